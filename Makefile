@@ -1,0 +1,38 @@
+# make check: the main job on this machine.  make test: every test.  Both set up .venv first, once.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/ready
+
+# A machine that already has a GPU build of torch (a ROCm or CUDA image) keeps it: the environment then sees the
+# system's packages and only Ridgeline's own dependencies are added.
+GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
+
+.PHONY: setup check test lint golden clean
+setup: $(READY)
+
+$(READY): pyproject.toml constraints-cpu.txt
+ifeq ($(GPU_TORCH),)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-cpu.txt -e '.[cpu,dev]'
+else
+	$(PYTHON) -m venv --system-site-packages $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+endif
+	@touch $@
+
+check: setup
+	$(BIN)/ridgeline check
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+golden: setup
+	$(BIN)/python -m pytest tests/ci/report --update-golden
+
+clean:
+	rm -rf $(VENV) .ridgeline site .mypy_cache .ruff_cache .pytest_cache
