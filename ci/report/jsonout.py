@@ -1,0 +1,126 @@
+"""The report as JSON, and back.  A report read from a file may come from a stranger's pull request.
+
+``verdict`` and ``cases`` hold what DESIGN section 8 promises to machines; the rest is what the renderings need.
+Reading checks size, JSON, schema (`report.schema.json`) and finite numbers before any value is used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from ci.report.model import CaseCost, Report, Side, Skip
+from ci.stats.types import CaseVerdict, Clocks, Floor, Group, Judgement, Verdict
+
+FORMAT, VERSION = "ridgeline-report", 1
+SIZE_LIMIT = 8_000_000
+"""Bytes.  3,000 cases with evidence are about 2 MB."""
+
+
+class ReportError(ValueError):
+    """A file is not a report; the text says where and why."""
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The report as plain dicts and lists; numbers that are not finite become null."""
+    judgement = report.judgement
+    plain = {
+        "format": FORMAT, "version": VERSION,
+        "verdict": str(judgement.verdict), "why": judgement.why, "title": report.title,
+        "cases": [_case(case) for case in judgement.cases],
+        "groups": [dataclasses.asdict(group) for group in judgement.groups],
+        "floors": [dataclasses.asdict(floor) for floor in judgement.floors],
+        "judgement_warnings": list(judgement.warnings), "warnings": list(report.warnings),
+        "base": _side(report.base), "head": _side(report.head),
+        "machine": dict(report.machine), "links": dict(report.links),
+        "costs": {case: dataclasses.asdict(cost) for case, cost in report.costs.items()},
+        "clocks": {arm: dataclasses.asdict(clocks) for arm, clocks in report.clocks.items()},
+        "skipped": [dataclasses.asdict(skip) for skip in report.skipped],
+    }
+    return {key: _finite(value) for key, value in plain.items()}
+
+
+def dumps(report: Report) -> str:
+    """Readable JSON with a final newline."""
+    return json.dumps(document(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read(path: Path) -> Report:
+    """The report in a file.  Raises ReportError for anything but a sound report, OSError if it cannot be read."""
+    with path.open("rb") as file:
+        data = file.read(SIZE_LIMIT + 1)
+    try:
+        return loads(data)
+    except ReportError as error:
+        raise ReportError(f"{path}: {error}") from None
+
+
+def loads(data: bytes) -> Report:
+    """The report in `data`; it is checked as something hostile.  Raises ReportError."""
+    if len(data) > SIZE_LIMIT:
+        raise ReportError(f"larger than {SIZE_LIMIT} bytes")
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=_refuse, parse_float=_float)
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"not JSON: {str(error)[:200]}") from None
+    problem = jsonschema.exceptions.best_match(_validator().iter_errors(value))
+    if problem is not None:
+        raise ReportError(f"at {problem.json_path[:120]}, rule {problem.validator}: {problem.message[:200]}")
+    return _report(value)
+
+
+@functools.cache
+def _validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads((Path(__file__).parent / "report.schema.json").read_text())
+    return jsonschema.Draft202012Validator(schema)
+
+
+def _refuse(token: str) -> float:
+    raise ValueError(f"{token} is not JSON")
+
+
+def _float(token: str) -> float:
+    value = float(token)
+    if not math.isfinite(value):
+        raise ValueError(f"{token[:20]} is too large")
+    return value
+
+
+def _case(case: CaseVerdict) -> dict[str, Any]:
+    return {**dataclasses.asdict(case), "verdict": str(case.verdict)}
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {"commit": side.commit, "name": side.name, "dirty": side.dirty, "environment": dict(side.environment)}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _report(value: dict[str, Any]) -> Report:
+    judgement = Judgement(
+        Verdict(value["verdict"]), value["why"],
+        tuple(CaseVerdict(**_tuples({**case, "verdict": Verdict(case["verdict"])})) for case in value["cases"]),
+        tuple(Group(**_tuples(group)) for group in value["groups"]),
+        tuple(Floor(**floor) for floor in value["floors"]), tuple(value["judgement_warnings"]))
+    return Report(
+        judgement, value["title"], Side(**value["base"]), Side(**value["head"]), value["machine"],
+        {case: CaseCost(**cost) for case, cost in value["costs"].items()},
+        {arm: Clocks(**clocks) for arm, clocks in value["clocks"].items()},
+        tuple(Skip(**skip) for skip in value["skipped"]), tuple(value["warnings"]), value["links"])
+
+
+def _tuples(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}

@@ -1,0 +1,197 @@
+"""The report as a pull-request comment.  Its heading is the verdict; what one need not read is folded.
+
+Everything from outside is escaped: no HTML, no link, no mention and no issue reference can come out of a case's
+name or of an error message.  A hidden marker lets a later run replace the comment instead of adding one.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ci.report import words
+from ci.report.model import Report, Scalar
+from ci.stats.types import CaseVerdict, Group, Verdict
+
+MARKER = "<!-- ridgeline:report -->"
+LIMIT = 60_000
+"""Characters; GitHub refuses a comment body of more than 65,536."""
+ROWS = 100
+"""At most so many rows in one table or list; the JSON report has all of them."""
+SIGN = {
+    Verdict.BROKEN: "❌", Verdict.SLOWER: "❌", Verdict.FASTER: "✅", Verdict.SAME: "✅",
+    Verdict.CANNOT_TELL: "❔", Verdict.YARDSTICK_CHANGED: "❔", Verdict.NEW: "❔",
+}
+NEXT = {
+    Verdict.BROKEN: "A case no longer works: see below, and run `ridgeline run --kernel NAME` on your branch.",
+    Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is meant, say why.",
+    Verdict.CANNOT_TELL: "This is not a pass: see below what could not be told or measured, and why.",
+    Verdict.YARDSTICK_CHANGED: "What defines the number changed, so old and new times cannot be compared: "
+                               "a reviewer must agree to the new yardstick.",
+}
+STRUCTURAL = re.compile(r"[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")
+"""What starts Markdown or HTML: anywhere in a line, or only at its beginning."""
+LINKING = re.compile(r"(@|#|://|www\.|(?i:gh)-(?=\d))")
+NO_JOIN = "\u200b"
+"""Zero-width space: what it divides is no mention, reference or address any more."""
+
+
+def render(report: Report, marker: str = MARKER) -> str:
+    """The whole comment, at most LIMIT characters, ending in a newline."""
+    if not re.fullmatch(r"<!-- [\w:./-]+ -->", marker):
+        raise ValueError(f"marker {marker!r} must look like {MARKER}")
+    sections = [marker, _heading(report), _summary(report), *_moved(report), *_floors(report),
+                *_details(report), _footer(report)]
+    return _fit([section for section in sections if section])
+
+
+def text(value: object, limit: int = 240) -> str:
+    """Foreign text as inert Markdown on one line."""
+    line = LINKING.sub(lambda match: match[0][:1] + NO_JOIN + match[0][1:], words.plain(value, limit))
+    return _inert(line)
+
+
+def _inert(line: str) -> str:
+    return STRUCTURAL.sub(lambda match: f"&#{ord(match[0][0])};{match[0][1:]}", line)
+
+
+def code(value: object, limit: int = 160) -> str:
+    """A foreign name in code style; a code span where that is safe, escaped HTML elsewhere."""
+    line = words.plain(value, limit)
+    if re.search(r"[`|\\]", line) or not line:
+        return f"<code>{_inert(line)}</code>"
+    return f"`{line}`"
+
+
+def link(label: str, url: str) -> str:
+    """A link of ours; anything but a plain https address is shown as text."""
+    if re.fullmatch(r"https://[\w.-]+(:\d+)?(/[\w.~%/?=&+,:@#-]*)?", url):
+        return f"[{text(label)}](<{html.escape(url)}>)"
+    return f"{text(label)}: {code(url)}"
+
+
+def _heading(report: Report) -> str:
+    return f"## {SIGN[report.verdict]} {report.verdict}: {text(report.judgement.why, 300)}"
+
+
+def _summary(report: Report) -> str:
+    lines = [f"{text(report.title)}: {code(report.head.label)} against {code(report.base.label)} on "
+             f"{code(words.machine_line(report.machine))}"]
+    counted = words.counts(report.judgement.cases)
+    if counted:
+        lines.append(" · ".join(f"**{number}** {verdict}" for verdict, number in counted.items())
+                     + (f" · **{len(report.skipped)}** not measured" if report.skipped else ""))
+    if report.verdict in NEXT:
+        lines.append(NEXT[report.verdict])
+    return "\n\n".join(lines)
+
+
+def _moved(report: Report) -> Iterator[str]:
+    for cause, cases in words.groups_of(report):
+        yield _title(cause, cases)
+        if any(case.ratio is not None for case in cases):
+            yield _table(report, cases)
+            yield _why(cause, cases)
+        else:
+            yield _bullets(f"{code(case.case)}: {text('; '.join(case.evidence) or 'no reason given', 400)}"
+                           for case in cases)
+
+
+def _title(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
+    verdict = cases[0].verdict
+    return f"### {verdict}: {text(words.cause(cause) if cause else words.plural(len(cases), 'case'))}"
+
+
+def _table(report: Report, cases: Sequence[CaseVerdict]) -> str:
+    if not any(case.ratio for case in cases):
+        return _rows("| case |", "|---|", (f"| {code(case.case)} |" for case in cases), len(cases))
+    rated = any(case.case in report.costs for case in cases)
+    head = "| case | time | interval, % | base → head |" + (" head reaches |" if rated else "")
+    rule = "|---|--:|--:|--:|" + ("--:|" if rated else "")
+    return _rows(head, rule, (_row(report, case, rated) for case in cases), len(cases))
+
+
+def _row(report: Report, case: CaseVerdict, rated: bool) -> str:
+    cells = [code(case.case), f"**{words.percent(case.ratio)}**", words.interval(case.ci_low, case.ci_high),
+             words.times(case.base_seconds, case.head_seconds)]
+    if rated:
+        cells.append(words.rate(report.costs.get(case.case), case.head_seconds))
+    return "| " + " | ".join(cells) + " |"
+
+
+def _rows(head: str, rule: str, rows: Iterable[str], number: int) -> str:
+    shown = [row for row, _ in zip(rows, range(ROWS), strict=False)]
+    more = [f"| and {number - ROWS} more, in the JSON report |"] if number > ROWS else []
+    return "\n".join([head, rule, *shown, *more])
+
+
+def _why(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
+    said: dict[str, list[str]] = {cause.evidence: []} if cause and cause.evidence else {}
+    for case in cases:
+        for sentence in (*case.evidence, *case.warnings):
+            said.setdefault(sentence, []).append(words.short(case))
+    return _bullets((code(", ".join(names)) + ": " if names and len(names) < len(cases) else "") + text(sentence, 400)
+                    for sentence, names in said.items())
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    listed = [f"- {line}" for line in lines]
+    more = [f"- and {len(listed) - ROWS} more, in the JSON report"] if len(listed) > ROWS else []
+    return "\n".join(listed[:ROWS] + more)
+
+
+def _floors(report: Report) -> Iterator[str]:
+    shown = [floor for floor in report.judgement.floors if floor.state != "met"]
+    if shown:
+        yield "### Against the vendor library"
+        yield _bullets(f"{code(floor.case)}: {text(words.floor_line(floor))}; {text(floor.reason)}" for floor in shown)
+
+
+def _details(report: Report) -> Iterator[str]:
+    moved = set(report.moved())
+    rest = [case for case in report.judgement.cases if case not in moved]
+    unsure = [case for case in rest if case.verdict is Verdict.CANNOT_TELL]
+    yield _fold("Cannot tell", len(unsure), "\n\n".join(p for p in (_table(report, unsure), _why(None, unsure)) if p))
+    settled = [case for case in rest if case.verdict is not Verdict.CANNOT_TELL]
+    yield _fold("The rest: " + ", ".join(words.folded(settled)), len(settled), _table(report, settled))
+    yield _fold("Not measured, and why", len(report.skipped),
+                _bullets(f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped))
+    yield _fold("Warnings", len(report.all_warnings), _bullets(text(line, 400) for line in report.all_warnings))
+    yield _fold("Machine, clocks and versions", 1, _bullets(_machine(report)))
+
+
+def _fold(title: str, number: int, body: str) -> str:
+    many = f" ({number})" if number > 1 else ""
+    return f"<details><summary>{text(title)}{many}</summary>\n\n{body}\n\n</details>" if number and body else ""
+
+
+def _machine(report: Report) -> Iterator[str]:
+    for key, value in report.machine.items():
+        if value is not None:
+            yield f"{text(key)}: {code(value)}"
+    for arm, clocks in report.clocks.items():
+        yield f"{text(arm)} clocks: {text(words.clocks_line(clocks))}"
+    for role, side in (("base", report.base), ("head", report.head)):
+        if side.environment:
+            yield f"{role} versions: {code(_versions(side.environment.items()), 400)}"
+
+
+def _versions(items: Iterable[tuple[str, Scalar]]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in items if value is not None)
+
+
+def _footer(report: Report) -> str:
+    links = " · ".join(link(label, url) for label, url in report.links.items())
+    note = "<sub>time: head against base, + is slower; the interval is that of the paired ratio over trials</sub>"
+    return f"{links}\n\n{note}" if links else note
+
+
+def _fit(sections: Sequence[str]) -> str:
+    """Join; when too long, leave out whole sections from the end but keep the footer, and say so."""
+    kept, footer = list(sections[:-1]), sections[-1]
+    cut = ""
+    while kept[2:] and len("\n\n".join([*kept, cut, footer])) > LIMIT:
+        kept.pop()
+        cut = "_More did not fit into this comment; the JSON report has everything._"
+    return "\n\n".join(part for part in [*kept, cut, footer] if part) + "\n"

@@ -1,0 +1,93 @@
+"""The value that every rendering starts from: one judgement and what surrounds it.
+
+A report is complete: rendering it needs no file, no clock and no network, so the same report gives the same text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from ci.stats.types import CaseVerdict, Clocks, Judgement, Verdict
+
+Scalar = str | int | float | bool | None
+
+MOVED = (Verdict.BROKEN, Verdict.SLOWER, Verdict.FASTER, Verdict.YARDSTICK_CHANGED)
+"""Verdicts a reader must see case by case, worst first.  All others are folded."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One of the two trees: its commit (40 hex digits, or "" where there is none), a name, and its versions."""
+
+    commit: str = ""
+    name: str = ""
+    dirty: bool = False
+    environment: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """For people: ``my-branch 0123abcd+changes``."""
+        short = self.commit[:8] + ("+changes" if self.dirty else "")
+        return " ".join(part for part in (self.name if self.name != self.commit else "", short) if part) or "no commit"
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseCost:
+    """What one call of a case must do, per rank (see kernels.spec.Cost), and its number of ranks.
+
+    flops: FLOP.  hbm_bytes, link_bytes: bytes; link_bytes by the bus convention of nccl-tests.
+    """
+
+    flops: int = 0
+    hbm_bytes: int = 0
+    link_bytes: int = 0
+    world: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Skip:
+    """Something that was asked for and not measured, and the reason in one sentence."""
+
+    what: str
+    status: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """A judgement with its machine, its two sides and everything that was left out.
+
+    machine: the fingerprint of the trial file.  clocks: by arm or moment ("base", "head", "before").
+    costs: by case name.  links: label -> URL, written by us, never by what was measured.
+    title: what was judged, for the first line ("pull request", "recorded commits", "replay").
+    """
+
+    judgement: Judgement
+    title: str = "pull request"
+    base: Side = Side()
+    head: Side = Side()
+    machine: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+    costs: Mapping[str, CaseCost] = dataclasses.field(default_factory=dict)
+    clocks: Mapping[str, Clocks] = dataclasses.field(default_factory=dict)
+    skipped: tuple[Skip, ...] = ()
+    warnings: tuple[str, ...] = ()
+    links: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on everything together."""
+        return self.judgement.verdict
+
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """Warnings of the judgement, then of the measurement, each once."""
+        return tuple(dict.fromkeys((*self.judgement.warnings, *self.warnings)))
+
+    def moved(self) -> tuple[CaseVerdict, ...]:
+        """The cases to show one by one: worst verdict first, then the largest change first."""
+        return tuple(sorted(self.judgement.of(*MOVED), key=lambda c: (MOVED.index(c.verdict), -_size(c), c.case)))
+
+
+def _size(case: CaseVerdict) -> float:
+    return abs(case.ratio - 1.0) if case.ratio is not None else float("inf")

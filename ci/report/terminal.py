@@ -1,0 +1,239 @@
+"""The report on a terminal: verdict first, then what moved and by how much, then what is not known.
+
+Colours say only what the words say too (NO_COLOR loses nothing).  The table drops its least needed columns on a
+narrow terminal and never shortens a case's name: it is what one copies into the next command.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ci.report import words
+from ci.report.model import Report, Skip
+from ci.stats.types import CaseVerdict, Verdict
+from ci.stats.types import Group as Cause
+
+STYLE = {
+    Verdict.BROKEN: "magenta",
+    Verdict.SLOWER: "red",
+    Verdict.FASTER: "green",
+    Verdict.SAME: "green",
+    Verdict.CANNOT_TELL: "yellow",
+    Verdict.YARDSTICK_CHANGED: "blue",
+    Verdict.NEW: "cyan",
+}
+PLOT_WIDTH = 21
+COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13}
+"""Columns beside the case's name, as ordered on the screen, and their usual widths in characters."""
+LISTED = 12
+"""At most so many lines in a list of what is not known; the JSON report has all of them."""
+ASCII = str.maketrans({"→": ">", "µ": "u", "●": "o", "─": "-", "│": "|", "×": "x", "…": "~", "°": " ", "•": "*",
+                       "├": "[", "┤": "]", "·": "."})
+
+
+def render(report: Report, width: int = 100, colour: bool = False, ascii_only: bool = False) -> str:
+    """The report as text of at most `width` columns, with ANSI colours if `colour`."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False,
+                      color_system="standard" if colour else None, legacy_windows=False, _environ={})
+    console.print(document(report, width))
+    text = "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+    return text.translate(ASCII) if ascii_only else text
+
+
+def show(report: Report, console: Console) -> None:
+    """Print to a console as wide and as colourful as it is; plain ASCII where it cannot encode more."""
+    if console.encoding.lower().startswith("utf"):
+        console.print(document(report, console.width), highlight=False)
+    else:
+        console.out(render(report, console.width, ascii_only=True), highlight=False, end="")
+
+
+def document(report: Report, width: int) -> RenderableType:
+    """The report as something rich can print."""
+    blocks = [_head(report), *_moved(report, width), *_floors(report), _rest(report), *_unknown(report),
+              *_warnings(report), *_machine(report)]
+    return Group(*blocks)
+
+
+def _badge(verdict: Verdict) -> Text:
+    return Text(f" {verdict} ", style=f"bold white on {STYLE[verdict]}")
+
+
+def _head(report: Report) -> RenderableType:
+    head = Text.assemble(_badge(report.verdict), " ", (words.plain(report.judgement.why, 400), "bold"))
+    head.append(f"\n{words.plain(report.title)}: ", style="dim")
+    head.append(words.plain(report.head.label), style="bold")
+    head.append(" against ", style="dim")
+    head.append(words.plain(report.base.label), style="bold")
+    head.append("\non ", style="dim")
+    head.append(words.plain(words.machine_line(report.machine)))
+    return head
+
+
+def _moved(report: Report, width: int) -> Iterator[RenderableType]:
+    scale = _scale(report.moved())
+    for cause, cases in words.groups_of(report):
+        yield Text()
+        yield _title(cause, cases)
+        if any(case.ratio is not None for case in cases):
+            yield Padding(_table(report, cases, width, scale), (0, 0, 0, 2))
+            yield from _why(cause, cases)
+        else:
+            yield from _list("", [f"{case.case}: {'; '.join(case.evidence) or 'no reason given'}" for case in cases])
+
+
+def _title(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Text:
+    verdict = cases[0].verdict
+    title = Text.assemble((str(verdict), f"bold {STYLE[verdict]}"), "  ")
+    return title.append(words.plain(words.cause(cause) if cause else words.plural(len(cases), "case"), 400))
+
+
+def _table(report: Report, cases: Sequence[CaseVerdict], width: int, scale: float) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    name = max(len(words.plain(case.case)) for case in report.moved())
+    shown = _columns(report, width - name)
+    table.add_column("case", overflow="fold", min_width=min(name, width // 2))
+    for column in shown:
+        title = _axis(scale) if column == "plot" else column
+        table.add_column(title, justify="left" if column == "plot" else "right", no_wrap=True)
+    for case in cases:
+        table.add_row(Text(words.plain(case.case)), *(_cell(report, case, column, scale) for column in shown))
+    return table
+
+
+def _columns(report: Report, room: int) -> list[str]:
+    """The columns for which there is room beside the names, in the order of COLUMNS."""
+    kept, left = set(), room - 2
+    for column in ("time", "interval %", "base → head", "head reaches", "plot"):
+        left -= COLUMNS[column] + 3
+        if left < 0 and column not in ("time", "interval %"):
+            break
+        if column != "head reaches" or any(case.case in report.costs for case in report.moved()):
+            kept.add(column)
+        else:
+            left += COLUMNS[column] + 3
+    return [column for column in COLUMNS if column in kept]
+
+
+def _cell(report: Report, case: CaseVerdict, column: str, scale: float) -> Text:
+    if column == "time":
+        return Text(words.percent(case.ratio), style=f"bold {STYLE[case.verdict]}")
+    if column == "interval %":
+        return Text(words.interval(case.ci_low, case.ci_high))
+    if column == "plot":
+        return Text(_plot(case, scale), style=STYLE[case.verdict])
+    if column == "base → head":
+        return Text(words.times(case.base_seconds, case.head_seconds))
+    return Text(words.rate(report.costs.get(case.case), case.head_seconds), style="cyan")
+
+
+def _scale(cases: Iterable[CaseVerdict]) -> float:
+    """Half the width of all drawn intervals in percent: one scale, so that rows can be compared; at most 50 %."""
+    ends = [abs(end - 1) * 100 for case in cases for end in (case.ci_low, case.ci_high) if end is not None]
+    widest = min(max(ends, default=1.0), 50.0)
+    return next((step for step in (1, 2, 5, 10, 20) if widest <= step), 50)
+
+
+def _axis(scale: float) -> str:
+    left, right = f"-{scale:g} %", f"+{scale:g} %"
+    half = PLOT_WIDTH // 2
+    return left.ljust(half) + "0" + right.rjust(half)
+
+
+def _plot(case: CaseVerdict, scale: float) -> str:
+    """The interval on a line around zero: ``          │  ├─●─┤  ``; what lies outside sticks to the edge."""
+    if case.ratio is None or case.ci_low is None or case.ci_high is None:
+        return ""
+    half = PLOT_WIDTH // 2
+    low, middle, high = (half + max(-half, min(half, round((ratio - 1) * 100 / scale * half)))
+                         for ratio in (case.ci_low, case.ratio, case.ci_high))
+    line = [" "] * PLOT_WIDTH
+    line[half] = "│"
+    for at in range(low, high + 1):
+        line[at] = "─"
+    line[low], line[high], line[middle] = "├", "┤", "●"
+    return "".join(line)
+
+
+def _why(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Iterator[RenderableType]:
+    """Evidence once for each different sentence, with the case's name where it is not everyone's."""
+    if cause and cause.evidence:
+        yield _bullet(cause.evidence, "dim")
+    said: dict[str, list[str]] = {}
+    for case in cases:
+        for sentence in (*case.evidence, *case.warnings):
+            said.setdefault(sentence, []).append(words.short(case))
+    for sentence, names in list(said.items())[:LISTED]:
+        who = "" if len(names) == len(cases) else words.plain(", ".join(names), 80) + ": "
+        yield _bullet(who + sentence, "dim")
+
+
+def _floors(report: Report) -> Iterator[RenderableType]:
+    shown = [floor for floor in report.judgement.floors if floor.state != "met"]
+    met = len(report.judgement.floors) - len(shown)
+    if report.judgement.floors:
+        yield Text()
+        yield Text.assemble(("against the vendor library", "bold"), f"  {words.plural(met, 'floor')} met")
+    for floor in shown[:LISTED]:
+        style = "red" if floor.new else "yellow"
+        yield _bullet(f"{floor.case}: {words.floor_line(floor)}; {floor.reason}", style)
+
+
+def _rest(report: Report) -> RenderableType:
+    text = Text("\n")
+    for number, part in enumerate(words.folded(report.judgement.cases)):
+        text.append(" · " if number else "").append(part, style="dim")
+    if report.skipped:
+        text.append(" · " if len(text) > 1 else "").append(f"{len(report.skipped)} not measured", style="yellow")
+    return text if report.judgement.cases or report.skipped else Text("\nnothing was compared", style="yellow")
+
+
+def _unknown(report: Report) -> Iterator[RenderableType]:
+    lines = [f"{case.case}: {words.interval(case.ci_low, case.ci_high)} % after {words.plural(case.trials, 'trial')}"
+             + ("; " + case.evidence[0] if case.evidence else "")
+             for case in report.judgement.of(Verdict.CANNOT_TELL)]
+    yield from _list("cannot tell", lines)
+    yield from _list("not measured", [_skip_line(skip) for skip in report.skipped])
+
+
+def _skip_line(skip: Skip) -> str:
+    return f"{skip.what}: {skip.status}, {skip.why}"
+
+
+def _warnings(report: Report) -> Iterator[RenderableType]:
+    yield from _list("warning", list(report.all_warnings), "yellow")
+
+
+def _list(title: str, lines: Sequence[str], style: str = "") -> Iterator[RenderableType]:
+    if lines:
+        if title:
+            yield Text(f"\n{title}", style="bold " + (style or "yellow"))
+        for line in lines[:LISTED]:
+            yield _bullet(line, style)
+        if len(lines) > LISTED:
+            yield _bullet(f"and {len(lines) - LISTED} more (the JSON report lists them)", "dim")
+
+
+def _bullet(line: str, style: str = "") -> RenderableType:
+    row = Table.grid(padding=(0, 1, 0, 0))
+    row.add_row(Text("  •", style="dim"), Text(words.plain(line, 600), style=style))
+    return row
+
+
+def _machine(report: Report) -> Iterator[RenderableType]:
+    lines = [(arm, words.clocks_line(clocks)) for arm, clocks in report.clocks.items()]
+    lines += [(label, url) for label, url in report.links.items()]
+    if lines:
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for label, value in lines:
+            grid.add_row(Text(words.plain(label), style="dim"), Text(words.plain(value), overflow="fold"))
+        yield Text()
+        yield grid

@@ -1,0 +1,147 @@
+"""Numbers and sentences shared by the renderings.  Pure functions; a number always carries its unit."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from ci.report.model import CaseCost, Report, Scalar
+from ci.stats.types import CaseVerdict, Clocks, Floor, Group, Verdict
+
+NOTHING = "-"
+FOLDED = (Verdict.CANNOT_TELL, Verdict.SAME, Verdict.NEW)
+"""Verdicts that are shown as counts."""
+
+
+def percent(ratio: float | None) -> str:
+    """A change of time as ``+2.52 %`` (slower) or ``-12.3 %``: two decimals below 10 %, one below 100 %."""
+    if ratio is None:
+        return NOTHING
+    change = (ratio - 1.0) * 100.0
+    return f"{change:+.{_decimals(change)}f} %"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """An interval of ratios in percent: ``[+2.11, +2.93]``."""
+    if low is None or high is None:
+        return NOTHING
+    changes = ((low - 1.0) * 100.0, (high - 1.0) * 100.0)
+    decimals = min(_decimals(change) for change in changes)
+    return "[" + ", ".join(f"{change:+.{decimals}f}" for change in changes) + "]"
+
+
+def _decimals(change: float) -> int:
+    return 2 if abs(change) < 10 else 1 if abs(change) < 100 else 0
+
+
+def times(base_s: float | None, head_s: float | None) -> str:
+    """Both times in one unit, chosen by the longer: ``41.2 → 42.3 µs``."""
+    known = [t for t in (base_s, head_s) if t is not None]
+    if not known:
+        return NOTHING
+    scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e-3, "ms")) if max(known) >= s), (1e-6, "µs"))
+    return " → ".join("?" if t is None else _three(t / scale) for t in (base_s, head_s)) + f" {unit}"
+
+
+def _three(value: float) -> str:
+    """Three significant digits without an exponent, more before the point if need be."""
+    return f"{value:.{max(0, 2 - max(0, len(str(int(abs(value)))) - 1))}f}"
+
+
+def rate(cost: CaseCost | None, seconds: float | None) -> str:
+    """The speed a reader thinks in: TFLOPS of all ranks, else bus bandwidth, else HBM bandwidth (GB/s, 1e9)."""
+    if cost is None or not seconds:
+        return NOTHING
+    if cost.link_bytes and not cost.flops:
+        return f"{_three(cost.link_bytes / seconds / 1e9)} GB/s bus"
+    if cost.flops:
+        return _flops(cost.flops * cost.world / seconds)
+    return f"{_three(cost.hbm_bytes * cost.world / seconds / 1e9)} GB/s" if cost.hbm_bytes else NOTHING
+
+
+def _flops(per_second: float) -> str:
+    return f"{_three(per_second / 1e12)} TFLOPS" if per_second >= 1e12 else f"{_three(per_second / 1e9)} GFLOPS"
+
+
+def groups_of(report: Report) -> tuple[tuple[Group | None, tuple[CaseVerdict, ...]], ...]:
+    """The moved cases, those with one cause together.  Order: that of the worst case in each group."""
+    owner = {name: group for group in report.judgement.groups for name in group.cases}
+    rows: dict[int | str, tuple[Group | None, list[CaseVerdict]]] = {}
+    for case in report.moved():
+        group = owner.get(case.case) if case.verdict in (Verdict.SLOWER, Verdict.FASTER) else None
+        rows.setdefault(id(group) if group else case.verdict, (group, []))[1].append(case)
+    return tuple((group, tuple(cases)) for group, cases in rows.values())
+
+
+def cause(group: Group) -> str:
+    """One line for a group: ``gemm / triton: 3 shapes slower together, +2.52 % [+2.11, +2.93]``."""
+    where = " / ".join(part for part in (group.kernel, group.backend) if part)
+    return (f"{where}: {plural(len(group.cases), 'shape')} {group.direction} together, "
+            f"{percent(group.ratio)} {interval(group.ci_low, group.ci_high)}")
+
+
+def short(case: CaseVerdict) -> str:
+    """The case without its kernel and backend, which the table shows beside it."""
+    prefix = "/".join(part for part in (case.kernel, case.backend) if part) + "/"
+    return case.case.removeprefix(prefix) if prefix != "/" else case.case
+
+
+def counts(cases: Iterable[CaseVerdict]) -> dict[Verdict, int]:
+    """Number of cases by verdict, in the order of :class:`Verdict`, without zeros."""
+    found = Counter(case.verdict for case in cases)
+    return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
+
+
+def folded(cases: Iterable[CaseVerdict]) -> tuple[str, ...]:
+    """One sentence for each verdict that is not shown case by case."""
+    listed = tuple(cases)
+    parts = []
+    for verdict, number in counts(listed).items():
+        if verdict in FOLDED:
+            widest = max((abs(c.ratio - 1) for c in listed if c.verdict is verdict and c.ratio), default=None)
+            size = f", at most {100 * widest:.2g} % apart" if widest is not None and verdict is Verdict.SAME else ""
+            parts.append(f"{number} {verdict}{size}")
+    return tuple(parts)
+
+
+def floor_line(floor: Floor) -> str:
+    """A floor against the vendor baseline in one sentence, without the case's name."""
+    bound = f"floor {floor.bound:.2f} of {floor.baseline}"
+    if floor.share is None:
+        return f"{bound}: not timed"
+    within = f" [{floor.share_low:.3f}, {floor.share_high:.3f}]" if floor.share_low and floor.share_high else ""
+    before = f", base {floor.base_share:.3f}" if floor.base_share is not None else ""
+    return f"{bound}, reached {floor.share:.3f}{within}{before}: {floor.state}"
+
+
+def clocks_line(clocks: Clocks) -> str:
+    """What a device reported, in one line; "nothing reported" where it was silent."""
+    parts = [f"{value:.0f} {unit}" for value, unit in (
+        (clocks.sm_clock_mhz, "MHz"), (clocks.power_w, "W"), (clocks.temperature_c, "°C")) if value is not None]
+    if clocks.throttle:
+        parts.append(f"throttled: {clocks.throttle}")
+    return ", ".join(parts) or "nothing reported"
+
+
+def machine_line(machine: Mapping[str, Scalar]) -> str:
+    """``H200 SXM x2 (h200x2-1a2b3c4d)``; the fingerprint decides, never a runner's label."""
+    device = machine.get("market_name") or machine.get("device") or machine.get("cpu") or "unknown machine"
+    number = machine.get("count")
+    many = f" x{number}" if isinstance(number, int) and number > 1 else ""
+    name = machine.get("name")
+    return f"{device}{many}" + (f" ({name})" if name else "")
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 case``, ``2 cases``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def plain(text: object, limit: int = 240) -> str:
+    """Text from outside on one line: no control or direction-changing characters, at most `limit` characters."""
+    seen = "".join(" " if char in "\n\r\t" else char for char in str(text))
+    kept = "".join(char for char in seen if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    line = re.sub(r" {2,}", " ", kept).strip()
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,259 @@
+"""Every rendering of every sample against its golden file, and what no golden file can show."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import io
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parent))
+import samples
+
+from ci.report import CaseCost, Report, jsonout, markdown, terminal, words
+from ci.stats.types import CaseVerdict, Clocks, Judgement, Verdict
+
+Golden = Callable[[str, str], None]
+NAMES = ["slower", "same", "faster", "broken", "unsure", "hostile"]
+
+
+def sample(name: str) -> Report:
+    return getattr(samples, name)()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_terminal(name: str, golden: Golden) -> None:
+    golden(f"report/{name}.txt", terminal.render(sample(name), width=120))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_narrow_terminal(width: int, golden: Golden) -> None:
+    golden(f"report/slower_{width}.txt", terminal.render(sample("slower"), width=width))
+
+
+def test_colours(golden: Golden) -> None:
+    golden("report/slower.ansi", terminal.render(sample("slower"), width=100, colour=True))
+
+
+def test_ascii(golden: Golden) -> None:
+    text = terminal.render(sample("slower"), width=120, ascii_only=True)
+    golden("report/slower_ascii.txt", text)
+    assert text.isascii()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_markdown(name: str, golden: Golden) -> None:
+    golden(f"report/{name}.md", markdown.render(sample(name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json(name: str, golden: Golden) -> None:
+    golden(f"report/{name}.json", jsonout.dumps(sample(name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_comes_back_as_the_same_report(name: str) -> None:
+    report = sample(name)
+    if name == "hostile":
+        with pytest.raises(jsonout.ReportError, match="title, rule maxLength"):
+            jsonout.loads(jsonout.dumps(dataclasses.replace(report, title="x" * 301)).encode())
+    assert jsonout.loads(jsonout.dumps(report).encode()) == report
+
+
+# ---- terminal ----
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    lines = terminal.render(sample(name), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_names_of_cases_are_never_shortened(width: int) -> None:
+    text = terminal.render(sample("slower"), width=width)
+    assert all(case.case in text for case in sample("slower").moved())
+
+
+def test_without_colour_nothing_is_lost() -> None:
+    report = sample("slower")
+    coloured = re.sub(r"\x1b\[[0-9;]*m", "", terminal.render(report, colour=True))
+    assert [line.rstrip() for line in coloured.splitlines()] == terminal.render(report).splitlines()
+
+
+def test_no_color_is_honoured() -> None:
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); import samples; from rich.console import Console;"
+            "from ci.report import terminal; terminal.show(samples.slower(), Console(force_terminal=True, width=100))")
+    run = subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True,
+                         env={"NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path), "PYTHONUTF8": "1", "TERM": "xterm"},
+                         check=True)
+    assert "SLOWER" in run.stdout
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", run.stdout)
+
+
+def test_a_terminal_that_knows_only_ascii() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
+    terminal.show(sample("slower"), Console(file=out, width=120))
+    assert b"> 119 us" in raw.getvalue()
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    assert "\x07" not in terminal.render(sample("hostile"), width=300)
+    assert "\u202e" not in terminal.render(sample("hostile"), width=300)
+
+
+def test_the_plot_has_one_scale_for_all_rows() -> None:
+    wide = CaseVerdict("a", "k", "b", Verdict.SLOWER, 1.30, 1.29, 1.31)
+    small = CaseVerdict("b", "k", "b", Verdict.FASTER, 0.99, 0.98, 1.0)
+    text = terminal.render(Report(Judgement(Verdict.SLOWER, "why", (wide, small))), width=120)
+    assert text.count("-50 %") == 2
+
+
+# ---- markdown ----
+
+def _visible(markdown_text: str) -> str:
+    return html.unescape(markdown_text)
+
+
+def test_the_heading_is_the_verdict() -> None:
+    for name in NAMES[:-1]:
+        heading = next(line for line in markdown.render(sample(name)).splitlines() if line.startswith("## "))
+        assert str(sample(name).verdict) in heading
+
+
+def test_nothing_hostile_survives() -> None:
+    text = markdown.render(sample("hostile"))
+    outside_code = re.sub(r"<code>.*?</code>|`[^`\n]*`", "", text)
+    assert "<script" not in text
+    assert "\n# heading" not in text
+    assert text.count("<!--") == 1
+    for attack in ("](", "@octocat", "#1 ", "javascript:", "://evil", "**b**"):
+        assert attack not in outside_code, attack
+
+
+@pytest.mark.parametrize("line", ["# title", "- item", "+ item", "1. item", "> quote", "=== ", "12) x", "---"])
+def test_a_line_cannot_start_a_block(line: str) -> None:
+    assert re.match(r"&#\d+;", markdown.text(line))
+    assert _visible(markdown.text(line)).replace(markdown.NO_JOIN, "") == line.strip()
+
+
+@pytest.mark.parametrize(("name", "wanted"), [
+    ("gemm/m64", "`gemm/m64`"), ("a|b", "<code>a&#124;b</code>"), ("a`b", "<code>a&#96;b</code>"),
+    ("", "<code></code>"), ("a\nb", "`a b`"), ("a\\", "<code>a&#92;</code>")])
+def test_names_in_code_style(name: str, wanted: str) -> None:
+    assert markdown.code(name) == wanted
+
+
+def test_only_https_links_are_links() -> None:
+    assert markdown.link("run", "https://github.com/o/r/1") == "[run](<https://github.com/o/r/1>)"
+    for url in ("http://x.example", "javascript:alert(1)", "https://x.example/> [a](b)", "https://x.example/)"):
+        assert "](" not in re.sub(r"`[^`]*`", "", markdown.link("run", url))
+
+
+def test_a_comment_fits_and_says_what_it_left_out() -> None:
+    text = markdown.render(samples.large())
+    assert len(text) <= 65_536
+    assert "1400 more, in the JSON report" in text
+    assert text.startswith(markdown.MARKER)
+
+
+def test_a_comment_of_very_long_evidence_fits() -> None:
+    evidence = tuple(f"{i} " + "x" * 390 for i in range(100))
+    cases = tuple(CaseVerdict(f"c{i}", f"k{i}", "b", verdict, 1.1, 1.0, 1.2, evidence=evidence)
+                  for i, verdict in enumerate(Verdict))
+    text = markdown.render(Report(Judgement(Verdict.SLOWER, "much to say", cases)))
+    assert len(text) <= markdown.LIMIT + 200
+    assert "did not fit" in text
+    assert "<sub>" in text
+
+
+def test_a_marker_must_be_a_comment() -> None:
+    with pytest.raises(ValueError, match="must look like"):
+        markdown.render(sample("same"), marker="--> <b>")
+
+
+# ---- json ----
+
+def test_the_promised_keys() -> None:
+    document = jsonout.document(sample("slower"))
+    promised = {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds"}
+    assert document["verdict"] == "SLOWER"
+    assert all(promised <= set(case) for case in document["cases"])
+
+
+def test_numbers_that_are_not_finite_become_null() -> None:
+    case = CaseVerdict("a", "k", "b", Verdict.CANNOT_TELL, 1.0, 0.5, math.inf, p_value=math.nan)
+    text = jsonout.dumps(Report(Judgement(Verdict.CANNOT_TELL, "", (case,)), clocks={"base": Clocks(math.nan)}))
+    assert json.loads(text, parse_constant=pytest.fail)["cases"][0]["ci_high"] is None
+    assert jsonout.loads(text.encode()).clocks["base"].sm_clock_mhz is None
+
+
+def broken_document(change: Callable[[dict], object]) -> bytes:
+    document = jsonout.document(sample("slower"))
+    change(document)
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(("data", "message"), [
+    (b"", "not JSON"),
+    (b"\xff\xfe", "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+    (b'{"verdict": NaN}', "NaN"),
+    (b'{"verdict": 1e999}', "too large"),
+    (b" " * (jsonout.SIZE_LIMIT + 1), "larger than"),
+    (b"[]", "not of type 'object'"),
+    (broken_document(lambda d: d.update(version=2)), "version"),
+    (broken_document(lambda d: d.update(extra=1)), "extra"),
+    (broken_document(lambda d: d.update(verdict="<b>")), "verdict"),
+    (broken_document(lambda d: d["cases"][0].update(ratio="1")), "ratio"),
+    (broken_document(lambda d: d["cases"][0].update(ratio=-1)), "ratio"),
+    (broken_document(lambda d: d["head"].update(commit="HEAD")), "commit"),
+    (broken_document(lambda d: d.update(why="x" * 5000)), "why"),
+    (broken_document(lambda d: d["machine"].update(a=[1])), "machine"),
+])
+def test_a_file_that_is_no_report(data: bytes, message: str) -> None:
+    with pytest.raises(jsonout.ReportError, match=re.escape(message)):
+        jsonout.loads(data)
+
+
+def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text("{")
+    with pytest.raises(jsonout.ReportError, match="report.json: not JSON"):
+        jsonout.read(path)
+
+
+# ---- words ----
+
+@pytest.mark.parametrize(("ratio", "wanted"), [
+    (1.0252, "+2.52 %"), (0.97, "-3.00 %"), (1.1234, "+12.3 %"), (5.4, "+440 %"), (1.0, "+0.00 %"), (None, "-")])
+def test_percent(ratio: float | None, wanted: str) -> None:
+    assert words.percent(ratio) == wanted
+
+
+@pytest.mark.parametrize(("base", "head", "wanted"), [
+    (41.2e-6, 42.3e-6, "41.2 → 42.3 µs"), (9.5e-4, 1.1e-3, "0.95 → 1.10 ms"), (None, 2.0, "? → 2.00 s"),
+    (None, None, "-"), (1e-9, 1e-9, "0.00 → 0.00 µs"), (12345e-3, 1.0, "12.3 → 1.00 s")])
+def test_times(base: float | None, head: float | None, wanted: str) -> None:
+    assert words.times(base, head) == wanted
+
+
+@pytest.mark.parametrize(("cost", "seconds", "wanted"), [
+    (CaseCost(flops=2 * 4096**3), 200e-6, "687 TFLOPS"),
+    (CaseCost(flops=2 * 4096**3, link_bytes=9, world=8), 1e-3, "1100 TFLOPS"),
+    (CaseCost(flops=10**9), 1.0, "1.00 GFLOPS"),
+    (CaseCost(hbm_bytes=10**9), 1e-3, "1000 GB/s"),
+    (CaseCost(link_bytes=10**9, hbm_bytes=1, world=8), 1e-2, "100 GB/s bus"),
+    (CaseCost(), 1.0, "-"), (None, 1.0, "-"), (CaseCost(flops=1), None, "-")])
+def test_rate(cost: CaseCost | None, seconds: float | None, wanted: str) -> None:
+    assert words.rate(cost, seconds) == wanted
