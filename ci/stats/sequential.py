@@ -1,0 +1,88 @@
+"""When to stop measuring: looks at fixed numbers of trials, an error budget split over them, fresh trials as a check.
+
+Every look at the data is a chance to be wrong, so each look may use only its share of the false-alarm rate; the shares
+add up to 1 and the rate over all looks is at most the rate allowed (Bonferroni; nothing is assumed about how the looks
+depend on each other).  A finding of SLOWER must then be repeated by trials that had no part in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from ci.stats.types import CaseVerdict, Verdict
+
+CONFIRMING_TAIL = 0.05
+"""Fresh trials confirm if, on their own, the probability of no slowdown is at most this."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a live comparison is: which looks there are, and how many trials had been seen when a case first looked slower.
+
+    looks: numbers of trials at which cases are judged, rising.  confirming: fresh trials that must repeat a SLOWER.
+    """
+
+    looks: tuple[int, ...] = (4, 6, 8, 12)
+    confirming: int = 3
+    flagged: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def budget(self) -> int:
+        """Most trials of a case, confirmation apart."""
+        return self.looks[-1]
+
+    @property
+    def most(self) -> int:
+        """Most trials of a case in all: the budget, then fresh trials for a finding at the last look."""
+        return self.budget + self.confirming
+
+    def advanced(self, cases: Iterable[CaseVerdict]) -> Progress:
+        """The state after a look: cases that look slower for the first time are remembered with their trials."""
+        flagged = dict(self.flagged)
+        for case in cases:
+            if case.verdict is Verdict.SLOWER and case.case not in flagged:
+                flagged[case.case] = case.trials
+        return dataclasses.replace(self, flagged=flagged)
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What to do after a look.  trials: how many trials each of `cases` should have at the next look."""
+
+    action: Literal["stop", "more"]
+    trials: int
+    cases: tuple[str, ...]
+
+
+def share(trials: int, looks: tuple[int, ...]) -> float:
+    """Share of the false-alarm rate that a look after so many trials may use; looks in between use the last one's.
+
+    Equal shares: an early look that finds a large change ends the measuring, a late one has the trials to be strict.
+    """
+    if trials < looks[0]:
+        return 0.0
+    return 1.0 / len(looks)
+
+
+def decide(state: Progress, cases: Iterable[CaseVerdict]) -> Decision:
+    """Stop, or measure which cases up to how many trials.  `state` must have been advanced over these cases."""
+    open_cases = {case.case: _target(case, state) for case in cases}
+    wanted = {name: target for name, target in open_cases.items() if target}
+    if not wanted:
+        return Decision("stop", 0, ())
+    trials = min(wanted.values())
+    return Decision("more", trials, tuple(name for name, target in wanted.items() if target >= trials))
+
+
+def _target(case: CaseVerdict, state: Progress) -> int:
+    """Trials this case should have next, 0 if it is settled or its budget is spent."""
+    if not case.wants_more:
+        return 0
+    seen = state.flagged.get(case.case)
+    if seen is not None and case.trials < seen + state.confirming:
+        return seen + state.confirming
+    if case.verdict is not Verdict.CANNOT_TELL:
+        return 0
+    return next((look for look in state.looks if look > case.trials), 0)
