@@ -51,14 +51,14 @@ def _three(value: float) -> str:
 
 
 def rate(cost: CaseCost | None, seconds: float | None) -> str:
-    """The speed a reader thinks in: TFLOPS of all ranks, else bus bandwidth, else HBM bandwidth (GB/s, 1e9)."""
+    """The speed a reader thinks in: TFLOPS of all ranks, else GB/s (1e9) of the bus, else GB/s of a rank's HBM."""
     if cost is None or not seconds:
         return NOTHING
     if cost.link_bytes and not cost.flops:
         return f"{_three(cost.link_bytes / seconds / 1e9)} GB/s bus"
     if cost.flops:
         return _flops(cost.flops * cost.world / seconds)
-    return f"{_three(cost.hbm_bytes * cost.world / seconds / 1e9)} GB/s" if cost.hbm_bytes else NOTHING
+    return f"{_three(cost.hbm_bytes / seconds / 1e9)} GB/s" if cost.hbm_bytes else NOTHING
 
 
 def _flops(per_second: float) -> str:

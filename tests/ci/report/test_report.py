@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -257,3 +258,17 @@ def test_times(base: float | None, head: float | None, wanted: str) -> None:
     (CaseCost(), 1.0, "-"), (None, 1.0, "-"), (CaseCost(flops=1), None, "-")])
 def test_rate(cost: CaseCost | None, seconds: float | None, wanted: str) -> None:
     assert words.rate(cost, seconds) == wanted
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_markdown_parser_sees_only_our_structure(name: str) -> None:
+    """An independent CommonMark parser finds no link, image or HTML element that we did not write."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown.render(sample(name)))
+    flat = [inner for token in tokens for inner in (token, *(token.children or ()))]
+    ours = {url for url in sample(name).links.values() if url.startswith("https://github.com/")}
+    assert {str(token.attrGet("href")) for token in flat if token.type == "link_open"} == ours
+    assert not [token for token in flat if token.type == "image"]
+    raw = " ".join(token.content for token in flat if token.type.startswith("html"))
+    elements = set(re.findall(r"</?(\w+)", raw))
+    assert elements <= {"details", "summary", "sub", "code"}
+    assert all(token.tag in {"h2", "h3"} for token in flat if token.type == "heading_open")

@@ -1,0 +1,43 @@
+"""Which GPUs this machine offers to jobs, found without a GPU library: restricting variables, else the drivers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+
+
+def gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> list[str]:
+    """What a job may be given: the entries of the first restricting variable that is set, else indices from 0.
+
+    AMD GPUs are the nodes of the KFD topology with compute units (a CPU's node has none); NVIDIA's the device files.
+    """
+    for name in VISIBLE:
+        if name in environ:
+            entries = (entry.strip() for entry in environ[name].split(","))
+            return [entry for entry in entries if entry not in ("", "-1", "NoDevFiles")]
+    return [str(index) for index in range(_amd(root) or _nvidia(root))]
+
+
+def visible(given: list[str], root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that show a job only these GPUs.
+
+    Where one variable restricts us already, the same one is narrowed: HIP_VISIBLE_DEVICES counts within
+    ROCR_VISIBLE_DEVICES, so setting both to the same list would hide GPUs.
+    """
+    name = next((name for name in VISIBLE if name in environ), None)
+    if name is None:
+        name = "HIP_VISIBLE_DEVICES" if _amd(root) else "CUDA_VISIBLE_DEVICES"
+    return {name: ",".join(given)}
+
+
+def _amd(root: Path) -> int:
+    nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties")
+    return sum(1 for node in nodes if re.search(r"^simd_count [1-9]", node.read_text(), re.MULTILINE))
+
+
+def _nvidia(root: Path) -> int:
+    return sum(1 for entry in (root / "dev").glob("nvidia[0-9]*") if entry.name[6:].isdigit())

@@ -1,0 +1,147 @@
+"""Run one job's script to its end and write its result file; the same on a laptop and inside a Slurm allocation.
+
+``python -m ci.executors.job FOLDER`` reads FOLDER/job.json, runs FOLDER/script.sh in its own session, kills it at the
+timeout or when FOLDER/cancel appears, kills everything it left behind, and writes FOLDER/result.json atomically.
+
+Descendants are found by a token in their environment: a process that started its own session (as measuring workers
+do) is outside the script's process group, and still ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ci.executors.scheduler import State
+
+TOKEN = "RIDGELINE_JOB"
+"""The environment variable that marks every process of a job: its folder and a random part."""
+POLL_S = 0.1
+FORMAT = "ridgeline-job"
+
+
+def execute(folder: Path, env: Mapping[str, str], pass_fds: Sequence[int] = (), where: str = "") -> State:
+    """Run the job in `folder` (see the module); returns how it ended, which result.json then says too.
+
+    env: variables added to the job's environment (its GPUs).  pass_fds: lock files it holds as long as it lives.
+    """
+    spec = json.loads((folder / "job.json").read_text())
+    token = f"{folder.name}:{secrets.token_hex(8)}"
+    started = now()
+    # Before the process: whoever finds this supervisor dead must be able to find what it started.
+    write_json(folder / "started.json", {"at": started, "token": token, "where": where})
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(["bash", str((folder / "script.sh").resolve())], stdin=subprocess.DEVNULL,
+                                   stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                                   pass_fds=tuple(pass_fds), env={**os.environ, **env, TOKEN: token})
+    state, why = _follow(process, folder, float(spec["timeout_s"]))
+    if state is not State.DONE:
+        stop(process, token, float(spec["grace_s"]))
+    left = kill_marked(token)
+    code = process.wait()
+    state, why = _judge(state, why, code)
+    if left:
+        why = f"{why}; " * bool(why) + f"{left} process(es) it left behind were killed"
+    write_result(folder, state, code, why, started, where)
+    return state
+
+
+def _follow(process: subprocess.Popen[bytes], folder: Path, timeout_s: float) -> tuple[State, str]:
+    """Wait for the end, the timeout or a request to cancel; DONE means the process ended by itself."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=min(POLL_S, max(0.0, deadline - time.monotonic())))
+            return State.DONE, ""
+        if (folder / "cancel").exists():
+            return State.CANCELLED, "cancelled on request"
+    return State.TIMEOUT, f"still running after {timeout_s:g} s"
+
+
+def _judge(state: State, why: str, code: int) -> tuple[State, str]:
+    if state is not State.DONE or code == 0:
+        return state, why
+    if code < 0:
+        return State.FAILED, f"killed by {signal.Signals(-code).name}"
+    return State.FAILED, f"exit code {code}"
+
+
+def stop(process: subprocess.Popen[bytes], token: str, grace_s: float) -> None:
+    """SIGTERM to the process group, `grace_s` seconds to end well, then SIGKILL to all that carry the token."""
+    _signal_group(process.pid, signal.SIGTERM)
+    deadline = time.monotonic() + grace_s
+    while time.monotonic() < deadline and (process.poll() is None or marked(token)):
+        time.sleep(POLL_S / 2)
+    _signal_group(process.pid, signal.SIGKILL)
+    kill_marked(token)
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
+def kill_marked(token: str) -> int:
+    """SIGKILL everything that carries the token, again until nothing does; returns how many processes there were."""
+    killed: set[int] = set()
+    for _ in range(50):
+        found = marked(token)
+        if not found:
+            break
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed.update(found)
+        time.sleep(0.02)
+    return len(killed)
+
+
+def marked(token: str) -> list[int]:
+    """Ids of living processes with the token in the environment they were started with (Linux; none elsewhere)."""
+    wanted = f"{TOKEN}={token}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (entry / "environ").read_bytes().split(b"\0") and not _zombie(entry):
+                found.append(int(entry.name))
+    return found
+
+
+def _zombie(entry: Path) -> bool:
+    return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def write_result(folder: Path, state: State, code: int | None, why: str, started: str = "", where: str = "") -> None:
+    """The result file: what alone decides how a job ended."""
+    write_json(folder / "result.json", {"format": FORMAT, "version": 1, "id": folder.name, "state": str(state),
+                                        "exit_code": code, "why": why, "started_at": started, "ended_at": now(),
+                                        "where": where})
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write so that a reader sees the old file or the whole new one, also after a crash of the machine."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(value, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601 with milliseconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+if __name__ == "__main__":
+    sys.exit(0 if execute(Path(sys.argv[1]), {}) is State.DONE else 1)

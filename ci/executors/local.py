@@ -1,0 +1,260 @@
+"""Jobs on this machine: a queue of folders, each GPU used by one job at a time, first come first served.
+
+    ROOT/jobs/<id>/    job.json script.sh log started.json result.json cancel alive
+    ROOT/queue/<id>    a ticket: the job waits
+    ROOT/locks/<gpu>   held (flock) by the job that uses the GPU; "cpu" by one that needs none
+
+Every job has a supervisor, a process of its own session, so jobs outlive whoever submitted them.  A lock dies with
+its holder, also by SIGKILL or a crash: nothing has to be cleaned up after a restart.  Two CPU jobs never overlap
+either, for they would disturb each other's times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ci.executors import devices, job
+from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State
+
+PACKAGE = Path(__file__).resolve().parents[2]
+"""The folder that holds the `ci` package this code belongs to: the supervisor runs the same one."""
+WAIT_S = 0.2
+"""Seconds between two looks of a waiting job at the queue."""
+CPU = "cpu"
+
+
+class LocalExecutor:
+    """A :class:`~ci.executors.scheduler.Scheduler` for one machine.  gpus: what it may give (default: all)."""
+
+    def __init__(self, root: Path, gpus: Sequence[str] | None = None) -> None:
+        self.root = root.resolve()
+        self.gpus = list(devices.gpus() if gpus is None else gpus)
+
+    def submit(self, script: str, spec: JobSpec) -> str:
+        """Queue a script.  Raises ExecutorError if it wants more GPUs than there are, or nothing can be written."""
+        if spec.gpus > len(self.gpus):
+            raise ExecutorError(f"job {spec.name!r} wants {spec.gpus} GPUs; this machine offers {len(self.gpus)}"
+                                f" ({', '.join(self.gpus) or 'none'})")
+        seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+        name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{nanoseconds:09d}-{secrets.token_hex(2)}"
+        try:
+            folder = self._create(name, script, spec)
+        except OSError as error:
+            raise ExecutorError(f"cannot queue job {spec.name!r} under {self.root}: {error}") from error
+        self._supervise(folder)
+        return name
+
+    def _create(self, name: str, script: str, spec: JobSpec) -> Path:
+        """Write the whole folder under another name first: a job is either there with everything or not at all."""
+        folder, draft = self._folder(name), self.root / "drafts" / name
+        for path in (draft, folder.parent, self.root / "queue", self.root / "locks"):
+            path.mkdir(parents=True, exist_ok=True)
+        (draft / "script.sh").write_text(script)
+        job.write_json(draft / "job.json", {**dataclasses.asdict(spec), "env": dict(spec.env), "id": name,
+                                            "slots": self.gpus, "submitted_at": job.now()})
+        draft.rename(folder)
+        return folder
+
+    def _supervise(self, folder: Path) -> None:
+        """Start the job's supervisor.  On return it holds the folder, so that a poll never sees the job as lost.
+
+        The job's token is taken from its environment: a supervisor started inside another job is no part of that one.
+        """
+        (self.root / "queue" / folder.name).touch()
+        env = {key: value for key, value in os.environ.items() if key != job.TOKEN}
+        with (folder / "supervisor.log").open("ab") as log:
+            started = subprocess.run([sys.executable, "-m", "ci.executors.local", str(folder)], cwd=PACKAGE, env=env,
+                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        if started.returncode:
+            raise ExecutorError(f"the supervisor of {folder.name} did not start; see {folder}/supervisor.log")
+
+    def jobs(self) -> list[str]:
+        """All ids, oldest first."""
+        return sorted(path.name for path in (self.root / "jobs").glob("*"))
+
+    def poll(self, ids: Sequence[str]) -> dict[str, JobStatus]:
+        """The status of these jobs, from their folders alone."""
+        return {name: _status(self._folder(name)) for name in ids}
+
+    def cancel(self, name: str) -> None:
+        """Ask the supervisor to end the job; end it here if the supervisor is gone."""
+        folder = self._known(name)
+        if (folder / "result.json").exists():
+            return
+        (folder / "cancel").touch()
+        if not _alive(folder):
+            _clear(folder)
+            (self.root / "queue" / name).unlink(missing_ok=True)
+            job.write_result(folder, State.CANCELLED, None, "cancelled on request after its supervisor was lost")
+
+    def resume(self, name: str) -> None:
+        """Queue the job again, its log kept.  Whatever is left of the lost one is killed first."""
+        folder = self._known(name)
+        status = _status(folder)
+        if not status.state.final or status.state is State.DONE:
+            raise ExecutorError(f"job {name} is {status.state}; only a job that was lost or ended badly can be resumed")
+        _clear(folder)
+        for file in ("result.json", "started.json", "cancel"):
+            (folder / file).unlink(missing_ok=True)
+        self._supervise(folder)
+
+    def wait(self, ids: Sequence[str], timeout_s: float = float("inf")) -> dict[str, JobStatus]:
+        """Poll until all have ended or `timeout_s` is over; returns the last status of each."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.poll(ids)
+            if all(status.state.final for status in found.values()) or time.monotonic() >= deadline:
+                return found
+            time.sleep(min(WAIT_S, max(0.0, deadline - time.monotonic())))
+
+    def _folder(self, name: str) -> Path:
+        if name != os.path.basename(name) or name.startswith("."):
+            raise ExecutorError(f"{name!r} is not a job id; `ridgeline submit --status` lists them")
+        return self.root / "jobs" / name
+
+    def _known(self, name: str) -> Path:
+        folder = self._folder(name)
+        if not (folder / "job.json").is_file():
+            raise ExecutorError(f"no job {name!r} under {self.root}; `ridgeline submit --status` lists them")
+        return folder
+
+
+def _status(folder: Path) -> JobStatus:
+    """Alive is asked before the result: a job that ends in between is then seen as ended, never as lost."""
+    alive = _alive(folder)
+    spec, started, result = (_read(folder / f"{part}.json") for part in ("job", "started", "result"))
+    if not spec:
+        return JobStatus(folder.name, "", State.LOST, why="no such job here")
+    base = JobStatus(folder.name, spec["name"], State.PENDING, submitted_at=spec["submitted_at"],
+                     log=str(folder / "log"), started_at=started.get("at", ""), where=started.get("where", ""))
+    if result:
+        return dataclasses.replace(base, state=State(result["state"]), exit_code=result["exit_code"],
+                                   why=result["why"], ended_at=result["ended_at"])
+    if alive:
+        return dataclasses.replace(base, state=State.RUNNING if started else State.PENDING)
+    return dataclasses.replace(base, state=State.LOST, why="its supervisor is gone and left no result; "
+                                                           "`ridgeline submit --resume ID` queues it again")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except ValueError as error:
+        raise ExecutorError(f"{path} is damaged: {error}; remove its folder to forget the job") from error
+    if not isinstance(value, dict):
+        raise ExecutorError(f"{path} is damaged: not an object; remove its folder to forget the job")
+    return value
+
+
+def _alive(folder: Path) -> bool:
+    """True while a supervisor holds the folder; the kernel releases the lock whatever way it dies."""
+    try:
+        with (folder / "alive").open("r") as file:
+            return not _try_lock(file.fileno(), fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def _try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _clear(folder: Path) -> None:
+    """Kill what a job left running when its supervisor was lost."""
+    token = _read(folder / "started.json").get("token")
+    if token:
+        job.kill_marked(str(token))
+
+
+# ---- the supervisor ----
+
+def detach(folder: Path) -> int:
+    """Take hold of the folder and go on in the background; returns 1 if another supervisor has it, else 0.
+
+    The lock belongs to the open file, which the forked child shares: there is no moment without a holder.
+    """
+    alive = (folder / "alive").open("w")
+    deadline = time.monotonic() + 2.0
+    while not _try_lock(alive.fileno()):  # a poll holds it for a moment, a supervisor for as long as it lives
+        if time.monotonic() > deadline:
+            print(f"{folder.name} already has a supervisor", file=sys.stderr)
+            return 1
+        time.sleep(0.01)
+    if os.fork() == 0:
+        supervise(folder)
+    return 0
+
+
+def supervise(folder: Path) -> None:
+    """Wait for the turn and the GPUs, run the job, write the result."""
+    ticket = folder.parents[1] / "queue" / folder.name
+    spec = _read(folder / "job.json")
+    try:
+        with contextlib.ExitStack() as held:
+            slots = _await_turn(folder, spec, held)
+            ticket.unlink(missing_ok=True)
+            if slots is None:
+                job.write_result(folder, State.CANCELLED, None, "cancelled on request before it started")
+                return
+            env, where = (devices.visible(list(slots)), f"GPU {','.join(slots)}") if spec["gpus"] else ({}, CPU)
+            job.execute(folder, env, tuple(slots.values()), where)
+            for fd in slots.values():
+                fcntl.flock(fd, fcntl.LOCK_UN)  # also for a descendant that hid from us and still has the file open
+    finally:
+        ticket.unlink(missing_ok=True)
+
+
+def _await_turn(folder: Path, spec: dict[str, Any], held: contextlib.ExitStack) -> dict[str, int] | None:
+    """Wait until no earlier job waits and enough slots are free; returns slot -> lock file, None if cancelled.
+
+    Only the first in the queue takes locks, so a job for all GPUs is not starved by small ones.
+    """
+    while not (folder / "cancel").exists():
+        if _first(folder):
+            slots = _take(folder.parents[1] / "locks", spec["slots"] if spec["gpus"] else [CPU],
+                          max(1, spec["gpus"]), held)
+            if slots:
+                return slots
+        time.sleep(WAIT_S)
+    return None
+
+
+def _first(folder: Path) -> bool:
+    """True if every earlier ticket belongs to a supervisor that is gone."""
+    earlier = (path for path in (folder.parents[1] / "queue").iterdir() if path.name < folder.name)
+    return not any(_alive(folder.parent / path.name) for path in earlier)
+
+
+def _take(locks: Path, names: Sequence[str], number: int, held: contextlib.ExitStack) -> dict[str, int]:
+    """Lock `number` free slots of `names`, or none.  A lock lives as long as `held` and whoever inherits the file."""
+    with contextlib.ExitStack() as taken:
+        slots: dict[str, int] = {}
+        for name in names:
+            file = taken.enter_context((locks / name.replace("/", "_")).open("a"))
+            if len(slots) < number and _try_lock(file.fileno()):
+                slots[name] = file.fileno()
+        if len(slots) < number:
+            return {}
+        held.push(taken.pop_all())
+    return slots
+
+
+if __name__ == "__main__":
+    sys.exit(detach(Path(sys.argv[1])))

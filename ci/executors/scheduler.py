@@ -1,0 +1,115 @@
+"""What every place that runs jobs can do, and the words for it.
+
+A job is a *script* (text for bash) and a :class:`JobSpec`.  Whether it ended well is decided by one thing only, the
+result file that the job itself writes: schedulers forget jobs, reuse ids and call a vanished job finished.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class ExecutorError(Exception):
+    """A job cannot be submitted, found or run; the text says what to do."""
+
+
+class State(enum.StrEnum):
+    """Where a job is.  LOST: it left neither a result nor a process behind (a reboot, a killed node)."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+    @property
+    def final(self) -> bool:
+        """True for a state that only `resume` can leave."""
+        return self not in (State.PENDING, State.RUNNING)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobSpec:
+    """What a job needs.  gpus: number of GPUs (0: none).  timeout_s: seconds of running, waiting not counted.
+
+    grace_s: seconds between SIGTERM and SIGKILL; the default is enough to write the last line of a trial file.
+    gpu_type: what a scheduler calls the GPU ("mi300x"); the local executor has only what is there.
+    env: variables to set.  They are written to the job's folder: never put a secret here.
+    """
+
+    name: str
+    gpus: int = 0
+    timeout_s: float = 3600.0
+    grace_s: float = 5.0
+    cwd: str = ""
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    gpu_type: str = ""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[\w.+-]{1,60}", self.name):
+            raise ExecutorError(f"job name {self.name!r}: use 1 to 60 letters, digits, or . _ + -")
+        if not self.gpus >= 0:
+            raise ExecutorError(f"gpus is {self.gpus}; it must be 0 or more")
+        if not 0 < self.timeout_s <= 30 * 86400:
+            raise ExecutorError(f"timeout_s is {self.timeout_s}; it must be above 0 and at most 30 days (2592000)")
+        for key in self.env:
+            if not re.fullmatch(r"[A-Za-z_]\w*", key):
+                raise ExecutorError(f"{key!r} cannot be the name of an environment variable")
+
+
+@dataclasses.dataclass(frozen=True)
+class JobStatus:
+    """What is known about a job.  Times are ISO 8601 UTC, "" where unknown; where: GPUs or node; log: its output."""
+
+    id: str
+    name: str
+    state: State
+    exit_code: int | None = None
+    why: str = ""
+    submitted_at: str = ""
+    started_at: str = ""
+    ended_at: str = ""
+    where: str = ""
+    log: str = ""
+
+
+class Scheduler(Protocol):
+    """A place that runs jobs.  Every method raises ExecutorError where the place cannot answer."""
+
+    def submit(self, script: str, spec: JobSpec) -> str:
+        """Queue a script; returns the job's id.  It outlives the caller."""
+
+    def poll(self, ids: Sequence[str]) -> dict[str, JobStatus]:
+        """The status of these jobs; an id that is not known is LOST."""
+
+    def jobs(self) -> list[str]:
+        """All ids this place remembers, oldest first."""
+
+    def cancel(self, job: str) -> None:
+        """Ask for an end, process group and descendants included.  Does nothing to a job that has ended."""
+
+    def resume(self, job: str) -> None:
+        """Queue a LOST, CANCELLED, FAILED or TIMEOUT job again under the same id; ExecutorError for any other state."""
+
+
+def script(argv: Sequence[str], spec: JobSpec) -> str:
+    """The text of a job that runs one command: stable, so that a change of it shows in a diff."""
+    if not argv:
+        raise ExecutorError("there is no command to run; write it after --")
+    lines = ["#!/bin/bash", "# Written by ridgeline; the job's folder holds its specification and result.", "set -u"]
+    lines += [f"export {key}={shlex.quote(value)}" for key, value in sorted(spec.env.items())]
+    lines += [f"cd {shlex.quote(spec.cwd)} || exit 3"] if spec.cwd else []
+    return "\n".join([*lines, "exec " + shlex.join(argv)]) + "\n"
+
+
+def default_root() -> Path:
+    """Where local jobs live unless told otherwise, relative to the current folder."""
+    return Path(".ridgeline") / "jobs"

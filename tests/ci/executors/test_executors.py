@@ -1,0 +1,330 @@
+"""Real processes under the local executor: order, isolation, and every way a job can end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ci import executors
+from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, devices, job
+
+HERE = str(Path(job.__file__).parents[2])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "jobs root"
+
+
+def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def pid_in(path: Path) -> int:
+    until(lambda: path.exists() and path.read_text().strip())
+    return int(path.read_text())
+
+
+def shell(text: str, root: Path, **options: object) -> str:
+    known: dict[str, object] = {"name": "test", "root": root, **options}
+    return executors.submit(["bash", "-c", text], **known)  # type: ignore[arg-type]
+
+
+def end(job_id: str, root: Path) -> JobStatus:
+    return executors.wait([job_id], root=root, timeout_s=20)[0]
+
+
+# ---- how a job ends ----
+
+def test_done(root: Path, tmp_path: Path) -> None:
+    status = end(shell("pwd; echo $GREETING", root, cwd=tmp_path, env={"GREETING": "it's me"}), root)
+    assert (status.state, status.exit_code, status.where) == (State.DONE, 0, "cpu")
+    assert executors.tail(status) == f"{tmp_path}\nit's me"
+    assert status.submitted_at <= status.started_at <= status.ended_at
+
+
+@pytest.mark.parametrize(("text", "code", "why"), [
+    ("exit 2", 2, "exit code 2"), ("kill -9 $$", -9, "SIGKILL"), ("kill -SEGV $$", -11, "SIGSEGV")])
+def test_failed(root: Path, text: str, code: int, why: str) -> None:
+    status = end(shell(text, root), root)
+    assert (status.state, status.exit_code) == (State.FAILED, code)
+    assert why in status.why
+
+
+def test_a_command_that_does_not_exist(root: Path) -> None:
+    status = end(executors.submit(["no-such-command"], name="typo", root=root), root)
+    assert (status.state, status.exit_code) == (State.FAILED, 127)
+    assert "no-such-command" in executors.tail(status)
+
+
+def test_a_hang_is_killed_with_all_it_started(root: Path, tmp_path: Path) -> None:
+    """Neither a child that ignores SIGTERM nor one in its own session survives."""
+    text = ("trap '' TERM; bash -c \"trap '' TERM; echo \\$\\$ >a; sleep 60\" & "
+            "setsid bash -c 'echo $$ >b; exec sleep 60' & sleep 60; sleep 60")
+    started = time.monotonic()
+    status = end(shell(text, root, timeout_s=1.0, grace_s=0.5, cwd=tmp_path), root)
+    assert status.state is State.TIMEOUT
+    assert "after 1 s" in status.why
+    assert 1.5 <= time.monotonic() - started < 10
+    assert not running(pid_in(tmp_path / "a"))
+    assert not running(pid_in(tmp_path / "b"))
+
+
+def test_a_job_that_ends_well_on_sigterm_gets_the_time_to(root: Path, tmp_path: Path) -> None:
+    text = "trap 'echo flushed >kept; exit 0' TERM; sleep 60 & wait"
+    status = end(shell(text, root, timeout_s=0.5, cwd=tmp_path), root)
+    assert status.state is State.TIMEOUT
+    assert (tmp_path / "kept").read_text() == "flushed\n"
+
+
+def test_a_daemon_left_behind_is_killed_and_said(root: Path, tmp_path: Path) -> None:
+    status = end(shell("setsid bash -c 'echo $$ >d; exec sleep 60' & until [ -s d ]; do sleep 0.02; done", root,
+                       cwd=tmp_path), root)
+    assert status.state is State.DONE
+    assert "left behind" in status.why
+    assert not running(pid_in(tmp_path / "d"))
+
+
+def test_cancel_kills_grandchildren(root: Path, tmp_path: Path) -> None:
+    name = shell("bash -c 'bash -c \"echo \\$\\$ >g; sleep 60; :\"; :'; :", root, cwd=tmp_path)
+    grandchild = pid_in(tmp_path / "g")
+    executors.cancel([name], root=root)
+    assert end(name, root).state is State.CANCELLED
+    assert not running(grandchild)
+    executors.cancel([name], root=root)
+    assert end(name, root).state is State.CANCELLED
+
+
+def test_cancel_before_the_start(root: Path, tmp_path: Path) -> None:
+    first = shell("sleep 60", root)
+    second = shell("touch ran", root, cwd=tmp_path)
+    executors.cancel([second], root=root)
+    assert "before it started" in end(second, root).why
+    executors.cancel([first], root=root)
+    assert end(first, root).state is State.CANCELLED
+    assert not (tmp_path / "ran").exists()
+
+
+# ---- the queue ----
+
+LOG_ME = "echo start $NAME >>order; sleep 0.15; echo end $NAME >>order"
+
+
+def test_jobs_run_one_after_the_other_in_order(root: Path, tmp_path: Path) -> None:
+    names = [shell(LOG_ME, root, cwd=tmp_path, env={"NAME": str(i)}) for i in range(4)]
+    assert {status.state for status in executors.wait(names, root=root, timeout_s=30)} == {State.DONE}
+    lines = (tmp_path / "order").read_text().split("\n")[:-1]
+    assert lines == [f"{word} {i}" for i in range(4) for word in ("start", "end")]
+
+
+def test_two_submits_at_once_from_two_processes_serialise(root: Path, tmp_path: Path) -> None:
+    code = ("import sys; from pathlib import Path; from ci import executors;"
+            "print(executors.submit(['bash', '-c', sys.argv[2]], name='both', root=Path(sys.argv[1]),"
+            " env={'NAME': sys.argv[3]}))")
+    both = [subprocess.Popen([sys.executable, "-c", code, str(root), LOG_ME, str(i)], cwd=tmp_path, text=True,
+                             stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": HERE})
+            for i in range(2)]
+    names = [process.communicate(timeout=30)[0].strip() for process in both]
+    executors.wait(names, root=root, timeout_s=30)
+    lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
+    assert [word for word, _ in lines] == ["start", "end", "start", "end"]
+    assert lines[0][1] == lines[1][1] != lines[2][1] == lines[3][1]
+
+
+def test_each_gpu_serves_one_job_and_free_ones_serve_others(root: Path, tmp_path: Path) -> None:
+    place = LocalExecutor(root, gpus=["0", "1", "10"])
+
+    def submit(name: str, gpus: int) -> str:
+        spec = JobSpec(name, gpus, cwd=str(tmp_path))
+        text = f"echo $CUDA_VISIBLE_DEVICES >{name}; until [ -e go_{name} ]; do sleep 0.02; done"
+        return place.submit(executors.script(["bash", "-c", text], spec), spec)
+
+    one, two = submit("one", 1), submit("two", 2)
+    until(lambda: (tmp_path / "two").exists())
+    three, small = submit("three", 3), submit("small", 1)
+    (tmp_path / "go_one").touch()
+    until(lambda: place.poll([one])[one].state.final)
+    time.sleep(0.5)
+    waiting = {status.state for status in place.poll([three, small]).values()}
+    assert waiting == {State.PENDING}, "a small job may not overtake"
+    for name in ("two", "three", "small"):
+        (tmp_path / f"go_{name}").touch()
+    assert {status.state for status in place.wait([one, two, three, small], 20).values()} == {State.DONE}
+    assert [(tmp_path / n).read_text().strip() for n in ("one", "two", "three")] == ["0", "1,10", "0,1,10"]
+
+
+def test_more_gpus_than_there_are(root: Path) -> None:
+    with pytest.raises(ExecutorError, match=r"wants 4 GPUs; this machine offers 2 \(0, 1\)"):
+        LocalExecutor(root, gpus=["0", "1"]).submit("", JobSpec("big", gpus=4))
+    assert LocalExecutor(root).jobs() == []
+
+
+# ---- restarts ----
+
+def supervisor_of(name: str) -> int:
+    for entry in Path("/proc").glob("[0-9]*"):
+        command = (entry / "cmdline").read_bytes() if (entry / "cmdline").exists() else b""
+        if b"ci.executors.local" in command and name.encode() in command:
+            return int(entry.name)
+    raise AssertionError(f"no supervisor of {name}")
+
+
+def test_a_killed_supervisor_is_seen_its_gpu_kept_and_its_job_resumed(root: Path, tmp_path: Path) -> None:
+    name = shell("echo $$ >pid; [ -e second ] && exit 0; touch second; sleep 60", root, cwd=tmp_path)
+    orphan = pid_in(tmp_path / "pid")
+    until(lambda: (tmp_path / "second").exists())
+    os.kill(supervisor_of(name), signal.SIGKILL)
+    until(lambda: executors.status([name], root=root)[0].state is State.LOST)
+    assert running(orphan)
+    other = shell("true", root)
+    time.sleep(0.5)
+    assert executors.status([other], root=root)[0].state is State.PENDING, "the orphan still uses the machine"
+    executors.resume([name], root=root)
+    assert end(name, root).state is State.DONE
+    assert not running(orphan)
+    assert end(other, root).state is State.DONE
+
+
+def test_cancel_after_the_supervisor_was_lost(root: Path, tmp_path: Path) -> None:
+    name = shell("echo $$ >pid; sleep 60", root, cwd=tmp_path)
+    orphan = pid_in(tmp_path / "pid")
+    os.kill(supervisor_of(name), signal.SIGKILL)
+    until(lambda: executors.status([name], root=root)[0].state is State.LOST)
+    executors.cancel([name], root=root)
+    assert end(name, root).state is State.CANCELLED
+    assert not running(orphan)
+
+
+def test_a_job_lost_while_it_waited_does_not_block_the_queue(root: Path) -> None:
+    first = shell("sleep 1", root)
+    second, third = shell("true", root), shell("true", root)
+    os.kill(supervisor_of(second), signal.SIGKILL)
+    assert [status.state for status in executors.wait([first, second, third], root=root, timeout_s=20)] == [
+        State.DONE, State.LOST, State.DONE]
+
+
+def test_a_second_supervisor_is_refused(root: Path) -> None:
+    name = shell("sleep 60", root)
+    with pytest.raises(ExecutorError, match="did not start"):
+        LocalExecutor(root)._supervise(root / "jobs" / name)
+    assert executors.status([name], root=root)[0].state in (State.RUNNING, State.PENDING)
+    executors.cancel([name], root=root)
+    assert end(name, root).state is State.CANCELLED
+
+
+def test_resume_of_a_job_that_runs_or_is_done(root: Path) -> None:
+    name = shell("sleep 0.3", root)
+    for _ in range(2):
+        with pytest.raises(ExecutorError, match="only a job that was lost or ended badly"):
+            executors.resume([name], root=root)
+        end(name, root)
+
+
+def test_a_job_inside_a_job_outlives_it(root: Path, tmp_path: Path) -> None:
+    """A job may submit a job: ending the outer one must not take the inner one's supervisor with it."""
+    code = ("import sys; from pathlib import Path; from ci import executors;"
+            "executors.submit(['touch', 'inner'], name='inner', root=Path(sys.argv[1]))")
+    outer = executors.submit([sys.executable, "-c", code, str(root)], name="outer", root=root, cwd=tmp_path,
+                             env={"PYTHONPATH": HERE})
+    assert end(outer, root).why == ""
+    until(lambda: (tmp_path / "inner").exists())
+
+
+# ---- bad input ----
+
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"name": "a b"}, "job name 'a b'"), ({"name": ""}, "job name ''"), ({"gpus": -1}, "gpus is -1"),
+    ({"timeout_s": 0}, "timeout_s is 0"), ({"timeout_s": float("nan")}, "timeout_s is nan"),
+    ({"env": {"A=B": "1"}}, "'A=B' cannot be")])
+def test_bad_specifications(fields: dict, message: str) -> None:
+    with pytest.raises(ExecutorError, match=message):
+        JobSpec(**{"name": "ok", **fields})
+
+
+@pytest.mark.parametrize("name", ["../x", "nothing", ".hidden", "a/b"])
+def test_unknown_ids(root: Path, name: str) -> None:
+    with pytest.raises(ExecutorError, match="lists them"):
+        executors.cancel([name], root=root)
+
+
+def test_an_unknown_id_is_lost(root: Path) -> None:
+    assert executors.status(["nothing"], root=root)[0].state is State.LOST
+
+
+def test_an_unknown_executor_and_no_command(root: Path) -> None:
+    with pytest.raises(ExecutorError, match="no executor 'moon'; known: local"):
+        executors.submit(["true"], name="a", executor="moon", root=root)
+    with pytest.raises(ExecutorError, match="no command"):
+        executors.submit([], name="a", root=root)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExecutorError, match="cannot queue job 'test'"):
+        shell("true", tmp_path / "file")
+
+
+def test_a_damaged_result_is_named(root: Path) -> None:
+    name = shell("true", root)
+    end(name, root)
+    (root / "jobs" / name / "result.json").write_text('{"state": "do')
+    with pytest.raises(ExecutorError, match="result.json is damaged"):
+        executors.status([name], root=root)
+
+
+def test_the_result_file_alone_decides(root: Path) -> None:
+    name = shell("exit 1", root)
+    end(name, root)
+    result = json.loads((root / "jobs" / name / "result.json").read_text())
+    assert {"format": "ridgeline-job", "version": 1, "state": "failed", "exit_code": 1}.items() <= result.items()
+    assert not list((root / "jobs" / name).glob(".*")), "no draft stays behind"
+
+
+def test_the_script_is_stable(golden: Callable[[str, str], None]) -> None:
+    spec = JobSpec("nightly", 8, cwd="/data/my repo", env={"B": "x y", "A": "it's"})
+    argv = ["ridgeline", "run", "--kernel", "gemm", "--out", "a b.jsonl"]
+    golden("executors/script.sh", executors.script(argv, spec))
+
+
+# ---- devices ----
+
+def topology(root: Path, amd: int, nvidia: int) -> Path:
+    for index in range(amd + 1):
+        node = root / f"sys/class/kfd/kfd/topology/nodes/{index}"
+        node.mkdir(parents=True)
+        (node / "properties").write_text(f"cpu_cores_count {0 if index else 64}\nsimd_count {1216 if index else 0}\n")
+    (root / "dev").mkdir()
+    for name in ["nvidiactl", "nvidia-uvm", *(f"nvidia{index}" for index in range(nvidia))]:
+        (root / "dev" / name).touch()
+    return root
+
+
+@pytest.mark.parametrize(("amd", "nvidia", "environ", "wanted", "variable"), [
+    (8, 0, {}, 8, "HIP_VISIBLE_DEVICES"), (0, 2, {}, 2, "CUDA_VISIBLE_DEVICES"), (0, 0, {}, 0, "CUDA_VISIBLE_DEVICES"),
+    (8, 0, {"ROCR_VISIBLE_DEVICES": "2, 3"}, 2, "ROCR_VISIBLE_DEVICES"),
+    (0, 8, {"CUDA_VISIBLE_DEVICES": "GPU-aa,GPU-bb,GPU-cc"}, 3, "CUDA_VISIBLE_DEVICES"),
+    (0, 8, {"CUDA_VISIBLE_DEVICES": ""}, 0, "CUDA_VISIBLE_DEVICES"),
+    (0, 8, {"CUDA_VISIBLE_DEVICES": "-1"}, 0, "CUDA_VISIBLE_DEVICES")])
+def test_devices(tmp_path: Path, amd: int, nvidia: int, environ: dict[str, str], wanted: int, variable: str) -> None:
+    root = topology(tmp_path, amd, nvidia)
+    found = devices.gpus(environ, root)
+    assert len(found) == wanted
+    assert devices.visible(found[:1], root, environ) == {variable: ",".join(found[:1])}
