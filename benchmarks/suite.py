@@ -1,0 +1,122 @@
+"""All that asv sees: for each kernel one benchmark of its times, and one for each of its exact series.
+
+asv 0.6 imports every module it finds and takes functions by their names, so `benchmarks/__init__.py` shows it this
+module alone, and this module imports nothing but the standard library: asv starts a process for every parameter
+combination.  What there is to measure comes as one JSON file from the environment plug-in (ci/asv_plugin.py), named by
+RIDGELINE_SUITE:
+
+    {"tree": source tree under test, "commit": .., "date_ms": .., "tier": .., "broken": [{"module", "reason"}],
+     "benchmarks": {name: entry of asv's benchmarks.json}, "values": {name: {case: number}}, "absent": {kernel: why}}
+
+A kernel is measured once, in `setup_cache`: one run of `python -m benchmarks run` with every backend and baseline
+interleaved.  The plug-in records its trials and leaves `outcomes.json` in asv's cache folder; a combination only hands its
+samples on.  What cannot be measured is n/a (NotImplementedError in `setup`), what failed is null (an error).
+
+RIDGELINE_TRIALS and RIDGELINE_ROUNDS set how long is measured, RIDGELINE_TIER which cases (pr, nightly, sweep).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+HARNESS = Path(__file__).resolve().parent.parent
+TOLD = "RIDGELINE_SUITE"
+TIMEOUT_S = 4 * 3600.0
+"""asv ends a measurement after this; a hang is ended long before by the measuring program itself."""
+
+
+def classes() -> dict[str, type]:
+    """The benchmark classes, by a name that means nothing.  RuntimeError outside the worktree environment."""
+    if TOLD not in os.environ:
+        raise RuntimeError("this suite runs in the environment type 'worktree' of asv.conf.json only; leave -E/--environment "
+                           "out (an existing environment would measure one tree under the name of many commits)")
+    told = json.loads(Path(os.environ[TOLD]).read_text())
+    return {f"Benchmark{number}": _class(entry, told) for number, entry in enumerate(told["benchmarks"].values())}
+
+
+def _class(entry: dict[str, Any], told: dict[str, Any]) -> type:
+    kernel, _, series = entry["name"].rpartition(".")
+    if not kernel:
+        members = {"track": _broken(told)}
+    elif series == "track_time":
+        members = {"setup": _no_time, "track": _time(), "setup_cache": _measurement(kernel, told)}
+    else:
+        members = _exact(told["absent"].get(kernel, ""), told["values"].get(entry["name"], {}))
+    track = members["track"]
+    for key in ("unit", "declared_ms", "version"):
+        setattr(track, key, entry[key])
+    track.benchmark_name = entry["name"]
+    params = [[text[1:-1] for text in values] for values in entry["params"]]
+    return type(f"Benchmark of {entry['name']}", (), {**members, "params": params, "param_names": entry["param_names"]})
+
+
+def _no_time(self: Any, backend: str, case: str) -> None:
+    """n/a with its reason, for what was not measured."""
+    outcome = _outcome(backend, case)
+    if "absent" in outcome:
+        raise NotImplementedError(outcome["absent"])
+
+
+def _time() -> Any:
+    def track(self: Any, backend: str, case: str) -> dict[str, Any]:
+        outcome = _outcome(backend, case)
+        if "failed" in outcome:
+            raise RuntimeError(outcome["failed"])
+        return {"samples": outcome["samples"], "number": 1}
+    return track
+
+
+def _outcome(backend: str, case: str) -> dict[str, Any]:
+    """What came of a combination; asv runs it in the folder in which setup_cache ran."""
+    outcomes: dict[str, Any] = json.loads(Path("outcomes.json").read_text())
+    return dict(outcomes[backend][case])
+
+
+def _exact(absent: str, values: dict[str, float]) -> dict[str, Any]:
+    def setup(self: Any, case: str) -> None:
+        if values.get(case) is None:
+            raise NotImplementedError(absent or f"this commit states no cost of case {case!r}")
+
+    def track(self: Any, case: str) -> float:
+        return values[case]
+    return {"setup": setup, "track": track}
+
+
+def _broken(told: dict[str, Any]) -> Any:
+    def track(self: Any) -> int:
+        for broken in told["broken"]:
+            print(f"{broken['module']}: {broken['reason']}", file=sys.stderr)
+        return len(told["broken"])
+    return track
+
+
+def _measurement(kernel: str, told: dict[str, Any]) -> Any:
+    """The setup_cache of one kernel.  asv names a cache by module and line, so each gets a module of its own."""
+    def setup_cache(self: Any) -> None:
+        if kernel not in told["absent"]:
+            _measure(kernel, told)
+
+    setup_cache.__module__ = f"{__package__}.kernel.{kernel}"
+    sys.modules[setup_cache.__module__] = types.ModuleType(setup_cache.__module__)
+    setup_cache.timeout = TIMEOUT_S  # type: ignore[attr-defined]
+    return setup_cache
+
+
+def _measure(kernel: str, told: dict[str, Any]) -> None:
+    """Write trials.jsonl into the current folder.  What went wrong with a backend is in it; nothing at all is an error."""
+    out = Path("trials.jsonl").resolve()
+    command = [sys.executable, "-m", "benchmarks", "run", "--tree", f"head={told['tree']}",
+               "--commit", f"head={told['commit']}", "--date-ms", f"head={told['date_ms']}", "--tier", told["tier"],
+               "--kernel", kernel, "--trials", os.environ.get("RIDGELINE_TRIALS", "1"), "--out", str(out)]
+    if "RIDGELINE_ROUNDS" in os.environ:
+        command += ["--rounds", os.environ["RIDGELINE_ROUNDS"]]
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("ASV") and key not in (TOLD, "PYTHONPATH")}
+    done = subprocess.run(command, cwd=HARNESS, env=ours, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode not in (0, 1, 2):
+        raise RuntimeError(f"{' '.join(command[1:4])} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")

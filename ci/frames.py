@@ -1,0 +1,160 @@
+"""Records as one long frame, through the Parquet cache.  Read by :mod:`ci.records`, which owns the folder."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from ci import asv_files, cache
+from ci.pooling import Cell, Place, Pool, interval, pool
+from ci.trial_files import read_trials
+
+SCHEMA = pa.schema([
+    *((name, pa.string()) for name in ("machine", "kind", "arch", "device", "market_name")),
+    ("count", pa.int64()), ("compute_units", pa.float64()), ("memory_bytes", pa.float64()), ("chip_id", pa.string()),
+    ("commit", pa.string()), ("date", pa.timestamp("ms", tz="UTC")),
+    *((name, pa.string()) for name in ("env", "kernel", "backend")), ("baseline", pa.bool_()),
+    *((name, pa.string()) for name in ("case", "tier", "dtype")), ("world", pa.int64()),
+    *((name, pa.float64()) for name in ("seconds", "seconds_low", "seconds_high")),
+    ("samples", pa.int64()), ("trials", pa.int64()),
+    *((name, pa.float64()) for name in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")),
+    *((name, pa.string()) for name in ("status", "why", "yardstick", "case_yardstick", "method"))])
+"""Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.pooling.interval)."""
+
+VERSION = 1
+"""Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
+
+
+def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Path]) -> pd.DataFrame:
+    """See :func:`ci.records.load`."""
+    tables, problems = [SCHEMA.append(pa.field(cache.UNIT, pa.string())).empty_table()], []
+    for folder in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
+        if not folder.is_dir() or folder.name.startswith(".") or machine not in (None, folder.name):
+            continue
+        files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
+        units = {stem: (path, notes_path(path)) for stem, path in files.items()}
+        rows, bad = cache.table(units, _parser(folder.name, units), SCHEMA, results_dir / ".cache" / f"{folder.name}.parquet",
+                                VERSION)
+        tables.append(rows)
+        problems += bad + [f"{path}: notes without an asv file; record their trials again: ridgeline record {path}"
+                           for path in sorted(folder.glob("*.notes.jsonl")) if path.name.removesuffix(".notes.jsonl") not in files]
+    frame: pd.DataFrame = pa.concat_tables(tables).drop_columns([cache.UNIT]).to_pandas()
+    frame = frame.sort_values(["date", "commit"], kind="stable", ignore_index=True)
+    frame.attrs["problems"] = problems
+    return frame
+
+
+def checked(content: bytes, machine: str) -> tuple[dict[str, Any], str]:
+    """An asv result file as asv itself would accept it; else {} and why not."""
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        return {}, f"torn or no JSON ({error})"
+    if not isinstance(data, dict) or not {"commit_hash", "env_name", "params", "results", "result_columns", "date"} <= data.keys():
+        return {}, "not an asv result file"
+    if data.get("version") != asv_files.VERSION:
+        return {}, f"of asv format {data.get('version')!r}, this Ridgeline reads {asv_files.VERSION}; update it"
+    if data["params"].get("machine") != machine:
+        return {}, f"of a foreign machine, {data['params'].get('machine')!r}, in the folder of {machine!r}"
+    return data, ""
+
+
+def _parser(machine: str, units: Mapping[str, tuple[Path, Path]]) -> cache.Parser:
+    def parse(unit: str) -> tuple[list[dict[str, Any]], list[str]]:
+        path, notes = units[unit]
+        try:
+            data, why = checked(path.read_bytes(), machine)
+        except OSError as error:
+            data, why = {}, f"cannot be read: {error.strerror}"
+        if why:
+            return [], [f"{path}: {why}; left out"]
+        lines, bad = read_trials(notes) if notes.exists() else ([], [])
+        problems = [f"{notes}:{number}: {why}; left out" for number, _, why in bad]
+        place = Place(machine, data["commit_hash"], data["env_name"])
+        try:
+            pooled = pool(lines, place) if lines else None
+        except ValueError as error:
+            pooled, problems = None, [*problems, f"{notes}: {error}; its trials belong elsewhere"]
+        rows = list(_noted_rows(pooled)) if pooled else []
+        return rows + list(_bare_rows(data, pooled)), problems
+    return parse
+
+
+def _noted_rows(pooled: Pool) -> Iterator[dict[str, Any]]:
+    """Rows of everything the notes hold."""
+    place = _where(pooled.place, pooled.machine, pooled.date_ms)
+    for (kernel, backend, case), cell in pooled.cells.items():
+        declared = pooled.declarations[kernel]
+        described: Mapping[str, Any] = next((c for c in declared["cases"] if c["name"] == case), {})
+        yield {**place, "kernel": kernel, "backend": backend, "case": case,
+               "baseline": backend in (declared.get("baselines") or ()),
+               "tier": str(described.get("tier") or ""), "dtype": str(described.get("dtype") or ""),
+               "world": int(described.get("world") or 1), **_numbers(cell),
+               **{field: _float(((declared.get("costs") or {}).get(case) or {}).get(field))
+                  for field, _ in asv_files.EXACT.values()},
+               "status": cell.status, "why": cell.why, "yardstick": cell.yardstick,
+               "case_yardstick": cell.case_yardstick, "method": cell.method}
+
+
+def _bare_rows(data: Mapping[str, Any], pooled: Pool | None) -> Iterator[dict[str, Any]]:
+    """Rows that only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
+    place = _where(Place(data["params"]["machine"], data["commit_hash"], data["env_name"]), data["params"], data["date"])
+    table = {name: dict(zip(data["result_columns"], row, strict=False)) for name, row in data["results"].items()}
+    for name, row in table.items():
+        kernel, _, series = name.rpartition(".")
+        if series != asv_files.TIME or len(row.get("params") or ()) != 2 or not row.get("result"):
+            continue
+        for index, (backend, case) in enumerate(itertools.product(*map(_names, row["params"]))):
+            value = row["result"][index]
+            if (pooled and (kernel, backend, case) in pooled.cells) or (value is not None and math.isnan(value)):
+                continue
+            yield {**place, "kernel": kernel, "backend": backend, "case": case, "baseline": False, "tier": "", "dtype": "",
+                   "world": 1, "seconds": _float(value), "seconds_low": _at(row, "stats_ci_99_a", index),
+                   "seconds_high": _at(row, "stats_ci_99_b", index), "trials": 0 if value is None else 1,
+                   "samples": int(_at(row, "stats_repeat", index) or 0),
+                   **{field: _exact(table, f"{kernel}.{exact}", case) for exact, (field, _) in asv_files.EXACT.items()},
+                   "status": "error" if value is None else "ok", "why": "failed under asv; there are no notes" if value is None else "",
+                   "yardstick": str(row.get("version") or ""), "case_yardstick": "", "method": ""}
+
+
+def _where(place: Place, machine: Mapping[str, Any], date_ms: int) -> dict[str, Any]:
+    arch = str(machine.get("arch") or "")
+    kind = str(machine.get("kind") or ("cpu" if arch in ("cpu", "") else "gpu"))
+    return {"machine": place.machine, "kind": kind, "arch": arch,
+            "device": str(machine.get("device") or ""), "market_name": str(machine.get("market_name") or ""),
+            "count": int(machine.get("count") or 1), "compute_units": _float(machine.get("compute_units")),
+            "memory_bytes": _float(machine.get("memory_bytes")), "chip_id": str(machine.get("chip_id") or ""),
+            "commit": place.commit, "date": int(date_ms), "env": place.env}
+
+
+def _numbers(cell: Cell) -> dict[str, Any]:
+    low, high = interval(cell.trials) if cell.trials else (math.nan, math.nan)
+    return {"seconds": cell.seconds, "seconds_low": low, "seconds_high": high, "samples": sum(map(len, cell.trials)),
+            "trials": len(cell.trials)}
+
+
+def _names(params: list[str]) -> list[str]:
+    """Parameters as asv keeps them (repr) back to names."""
+    return [text[1:-1] if text[:1] in "'\"" else text for text in params]
+
+
+def _at(row: Mapping[str, Any], column: str, index: int) -> float | None:
+    values = row.get(column)
+    return _float(values[index]) if values else None
+
+
+def _exact(table: Mapping[str, Mapping[str, Any]], name: str, case: str) -> float | None:
+    row = table.get(name) or {}
+    cases = _names(row["params"][0]) if row.get("params") else []
+    return _at(row, "result", cases.index(case)) if case in cases else None
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
