@@ -1,0 +1,147 @@
+"""Triton kernels of the GEMM family: C[M, N] = A[M, K] @ W[N, K]^T, all row-major and contiguous, fp32 accumulation."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _spread(pid, programs, XCDS: tl.constexpr):
+    """Renumber programs so that neighbours share an XCD: hardware deals them out round robin over the XCDs."""
+    if XCDS == 1:
+        return pid
+    xcd, local = pid % XCDS, pid // XCDS
+    return xcd * (programs // XCDS) + tl.minimum(xcd, programs % XCDS) + local
+
+
+@triton.jit
+def _tile(index, rows, cols, GROUP_M: tl.constexpr):
+    """(row, column) of a tile: down a band of GROUP_M rows before the next column, so that L2 serves both operands."""
+    band = index // (GROUP_M * cols)
+    first = band * GROUP_M
+    height = tl.minimum(rows - first, GROUP_M)
+    within = index % (GROUP_M * cols)
+    return first + within % height, within // height
+
+
+@triton.jit
+def _put_parts(c, m, n, part, WIDTH: tl.constexpr, PARTS: tl.constexpr):
+    """Store an accumulator in 1, 2 or 4 column parts of WIDTH: less shared memory for the way out through TMA."""
+    if PARTS == 1:
+        c.store([m, n], part.to(c.dtype))
+    else:
+        halves = tl.permute(tl.reshape(part, (part.shape[0], 2, part.shape[1] // 2)), (0, 2, 1))
+        left, right = tl.split(halves)
+        _put_parts(c, m, n, left, WIDTH, PARTS // 2)
+        _put_parts(c, m, n + WIDTH * (PARTS // 2), right, WIDTH, PARTS // 2)
+
+
+@triton.jit
+def persistent_tma(a, w, c, M, N, K, PROGRAMS: tl.constexpr,
+                   BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+                   PARTS: tl.constexpr, FLATTEN: tl.constexpr):
+    """PROGRAMS programs walk over all tiles; a, w, c are tensor descriptors, so the copy engine moves the tiles.
+
+    Blocks of the descriptors: a [BLOCK_M, BLOCK_K], w [BLOCK_N, BLOCK_K], c [BLOCK_M, BLOCK_N / PARTS]; reads outside
+    are zero and writes outside are dropped, so no dimension has to be a multiple of its block.  PARTS = 0: c is a
+    pointer, and the tile leaves through registers.
+    FLATTEN makes one loop of tiles and K steps: the loads of the next tile start during the last steps of this one.
+    """
+    rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
+    stored = tl.program_id(0) - PROGRAMS
+    for tile in tl.range(tl.program_id(0), rows * cols, PROGRAMS, flatten=FLATTEN):
+        row, col = _tile(tile, rows, cols, GROUP_M)
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for k in range(steps):
+            x = a.load([row * BLOCK_M, k * BLOCK_K])
+            y = w.load([col * BLOCK_N, k * BLOCK_K])
+            acc = tl.dot(x, y.T, acc)
+        stored += PROGRAMS  # counted apart from `tile`, so that the epilogue does not hold the prefetching back
+        row, col = _tile(stored, rows, cols, GROUP_M)
+        if PARTS == 0:
+            m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
+            at = c + m[:, None] * N + n[None, :]
+            tl.store(at, acc.to(c.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
+        else:
+            _put_parts(c, row * BLOCK_M, col * BLOCK_N, acc, BLOCK_N // PARTS, PARTS)
+
+
+@triton.jit
+def split(a, w, c, workspace, arrivals, M, N, K,
+          BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+          SPLIT_K: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr):
+    """One program per tile and K slice.  c is a pointer; a and w are pointers, or descriptors when TMA.
+
+    With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
+    that arrives last at arrivals[tile] adds them in the order of the slices, so the result does not depend on who
+    was last, and sets the counter back to 0: nothing has to be cleared between calls or graph replays.
+    SWAP computes the transposed tile, with the weights as rows of the matrix unit (64 rows on Hopper): for few rows
+    of A.  EVEN_K says that K is a multiple of BLOCK_K, so that pointer loads need no mask.
+    """
+    rows, cols = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    tiles = rows * cols
+    pid = _spread(tl.program_id(0), tiles * SPLIT_K, XCDS)
+    tile, part = pid % tiles, pid // tiles
+    row, col = _tile(tile, rows, cols, GROUP_M)
+    per_slice = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT_K)
+    first, last = part * per_slice, tl.minimum((part + 1) * per_slice, tl.cdiv(K, BLOCK_K))
+    m, n, k = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
+    if not TMA:
+        x_at = a + (m % M)[:, None] * K + (first * BLOCK_K + k)[None, :]
+        y_at = w + (n % N)[:, None] * K + (first * BLOCK_K + k)[None, :]
+    if SWAP:
+        acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    else:
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for step in range(first, last):
+        if TMA:
+            x = a.load([row * BLOCK_M, step * BLOCK_K])
+            y = w.load([col * BLOCK_N, step * BLOCK_K])
+        else:
+            if EVEN_K:
+                x, y = tl.load(x_at), tl.load(y_at)
+            else:
+                inside = (step * BLOCK_K + k < K)[None, :]
+                x, y = tl.load(x_at, mask=inside, other=0.0), tl.load(y_at, mask=inside, other=0.0)
+            x_at += BLOCK_K
+            y_at += BLOCK_K
+        if SWAP:
+            acc = tl.dot(y, x.T, acc)
+        else:
+            acc = tl.dot(x, y.T, acc)
+    if SWAP:
+        acc = acc.T
+    inside = (m < M)[:, None] & (n < N)[None, :]
+    at = c + m[:, None] * N + n[None, :]
+    if SPLIT_K == 1:
+        tl.store(at, acc.to(c.dtype.element_ty), mask=inside)
+    else:
+        cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+        partial = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
+        tl.store(partial + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
+        tl.debug_barrier()  # all threads have stored before one of them releases
+        arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
+        if arrived == SPLIT_K - 1:
+            total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+            for i in range(SPLIT_K):
+                total += tl.load(partial + i * (BLOCK_M * BLOCK_N), cache_modifier=".cg")
+            tl.store(at, total.to(c.dtype.element_ty), mask=inside)
+            tl.store(arrivals + tile, 0)
+
+
+@triton.jit
+def vector(a, w, c, N, K, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr):
+    """M = 1: each program reads BLOCK_N rows of weights once, straight into registers; no matrix unit, no sharing."""
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    k = tl.arange(0, BLOCK_K)
+    at = w + (n % N)[:, None] * K + k[None, :]
+    acc = tl.zeros((BLOCK_N, BLOCK_K), dtype=tl.float32)
+    for step in range(0, K, BLOCK_K):
+        if EVEN_K:
+            x, y = tl.load(a + step + k), tl.load(at + step, eviction_policy="evict_first")
+        else:
+            inside = step + k < K
+            x, y = tl.load(a + step + k, mask=inside, other=0.0), tl.load(at + step, mask=inside[None, :], other=0.0)
+        acc += x.to(tl.float32)[None, :] * y.to(tl.float32)
+    tl.store(c + n, tl.sum(acc, axis=1).to(c.dtype.element_ty), mask=n < N)

@@ -1,0 +1,108 @@
+"""The declaration is complete and costs what the formula says; the CPU backends are right."""
+
+import pytest
+import torch
+
+from kernels import spec
+from kernels.gemm import config, gemm
+from kernels.numerics import compare, poison
+from kernels.registry import discover
+from kernels.spec import Case, Place
+from tests.kernels.ranks import run_alone
+
+SMALL = Case("small", M=5, N=48, K=40, dtype="fp16").at(Place())
+DEVICE_TESTS = "tests.kernels.gemm_interpreted"
+
+
+def test_declared_once_with_the_tiers():
+    gemm.check()
+    assert discover()["gemm"] is gemm
+    tiers = [case.tier for case in gemm.cases]
+    assert (tiers.count("pr"), len(tiers)) == (10, 56)
+    assert {case.M for case in gemm.cases if case.tier == "pr"} == {1, 16, 64, 256, 1024, 4096, 8192}
+    assert gemm.baselines == ("blas",)
+    for case in gemm.cases:
+        assert case.name == f"n{case.N}_k{case.K}_m{case.M}_{case.dtype}"
+
+
+def test_cost_is_the_formula():
+    found = gemm.function("cost")(gemm.case("n4096_k14336_m64_fp16"))
+    assert found.flops == 2 * 64 * 4096 * 14336
+    assert found.hbm_bytes == 2 * (64 * 14336 + 4096 * 14336 + 64 * 4096)
+    assert (found.link_bytes, found.payload_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("backend", ["torch", "blas"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_cpu_backends_against_the_reference(backend, dtype):
+    case = Case("t", M=5, N=48, K=40, dtype=dtype).at(Place())
+    inputs = gemm.function("inputs")(case, 3)
+    call = gemm.backends[backend].build(case, inputs)
+    first = call()
+    poison(first)
+    again = call()
+    assert again.data_ptr() == first.data_ptr()
+    found = compare(again, gemm.function("reference")(case, inputs), gemm.tolerance_for(case))
+    assert found.ok, found.why
+
+
+def test_reference_is_the_textbook_sum_and_restores_tf32():
+    inputs = gemm.function("inputs")(SMALL, 1)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        expected = gemm.function("reference")(SMALL, inputs)
+        assert torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+    a, w = inputs["a"].double(), inputs["w"].double()
+    textbook = torch.stack([torch.stack([(a[m] * w[n]).sum() for n in range(48)]) for m in range(5)])
+    assert float((expected - textbook).abs().max()) < 1e-4
+
+
+def test_tolerance_sees_a_lost_slice_of_k_and_a_swapped_tile():
+    case = Case("t", M=64, N=64, K=4096, dtype="fp16").at(Place())
+    inputs = gemm.function("inputs")(case, 1)
+    expected = gemm.function("reference")(case, inputs)
+    right = expected.half()
+    assert compare(right, expected, gemm.tolerance_for(case)).ok
+    lost = (inputs["a"][:, 16:].float() @ inputs["w"][:, 16:].float().T).half()
+    assert not compare(lost, expected, gemm.tolerance_for(case)).ok
+    swapped = torch.cat([right[:32].roll(16, 0), right[32:]])
+    assert not compare(swapped, expected, gemm.tolerance_for(case)).ok
+
+
+def test_unsupported_says_what_is_needed():
+    build = gemm.backends["triton"].build
+    with pytest.raises(spec.Unsupported, match="GPU is needed"):
+        build(SMALL, gemm.function("inputs")(SMALL, 0))
+    big = gemm.case("n8192_k28672_m1024_bf16").at(Place())
+    for backend in ("torch", "blas"):
+        with pytest.raises(spec.Unsupported, match="481 GFLOP"):
+            gemm.backends[backend].build(big, {})
+    with pytest.raises(spec.Unsupported, match="baseline blas"):
+        gemm.backends["torch"].build(big.at(Place(device="cuda:0", arch="sm_90")), {})
+    with pytest.raises(spec.Unsupported, match=r"sm_75.*config\.py"):
+        config.config(big, "sm_75")
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
+def test_every_candidate_is_made_of_known_knobs(arch):
+    backend = gemm.backends["triton"]
+    for case in gemm.cases:
+        tried = config.candidates(case, arch)
+        assert 4 <= len(tried) <= 24, (case.name, len(tried))
+        assert tried[0] == config.config(case, arch)
+        for knobs in tried:
+            backend.knobs(case, arch, knobs)
+            if knobs["variant"] == "split":
+                assert case.K // (knobs["split_k"] * knobs["block_k"]) >= 1, (case.name, knobs)
+
+
+def test_an_unknown_knob_is_refused():
+    with pytest.raises(spec.DeclarationError, match="block_q"):
+        gemm.backends["triton"].knobs(SMALL, "sm_90", {"block_q": 3})
+
+
+@pytest.mark.parametrize("check", ["split_and_tails", "descriptors", "one_token", "counters_clear_themselves"])
+def test_in_the_interpreter(check):
+    run_alone(DEVICE_TESTS, check, TRITON_INTERPRET="1")
