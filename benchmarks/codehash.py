@@ -1,0 +1,105 @@
+"""What code an arm launched: a digest that is equal for equal code objects, launched alike.
+
+It covers every Triton launch (assembly without debug information, shared memory, warps, grid, scalar arguments) and
+every torch operation (name, shapes, types) of one call, in order.  Addresses do not count.  Without a Triton launch
+there is no digest: a vendor library's choice of kernel cannot be seen from here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ADDRESS = 1 << 32
+"""An integer argument of at least this is taken for an address, which differs from process to process."""
+
+_DEBUG = re.compile(r"^\s*(//|;|#|\.(file|loc|ident|section\s+\.?debug|cfi\w*)\b)")
+
+
+class Trace:
+    """Launches and operations of one call, in order, as JSON values."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.launches = 0
+
+    def digest(self) -> str | None:
+        """16 hex digits; None if no Triton kernel was launched."""
+        if not self.launches:
+            return None
+        return hashlib.sha256(json.dumps(self.events, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def traced() -> Iterator[Trace]:
+    """Record what is launched inside."""
+    trace = Trace()
+    with _triton_launches(trace), _Operations(trace):
+        yield trace
+
+
+class _Operations(TorchDispatchMode):
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._trace.events.append([str(func), [_value(a) for a in args],
+                                   {k: _value(v) for k, v in (kwargs or {}).items()}])
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _triton_launches(trace: Trace) -> Iterator[None]:
+    """Every launch of Triton 3.x asks the kernel for its launch metadata, hooks or not: that is where we listen."""
+    try:
+        from triton.compiler import CompiledKernel
+    except ImportError:
+        yield
+        return
+    original = CompiledKernel.launch_metadata
+
+    def listening(self: Any, grid: Any, stream: Any, *args: Any) -> Any:
+        trace.launches += 1
+        trace.events.append([code_of(self), [_value(g) for g in grid], [_value(a) for a in args]])
+        return original(self, grid, stream, *args)
+    CompiledKernel.launch_metadata = listening
+    try:
+        yield
+    finally:
+        CompiledKernel.launch_metadata = original
+
+
+def code_of(kernel: Any) -> str:
+    """Digest of a compiled kernel: its assembly, or its binary, and what the launcher takes from its metadata."""
+    text = next((kernel.asm[kind] for kind in ("amdgcn", "ptx") if kind in kernel.asm), None)
+    body = normalised(text).encode() if text is not None else bytes(kernel.kernel)
+    launch = [getattr(kernel.metadata, name, None) for name in ("num_warps", "shared", "cluster_dims", "num_ctas")]
+    return hashlib.sha256(body + repr(launch).encode()).hexdigest()
+
+
+def normalised(assembly: str) -> str:
+    """Assembly without comments, debug sections and line information."""
+    code = re.split(r"^\s*\.section\s+\"?\.debug", assembly, maxsplit=1, flags=re.MULTILINE)[0]
+    return "\n".join(line.split("//")[0].rstrip() for line in code.splitlines()
+                     if line.strip() and not _DEBUG.match(line))
+
+
+def _value(value: Any) -> Any:
+    """An argument without addresses."""
+    if isinstance(value, torch.Tensor):
+        return [str(value.dtype), list(value.shape), list(value.stride())]
+    if isinstance(value, bool) or value is None or isinstance(value, (float, str)):
+        return repr(value)
+    if isinstance(value, int):
+        return "address" if abs(value) >= ADDRESS else value
+    if isinstance(value, (tuple, list)):
+        return [_value(item) for item in value]
+    return type(value).__name__

@@ -1,0 +1,67 @@
+"""How a measuring process says what went wrong; no torch here, so that it can be said without torch."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+DETAIL_CHARACTERS = 8000
+"""How much of a traceback travels into the trial file."""
+
+
+class Refused(Exception):
+    """An arm is out: its status ("wrong", "error") and one sentence."""
+
+    def __init__(self, status: str, why: str, detail: str = "") -> None:
+        super().__init__(why)
+        self.status = status
+        self.detail = detail
+
+
+def answer(error: BaseException) -> dict[str, Any]:
+    """Status, first cause in one sentence, traceback; `fatal` if the device cannot be used any more."""
+    failed_at = time.time()
+    known = {"ok": False, "detail": "", "fatal": False, "failed_at": failed_at}
+    if isinstance(error, Refused):
+        return {**known, "status": error.status, "why": str(error), "detail": error.detail}
+    if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the tree under test
+        return {**known, "status": "unsupported", "why": first_line(error)}
+    cause = first_cause(error)
+    detail = "".join(traceback.format_exception(error))
+    return {**known, "status": "error", "why": f"{type(cause).__name__}: {first_line(cause)}{_where(cause)}",
+            "detail": detail[-DETAIL_CHARACTERS:], "fatal": _device_lost()}
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The exception that started the chain."""
+    while True:
+        earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if earlier is None:
+            return error
+        error = earlier
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of its text."""
+    return (str(error).strip().splitlines() or ["no message"])[0]
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def _device_lost() -> bool:
+    """Whether the device refuses work: after an illegal access every later call of the process fails."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:
+        print(f"the device is unusable: {error}", file=sys.stderr, flush=True)
+        return True
+    return False

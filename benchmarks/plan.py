@@ -1,0 +1,255 @@
+"""What is measured here, how, and why the rest is not.  Pure: JSON values in, a plan out."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernels import hardware
+from kernels.spec import TIERS, Cost
+
+TIMING_VERSION = 1
+"""Raised when the way a sample is taken changes: part of the yardstick, so that old and new are never compared."""
+
+SHORT_S = 50e-6
+"""A case whose roofline time is below this is timed in a graph: an event pair resolves about 1 us (kernels.md 1.13)."""
+
+GRAPH_CALLS = 20
+"""Calls in a graph, each on its own buffers; never fewer than LEAST_GRAPH_CALLS."""
+
+LEAST_GRAPH_CALLS = 10
+
+CPU_FLOPS, CPU_BYTES = 2e10, 1e9
+"""Largest case that a CPU is asked for: about a second of plain torch on two cores (2026-11)."""
+
+NOMINAL = {"flops": 1e15, "hbm": 4e12, "link": 4e11}
+"""FLOP/s and bytes/s assumed for a device that is not in the table; used only to choose the method."""
+
+HEAP_SLACK_BYTES = 64 << 20
+"""Of a symmetric heap, for signals and alignment."""
+
+MEMORY_SHARE = 0.8
+"""Of the device's memory that all trees together may take."""
+
+
+class UsageError(Exception):
+    """What was asked for does not exist; the text lists what does."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """How samples are taken.  deadline_s: for one step of one arm."""
+
+    rounds: int = 40
+    trials: int = 3
+    cache: str = "cold"
+    seed: int = 0
+    schedule_seed: int = 0
+    deadline_s: float = 180.0
+
+    def yardstick_terms(self) -> dict[str, Any]:
+        """The part that defines a number, together with case, inputs, cost, reference and baselines."""
+        return {"cache": self.cache, "seed": self.seed, "timing": TIMING_VERSION}
+
+    def describe(self) -> dict[str, Any]:
+        """The `protocol` of a trial line."""
+        return {"rounds": self.rounds, "cache": self.cache, "seed": self.seed, "schedule_seed": self.schedule_seed}
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """Which cases and backends; empty means all.  cases: shell patterns.  knobs: set in every backend that has them."""
+
+    tier: str = "pr"
+    cases: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """What is timed: a source tree (by role) and a backend, with overridden knobs."""
+
+    role: str
+    backend: str
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+
+    @property
+    def key(self) -> str:
+        """Its name in the trial file."""
+        return f"{self.role}/{self.backend}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedCase:
+    """A case and how it is measured; `skip` says why it is not, arm by arm in `errors` what cannot be."""
+
+    name: str
+    world: int
+    arms: tuple[Arm, ...]
+    method: str
+    copies: int
+    heap_bytes: int
+    skip: str = ""
+    errors: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+
+
+def tiers_of(tier: str) -> tuple[str, ...]:
+    """The tiers that a run of a tier measures: each includes the quicker ones."""
+    if tier not in TIERS:
+        raise UsageError(f"tier {tier!r} is not one of {', '.join(TIERS)}")
+    return TIERS[:TIERS.index(tier) + 1]
+
+
+def choose_kernels(asked: Sequence[str], declared: Sequence[Mapping[str, Any]],
+                   broken: Sequence[str]) -> list[str]:
+    """Names of the kernels to measure, in order.  declared: one mapping by kernel name per tree.
+
+    A name that no tree declares is a UsageError, unless a broken module may have hidden it.
+    """
+    known = sorted({name for kernels in declared for name in kernels})
+    for name in asked:
+        if name not in known and not broken:
+            raise UsageError(f"no kernel {name!r}; known: {', '.join(known) or 'none'}")
+    return list(dict.fromkeys(asked)) if asked else known
+
+
+def check_selection(selection: Selection, declared: Sequence[Mapping[str, Any]], kernels: Sequence[str]) -> None:
+    """UsageError for a case pattern, backend or knob that fits nothing in the kernels to measure."""
+    chosen = [d[name] for d in declared for name in kernels if name in d]
+    cases = sorted({case["name"] for kernel in chosen for case in kernel["cases"]})
+    backends = sorted({name for kernel in chosen for name in kernel["backends"]})
+    knobs = sorted({knob for kernel in chosen for names in kernel["knobs"].values() for knob in names})
+    if not chosen:
+        return
+    for pattern in selection.cases:
+        if not fnmatch.filter(cases, pattern):
+            raise UsageError(f"no case fits {pattern!r}; known: {', '.join(cases)}")
+    for name in selection.backends:
+        if name not in backends:
+            raise UsageError(f"no backend {name!r}; known: {', '.join(backends)}")
+    for name in selection.knobs:
+        if name not in knobs:
+            raise UsageError(f"no backend has a knob {name!r}; known: {', '.join(knobs) or 'none'}")
+    tiers_of(selection.tier)
+
+
+def plan_kernel(declarations: Mapping[str, Mapping[str, Any]], machine: Mapping[str, Any], selection: Selection,
+                cache: str) -> list[PlannedCase]:
+    """The cases of one kernel, declarations by role; a case belongs to every tree that declares it."""
+    tiers = tiers_of(selection.tier)
+    cases: dict[str, dict[str, Any]] = {}
+    for role in ("head", "base"):
+        for case in declarations.get(role, {"cases": []})["cases"]:
+            cases.setdefault(case["name"], case)
+    wanted = [case for case in cases.values() if case["tier"] in tiers and _fits(case["name"], selection.cases)]
+    return [_plan_case(case, declarations, machine, selection, cache) for case in wanted]
+
+
+def _plan_case(case: Mapping[str, Any], declarations: Mapping[str, Mapping[str, Any]], machine: Mapping[str, Any],
+               selection: Selection, cache: str) -> PlannedCase:
+    name, world = case["name"], case["world"]
+    arms = tuple(_arms(name, declarations, selection))
+    errors = {arm.key: declarations[arm.role]["cost_errors"][name] for arm in arms
+              if name in declarations[arm.role]["cost_errors"]}
+    costs = [Cost(**d["costs"][name]) for d in declarations.values() if name in d["costs"]]
+    cost = max(costs, key=lambda c: (c.flops, c.hbm_bytes), default=Cost())
+    asked = next((d["method"] for d in declarations.values() if d["method"]), None)
+    method = choose_method(cost, case["dtype"], world, machine, asked)
+    copies = _copies(method, cost, machine, len(declarations)) if cache == "cold" or method == "graph" else 1
+    method = "events" if method == "graph" and copies < LEAST_GRAPH_CALLS else method
+    copies = copies if method == "graph" else 1
+    return PlannedCase(name, world, arms, method, copies, _heap_bytes(cost, copies, arms, machine) if world > 1 else 0,
+                       why_not(cost, case, machine, len(declarations)), errors)
+
+
+def _arms(case: str, declarations: Mapping[str, Mapping[str, Any]], selection: Selection) -> list[Arm]:
+    arms = []
+    for role, declaration in declarations.items():
+        if any(known["name"] == case for known in declaration["cases"]):
+            for backend in declaration["backends"]:
+                if not selection.backends or backend in selection.backends:
+                    overrides = {k: v for k, v in selection.knobs.items() if k in declaration["knobs"][backend]}
+                    arms.append(Arm(role, backend, overrides))
+    return arms
+
+
+def choose_method(cost: Cost, dtype: str, world: int, machine: Mapping[str, Any], asked: str | None = None) -> str:
+    """clock on a CPU; else what the kernel asks for; else graph below SHORT_S of roofline time.
+
+    Declared cost and table decide, never a measured time: a yardstick must not change when the code gets faster.
+    """
+    if machine["kind"] == "cpu":
+        return "clock"
+    if asked in ("graph", "events"):
+        return asked
+    return "graph" if floor_seconds(cost, dtype, world, machine) < SHORT_S else "events"
+
+
+def floor_seconds(cost: Cost, dtype: str, world: int, machine: Mapping[str, Any]) -> float:
+    """Roofline time of a case on this machine's device, or on a nominal one if the table does not know it."""
+    try:
+        known = hardware.lookup(machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"],
+                                machine["memory_bytes"])
+        return hardware.roofline_seconds(cost, dtype, known, world)
+    except ValueError:
+        return max(cost.flops / NOMINAL["flops"], cost.hbm_bytes / NOMINAL["hbm"], cost.link_bytes / NOMINAL["link"])
+
+
+def why_not(cost: Cost, case: Mapping[str, Any], machine: Mapping[str, Any], trees: int) -> str:
+    """One sentence why a case cannot be measured on this machine, "" if it can."""
+    world = case["world"]
+    if machine["kind"] == "gpu" and world > machine["count"]:
+        return f"needs {world} GPUs, this machine has {machine['count']}"
+    if machine["kind"] == "cpu" and world > machine["cpu_count"]:
+        return f"needs {world} ranks, this machine has {machine['cpu_count']} CPU cores and no GPU"
+    if machine["kind"] == "cpu" and (cost.flops > CPU_FLOPS or cost.hbm_bytes > CPU_BYTES):
+        return (f"too large for a CPU: {cost.flops:.3g} FLOP and {cost.hbm_bytes:.3g} bytes a call; "
+                f"the limits are {CPU_FLOPS:.3g} and {CPU_BYTES:.3g}")
+    needed, there = trees * memory_bytes(cost, 1), machine["memory_bytes"]
+    if there and needed > MEMORY_SHARE * there:
+        return f"needs about {needed / 1e9:.1f} GB of device memory, this device has {there / 1e9:.1f} GB"
+    return ""
+
+
+def memory_bytes(cost: Cost, copies: int) -> int:
+    """Device memory that one tree needs for a case: its buffers, every arm's outputs, the reference in wider types."""
+    return cost.hbm_bytes * (2 * copies + 4)
+
+
+def sweep_bytes(machine: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], host_cache: int) -> int:
+    """Bytes to read between samples: two and a half times L2 + last-level cache."""
+    if machine["kind"] == "cpu":
+        return int(2.5 * host_cache)
+    try:
+        known = hardware.lookup(machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"],
+                                machine["memory_bytes"])
+        caches = known.l2_bytes + known.llc_bytes
+    except ValueError:  # an unknown device is taken for the one with the most cache
+        caches = max(device.l2_bytes + device.llc_bytes for device in hardware.DEVICES)
+    return int(2.5 * max(caches, devices[0].get("l2_bytes") or 0))
+
+
+def _copies(method: str, cost: Cost, machine: Mapping[str, Any], trees: int) -> int:
+    """How many sets of buffers fit: GRAPH_CALLS if the memory allows."""
+    if method != "graph":
+        return 1
+    room = 0.5 * MEMORY_SHARE * (machine["memory_bytes"] or 0) / trees
+    copies = GRAPH_CALLS
+    while copies > 1 and memory_bytes(cost, copies) > room:
+        copies -= 1
+    return copies
+
+
+def _heap_bytes(cost: Cost, copies: int, arms: Sequence[Arm], machine: Mapping[str, Any]) -> int:
+    """Symmetric heap of one rank: inputs and outputs of every copy, outputs and staging of every arm."""
+    backends = max((sum(1 for arm in arms if arm.role == role) for role in {arm.role for arm in arms}), default=1)
+    moved = max(cost.hbm_bytes, cost.payload_bytes, cost.link_bytes)
+    wanted = HEAP_SLACK_BYTES + 2 * moved * copies * (1 + backends)
+    return min(wanted, (machine["memory_bytes"] or wanted) // 4)
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,202 @@
+"""Clock, power, temperature and throttle reasons of the devices, read beside the measurement.
+
+Read in the conductor: NVML and AMD SMI create no context on the device.  What a driver does not tell is None; a
+machine without either library has no state and says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+PERIOD_S = 0.25
+"""Between two readings while a trial runs."""
+
+KEPT = 40
+"""Readings per trial that go into the notes; a longer trial is thinned evenly."""
+
+NVML_REASONS = {0x1: "idle", 0x2: "application clocks", 0x4: "software power cap", 0x8: "hardware slowdown",
+                0x10: "sync boost", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake",
+                0x100: "display clocks"}
+"""Bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h of CUDA 12 and 13."""
+
+AMD_INVALID = {0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, "N/A"}
+"""What AMD SMI gives for a value it does not know."""
+
+
+class Monitor(Protocol):
+    """A library that reads devices, by their place in the list it was opened with."""
+
+    def read(self, index: int) -> dict[str, Any]:
+        """sm_clock_mhz, mem_clock_mhz, temperature_c, power_w, throttle of one device."""
+
+    def static(self, index: int) -> dict[str, Any]:
+        """power_cap_w, chip_id, partition, driver of one device."""
+
+
+class Nvml:
+    """NVIDIA, through nvidia-ml-py."""
+
+    def __init__(self, found: Sequence[Mapping[str, Any]]) -> None:
+        self._nvml = importlib.import_module("pynvml")
+        self._nvml.nvmlInit()
+        self._handles = [self._handle(device) for device in found]
+
+    def read(self, index: int) -> dict[str, Any]:
+        n, handle = self._nvml, self._handles[index]
+        return {"sm_clock_mhz": _asked(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_SM),
+                "mem_clock_mhz": _asked(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_MEM),
+                "temperature_c": _asked(n.nvmlDeviceGetTemperature, handle, n.NVML_TEMPERATURE_GPU),
+                "power_w": _scaled(_asked(n.nvmlDeviceGetPowerUsage, handle), 1e-3),
+                "throttle": self._throttle(handle)}
+
+    def static(self, index: int) -> dict[str, Any]:
+        n, handle = self._nvml, self._handles[index]
+        pci = _asked(n.nvmlDeviceGetPciInfo, handle)
+        return {"power_cap_w": _scaled(_asked(n.nvmlDeviceGetPowerManagementLimit, handle), 1e-3),
+                "chip_id": f"{pci.pciDeviceId >> 16:04x}" if pci is not None else None, "partition": None,
+                "driver": _text(_asked(n.nvmlSystemGetDriverVersion))}
+
+    def _handle(self, device: Mapping[str, Any]) -> Any:
+        """By unique id: NVML counts all devices, the process may see only some of them."""
+        if device.get("uuid"):
+            handle = _asked(self._nvml.nvmlDeviceGetHandleByUUID, "GPU-" + device["uuid"].removeprefix("GPU-"))
+            if handle is not None:
+                return handle
+        return self._nvml.nvmlDeviceGetHandleByIndex(device["index"])
+
+    def _throttle(self, handle: Any) -> str | None:
+        read = (getattr(self._nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+                or getattr(self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None))
+        bits = _asked(read, handle) if read else None
+        if bits is None:
+            return None
+        return ", ".join(name for bit, name in NVML_REASONS.items() if bits & bit) or "none"
+
+
+class AmdSmi:
+    """AMD, through amdsmi (part of ROCm)."""
+
+    def __init__(self, found: Sequence[Mapping[str, Any]]) -> None:
+        self._smi = importlib.import_module("amdsmi")
+        self._smi.amdsmi_init()
+        handles = self._smi.amdsmi_get_processor_handles()
+        by_bus = {str(_asked(self._smi.amdsmi_get_gpu_device_bdf, handle)).lower(): handle for handle in handles}
+        self._handles = [by_bus.get(device.get("pci") or "", handles[min(device["index"], len(handles) - 1)])
+                         for device in found]
+
+    def read(self, index: int) -> dict[str, Any]:
+        metrics = _asked(self._smi.amdsmi_get_gpu_metrics_info, self._handles[index]) or {}
+        clocks = [_valid(c) for c in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
+        told = [clock for clock in clocks if clock]
+        power = _valid(metrics.get("current_socket_power")) or _valid(metrics.get("average_socket_power"))
+        return {"sm_clock_mhz": min(told) if told else None,  # the slowest die decides
+                "mem_clock_mhz": _valid(metrics.get("current_uclk")),
+                "temperature_c": _valid(metrics.get("temperature_hotspot")), "power_w": power,
+                "throttle": _amd_throttle(metrics)}
+
+    def static(self, index: int) -> dict[str, Any]:
+        smi, handle = self._smi, self._handles[index]
+        cap = (_asked(smi.amdsmi_get_power_cap_info, handle) or {}).get("power_cap")
+        compute = _asked(smi.amdsmi_get_gpu_compute_partition, handle)
+        memory = _asked(smi.amdsmi_get_gpu_memory_partition, handle)
+        driver = _asked(smi.amdsmi_get_gpu_driver_info, handle) or {}
+        return {"power_cap_w": _watts(_valid(cap)), "chip_id": None,
+                "partition": f"{compute}/{memory}" if compute and memory else None,
+                "driver": driver.get("driver_version")}
+
+
+def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, str | None]:
+    """A monitor of the devices, or None and why there is none."""
+    if not found:
+        return None, "no GPU"
+    kind = Nvml if found[0]["arch"].startswith("sm_") else AmdSmi
+    try:
+        return kind(found), None
+    except Exception as error:
+        library = "nvidia-ml-py" if kind is Nvml else "amdsmi"
+        return None, f"{library}: {type(error).__name__}: {error}"
+
+
+class Recorder:
+    """The state before, during and after a trial, for its notes."""
+
+    def __init__(self, monitor: Monitor | None, why_absent: str | None, count: int) -> None:
+        self._monitor, self._why_absent, self._count = monitor, why_absent, count
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[Callable[[], dict[str, Any]]]:
+        """Read in the background while inside; what it yields gives the `state` of the trial line."""
+        readings: list[dict[str, Any]] = []
+        over = threading.Event()
+        thread = threading.Thread(target=self._follow, args=(readings, over), daemon=True)
+        before = self._now()
+        if self._monitor:
+            thread.start()
+        try:
+            yield lambda: {"before": before, "during": thinned(readings, KEPT), "after": self._now(),
+                           "why_absent": self._why_absent}
+        finally:
+            over.set()
+            if thread.is_alive():
+                thread.join()
+
+    def _follow(self, readings: list[dict[str, Any]], over: threading.Event) -> None:
+        begin = time.monotonic()
+        while not over.wait(PERIOD_S):
+            now = self._now()
+            if now is not None:
+                readings.append({"at_s": round(time.monotonic() - begin, 3), **now})
+
+    def _now(self) -> dict[str, Any] | None:
+        """The first device, and the others under "others"."""
+        if self._monitor is None:
+            return None
+        first, *others = [self._monitor.read(index) for index in range(self._count)]
+        return {**first, "others": others} if others else first
+
+
+def thinned(readings: list[dict[str, Any]], keep: int) -> list[dict[str, Any]]:
+    """At most `keep` readings, evenly spread."""
+    if len(readings) <= keep:
+        return list(readings)
+    return [readings[i * len(readings) // keep] for i in range(keep)]
+
+
+def _amd_throttle(metrics: Mapping[str, Any]) -> str | None:
+    status = _valid(metrics.get("indep_throttle_status"))
+    status = _valid(metrics.get("throttle_status")) if status is None else status
+    if status is None:
+        return None
+    return f"bits {int(status):#x}" if status else "none"
+
+
+def _asked(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The answer of a driver, None if it has none: a reading must never end a measurement."""
+    try:
+        return function(*arguments)
+    except Exception:
+        return None
+
+
+def _valid(value: Any) -> Any:
+    return None if value is None or isinstance(value, (list, dict)) or value in AMD_INVALID else value
+
+
+def _scaled(value: Any, factor: float) -> float | None:
+    return None if value is None else round(value * factor, 1)
+
+
+def _watts(value: Any) -> float | None:
+    """AMD SMI gives microwatts in new releases and watts in old ones."""
+    if value is None:
+        return None
+    return round(value * 1e-6, 1) if value > 100_000 else float(value)
+
+
+def _text(value: Any) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value
