@@ -1,0 +1,81 @@
+"""What a machine is, in the words of its newest record."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+NotesOf = Callable[[str, str, str], Sequence[Mapping[str, Any]]]
+"""(machine, commit, env) -> the trials of that record, oldest first (`ci.records.load_notes`)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """title: for the selector; rows: (name, value) of the fingerprint; broken: modules that did not import."""
+
+    title: str
+    rows: list[tuple[str, str]]
+    broken: list[dict[str, str]]
+
+
+def no_notes(machine: str, commit: str, env: str) -> Sequence[Mapping[str, Any]]:
+    """For frames that have no results folder behind them."""
+    return []
+
+
+def describe(frame: pd.DataFrame, notes_of: NotesOf) -> Facts:
+    """Facts of the place whose tidy rows these are, at its newest commit."""
+    newest = frame.iloc[-1]
+    notes = notes_of(newest["machine"], newest["commit"], newest["env"])
+    trial = notes[-1] if notes else {}
+    tree = _tree(trial, newest["commit"])
+    seen = {**_from_frame(newest), **{k: v for k, v in (trial.get("machine") or {}).items() if v not in (None, "")}}
+    name = str(seen.get("device") or newest["machine"])
+    title = f"{seen['count']} × {name}" if seen.get("count", 1) > 1 else name
+    rows = [("device", title), *_hardware(seen), *_software(seen, tree, newest["env"]),
+            ("newest commit", f"{newest['commit'][:8]}, {_day(newest['date'])}")]
+    return Facts(title, rows, [{"module": str(b.get("module", "")), "why": str(b.get("reason", ""))} for b in tree.get("broken") or []])
+
+
+def _tree(trial: Mapping[str, Any], commit: str) -> Mapping[str, Any]:
+    """The tree of a trial that was at this commit (an A/B trial has two)."""
+    trees = list((trial.get("trees") or {}).values())
+    return next((tree for tree in trees if commit in (tree.get("commit"), tree.get("recorded_as"))), trees[-1] if trees else {})
+
+
+def _from_frame(row: pd.Series) -> dict[str, Any]:
+    kept = {key: row.get(key) for key in ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")}
+    return {key: value for key, value in kept.items() if pd.notna(value) and value != ""}
+
+
+def _hardware(seen: Mapping[str, Any]) -> list[tuple[str, str]]:
+    arch = str(seen.get("arch", ""))
+    units = "CUs" if arch.startswith("gfx") else "SMs" if arch.startswith("sm_") else "compute units"
+    rows = [("product", seen.get("market_name") if seen.get("market_name") != seen.get("device") else None), ("arch", arch),
+            (units, _whole(seen.get("compute_units"))), ("chip", seen.get("chip_id")), ("partition", seen.get("partition")),
+            ("memory", _with_unit(seen.get("memory_bytes"), 2**30, "GiB")), ("power cap", _with_unit(seen.get("power_cap_w"), 1, "W")),
+            ("cores", _whole(seen.get("cpu_count")) if seen.get("kind") == "cpu" else None)]
+    return [(name, str(value)) for name, value in rows if value not in (None, "")]
+
+
+def _software(seen: Mapping[str, Any], tree: Mapping[str, Any], env: str) -> list[tuple[str, str]]:
+    versions = tree.get("environment") or {}
+    rows = [("driver", seen.get("driver")), *((name, versions.get(key)) for name, key in (
+        ("torch", "torch"), ("Triton", "triton"), ("CUDA", "cuda"), ("HIP", "hip"), ("NCCL/RCCL", "nccl"), ("Python", "python")))]
+    known = [(name, str(value)) for name, value in rows if value]
+    return known if versions else [*known, ("environment", env)]
+
+
+def _whole(value: Any) -> str | None:
+    return None if value is None else str(int(value))
+
+
+def _with_unit(value: Any, scale: float, unit: str) -> str | None:
+    return None if value is None else f"{round(float(value) / scale)} {unit}"
+
+
+def _day(date: pd.Timestamp) -> str:
+    return "no date" if pd.isna(date) else date.strftime("%Y-%m-%d")

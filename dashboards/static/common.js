@@ -1,0 +1,163 @@
+/* What both pages share: elements, numbers with units, the state in the URL, data files, the head of the page.
+ *
+ * Pages must work from a folder, so there are no modules, no fetch and no server: a data file is a script that calls
+ * Ridgeline.receive(path, value).  Text from records only ever becomes a text node or an attribute value, never markup.
+ */
+"use strict";
+
+var Ridgeline = (() => {
+  const waiting = new Map(), received = new Map();
+
+  /* ---- elements ---- */
+
+  const SVG = "http://www.w3.org/2000/svg";
+
+  /** h("td", {class: "number"}, "1.5", child): an element; null children are left out, functions are listeners. */
+  function h(tag, attributes, ...children) { return fill(document.createElement(tag), attributes, children); }
+
+  /** The same for SVG. */
+  function s(tag, attributes, ...children) { return fill(document.createElementNS(SVG, tag), attributes, children); }
+
+  function fill(element, attributes, children) {
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined || value === false) continue;
+      if (typeof value === "function") element.addEventListener(key, value);
+      else element.setAttribute(key, value === true ? "" : value);
+    }
+    element.append(...children.flat().filter(child => child !== null && child !== undefined));
+    return element;
+  }
+
+  /* ---- numbers: every one leaves here with its unit ---- */
+
+  /** name: how the field calls it; unit: what stands behind the number; up: more is better. */
+  const RATES = {
+    tflops: {name: "TFLOPS", unit: "TFLOPS", up: true},
+    gbs: {name: "HBM GB/s", unit: "GB/s", up: true},
+    algbw: {name: "algbw", unit: "GB/s", up: true},
+    busbw: {name: "busbw", unit: "GB/s", up: true},
+    time: {name: "time", unit: "µs", up: false},
+    ratio: {name: "ratio to baseline", unit: "×", up: true},
+    peak_share: {name: "% of peak", unit: "%", up: true},
+  };
+
+  /** Four significant digits, thousands grouped; "–" for a hole. */
+  function number(value, digits = 4) {
+    if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+    if (value === 0) return "0";
+    const places = Math.min(9, Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value)))));
+    return value.toLocaleString("en-US", {minimumFractionDigits: places, maximumFractionDigits: places});
+  }
+
+  function withUnit(value, rate) {
+    if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+    if (rate === "peak_share") return percent(value);
+    if (rate === "time") return duration(value);
+    return number(value, rate === "ratio" ? 3 : 4) + " " + RATES[rate].unit;
+  }
+
+  /** Microseconds in the unit that people would use. */
+  function duration(us) {
+    const [scale, unit] = us >= 1e6 ? [1e6, "s"] : us >= 1e3 ? [1e3, "ms"] : [1, "µs"];
+    return number(us / scale) + " " + unit;
+  }
+
+  function percent(share) {
+    return share === null || share === undefined || !Number.isFinite(share) ? "–" : (100 * share).toFixed(1) + " %";
+  }
+
+  function signedPercent(share) {
+    if (share === null || share === undefined || !Number.isFinite(share)) return "–";
+    const text = (100 * Math.abs(share)).toFixed(1);
+    return (Number(text) === 0 ? "±" : share < 0 ? "−" : "+") + text + " %";
+  }
+
+  const DECIMAL = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
+  const BINARY = [[2 ** 30, "Gi"], [2 ** 20, "Mi"], [2 ** 10, "Ki"], [1, ""]];
+
+  /** 137438953472, "FLOP" -> "137.4 GFLOP"; sizes of messages read better in binary: 1048576 -> "1 MiB". */
+  function quantity(value, unit, binary = false) {
+    const [scale, prefix] = (binary ? BINARY : DECIMAL).find(([size]) => Math.abs(value) >= size) || [1, ""];
+    return Number((value / scale).toPrecision(4)).toLocaleString("en-US") + " " + prefix + unit;
+  }
+
+  /* ---- commits ---- */
+
+  const short = hash => hash.slice(0, 8);
+
+  /** A link to the commit in the repository, if one is configured and this is a commit's hash. */
+  function commitLink(hash, text) {
+    const label = h("code", {}, text || short(hash));
+    if (!Ridgeline.site.repo || !/^[0-9a-f]{7,40}$/.test(hash)) return h("span", {title: hash}, label);
+    return h("a", {href: Ridgeline.site.repo + "/commit/" + hash, title: "commit " + hash, rel: "noopener"}, label);
+  }
+
+  /* ---- the state of a page, in the hash: what you see can be sent to a colleague ---- */
+
+  function state() { return Object.fromEntries(new URLSearchParams(location.hash.slice(1))); }
+
+  /** The hash of a state; empty values are left out. */
+  function hashOf(values) {
+    const kept = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
+    return "#" + new URLSearchParams(kept).toString();
+  }
+
+  /** Change some values of the state without a new entry in the history of the browser. */
+  function setState(changes) {
+    history.replaceState(null, "", hashOf({...state(), ...changes}));
+  }
+
+  /* ---- data ---- */
+
+  function receive(path, value) {
+    received.set(path, value);
+    if (waiting.has(path)) waiting.get(path)(value);
+  }
+
+  /** A promise of the value that data/<path>.js hands to `receive`. */
+  function load(path) {
+    if (received.has(path)) return Promise.resolve(received.get(path));
+    return new Promise((resolve, reject) => {
+      waiting.set(path, resolve);
+      const source = Ridgeline.root + "data/" + path + ".js?v=" + Ridgeline.site.version;
+      document.head.append(h("script", {src: source, error: () => reject(new Error("data/" + path + ".js could not be read; build the site again"))}));
+    });
+  }
+
+  /* ---- head of the page ---- */
+
+  /** The place that the state names, else the first. */
+  function place(values) {
+    const {places} = Ridgeline.site;
+    return places.find(p => p.machine === values.machine && (p.env === null || p.env === values.env))
+      || places.find(p => p.machine === values.machine) || places[0];
+  }
+
+  /** Fill the selectors and the fingerprint; `change` is called with the chosen {machine, env}. */
+  function header(current, change) {
+    const host = document.getElementById("selectors"), {places} = Ridgeline.site;
+    const machines = [...new Set(places.map(p => p.machine))];
+    const envs = places.filter(p => p.machine === current.machine && p.env !== null).map(p => p.env);
+    host.replaceChildren(
+      selector("machine", machines, current.machine, machine => change({machine, env: null}), machine => {
+        const {title} = places.find(p => p.machine === machine);
+        return title === machine ? machine : `${title} (${machine})`;
+      }),
+      ...(envs.length > 1 ? [selector("environment", envs, current.env, env => change({env}), env => env)] : []));
+    document.getElementById("fingerprint").replaceChildren(...current.facts.flatMap(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  }
+
+  function selector(label, values, chosen, change, text) {
+    const options = values.map(value => h("option", {value, selected: value === chosen}, text(value)));
+    return h("label", {}, label + " ", h("select", {change: event => change(event.target.value)}, options));
+  }
+
+  /** Say in the page what went wrong, rather than leave it empty. */
+  function fail(error) {
+    document.querySelector("main").prepend(h("p", {class: "notice bad", role: "alert"}, String(error.message || error)));
+    throw error;
+  }
+
+  return {h, s, RATES, number, withUnit, duration, percent, signedPercent, quantity, short, commitLink, state, hashOf, setState,
+          receive, load, place, header, fail, root: document.documentElement.dataset.root || "", site: null};
+})();

@@ -1,0 +1,98 @@
+/* The page of a kernel: its cases in a table; the opened one shows its history below its row. */
+"use strict";
+
+(() => {
+  const R = Ridgeline, {h} = R, kernel = document.documentElement.dataset.kernel;
+  const view = {data: null, rows: [], order: {column: 0, down: false}, query: "", open: null};
+
+  const COLUMNS = [
+    {title: "case", sort: row => row.case},
+    {title: "backend", sort: row => row.backend},
+    {title: "dtype", sort: row => row.dtype},
+    {title: "ranks", number: true, sort: row => row.world},
+    {title: "newest", number: true, sort: row => row.value, help: "median of the newest record, in the unit the case is quoted in"},
+    {title: "time", number: true, sort: row => row.us ?? null, help: "median of the newest record"},
+    {title: "% of peak", number: true, sort: row => row.share ?? null, help: "least possible time (roofline of this device) / measured time"},
+    {title: "vs baseline", number: true, sort: row => row.ratio ?? null, help: "time of the vendor library / our time: above 1 ours is faster"},
+    {title: "vs commit before", number: true, sort: row => (row.step && row.step.speed) ?? null, help: "change of speed; marked if the intervals are apart and the ratio to the baseline moved by 2 % or more (5 % without a baseline)"},
+    {title: "history", help: "last 50 commits; the axis spans the values (5 % at least) and does not start at 0"},
+    {title: "commit", sort: row => row.at},
+  ];
+
+  const isOpen = row => view.open !== null && row.case === view.open.case && row.backend === view.open.backend;
+
+  function bodyRows(row) {
+    const opened = isOpen(row), [hash, date] = view.commits[row.at], id = "case-" + view.rows.indexOf(row);
+    const button = h("button", {type: "button", class: "opener", "aria-expanded": String(opened), "aria-controls": id, click: () => openRow(opened ? null : row)}, row.case);
+    const line = h("tr", {class: opened ? "opened" : null, click: event => { if (!event.target.closest("a, button")) openRow(opened ? null : row); }},
+      h("th", {scope: "row"}, button, h("span", {class: "sub"}, row.tier)), h("td", {}, row.backend), h("td", {}, row.dtype), h("td", {class: "number"}, row.world ?? "–"),
+      R.valueCell(row), h("td", {class: "number"}, row.us ? R.duration(row.us) : "–"), R.shareCell(row.share), R.ratioCell(row), R.stepCell(row.step),
+      h("td", {class: "history"}, R.spark(row.spark, row.rate)), h("td", {class: "commit"}, R.commitLink(hash), h("span", {class: "sub"}, date.slice(0, 10))));
+    return opened ? [line, detailRow(row, id)] : [line];
+  }
+
+  function detailRow(row, id) {
+    const host = h("div", {class: "detail"}), why = row.status === "ok" ? null : h("p", {class: "notice bad"}, h("span", {class: "status " + row.status}, row.status), " ", row.why || "no reason was recorded");
+    const chart = h("div", {});
+    host.append(h("h2", {}, row.case, h("span", {class: "sub"}, kernel)), ...(why ? [why] : []), chart);
+    view.history = () => R.history(chart, view.data, view.data.cases.findIndex(info => info.name === row.case));
+    return h("tr", {class: "detail-row", id}, h("td", {colspan: COLUMNS.length}, host));
+  }
+
+  function draw() {
+    const rows = R.sorted(view.rows.filter(row => R.matches([row.case, row.backend, row.dtype, row.tier, row.status, row.world + "ranks"].join(" "), view.query)), COLUMNS, view.order);
+    const table = document.getElementById("cases");
+    view.history = null;
+    table.tHead.replaceChildren(h("tr", {}, R.headCells(COLUMNS, view.order, order => { view.order = order; draw(); })));
+    table.tBodies[0].replaceChildren(...rows.flatMap(bodyRows));
+    if (view.history) view.history();
+    document.getElementById("shown").textContent = `${rows.length} of ${view.rows.length} series`;
+    document.getElementById("nothing").hidden = rows.length > 0;
+  }
+
+  function openRow(row) {
+    view.open = row;
+    R.setState({case: row ? row.case : "", backend: row ? row.backend : "", from: "", to: ""});
+    draw();
+    if (row) document.querySelector(`[aria-controls="case-${view.rows.indexOf(row)}"]`)?.focus({preventScroll: true});
+  }
+
+  function openCase(number) {
+    const row = view.rows.find(row => row.case === view.data.cases[number].name);
+    if (!row) return;
+    view.query = document.getElementById("filter").value = "";
+    openRow(row);
+    document.querySelector("tr.opened").scrollIntoView({block: "start"});
+  }
+
+  /** The row that the URL names; without one, the first. */
+  function wanted(values) {
+    return view.rows.find(row => row.case === values.case && row.backend === values.backend) || view.rows.find(row => row.case === values.case)
+      || (values.case ? null : view.rows[0]) || null;
+  }
+
+  async function show() {
+    const values = R.state(), place = R.place(values), entry = place.kernels[kernel];
+    R.header(place, change => { R.setState({machine: place.machine, env: place.env, ...change, from: "", to: ""}); show().catch(R.fail); });
+    for (const link of document.querySelectorAll("a.home")) link.hash = R.hashOf({machine: place.machine, env: place.env});
+    document.getElementById("absent-here").hidden = entry !== undefined;
+    document.getElementById("here").hidden = entry === undefined;
+    if (entry === undefined) return;
+    const [data, overview] = await Promise.all([R.load(place.slug + "/" + entry), R.load(place.slug + "/overview")]);
+    if (R.place(R.state()) !== place) return;
+    Object.assign(view, {data, commits: overview.commits, rows: overview.rows.filter(row => row.kernel === kernel)});
+    view.open = wanted(values);
+    const unknown = document.getElementById("unknown-case");
+    unknown.hidden = !values.case || view.open !== null;
+    unknown.textContent = `There is no case “${values.case}” of ${kernel} on this machine; choose one below.`;
+    draw();
+    R.curves(document.getElementById("curves"), data, openCase);
+    if (values.case && view.open) document.querySelector("tr.opened").scrollIntoView({block: "start"});
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    R.filterKeys(document.getElementById("filter"), query => { view.query = query.trim(); draw(); });
+    window.addEventListener("hashchange", () => show().catch(R.fail));
+    show().catch(R.fail);
+  });
+})();
