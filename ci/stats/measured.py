@@ -1,0 +1,164 @@
+"""Many cases at once: the trials of all comparisons as a few large arrays, and back to one summary per case."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ci.stats.interval import Fit, fit
+from ci.stats.paired import Shifts, shifts
+from ci.stats.types import FloatArray, Trial
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sample:
+    """The trials of one case (or of a control, or of a group), summarised.
+
+    numbers: trial numbers, shape (trials,).  shifts: fields of shape (trials,).  rounds: median number in a trial.
+    base_relative, head_relative: per trial, time / median of the arm, first round left out; empty where not kept.
+    base_seconds, head_seconds: median over trials of the trial medians.
+    """
+
+    numbers: tuple[int, ...]
+    shifts: Shifts
+    rounds: int
+    base_relative: tuple[FloatArray, ...] = ()
+    head_relative: tuple[FloatArray, ...] = ()
+    base_seconds: float | None = None
+    head_seconds: float | None = None
+
+    @property
+    def trials(self) -> int:
+        """How many trials there are."""
+        return len(self.numbers)
+
+    def only(self, index: Sequence[int]) -> Sample:
+        """The trials at these positions, without the rounds."""
+        positions = np.array(index, dtype=np.intp)
+        return Sample(tuple(self.numbers[i] for i in index), self.shifts[positions], self.rounds)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Effect:
+    """What one sample says: log(head / base), its interval, and tail probabilities.
+
+    not_slower: probability that head is at most `arm_bias` slower; not_faster likewise.
+    lock_step: probability that the arms saw the same machine.
+    """
+
+    log_ratio: float
+    low: float
+    high: float
+    not_slower: float
+    not_faster: float
+    lock_step: float
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided."""
+        return min(1.0, 2 * min(self.not_slower, self.not_faster))
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """What `effects` needs to know of the policy: log-ratios, except the confidence."""
+
+    noise: float
+    bias: float
+    confidence: float
+
+
+def samples(cases: Sequence[Sequence[Trial]], *, control: bool = False) -> list[Sample | None]:
+    """Summarise the trials of each case; None for a case without usable trials.
+
+    control: summarise the vendor baseline instead (trials without it are left out, and its rounds are not kept).
+    """
+    arms = [[(t.number, *pair) for t in trials if (pair := _pair(t, control)) is not None] for trials in cases]
+    places = defaultdict(list)
+    for case, trials in enumerate(arms):
+        for position, (_, base, _) in enumerate(trials):
+            places[len(base)].append((case, position))
+    blocks = {rounds: _Block(arms, where) for rounds, where in places.items()}
+    located: list[list[tuple[_Block, int]]] = [[] for _ in arms]
+    for rounds, where in places.items():
+        for row, (case, _) in enumerate(where):
+            located[case].append((blocks[rounds], row))
+    return [_gather(trials, rows, keep=not control) if rows else None for trials, rows in zip(arms, located, strict=True)]
+
+
+def _pair(trial: Trial, control: bool) -> tuple[FloatArray, FloatArray] | None:
+    if not control:
+        return trial.base, trial.head
+    if trial.control_base is None or trial.control_head is None or len(trial.control_base) < 2:
+        return None
+    return trial.control_base, trial.control_head
+
+
+class _Block:
+    """All trials with the same number of rounds, computed together; row i belongs to where[i]."""
+
+    def __init__(self, arms: list[list[tuple[int, FloatArray, FloatArray]]], where: list[tuple[int, int]]) -> None:
+        base = np.array([arms[case][position][1] for case, position in where])
+        head = np.array([arms[case][position][2] for case, position in where])
+        self.where, self.shifts = where, shifts(base, head)
+        self.base_median, self.head_median = np.median(base, axis=1), np.median(head, axis=1)
+        self.base_relative = base[:, 1:] / self.base_median[:, None]
+        self.head_relative = head[:, 1:] / self.head_median[:, None]
+
+
+def _gather(trials: list[tuple[int, FloatArray, FloatArray]], rows: list[tuple[_Block, int]], *, keep: bool) -> Sample:
+    order = sorted(range(len(rows)), key=lambda i: rows[i][0].where[rows[i][1]][1])
+    rows = [rows[i] for i in order]
+    first = rows[0][0]
+    if all(block is first for block, _ in rows):
+        joined = first.shifts[np.array([row for _, row in rows])]
+    else:
+        parts = [block.shifts[np.array([row])] for block, row in rows]
+        joined = Shifts(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(Shifts)))
+    return Sample(
+        tuple(number for number, _, _ in trials), joined, int(np.median([len(base) for _, base, _ in trials])),
+        tuple(block.base_relative[row] for block, row in rows) if keep else (),
+        tuple(block.head_relative[row] for block, row in rows) if keep else (),
+        float(np.median([block.base_median[row] for block, row in rows])),
+        float(np.median([block.head_median[row] for block, row in rows])))
+
+
+def adjusted(case: Sample, control: Sample) -> Sample | None:
+    """The case relative to its control, over the trials that have both; None if they share fewer than two."""
+    place = {number: i for i, number in enumerate(control.numbers)}
+    mine = [i for i, number in enumerate(case.numbers) if number in place]
+    theirs = [place[case.numbers[i]] for i in mine]
+    if len(mine) < 2:
+        return None
+    a, b = case.only(mine), control.only(theirs)
+    return dataclasses.replace(a, shifts=Shifts(
+        a.shifts.shift - b.shifts.shift, a.shifts.variance + b.shifts.variance,
+        np.maximum(a.shifts.serial, b.shifts.serial), a.shifts.level - b.shifts.level))
+
+
+def effects(samples: Sequence[Sample], scales: Iterable[Scale]) -> list[Effect]:
+    """Judge samples together, at least two trials each; the order is kept."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    scale = list(scales)
+    for i, sample in enumerate(samples):
+        groups[sample.trials].append(i)
+    batches = [(_stack([samples[i] for i in members]), int(np.median([samples[i].rounds for i in members])),
+                np.array([scale[i].noise for i in members])) for members in groups.values()]
+    result: dict[int, Effect] = {}
+    for members, fitted in zip(groups.values(), fit(batches), strict=True):
+        result.update(zip(members, _effects(fitted, [scale[i] for i in members]), strict=True))
+    return [result[i] for i in range(len(samples))]
+
+
+def _stack(members: Sequence[Sample]) -> Shifts:
+    return Shifts(*(np.array([getattr(m.shifts, f.name) for m in members]) for f in dataclasses.fields(Shifts)))
+
+
+def _effects(fitted: Fit, scales: list[Scale]) -> list[Effect]:
+    bias = np.array([s.bias for s in scales])
+    low, high = fitted.interval(np.array([s.confidence for s in scales]))
+    columns = (fitted.effect, low, high, fitted.below(bias), fitted.above(-bias), fitted.lock_step)
+    return [Effect(*map(float, row)) for row in zip(*columns, strict=True)]
