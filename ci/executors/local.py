@@ -109,15 +109,6 @@ class LocalExecutor:
             (folder / file).unlink(missing_ok=True)
         self._supervise(folder)
 
-    def wait(self, ids: Sequence[str], timeout_s: float = float("inf")) -> dict[str, JobStatus]:
-        """Poll until all have ended or `timeout_s` is over; returns the last status of each."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            found = self.poll(ids)
-            if all(status.state.final for status in found.values()) or time.monotonic() >= deadline:
-                return found
-            time.sleep(min(WAIT_S, max(0.0, deadline - time.monotonic())))
-
     def _folder(self, name: str) -> Path:
         if name != os.path.basename(name) or name.startswith("."):
             raise ExecutorError(f"{name!r} is not a job id; `ridgeline submit --status` lists them")

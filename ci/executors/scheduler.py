@@ -10,9 +10,13 @@ import dataclasses
 import enum
 import re
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
+
+POLL_S = 0.2
+"""Seconds between two looks at jobs that are waited for."""
 
 
 class ExecutorError(Exception):
@@ -98,6 +102,16 @@ class Scheduler(Protocol):
 
     def resume(self, job: str) -> None:
         """Queue a LOST, CANCELLED, FAILED or TIMEOUT job again under the same id; ExecutorError for any other state."""
+
+
+def wait(place: Scheduler, ids: Sequence[str], timeout_s: float = float("inf")) -> dict[str, JobStatus]:
+    """Poll until all have ended or `timeout_s` seconds are over; returns the last status of each."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = place.poll(ids)
+        if all(status.state.final for status in found.values()) or time.monotonic() >= deadline:
+            return found
+        time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
 
 def script(argv: Sequence[str], spec: JobSpec) -> str:

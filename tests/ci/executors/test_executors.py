@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ci import executors
-from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, devices, job
+from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, devices, job, scheduler
 
 HERE = str(Path(job.__file__).parents[2])
 
@@ -167,7 +167,7 @@ def test_each_gpu_serves_one_job_and_free_ones_serve_others(root: Path, tmp_path
     assert waiting == {State.PENDING}, "a small job may not overtake"
     for name in ("two", "three", "small"):
         (tmp_path / f"go_{name}").touch()
-    assert {status.state for status in place.wait([one, two, three, small], 20).values()} == {State.DONE}
+    assert {status.state for status in scheduler.wait(place, [one, two, three, small], 20).values()} == {State.DONE}
     assert [(tmp_path / n).read_text().strip() for n in ("one", "two", "three")] == ["0", "1,10", "0,1,10"]
 
 
