@@ -1,0 +1,110 @@
+"""`python -m benchmarks.isa metrics|explain`: compile a source tree ahead of time and say what came out.
+
+Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 3 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from benchmarks.isa.explain import explain, explain_markdown
+from benchmarks.isa.metrics import document
+from benchmarks.isa.pool import Choice, Limits, Setting, compile_all
+from benchmarks.isa.targets import ARCHES, UnknownArch, target
+
+ALL, SOME, NONE, USAGE = 0, 1, 2, 3
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    root = argparse.ArgumentParser(prog="python -m benchmarks.isa", description=__doc__.splitlines()[0])
+    root.add_argument("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
+    root.add_argument("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
+    root.add_argument("--arch", action="append", metavar="ARCH", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
+    root.add_argument("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
+    for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
+        root.add_argument(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
+    root.add_argument("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
+    root.add_argument("--out", type=Path, help="file to write (default: standard output)")
+    root.add_argument("--json", action="store_true", help="JSON (metrics always are)")
+    root.add_argument("--python", default=sys.executable, help="Python to compile with")
+    root.add_argument("--packages", type=Path, action="append", default=[], metavar="DIR",
+                      help="folder put before that Python's packages, such as one with another Triton (repeatable)")
+    root.add_argument("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
+    root.add_argument("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
+    root.add_argument("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
+    return root
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    asked = parser().parse_args(arguments)
+    try:
+        result = compiled(asked)
+    except (UnknownArch, ValueError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return USAGE
+    if asked.verb == "metrics":
+        text = json.dumps(result, indent=1) + "\n"
+    elif asked.json:
+        text = json.dumps(explain(result), indent=1) + "\n"
+    else:
+        text = explain_markdown(explain(result))
+    if asked.out:
+        asked.out.write_text(text)
+    else:
+        print(text, end="")
+    return _exit_code(result)
+
+
+def compiled(asked: argparse.Namespace) -> dict[str, Any]:
+    """Compile as asked; ValueError for what does not exist."""
+    from kernels.spec import TIERS
+
+    arches = list(dict.fromkeys(asked.arch or [a for a in ARCHES if a.startswith("gfx")]))
+    for arch in arches:
+        target(arch)
+    if not asked.tree.is_dir():
+        raise ValueError(f"the source tree {asked.tree} is not a folder")
+    choice = Choice(TIERS[:TIERS.index(asked.tier) + 1], tuple(asked.kernel), tuple(asked.case), tuple(asked.backend))
+    setting = Setting(asked.tree, asked.cache, asked.python, tuple(p.resolve() for p in asked.packages),
+                      Limits(asked.timeout, asked.memory))
+    setting.cache.mkdir(parents=True, exist_ok=True)
+    runs = compile_all(arches, choice, setting, _teller(asked.progress))
+    _check_names(asked.kernel, runs)
+    return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
+
+
+def _check_names(asked: list[str], runs: list[Any]) -> None:
+    listings = [run.listing for run in runs if run.listing is not None]
+    for name in asked:
+        for listing in listings:
+            if name not in listing["known"] and not listing["broken"]:
+                raise ValueError(f"no kernel {name!r}; known: {', '.join(listing['known']) or 'none'}")
+
+
+def _teller(style: str) -> Any:
+    lock = threading.Lock()
+
+    def tell(arch: str, done: int, total: int) -> None:
+        line = json.dumps({"arch": arch, "done": done, "total": total}) if style == "json" else f"{arch} {done}/{total}"
+        with lock:
+            print(line, file=sys.stderr, flush=True)
+    return (lambda **progress: None) if style == "none" else tell
+
+
+def _exit_code(result: dict[str, Any]) -> int:
+    good = [entry for entry in result["entries"] if entry["status"] == "ok"]
+    bad = [entry for entry in result["entries"] if entry["status"] in ("failed", "refused")]
+    if not good:
+        return NONE
+    return SOME if bad or result["broken"] or result["failures"] else ALL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""Ahead-of-time compilation through the JIT's own specialisation, with no device: runs inside a worker process.
+
+A stand-in driver names the target, and tensors without storage answer what the JIT asks (type, alignment, 32-bit offset
+range).  So the code is what a launch with these arguments gets.  Triton keeps some device limits for the life of a
+process, so one process compiles for one architecture only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.isa import amd, nvidia
+from benchmarks.isa.cache import Cache, key_of, readers_digest
+from benchmarks.isa.causes import first_cause
+from benchmarks.isa.code import Code, digest
+from benchmarks.isa.targets import Target, target
+
+ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8e4nv": 1, "fp8e4b8": 1, "fp8e4b15": 1, "fp8e5": 1,
+                 "fp8e5b16": 1, "i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8}
+"""Bytes of the element types a pointer argument may name (Triton's own short names)."""
+
+
+class Refused(Exception):
+    """A declared compilation that would not be what it says; the text says what to change."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StorageFree:
+    """A tensor as the JIT sees it when it specialises; address 0 stands for "aligned to 16 bytes", as allocators do.
+
+    dtype: Triton's short name.  storage_bytes: of the whole allocation; only below 2 GiB are offsets 32-bit on AMD.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    storage_bytes: int
+
+    def data_ptr(self) -> int:
+        """Aligned."""
+        return 0
+
+    def ptr_range(self) -> int:
+        """Bytes from the pointer to the end of its storage."""
+        return self.storage_bytes
+
+    def stride(self) -> tuple[int, ...]:
+        """Of a contiguous tensor."""
+        return tuple(math.prod(self.shape[i + 1:]) for i in range(len(self.shape)))
+
+
+class OfflineDriver:
+    """A driver that knows its target and nothing else."""
+
+    def __init__(self, gpu_target: Any) -> None:
+        self._target = gpu_target
+
+    def get_current_target(self) -> Any:
+        """The architecture compiled for."""
+        return self._target
+
+    def get_current_device(self) -> int:
+        """There is one, number 0."""
+        return 0
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        """The default one."""
+        return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Specialised:
+    """What the JIT would compile: its source object, parsed options, and warnings given on the way."""
+
+    source: Any
+    options: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def pretend(arch: str) -> Any:
+    """Make Triton compile for `arch` in this process; returns Triton's target object."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+
+    found = target(arch)
+    gpu_target = GPUTarget(found.backend, found.arch, found.wave_size)
+    driver.set_active(OfflineDriver(gpu_target))
+    return gpu_target
+
+
+def argument(name: str, declared: Any) -> Any:
+    """A declared argument as the JIT takes it: ("*fp16", shape[, storage bytes]) becomes a tensor, the rest stays."""
+    if not isinstance(declared, tuple):
+        return declared
+    kind, shape, *storage = declared
+    element = str(kind).removeprefix("*")
+    if not str(kind).startswith("*") or element not in ELEMENT_BYTES:
+        raise Refused(f"argument {name!r} has the type {kind!r}; a pointer type is '*' and one of {', '.join(ELEMENT_BYTES)}")
+    size = storage[0] if storage else math.prod(shape) * ELEMENT_BYTES[element]
+    return StorageFree(element, tuple(shape), size)
+
+
+def known_options(gpu_target: Any) -> list[str]:
+    """Names of the launch options that this backend of this Triton reads."""
+    from triton.compiler import make_backend
+
+    return sorted(make_backend(gpu_target).parse_options({}).__dict__)
+
+
+def check(compilation: Any, gpu_target: Any, version: str) -> None:
+    """Refuse what Triton would ignore or not understand, by name."""
+    function = compilation.function
+    if not hasattr(function, "warmup") or not hasattr(function, "arg_names") or not hasattr(function, "create_binder"):
+        raise Refused(f"function is a {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
+                      "with the chosen constants (not the autotuner around it)")
+    options = known_options(gpu_target)
+    for name in compilation.options:
+        if name not in options:
+            raise Refused(f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, which "
+                          f"would ignore it; it knows {', '.join(o for o in options if o not in _INTERNAL)}")
+    given = {**compilation.arguments, **compilation.constants}
+    for name in given:
+        if name not in function.arg_names:
+            raise Refused(f"{function.__name__} has no parameter {name!r}; it has {', '.join(function.arg_names)}")
+    missing = [p.name for p in function.params if not p.has_default and p.name not in given]
+    if missing:
+        raise Refused(f"{function.__name__} needs {', '.join(missing)}, which the declaration does not give")
+
+
+_INTERNAL = {"arch", "backend_name", "extern_libs", "warp_size", "debug", "sanitize_overflow", "supported_fp8_dtypes",
+             "deprecated_fp8_dot_operand_dtypes", "allowed_dot_input_precisions", "instrumentation_mode"}
+"""Options that Triton fills in by itself; not offered in messages."""
+
+
+def specialise(compilation: Any, gpu_target: Any) -> Specialised:
+    """Let the JIT bind and specialise the arguments, and stop it where it would compile."""
+    function = compilation.function
+    given = {name: argument(name, value) for name, value in compilation.arguments.items()}
+    caught: dict[str, Any] = {}
+
+    def stop(source: Any, target: Any, options: Mapping[str, Any], **_: Any) -> None:
+        caught.update(source=source, options=dict(options))
+
+    function.device_caches.clear()
+    function.device_caches[0]  # makes the binder, which sets function.compile
+    function.compile = stop
+    with warnings.catch_warnings(record=True) as given_warnings:
+        warnings.simplefilter("always")
+        function.warmup(**given, **compilation.constants, **compilation.options, grid=(1,))
+    function.device_caches.clear()
+    notes = dict.fromkeys(str(w.message).strip() for w in given_warnings)
+    return Specialised(caught["source"], caught["options"], tuple(notes))
+
+
+def key(found: Specialised, arch: str, version: str) -> str:
+    """The cache key: source, types, alignment and constants (the JIT's own digest), options, target, Triton, readers.
+
+    Paths of bundled libraries are left out of the options: they differ from folder to folder, not in content.
+    """
+    options = {name: str(value) for name, value in found.options.items() if name != "extern_libs"}
+    return key_of({"source": found.source.hash(), "language": type(found.source).__name__, "options": options,
+                   "arch": arch, "triton": version, "readers": readers_digest(), "name": found.source.name})
+
+
+class Compiler:
+    """Compiles declared units for one architecture, with the cache in front."""
+
+    def __init__(self, arch: str, cache: Cache) -> None:
+        import triton
+
+        self.arch, self.cache, self.version = arch, cache, triton.__version__
+        self._target: Target = target(arch)
+        self._gpu_target = pretend(arch)
+        self._tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+
+    def record(self, compilation: Any, written: Any) -> dict[str, Any]:
+        """What became of one compilation: {"status": "ok", "hash", "asm", "metrics", "notes", "key"} or
+        {"status": "failed" | "refused", "why"}.
+
+        written: () -> what this process wrote to stderr since the last call (the compiler's own messages).
+        """
+        written()
+        try:
+            check(compilation, self._gpu_target, self.version)
+            found = specialise(compilation, self._gpu_target)
+        except Refused as error:
+            return {"status": "refused", "why": str(error)}
+        except Exception as error:
+            return {"status": "failed", "why": first_cause(error, written())}
+        name = key(found, self.arch, self.version)
+        return (self.cache.load(name) or self._compile(found, name, written)) | {"key": name, "notes": list(found.notes)}
+
+    def _compile(self, found: Specialised, name: str, written: Any) -> dict[str, Any]:
+        import triton
+
+        try:
+            kernel = triton.compile(found.source, target=self._gpu_target, options=found.options)
+            record, text = self._read(kernel)
+        except (MemoryError, OSError, nvidia.ToolError) as error:  # of this machine, not of the kernel: not kept
+            return {"status": "failed", "why": first_cause(error, written())}
+        except Exception as error:
+            return self.cache.store(name, {"status": "failed", "why": first_cause(error, written())}, None)
+        return self.cache.store(name, record, text)
+
+    def _read(self, kernel: Any) -> tuple[dict[str, Any], str]:
+        """The record of a compiled kernel and its normalised text."""
+        shared, num_warps = kernel.metadata.shared, kernel.metadata.num_warps
+        if self._target.backend == "hip":
+            text = kernel.asm["amdgcn"]
+            code = amd.parse(text)
+            metrics = amd.metrics(text, code, shared, "inttoptr" in kernel.asm["llir"])
+        else:
+            sass, usage = nvidia.disassemble(kernel.asm["cubin"], self._tools)
+            code = nvidia.parse(sass)
+            metrics = nvidia.metrics(usage, code, shared, num_warps)
+        normal = normalised(code, metrics)
+        return {"status": "ok", "hash": digest(normal), "metrics": metrics}, normal
+
+
+def normalised(code: Code, metrics: Mapping[str, Any]) -> str:
+    """The text that is hashed: resources that a launch depends on, then the code with labels renamed."""
+    names = ("vgpr", "agpr", "sgpr", "registers", "scratch_bytes", "lds_bytes", "waves_per_group")
+    head = ", ".join(f"{name} {metrics[name]}" for name in names if name in metrics)
+    return f"; {head}\n{code.text()}"

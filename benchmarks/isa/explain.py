@@ -1,0 +1,85 @@
+"""What bounds each kernel statically: the limiter of its occupancy, LDS, registers, the make-up of its hot loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def explain(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One explanation per compiled entry of a result file: its identity, `limiter`, and `sentences`."""
+    return [{"kernel": e["kernel"], "backend": e["backend"], "label": e["label"], "arch": e["arch"], "cases": e["cases"],
+             "limiter": limiter(e["metrics"]), "sentences": sentences(e["metrics"], e["arch"])}
+            for e in result["entries"] if e["status"] == "ok"]
+
+
+def limiter(metrics: Mapping[str, Any]) -> str:
+    """What keeps more waves from a SIMD: registers, LDS, both, or nothing."""
+    registers, lds, now = metrics["occupancy_by_registers"], metrics["occupancy_by_lds"], metrics["occupancy"]
+    if metrics["lds_bytes"] > metrics["lds_limit"]:
+        return "LDS over the limit"
+    by = [name for name, value in (("registers", registers), ("LDS", lds)) if value <= now]
+    return " and ".join(by) if by and now < 8 else "nothing"
+
+
+def sentences(metrics: Mapping[str, Any], arch: str) -> list[str]:
+    """What a kernel engineer would want to know first, most telling first."""
+    found = [_occupancy(metrics), _spills(metrics), _loop(metrics, arch), _stores(metrics)]
+    return [sentence for sentence in found if sentence]
+
+
+def _occupancy(metrics: Mapping[str, Any]) -> str:
+    registers = metrics.get("vgpr", metrics.get("registers"))
+    share = 100 * metrics["lds_bytes"] / metrics["lds_limit"]
+    return (f"{metrics['occupancy']} waves a SIMD, limited by {limiter(metrics)}: {registers} registers a lane allow "
+            f"{metrics['occupancy_by_registers']}, {metrics['lds_bytes']} B of LDS ({share:.0f} % of the chip's) allow "
+            f"{metrics['occupancy_by_lds']}.")
+
+
+def _spills(metrics: Mapping[str, Any]) -> str:
+    if not metrics["scratch_bytes"] and not metrics.get("vgpr_spills"):
+        return ""
+    spilled = f"{metrics['vgpr_spills']} registers spill, " if "vgpr_spills" in metrics else ""
+    return (f"{spilled}{metrics['scratch_bytes']} B of scratch a lane; {metrics['scratch_ops_in_loops']} of "
+            f"{metrics['scratch_ops']} scratch instructions lie in loops.")
+
+
+def _loop(metrics: Mapping[str, Any], arch: str) -> str:
+    loop = metrics["loop"]
+    if not loop:
+        return f"No loop; {metrics['instructions']} instructions."
+    matrix = "MFMA" if arch.startswith("gfx") else "tensor-core"
+    mix = ", ".join(f"{count} {name}" for name, count in sorted(loop["mix"].items(), key=lambda item: -item[1]))
+    kinds = ", ".join(metrics["matrix"]) or "none"
+    return (f"The hot loop has {loop['instructions']} instructions, {100 * loop['matrix_share']:.0f} % of them {matrix} "
+            f"({mix}); {matrix} kinds: {kinds}.")
+
+
+def _stores(metrics: Mapping[str, Any]) -> str:
+    parts = []
+    if metrics.get("remote_store_widths"):
+        parts.append(f"remote stores move {_widths(metrics['remote_store_widths'])} B a lane")
+    if metrics["store_widths"]:
+        parts.append(f"all stores {_widths(metrics['store_widths'])} B")
+    if metrics["load_widths"]:
+        parts.append(f"loads {_widths(metrics['load_widths'])} B")
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]} (instructions in brackets)." if text else ""
+
+
+def _widths(widths: Mapping[str, int]) -> str:
+    return " / ".join(f"{width} ({count})" for width, count in widths.items())
+
+
+def explain_markdown(explanations: list[dict[str, Any]]) -> str:
+    """The explanations as Markdown, one heading a kernel."""
+    lines: list[str] = []
+    heading = None
+    for one in explanations:
+        if one["kernel"] != heading:
+            heading = one["kernel"]
+            lines += [f"## {heading}", ""]
+        label = f" {one['label']}" if one["label"] else ""
+        lines += [f"**{one['backend']}{label} on {one['arch']}** (cases: {', '.join(one['cases'])})", ""]
+        lines += [f"- {sentence}" for sentence in one["sentences"]] + [""]
+    return "\n".join(lines) or "Nothing was compiled.\n"

@@ -1,0 +1,235 @@
+"""Compile everything a tree declares: worker processes per architecture, each watched for time and memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.isa.targets import environment, target
+
+HARNESS = Path(__file__).resolve().parents[2]
+MOST_WORKERS = 4
+"""Processes per architecture on a large machine: each imports torch and Triton anew (about 2 s and 0.5 GB)."""
+
+LIST_LIMIT_S = 120.0
+_POLL_S = 0.05
+_TAIL = 4000
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What one compilation may take: wall seconds, and resident MB of its process with the tools it starts."""
+
+    seconds: float = 120.0
+    memory_mb: int = 6000
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What to compile; empty means all.  cases: shell patterns.  tiers: names as in kernels.spec."""
+
+    tiers: tuple[str, ...] = ("pr",)
+    kernels: tuple[str, ...] = ()
+    cases: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Where and with what: the tree under test, cache folder, Python, and folders to put before its packages."""
+
+    tree: Path
+    cache: Path
+    python: str = sys.executable
+    packages: tuple[Path, ...] = ()
+    limits: Limits = Limits()
+
+
+class Ended(Exception):
+    """A worker is gone: the text says why, as a sentence about the compilation it was doing."""
+
+
+class Worker:
+    """One compiling process."""
+
+    def __init__(self, arch: str, compute_units: int, setting: Setting, scratch: Path) -> None:
+        self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")
+        self._buffer = b""
+        command = [setting.python, "-m", "benchmarks.isa.worker", arch, str(setting.tree.resolve()),
+                   str(setting.cache.resolve()), str(compute_units), self._log.name]
+        cleaned = environment(os.environ) | {"TRITON_CACHE_DIR": str(scratch / f"triton-{id(self)}")}
+        if setting.packages:
+            cleaned["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
+        self._process = subprocess.Popen(command, cwd=HARNESS, env=cleaned, stdin=subprocess.PIPE, start_new_session=True,
+                                         stdout=subprocess.PIPE, stderr=self._log)
+
+    def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+        """The answer to a request; Ended if the process died or was killed for time or memory."""
+        line = json.dumps({**request, "limit_s": limits.seconds}) + "\n"
+        try:
+            self._process.stdin.write(line.encode())  # type: ignore[union-attr]
+            self._process.stdin.flush()  # type: ignore[union-attr]
+        except BrokenPipeError:
+            raise Ended(self._epitaph()) from None
+        deadline = time.monotonic() + limits.seconds
+        while b"\n" not in self._buffer:
+            if time.monotonic() > deadline:
+                self.kill()
+                raise Ended(f"it took longer than {limits.seconds:g} s and was stopped")
+            if resident_mb(self._process.pid) > limits.memory_mb:
+                self.kill()
+                raise Ended(f"it took more than {limits.memory_mb} MB of memory and was stopped")
+            self._receive()
+        answer, _, self._buffer = self._buffer.partition(b"\n")
+        return dict(json.loads(answer))
+
+    def _receive(self) -> None:
+        stdout = self._process.stdout.fileno()  # type: ignore[union-attr]
+        if select.select([stdout], [], [], _POLL_S)[0]:
+            received = os.read(stdout, 1 << 16)
+            if not received:
+                raise Ended(self._epitaph())
+            self._buffer += received
+
+    def _epitaph(self) -> str:
+        from benchmarks.isa.causes import first_cause
+
+        code = self._process.wait()
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        tail = Path(self._log.name).read_text(errors="replace")[-_TAIL:]
+        return f"the compiling process died ({how}): {first_cause(RuntimeError(_last_words(tail)), tail)}"
+
+    def kill(self) -> None:
+        """End the process with everything it started."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        finally:
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe:
+                    pipe.close()
+            self._log.close()
+
+
+def _last_words(tail: str) -> str:
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return lines[-1] if lines else "it wrote nothing"
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process and all its descendants, in MB; 0 where /proc does not say."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (OSError, IndexError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6 + sum(resident_mb(int(child)) for child in children)
+
+
+class ArchRun:
+    """All compilations for one architecture, shared by its workers.  Results are kept by unit index."""
+
+    def __init__(self, arch: str, choice: Choice, setting: Setting, scratch: Path, tell: Callable[..., None]) -> None:
+        from kernels.hardware import DEVICES
+
+        target(arch)
+        self.arch, self.setting, self._scratch, self._tell = arch, setting, scratch, tell
+        self._choice = dataclasses.asdict(choice)
+        self._compute_units = next(d.compute_units for d in DEVICES if d.arch == arch)
+        self._lock = threading.Lock()
+        self._next = 0
+        self.listing: dict[str, Any] | None = None
+        self.failure = ""
+        self.records: dict[int, dict[str, Any]] = {}
+
+    def work(self) -> None:
+        """The life of one worker slot: list, then compile until nothing is left; a dead worker is replaced."""
+        worker: Worker | None = None
+        try:
+            while self._more():
+                worker = worker or self._ready()
+                if worker is None:
+                    return
+                index = self._take()
+                if index is None:
+                    return
+                try:
+                    answer = worker.ask({"op": "compile", "index": index}, self.setting.limits)
+                except Ended as end:
+                    answer = {"ok": True, "status": "failed", "why": str(end)}
+                    worker.kill()
+                    worker = None
+                self._keep(index, answer)
+        finally:
+            if worker:
+                worker.kill()
+
+    def _more(self) -> bool:
+        with self._lock:
+            return not self.failure and (self.listing is None or self._next < len(self.listing["units"]))
+
+    def _ready(self) -> Worker | None:
+        """A worker that has listed the tree; None if it cannot."""
+        worker = Worker(self.arch, self._compute_units, self.setting, self._scratch)
+        try:
+            listing = worker.ask({"op": "list", "choose": self._choice}, Limits(LIST_LIMIT_S, self.setting.limits.memory_mb))
+            if not listing["ok"]:
+                raise Ended(listing["why"])
+            with self._lock:
+                if self.listing is not None and listing["units"] != self.listing["units"]:
+                    raise Ended("two processes listed different compilations; declarations must not depend on chance")
+                self.listing = self.listing or listing
+            return worker
+        except Ended as end:
+            self.failure = f"the kernels could not be listed for {self.arch}: {end}"
+            worker.kill()
+            return None
+
+    def _take(self) -> int | None:
+        """The next unit that needs the compiler."""
+        with self._lock:
+            units = self.listing["units"] if self.listing else []
+            while self._next < len(units):
+                index, self._next = self._next, self._next + 1
+                if "status" not in units[index]:
+                    return index
+                self.records[index] = {"status": units[index]["status"], "why": units[index]["why"]}
+            return None
+
+    def _keep(self, index: int, answer: dict[str, Any]) -> None:
+        if not answer.pop("ok"):
+            answer = {"status": "failed", "why": answer["why"]}
+        with self._lock:
+            self.records[index] = answer
+            done, total = len(self.records), len(self.listing["units"]) if self.listing else 0
+        self._tell(arch=self.arch, done=done, total=total)
+
+
+def compile_all(arches: Sequence[str], choice: Choice, setting: Setting,
+                tell: Callable[..., None] = lambda **progress: None) -> list[ArchRun]:
+    """Run every architecture in parallel; returns the runs with their listings and records, in the order asked.
+
+    tell(arch=, done=, total=) is called after each compilation, from any thread.
+    """
+    slots = min(MOST_WORKERS, max(1, (os.cpu_count() or 1) // len(arches)))
+    with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as scratch:
+        runs = [ArchRun(arch, choice, setting, Path(scratch), tell) for arch in arches]
+        threads = [threading.Thread(target=run.work, daemon=True) for run in runs for _ in range(slots)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return runs

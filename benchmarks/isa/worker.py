@@ -1,0 +1,136 @@
+"""The compiling process: lists and compiles the units of one source tree for one architecture.
+
+Requests and answers are JSON lines on stdin and stdout.  `benchmarks` comes from the tree that started the run; `kernels`
+and the packages that the tree lists come from the tree under test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchmarks.isa.cache import Cache
+from benchmarks.isa.causes import first_cause
+from benchmarks.isa.compile import Compiler
+
+HARNESS = Path(__file__).resolve().parents[2]
+CPU_SLACK_S = 30
+"""CPU seconds beyond a request's limit after which the kernel ends this process, should the parent be gone."""
+
+
+class Units:
+    """Everything a tree declares for one architecture, in a fixed order."""
+
+    def __init__(self, arch: str, tree: Path, compute_units: int) -> None:
+        self._arch, self._tree, self._compute_units = arch, tree, compute_units
+        self.declared: list[Any] = []
+
+    def gather(self, choose: dict[str, Any]) -> dict[str, Any]:
+        """{"units": [{kernel, backend, case, label, status?, why?}], "broken": [{module, why}]}, in declared order."""
+        from kernels.registry import discover, listed_packages
+
+        found = discover(listed_packages(self._tree))
+        units: list[dict[str, Any]] = []
+        for kernel in found.kernels.values():
+            if not choose["kernels"] or kernel.name in choose["kernels"]:
+                units += self._of_kernel(kernel, choose)
+        broken = [{"module": b.module, "why": b.reason} for b in found.broken]
+        return {"units": units, "broken": broken, "known": sorted(found.kernels)}
+
+    def _of_kernel(self, kernel: Any, choose: dict[str, Any]) -> list[dict[str, Any]]:
+        units = []
+        for backend, declare in sorted(kernel.compilations.items()):
+            if choose["backends"] and backend not in choose["backends"]:
+                continue
+            for case in kernel.cases:
+                if case.tier in choose["tiers"] and _matches(case.name, choose["cases"]):
+                    units += self._of_case(kernel, backend, declare, case)
+        return units
+
+    def _of_case(self, kernel: Any, backend: str, declare: Any, case: Any) -> list[dict[str, Any]]:
+        from kernels.spec import Place, Unsupported
+
+        name = {"kernel": kernel.name, "backend": backend, "case": case.name}
+        place = Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)
+        try:
+            declared = list(declare(case.at(place), self._arch))
+        except Unsupported as error:
+            return [self._unit(name | {"label": "", "status": "unsupported", "why": str(error)}, None)]
+        except Exception as error:
+            why = f"its isa() declaration failed: {first_cause(error)}"
+            return [self._unit(name | {"label": "", "status": "failed", "why": why}, None)]
+        return [self._unit(name | {"label": str(one.label)}, one) for one in declared]
+
+    def _unit(self, described: dict[str, Any], compilation: Any) -> dict[str, Any]:
+        self.declared.append(compilation)
+        return described
+
+
+def _matches(name: str, patterns: list[str]) -> bool:
+    import fnmatch
+
+    return not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+class Log:
+    """What this process wrote to stderr (a file that the parent gave it) since it was last asked."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._read = 0
+
+    def __call__(self) -> str:
+        """The new text."""
+        sys.stderr.flush()
+        with open(self._path, errors="replace") as file:
+            file.seek(self._read)
+            text = file.read()
+            self._read = file.tell()
+        return text
+
+
+def serve(arch: str, tree: Path, cache: Path, compute_units: int, log: str, answers: TextIO) -> None:
+    """Answer requests until stdin closes."""
+    compiler = Compiler(arch, Cache(cache))
+    units = Units(arch, tree, compute_units)
+    written = Log(log)
+    for line in sys.stdin:
+        request = json.loads(line)
+        _limit_cpu(request["limit_s"])
+        try:
+            if request["op"] == "list":
+                answer = {"ok": True, "triton": compiler.version} | units.gather(request["choose"])
+            else:
+                answer = {"ok": True} | compiler.record(units.declared[request["index"]], written)
+        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
+            answer = {"ok": False, "why": first_cause(error), "detail": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _limit_cpu(limit_s: float) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft = int(used.ru_utime + used.ru_stime + limit_s * (os.cpu_count() or 1) + CPU_SLACK_S)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    with contextlib.suppress(ValueError):  # a lower hard limit is already stricter
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def main() -> None:
+    """Entry: ARCH TREE CACHE COMPUTE_UNITS LOG."""
+    arch, tree, cache, compute_units, log = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what foreign code prints must not mix with the answers
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.path[:] = [tree, *(p for p in sys.path if p and Path(p).resolve() != HARNESS), str(HARNESS)]
+    serve(arch, Path(tree), Path(cache), int(compute_units), log, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Small kernels with known code, for the tests of benchmarks.isa."""
