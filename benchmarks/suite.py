@@ -9,8 +9,8 @@ RIDGELINE_SUITE:
      "benchmarks": {name: entry of asv's benchmarks.json}, "values": {name: {case: number}}, "absent": {kernel: why}}
 
 A kernel is measured once, in `setup_cache`: one run of `python -m benchmarks run` with every backend and baseline
-interleaved.  The plug-in records its trials and leaves `outcomes.json` in asv's cache folder; a combination only hands its
-samples on.  What cannot be measured is n/a (NotImplementedError in `setup`), what failed is null (an error).
+interleaved.  The plug-in records its trials and leaves `outcomes.json` in asv's cache folder; a combination only hands
+its samples on.  What cannot be measured is n/a (NotImplementedError in `setup`), what failed is null (an error).
 
 RIDGELINE_TRIALS and RIDGELINE_ROUNDS set how long is measured, RIDGELINE_TIER which cases (pr, nightly, sweep).
 """
@@ -34,8 +34,8 @@ TIMEOUT_S = 4 * 3600.0
 def classes() -> dict[str, type]:
     """The benchmark classes, by a name that means nothing.  RuntimeError outside the worktree environment."""
     if TOLD not in os.environ:
-        raise RuntimeError("this suite runs in the environment type 'worktree' of asv.conf.json only; leave -E/--environment "
-                           "out (an existing environment would measure one tree under the name of many commits)")
+        raise RuntimeError("this suite runs in the environment type 'worktree' of asv.conf.json only; leave out "
+                           "-E/--environment (an existing environment would measure one tree as many commits)")
     told = json.loads(Path(os.environ[TOLD]).read_text())
     return {f"Benchmark{number}": _class(entry, told) for number, entry in enumerate(told["benchmarks"].values())}
 
@@ -109,14 +109,15 @@ def _measurement(kernel: str, told: dict[str, Any]) -> Any:
 
 
 def _measure(kernel: str, told: dict[str, Any]) -> None:
-    """Write trials.jsonl into the current folder.  What went wrong with a backend is in it; nothing at all is an error."""
+    """Write trials.jsonl into the current folder.  Failures of backends are in it; nothing at all is an error."""
     out = Path("trials.jsonl").resolve()
     command = [sys.executable, "-m", "benchmarks", "run", "--tree", f"head={told['tree']}",
                "--commit", f"head={told['commit']}", "--date-ms", f"head={told['date_ms']}", "--tier", told["tier"],
                "--kernel", kernel, "--trials", os.environ.get("RIDGELINE_TRIALS", "1"), "--out", str(out)]
     if "RIDGELINE_ROUNDS" in os.environ:
         command += ["--rounds", os.environ["RIDGELINE_ROUNDS"]]
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("ASV") and key not in (TOLD, "PYTHONPATH")}
+    ours = {key: value for key, value in os.environ.items()
+            if not key.startswith("ASV") and key not in (TOLD, "PYTHONPATH")}
     done = subprocess.run(command, cwd=HARNESS, env=ours, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode not in (0, 1, 2):
         raise RuntimeError(f"{' '.join(command[1:4])} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")

@@ -25,7 +25,7 @@ COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99
 TIME = "track_time"
 EXACT = {"track_flops": ("flops", "FLOP"), "track_hbm_bytes": ("hbm_bytes", "bytes"),
          "track_link_bytes": ("link_bytes", "bytes"), "track_payload_bytes": ("payload_bytes", "bytes")}
-"""Exact series of a kernel: asv name, field of the cost, unit.  asv takes only names that start with track_ (or time_)."""
+"""Exact series of a kernel: asv name, field of the cost, unit.  asv takes only names that start with track_."""
 BROKEN = "track_broken_modules"
 
 IDENTITY = {"gpu": ("kind", "arch", "device", "count", "compute_units", "chip_id", "power_cap_w", "partition"),
@@ -160,4 +160,4 @@ def _benchmark(name: str, unit: str, params: Mapping[str, Sequence[str]], versio
 
 
 def _same_axes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return bool(one.get("param_names") == other.get("param_names") and len(one.get("params", ())) == len(other["params"]))
+    return one.get("param_names") == other.get("param_names") and len(one.get("params", ())) == len(other["params"])

@@ -135,13 +135,12 @@ class Worktree(Environment):  # type: ignore[misc]
         declared = known["listing"]["kernels"]
         if self._grid is None:
             self._grid = union(known, listing(HARNESS, None, Path(self._env_dir)))
-        tier = os.environ.get("RIDGELINE_TIER", "pr")
-        if tier not in TIERS:
-            raise util.UserError(f"RIDGELINE_TIER is {tier!r}; it is one of {', '.join(TIERS)}")
+        tier = chosen_tier(os.environ)
         absent = {kernel: why for kernel, grid in self._grid["kernels"].items()
                   if (why := why_absent(kernel, grid, declared.get(kernel), known["commit"]))}
-        values = {name: exact_values(declared[name.split(".")[0]], name.split(".")[1]) for name in self._grid["benchmarks"]
-                  if name.partition(".")[2] in asv_files.EXACT and name.split(".")[0] not in absent}
+        exact = [name.split(".") for name in self._grid["benchmarks"] if name.partition(".")[2] in asv_files.EXACT]
+        values = {f"{kernel}.{series}": exact_values(declared[kernel], series)
+                  for kernel, series in exact if kernel not in absent}
         told = {**known, "tier": tier, "broken": known["listing"]["broken"], "absent": absent, "values": values,
                 "benchmarks": self._grid["benchmarks"]}
         self._told.write_text(json.dumps(told))
@@ -155,7 +154,8 @@ class Worktree(Environment):  # type: ignore[misc]
         except records.RecordError as error:
             log.error(str(error))
             return f"{answer[0]}\n{error}", answer[1], 1
-        (folder / "outcomes.json").write_text(json.dumps(outcomes(kernel, told, self._grid["kernels"][kernel], measured)))
+        found = outcomes(kernel, told, self._grid["kernels"][kernel], measured)
+        (folder / "outcomes.json").write_text(json.dumps(found))
         return answer
 
     def _pool(self, trials: Path, commit: str) -> Pool | None:
@@ -172,6 +172,18 @@ class Worktree(Environment):  # type: ignore[misc]
             log.warning(str(problem))
         records.keep_grids(self._results, self._earlier)
         return records.pool_at(self._results, place)
+
+
+def chosen_tier(environment: Mapping[str, str]) -> str:
+    """RIDGELINE_TIER, "pr" by default.  UserError for another word, and for too few rounds for asv to see anything."""
+    tier = environment.get("RIDGELINE_TIER", "pr")
+    if tier not in TIERS:
+        raise util.UserError(f"RIDGELINE_TIER is {tier!r}; it is one of {', '.join(TIERS)}")
+    rounds = environment.get("RIDGELINE_ROUNDS", "")
+    if rounds and not (rounds.isdecimal() and int(rounds) >= asv_files.FEWEST_SAMPLES):
+        raise util.UserError(f"RIDGELINE_ROUNDS is {rounds!r}; give {asv_files.FEWEST_SAMPLES} or more: with 6 samples "
+                             "a side `asv compare` never calls anything different")
+    return tier
 
 
 def saves(argv: Sequence[str]) -> bool:
@@ -206,7 +218,7 @@ def listing(tree: Path, commit: str | None, env_dir: Path) -> dict[str, Any]:
         answer: Mapping[str, Any] = query("list", "--tree", str(tree))
     except MeasureError as error:
         return {"kernels": {}, "broken": [{"module": "kernels", "reason": str(error)}]}
-    found = {"kernels": answer.get("kernels") or {}, "broken": answer.get("broken") or []}
+    found = {"kernels": {kernel["kernel"]: kernel for kernel in answer["kernels"]}, "broken": answer["broken"]}
     if commit:
         kept.parent.mkdir(parents=True, exist_ok=True)
         draft = kept.with_suffix(f".{os.getpid()}")
@@ -248,19 +260,28 @@ def exact_values(declared: Mapping[str, Any], series: str) -> dict[str, float]:
 
 def outcomes(kernel: str, told: Mapping[str, Any], grid: Mapping[str, Any], measured: Pool | None) -> dict[str, Any]:
     """What asv is told about each (backend, case): {"samples"}, {"failed": why} or {"absent": why}."""
-    backends, cases = ([text[1:-1] for text in axis] for axis in told["benchmarks"][f"{kernel}.{asv_files.TIME}"]["params"])
+    axes = told["benchmarks"][f"{kernel}.{asv_files.TIME}"]["params"]
+    backends, cases = ([text[1:-1] for text in axis] for axis in axes)
     found: dict[str, dict[str, Any]] = {backend: {} for backend in backends}
     for backend, case in itertools.product(backends, cases):
         cell = measured.cells.get((kernel, backend, case)) if measured else None
         why = told["absent"].get(kernel) or _why_case_absent(told, grid, kernel, case)
         if why or cell is None:
-            found[backend][case] = {"absent": why or f"backend {backend!r} was not measured on this case"}
+            found[backend][case] = {"absent": why or _why_not_measured(told, kernel, backend, case)}
         elif cell.trials:
             found[backend][case] = {"samples": [float(value) for trial in cell.trials for value in trial]}
         else:
             failed = asv_files.value_of(cell) is None
             found[backend][case] = {"failed" if failed else "absent": f"{cell.status}: {cell.why}"}
     return found
+
+
+def _why_not_measured(told: Mapping[str, Any], kernel: str, backend: str, case: str) -> str:
+    declared = told["listing"]["kernels"][kernel]
+    tier = next(str(c.get("tier")) for c in declared["cases"] if c["name"] == case)
+    if backend not in declared["backends"]:
+        return f"commit {told['commit'][:8]} has no backend {backend!r} of {kernel!r}"
+    return f"not measured in tier {told['tier']!r}: the case belongs to {tier!r}; set RIDGELINE_TIER={tier}"
 
 
 def _why_case_absent(told: Mapping[str, Any], grid: Mapping[str, Any], kernel: str, case: str) -> str:
@@ -276,7 +297,8 @@ def _why_case_absent(told: Mapping[str, Any], grid: Mapping[str, Any], kernel: s
 @functools.cache
 def _harness_digest() -> str:
     """Digest of what decides how a tree is listed: the harness and the versions it runs with."""
-    files = sorted([*(HARNESS / "benchmarks").glob("*.py"), HARNESS / "kernels" / "spec.py", HARNESS / "kernels" / "registry.py"])
+    contract = [HARNESS / "kernels" / name for name in ("spec.py", "registry.py")]
+    files = [*sorted((HARNESS / "benchmarks").glob("*.py")), *contract]
     digest = hashlib.sha256(json.dumps(doctor()["environment"], sort_keys=True).encode())
     for file in files:
         digest.update(file.read_bytes() if file.is_file() else b"")
@@ -292,9 +314,11 @@ def _is_worktree(tree: Path) -> bool:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    return str(util.check_output([util.which("git"), "-C", str(folder), *arguments], env=_git_env(), dots=False)).strip()
+    command = [util.which("git"), "-C", str(folder), *arguments]
+    return str(util.check_output(command, env=_git_env(), dots=False)).strip()
 
 
 def _git_env() -> dict[str, str]:
     """The environment without what a git hook sets: it would point every command at the hook's repository."""
-    return {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
+    hook = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+    return {key: value for key, value in os.environ.items() if key not in hook}

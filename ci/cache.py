@@ -120,6 +120,7 @@ def _write(store: Path, rows: pa.Table, units: Mapping[str, _Known], version: in
     draft = store.with_name(f".{store.name}.{os.getpid()}")
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
+        (store.parent / ".gitignore").write_text("*\n")
         pq.write_table(rows.replace_schema_metadata({_INDEX: index.encode()}), draft, compression="zstd")
         os.replace(draft, store)
     except OSError:

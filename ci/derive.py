@@ -27,7 +27,7 @@ def derive(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def tflops(frame: pd.DataFrame) -> pd.Series:
-    """TFLOP/s of all ranks together: flops * world / seconds / 1e12; flops per rank as the kernel's cost states them."""
+    """TFLOP/s of all ranks together: flops * world / seconds / 1e12, flops per rank as the kernel's cost states."""
     return _rate(frame, "flops", TERA) * frame["world"]
 
 
@@ -65,7 +65,7 @@ def peak_share(frame: pd.DataFrame) -> pd.Series:
 
 
 def baseline_ratio(frame: pd.DataFrame) -> pd.Series:
-    """Seconds of the fastest baseline / seconds, same machine, commit, environment and case: above 1 ours is faster."""
+    """Seconds of the fastest baseline / seconds, at the same machine, commit, env and case: above 1 ours is faster."""
     timed = frame[frame["baseline"].astype(bool) & frame["seconds"].notna()]
     best = timed.groupby(PLACE, observed=True)["seconds"].min().rename("best").reset_index()
     joined = frame[PLACE].merge(best, on=PLACE, how="left")
@@ -73,7 +73,7 @@ def baseline_ratio(frame: pd.DataFrame) -> pd.Series:
 
 
 def hardware_of(row: Any) -> Hardware | None:
-    """The device of a row of the frame (anything with .get): by market name, else by what it reported; None if unknown."""
+    """The device of a row (anything with .get): by market name, else by what it reported; None if unknown."""
     reported = {key: _known(row.get(key)) for key in ("arch", "compute_units", "chip_id", "memory_bytes")}
     with contextlib.suppress(UnknownHardware):      # a partition has no entry of its own; what it reported tells
         return by_market_name(str(row.get("market_name")))

@@ -40,11 +40,11 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
             continue
         files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
         units = {stem: (path, notes_path(path)) for stem, path in files.items()}
-        rows, bad = cache.table(units, _parser(folder.name, units), SCHEMA, results_dir / ".cache" / f"{folder.name}.parquet",
-                                VERSION)
+        store = results_dir / ".cache" / f"{folder.name}.parquet"
+        rows, bad = cache.table(units, _parser(folder.name, units), SCHEMA, store, VERSION)
         tables.append(rows)
-        problems += bad + [f"{path}: notes without an asv file; record their trials again: ridgeline record {path}"
-                           for path in sorted(folder.glob("*.notes.jsonl")) if path.name.removesuffix(".notes.jsonl") not in files]
+        alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
+        problems += bad + [f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone]
     frame: pd.DataFrame = pa.concat_tables(tables).drop_columns([cache.UNIT]).to_pandas()
     frame = frame.sort_values(["date", "commit"], kind="stable", ignore_index=True)
     frame.attrs["problems"] = problems
@@ -57,7 +57,8 @@ def checked(content: bytes, machine: str) -> tuple[dict[str, Any], str]:
         data = json.loads(content)
     except ValueError as error:
         return {}, f"torn or no JSON ({error})"
-    if not isinstance(data, dict) or not {"commit_hash", "env_name", "params", "results", "result_columns", "date"} <= data.keys():
+    needed = {"commit_hash", "env_name", "params", "results", "result_columns", "date"}
+    if not isinstance(data, dict) or not needed <= data.keys():
         return {}, "not an asv result file"
     if data.get("version") != asv_files.VERSION:
         return {}, f"of asv format {data.get('version')!r}, this Ridgeline reads {asv_files.VERSION}; update it"
@@ -105,7 +106,8 @@ def _noted_rows(pooled: Pool) -> Iterator[dict[str, Any]]:
 
 def _bare_rows(data: Mapping[str, Any], pooled: Pool | None) -> Iterator[dict[str, Any]]:
     """Rows that only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
-    place = _where(Place(data["params"]["machine"], data["commit_hash"], data["env_name"]), data["params"], data["date"])
+    params = data["params"]
+    place = _where(Place(params["machine"], data["commit_hash"], data["env_name"]), params, data["date"])
     table = {name: dict(zip(data["result_columns"], row, strict=False)) for name, row in data["results"].items()}
     for name, row in table.items():
         kernel, _, series = name.rpartition(".")
@@ -115,12 +117,14 @@ def _bare_rows(data: Mapping[str, Any], pooled: Pool | None) -> Iterator[dict[st
             value = row["result"][index]
             if (pooled and (kernel, backend, case) in pooled.cells) or (value is not None and math.isnan(value)):
                 continue
-            yield {**place, "kernel": kernel, "backend": backend, "case": case, "baseline": False, "tier": "", "dtype": "",
-                   "world": 1, "seconds": _float(value), "seconds_low": _at(row, "stats_ci_99_a", index),
-                   "seconds_high": _at(row, "stats_ci_99_b", index), "trials": 0 if value is None else 1,
+            failed = value is None
+            yield {**place, "kernel": kernel, "backend": backend, "case": case, "baseline": False, "tier": "",
+                   "dtype": "", "world": 1, "trials": 0 if failed else 1,
+                   "seconds": math.nan if failed else float(value),
+                   "seconds_low": _at(row, "stats_ci_99_a", index), "seconds_high": _at(row, "stats_ci_99_b", index),
                    "samples": int(_at(row, "stats_repeat", index) or 0),
                    **{field: _exact(table, f"{kernel}.{exact}", case) for exact, (field, _) in asv_files.EXACT.items()},
-                   "status": "error" if value is None else "ok", "why": "failed under asv; there are no notes" if value is None else "",
+                   "status": "error" if failed else "ok", "why": "failed under asv, without notes" if failed else "",
                    "yardstick": str(row.get("version") or ""), "case_yardstick": "", "method": ""}
 
 

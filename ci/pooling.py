@@ -17,13 +17,15 @@ from ci.trial_files import FAILED, TrialLine, env_name
 FloatArray = npt.NDArray[np.float64]
 Key = tuple[str, str, str]
 """Kernel, backend, case."""
+Result = tuple[Mapping[str, Any], Mapping[str, Any], str]
+"""A trial, one arm of one case in it, and the method of that case."""
 
 CI_LEVEL = 0.99
 """asv's columns are called ci_99."""
 
 CI_FLOOR = 1e-3
-"""Least relative half-width of an interval.  asv weighs a point by 1 / width, without bound, and then misses steps beside
-a point that happens to repeat exactly.  0.1 % is how well a paired ratio repeats (A/A on an H200, DESIGN section 5)."""
+"""Least relative half-width of an interval.  asv weighs a point by 1 / width, without bound, and then misses steps
+beside a point that happens to repeat exactly.  0.1 % is how well a paired ratio repeats (A/A on an H200, 2026-11)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cell:
-    """One (kernel, backend, case) at a place.  trials: seconds of each trial, one array each; empty unless status is ok."""
+    """One (kernel, backend, case) at a place.  trials: seconds, one array for each trial; empty unless status is ok."""
 
     kernel: str
     backend: str
@@ -100,9 +102,11 @@ def pool(lines: Iterable[TrialLine], place: Place) -> Pool:
     if not trials:
         raise ValueError(f"no trial of {place}")
     newest, role = trials[-1]
-    declarations = {data["kernel"]: data["trees"][role]["declaration"] for data, role in trials}
+    declarations = {data["kernel"]: data["trees"][role]["declaration"] for data, role in trials
+                    if data["trees"][role].get("declaration")}
     started = {data["kernel"]: milliseconds(data["started_at"]) for data, _ in trials}
-    durations = {name: sum(float(d.get("duration_s") or 0) for d, _ in trials if d["kernel"] == name) for name in declarations}
+    durations = {name: sum(float(data.get("duration_s") or 0) for data, _ in trials if data["kernel"] == name)
+                 for name in declarations}
     tree = newest["trees"][role]
     return Pool(place, _cells(trials, declarations), declarations, started, durations, newest["machine"],
                 tree["environment"], int(tree.get("date_ms") or max(started.values())), tree.get("broken") or ())
@@ -117,8 +121,8 @@ def interval(trials: Sequence[FloatArray]) -> tuple[float, float]:
     """99 % interval of the median time, seconds.
 
     Over trials where there are two or more: Student's t on the logarithms of their medians, because a process start is
-    the unit that varies.  One trial has only its samples: the order statistics whose coverage is at least 99 % (binomial,
-    as asv does); its least and greatest where it has fewer than 8.  Never narrower than CI_FLOOR around the median.
+    the unit that varies.  One trial has only its samples: the order statistics whose coverage is at least 99 %
+    (binomial, as asv does), least and greatest where it has fewer than 8.  Never narrower than CI_FLOOR.
     """
     samples = np.sort(np.concatenate(trials))
     median = float(np.median(samples))
@@ -147,12 +151,13 @@ def _order_statistics(count: int) -> tuple[int, int]:
     return below, count - 1 - below
 
 
-def _cells(trials: Sequence[tuple[Mapping[str, Any], str]], declarations: Mapping[str, Mapping[str, Any]]) -> dict[Key, Cell]:
-    seen: dict[Key, list[tuple[Mapping[str, Any], Mapping[str, Any], str]]] = {}
+def _cells(trials: Sequence[tuple[Mapping[str, Any], str]],
+           declarations: Mapping[str, Mapping[str, Any]]) -> dict[Key, Cell]:
+    seen: dict[Key, list[Result]] = {}
     for data, role in trials:
-        declared = data["trees"][role]["declaration"]
+        declared = data["trees"][role].get("declaration")
         for case, measured in data["cases"].items():
-            if not _same_yardstick(declared, declarations[data["kernel"]], case):
+            if not declared or not _same_yardstick(declared, declarations[data["kernel"]], case):
                 continue
             for arm, result in measured.get("arms", {}).items():
                 if arm.startswith(f"{role}/"):
@@ -167,7 +172,7 @@ def _same_yardstick(one: Mapping[str, Any], other: Mapping[str, Any], case: str)
             and (one.get("case_yardsticks") or {}).get(case) == (other.get("case_yardsticks") or {}).get(case))
 
 
-def _cell(key: Key, results: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]], declared: Mapping[str, Any]) -> Cell:
+def _cell(key: Key, results: Sequence[Result], declared: Mapping[str, Any]) -> Cell:
     """One cell of its results, oldest first.  The newest session decides the status, the worst of its trials counts."""
     last = results[-1][0]["session"]
     judged = min((result for data, result, _ in results if data["session"] == last), key=_badness)

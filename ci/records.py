@@ -67,7 +67,7 @@ def record(files: Iterable[Path], results_dir: Path, commits: Mapping[str, str] 
     commits: full hash by role ("head", "base") for trees that carry none or have local changes.
     Raises RecordError if results cannot be written: the trial files and the records are then as before or complete.
     """
-    wanted, problems = _sorted_by_place(files, commits or {})
+    wanted, problems = _sorted_by_place(files, commits or {}, keep=not dry_run)
     known = added = 0
     paths: list[Path] = []
     with contextlib.nullcontext() if dry_run else _lock(results_dir):
@@ -102,7 +102,7 @@ def read_benchmarks(results_dir: Path) -> dict[str, Any]:
     return {}
 
 
-def _sorted_by_place(files: Iterable[Path], commits: Mapping[str, str],
+def _sorted_by_place(files: Iterable[Path], commits: Mapping[str, str], keep: bool,
                      ) -> tuple[dict[Place, list[TrialLine]], list[Problem]]:
     wanted: dict[Place, list[TrialLine]] = {}
     problems: list[Problem] = []
@@ -112,12 +112,12 @@ def _sorted_by_place(files: Iterable[Path], commits: Mapping[str, str],
                               "(git rev-parse NAME)")
     for file in files:
         good, bad = read_trials(file)
-        problems += problems_of(file, bad)
+        problems += problems_of(file, bad, keep)
         for line in good:
             line = _named(line, commits)
             for place, why in _places(line):
                 if place is None:
-                    problems.append(Problem(str(file), why, set_aside(file, line.text.encode())))
+                    problems.append(Problem(str(file), why, set_aside(file, line.text.encode()) if keep else ""))
                 else:
                     wanted.setdefault(place, []).append(line)
     return wanted, problems
@@ -140,8 +140,8 @@ def _places(line: TrialLine) -> Iterator[tuple[Place | None, str]]:
         commit = commit_of(tree)
         if commit is None or not re.fullmatch(r"[0-9a-f]{40}", commit):
             state = "has local changes" if tree.get("dirty") else f"has commit {commit!r}"
-            yield None, (f"trial {line.id} of {line.data['kernel']}: its tree {role!r} {state}, so it is no commit's record; "
-                         "commit and measure again, or name the commit: ridgeline run --commit HASH --out FILE")
+            yield None, (f"trial {line.id} of {line.data['kernel']}: its tree {role!r} {state}, so it is no commit's "
+                         "record; commit and measure again, or name the commit: ridgeline run --commit HASH --out FILE")
         else:
             found.add(Place(str(line.data["machine"]["name"]), commit, env_name(tree["environment"])))
     yield from ((place, "") for place in found)
@@ -178,8 +178,8 @@ def _own_file(path: Path, place: Place) -> tuple[dict[str, Any], list[Problem]]:
             raise RecordError(f"{path}: {why}, and it cannot be put aside; move it away and record again")
         return {}, [Problem(str(path), f"{why}; made anew from its notes", aside)]
     if data["commit_hash"] != place.commit:
-        raise RecordError(f"{path} belongs to commit {data['commit_hash']}, whose first 8 digits are those of {place.commit}; "
-                          "asv cannot hold both: move one of them to another results folder")
+        raise RecordError(f"{path} belongs to commit {data['commit_hash']}, whose first 8 digits are those of "
+                          f"{place.commit}; asv cannot hold both: move one of them to another results folder")
     return data, []
 
 
@@ -191,7 +191,7 @@ def _read_notes(path: Path, keep: bool) -> tuple[list[TrialLine], list[Problem]]
     good, bad = read_trials(notes)
     if bad and bad[0][0] == 0:
         raise RecordError(f"{notes} {bad[0][2]}; nothing was changed")
-    return good, problems_of(notes, bad) if keep else [Problem(f"{notes}:{n}", why) for n, _, why in bad]
+    return good, problems_of(notes, bad, keep)
 
 
 @contextlib.contextmanager
@@ -202,11 +202,11 @@ def _lock(results_dir: Path) -> Iterator[None]:
         with FileLock(path, timeout=LOCK_SECONDS):
             yield
     except Timeout:
-        raise RecordError(f"{path} has been held for {LOCK_SECONDS:.0f} s by another writer; end that one and record again, "
-                          "nothing was changed") from None
-    except (PermissionError, FileExistsError) as error:
-        raise RecordError(f"{results_dir} cannot be written ({error.strerror}); give a folder you may write: --results DIR"
-                          ) from error
+        raise RecordError(f"{path} has been held for {LOCK_SECONDS:.0f} s by another writer; end that one and record "
+                          "again, nothing was changed") from None
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        raise RecordError(f"{results_dir} cannot be written ({error.strerror}); give a folder you may write: "
+                          "--results DIR") from error
 
 
 def _replace(path: Path, text: str) -> None:
@@ -225,8 +225,8 @@ def _replace(path: Path, text: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise RecordError(f"{path} cannot be written: {error.strerror}. Nothing is lost: the old file and the trial files are "
-                          "as they were. Make room (or give --results DIR) and run the same command again.") from error
+        raise RecordError(f"{path} cannot be written: {error.strerror}. Nothing is lost: the old file and the trial "
+                          "files are as they were. Make room (or give --results DIR) and run it again.") from error
 
 
 def _asv_path(results_dir: Path, place: Place) -> Path:
@@ -251,12 +251,13 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
 
 
 def load_notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Mapping[str, Any]]:
-    """The trials of a record as they were measured, oldest first; empty if there are none.  `commit` may be a prefix."""
+    """The trials of a record as they were measured, oldest first, none if there are none; `commit` may be a prefix."""
     return [line.data for place in _find(results_dir, machine, commit, env) for line in _trials(results_dir, place)]
 
 
-def samples(results_dir: Path, machine: str, commit: str, env: str, kernel: str, backend: str, case: str) -> list[FloatArray]:
-    """Seconds of each trial of one case, one array per trial, oldest first; empty if it was not measured or is not ok."""
+def samples(results_dir: Path, machine: str, commit: str, env: str, kernel: str, backend: str,
+            case: str) -> list[FloatArray]:
+    """Seconds of one case, one array per trial, oldest first; empty if it was not measured or is not ok."""
     for place in _find(results_dir, machine, commit, env):
         found = pool_at(results_dir, place)
         if found and (kernel, backend, case) in found.cells:

@@ -93,14 +93,14 @@ def parse_trial(line: bytes) -> TrialLine:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f'no trial: "format" is not "{FORMAT}"')
     if data.get("version") != VERSION:
-        raise ValueError(f"a trial of version {data.get('version')!r}; this Ridgeline reads version {VERSION}: update it "
-                         "and record the file again")
+        raise ValueError(f"a trial of version {data.get('version')!r}; this Ridgeline reads version {VERSION}: update "
+                         "it and record the file again")
     _check(data)
     return TrialLine(text, data)
 
 
 def set_aside(path: Path, content: bytes) -> str:
-    """Keep content beside `path` as PATH.setaside-DIGEST, the same content under one name; "" if it cannot be written."""
+    """Keep content beside `path` as PATH.setaside-DIGEST, the same content under one name; "" if it cannot be."""
     target = path.with_name(f"{path.name}.setaside-{hashlib.sha256(content).hexdigest()[:8]}")
     try:
         if not target.exists():
@@ -152,8 +152,12 @@ def _check(data: Mapping[str, Any]) -> None:
         raise ValueError(f"a trial of a foreign machine: its name {data['machine'].get('name')!r} is no file name; "
                          "names come from `ridgeline doctor`")
     for role, tree in data["trees"].items():
-        if not isinstance(tree, dict) or not {"declaration", "environment"} <= tree.keys():
-            raise ValueError(f"a trial whose tree {role!r} has no declaration or environment")
+        if not isinstance(tree, dict) or not isinstance(tree.get("environment"), dict):
+            raise ValueError(f"a trial whose tree {role!r} has no environment")
+        declared = tree.get("declaration")          # None: that tree lacks the kernel
+        needed = ("kernel", "backends", "cases", "yardstick")
+        if declared is not None and not (isinstance(declared, dict) and all(key in declared for key in needed)):
+            raise ValueError(f"a trial whose tree {role!r} declares something without {', '.join(needed)}")
     for name, case in data["cases"].items():
         for arm, result in case.get("arms", {}).items():
             _check_arm(f"{name}: {arm}", result)
@@ -176,7 +180,7 @@ def _refuse_constant(token: str) -> float:
     raise ValueError(f"the token {token} is not allowed in a trial")
 
 
-def problems_of(path: Path, bad: Iterable[tuple[int, bytes, str]]) -> list[Problem]:
-    """The lines that are no trials as problems, each kept beside the file."""
-    return [Problem(f"{path}:{number}" if number else str(path), why, set_aside(path, line) if line.strip() else "")
+def problems_of(path: Path, bad: Iterable[tuple[int, bytes, str]], keep: bool) -> list[Problem]:
+    """The lines that are no trials as problems; with `keep` each is kept beside the file."""
+    return [Problem(f"{path}:{number}" if number else str(path), why, set_aside(path, line) if keep and line else "")
             for number, line, why in bad]

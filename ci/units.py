@@ -13,9 +13,9 @@ PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K":
             "P": 1e15, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 """Factor of each prefix.  m, u and n are read before times only: there is no milli-byte."""
 
-_SPELLINGS = {"s": "s", "sec": "s", "second": "s", "seconds": "s", "B": "B", "byte": "B", "bytes": "B",
-              "B/s": "B/s", "FLOP": "FLOP", "FLOPs": "FLOP", "FLOPS": "FLOP/s", "FLOP/s": "FLOP/s", "Hz": "Hz", "W": "W"}
-"""Every accepted spelling of a unit and its base unit.  "FLOPS" is a rate, "FLOPs" a count, as the field writes them."""
+_SPELLINGS = {"s": "s", "sec": "s", "second": "s", "seconds": "s", "B": "B", "byte": "B", "bytes": "B", "B/s": "B/s",
+              "FLOP": "FLOP", "FLOPs": "FLOP", "FLOPS": "FLOP/s", "FLOP/s": "FLOP/s", "Hz": "Hz", "W": "W"}
+"""Every accepted spelling of a unit and its base unit.  "FLOPS" is a rate, "FLOPs" a count, as the field writes."""
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _SCALES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
