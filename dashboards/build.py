@@ -88,7 +88,8 @@ def site_files(frame: pd.DataFrame, repo: str | None = None, notes_of: machines.
              for path in sorted((HERE / "static").rglob("*")) if path.is_file()}
     described = [_place_files(place, notes_of, files) for place in places]
     kernels = sorted({kernel for place in described for kernel in place["kernels"]})
-    site = {"repo": repo, "places": described, "problems": list(problems),
+    limits = {"spark": series.SPARK_POINTS, "beside": series.MOVED_BESIDE_BASELINE, "alone": series.MOVED_ALONE}
+    site = {"repo": repo, "limits": limits, "places": described, "problems": list(problems),
             "kernels": [{"name": kernel, "slug": series.slug(kernel)} for kernel in kernels]}
     version = _digest(files, site)
     files["data/site.js"] = b"Ridgeline.site = " + script_json({**site, "version": version}) + b";\n"

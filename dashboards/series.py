@@ -61,6 +61,11 @@ def slug(name: str) -> str:
     return f"{clean or 'x'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Key for the order people expect: m64 before m512."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+
+
 def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame in the order of history: one row per place, commit and arm; text without nulls, numbers without infinities."""
     frame = frame.copy()
@@ -127,7 +132,7 @@ def kernel_data(frame: pd.DataFrame) -> dict[str, Any]:
     envs = sorted(order["env"].unique())
     index = {commit: i for i, commit in enumerate(order["commit"])}
     whys = sorted({*frame.loc[frame["status"] != "ok", "why"]})
-    cases = [_case(str(name), rows) for name, rows in frame.groupby("case", sort=True)]
+    cases = sorted((_case(str(name), rows) for name, rows in frame.groupby("case")), key=lambda case: natural(case["name"]))
     number = {case["name"]: i for i, case in enumerate(cases)}
     series = [_series(rows, index, {w: i for i, w in enumerate(whys)}) | {"case": number[case], "backend": backend}
               for (case, backend), rows in frame.groupby(["case", "backend"], sort=True)]
@@ -212,6 +217,7 @@ def overview_data(frame: pd.DataFrame) -> dict[str, Any]:
     index = {commit: i for i, commit in enumerate(order["commit"])}
     rows = [row for (kernel, case), part in frame.groupby(["kernel", "case"], sort=True)
             for row in _overview_rows(str(kernel), str(case), part, index)]
+    rows.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
     _mark_headlines(rows)
     return {"commits": [[c, _day(d)] for c, d, _ in order.itertuples(index=False)], "rows": rows,
             "absent": _absent(frame, index)}

@@ -17,7 +17,10 @@
 
 (() => {
   const {h, s, path} = Ridgeline;
-  const MARGIN = {top: 16, right: 56, bottom: 42, left: 64};
+  const MARGIN = {top: 30, right: 58, bottom: 42, left: 66};
+  const MARK_LINE = 13;        // height of a line of a mark's text; the texts stand above the plot
+  const MARK_LINES = 4;        // lines of such text at most; further marks keep their line and their title
+  const LETTER = 6.4;          // mean width of a letter of that text
   const LEAST_SPAN = 0.02;      // of the values: noise of 0.1 % must not fill the chart
   const DOTS_BELOW = 70;        // points get dots while there are fewer
   const DRAG = 6;               // pixels before a press becomes a drag
@@ -63,31 +66,47 @@
     const count = spec.x.kind === "log" ? spec.x.values.length : spec.x.count;
     const [from, to] = spec.range || [0, count - 1], span = extent(spec, from, to);
     const left = MARGIN.left, right = width - (spec.right ? MARGIN.right : 18), bottom = height - MARGIN.bottom;
-    const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i;
-    const [a, b] = [place(from), place(to)], [low, high] = span || [0, 1], level = spec.y.log ? Math.log10 : value => value;
-    return {from, to, left, right, bottom, low, high, empty: !span,
-      x: i => b > a ? left + 8 + (place(i) - a) / (b - a) * (right - left - 16) : (left + right) / 2,
-      y: value => bottom - (level(value) - level(low)) / (level(high) - level(low)) * (bottom - MARGIN.top)};
+    const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i, [a, b] = [place(from), place(to)];
+    const x = i => b > a ? left + 8 + (place(i) - a) / (b - a) * (right - left - 16) : (left + right) / 2;
+    const marks = placeMarks((spec.marks || []).filter(({i}) => i >= from && i <= to), x, left, right);
+    const top = MARGIN.top + MARK_LINE * Math.max(0, ...marks.map(({row, lines}) => row === null ? 0 : row + lines.length));
+    const [low, high] = span || [0, 1], level = spec.y.log ? Math.log10 : value => value;
+    const y = value => bottom - (level(value) - level(low)) / (level(high) - level(low)) * (bottom - top);
+    return {from, to, left, right, top, bottom, low, high, empty: !span, marks, x, y};
+  }
+
+  /** Where each mark stands and in which row its text is free of the others; row null: no room for its text. */
+  function placeMarks(marks, x, left, right) {
+    const taken = [];
+    return marks.map(mark => {
+      const at = mark.i > 0 ? Math.max(left, x(mark.i) - (x(mark.i) - x(mark.i - 1)) / 2) : x(mark.i);
+      const width = LETTER * Math.max(...mark.lines.map(line => line.length)), flip = at + 8 + width > right + 40;
+      const [start, end] = flip ? [at - 8 - width, at] : [at, at + 8 + width];
+      const free = row => mark.lines.every((_, n) => (taken[row + n] || []).every(([a, b]) => end < a || start > b));
+      const row = [...Array(Math.max(0, MARK_LINES - mark.lines.length + 1)).keys()].find(free) ?? null;
+      if (row !== null) mark.lines.forEach((_, n) => (taken[row + n] ??= []).push([start, end]));
+      return {...mark, x: at, flip, row};
+    });
   }
 
   /* ---- parts of the picture ---- */
 
   function leftAxis(spec, at) {
-    return (spec.y.log ? logTicks(at.low, at.high) : ticks(at.low, at.high, 5)).map(value => s("g", {class: "tick"},
+    return (spec.y.log ? logTicks(at.low, at.high) : ticks(at.low, at.high, 6)).map(value => s("g", {class: "tick"},
       s("line", {x1: at.left, x2: at.right, y1: at.y(value), y2: at.y(value)}),
       s("text", {x: at.left - 8, y: at.y(value), dy: "0.32em", "text-anchor": "end"}, spec.y.tick(value))))
-      .concat(s("text", {class: "axis", x: at.left - 56, y: 9}, spec.y.title));
+      .concat(s("text", {class: "axis", x: 10, y: 18}, spec.y.title));
   }
 
   function rightAxis(spec, at) {
     if (!spec.right) return [];
     const {full, title} = spec.right;
-    const shares = ticks(100 * at.low / full, 100 * at.high / full, 5);
+    const shares = ticks(100 * at.low / full, 100 * at.high / full, 6);
     const texts = shares.map(share => s("text", {class: "right", x: at.right + 8, y: at.y(share / 100 * full), dy: "0.32em"}, share + " %"));
     const roof = full <= at.high && full >= at.low ? [s("g", {class: "roof"},
       s("line", {x1: at.left, x2: at.right, y1: at.y(full), y2: at.y(full)}),
       s("text", {x: at.right - 4, y: at.y(full) - 5, "text-anchor": "end"}, "peak " + spec.y.tick(full)))] : [];
-    return [...texts, ...roof, s("text", {class: "axis", x: at.right + 52, y: 9, "text-anchor": "end"}, title)];
+    return [...texts, ...roof, s("text", {class: "axis", x: at.right + 48, y: 18, "text-anchor": "end"}, title)];
   }
 
   function bottomAxis(spec, at) {
@@ -140,13 +159,10 @@
   }
 
   function drawMarks(spec, at) {
-    const visible = ({i}) => i >= at.from && i <= at.to;
-    const marks = (spec.marks || []).filter(visible).map(({i, lines}) => {
-      const x = at.x(i) - (i > at.from ? (at.x(i) - at.x(i - 1)) / 2 : 0), end = x > at.right - 160;
-      return s("g", {class: "mark"}, s("title", {}, lines.join(", ")), s("line", {x1: x, x2: x, y1: MARGIN.top, y2: at.bottom}),
-        lines.map((text, n) => s("text", {x: x + (end ? -5 : 5), y: MARGIN.top + 9 + 13 * n, "text-anchor": end ? "end" : "start"}, text)));
-    });
-    const faults = (spec.faults || []).filter(visible).map(({i, text, color}) => {
+    const marks = at.marks.map(({x, flip, row, lines}) => s("g", {class: "mark"}, s("title", {}, lines.join(", ")),
+      s("line", {x1: x, x2: x, y1: row === null ? at.top : MARGIN.top - 8 + MARK_LINE * row, y2: at.bottom}),
+      row === null ? [] : lines.map((text, n) => s("text", {x: x + (flip ? -5 : 5), y: MARGIN.top + MARK_LINE * (row + n), "text-anchor": flip ? "end" : "start"}, text))));
+    const faults = (spec.faults || []).filter(({i}) => i >= at.from && i <= at.to).map(({i, text, color}) => {
       const x = at.x(i), y = at.bottom - 7, cross = s("path", {class: "fault", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8`}, s("title", {}, text));
       cross.style.setProperty("--line", color);
       return cross;
@@ -171,7 +187,7 @@
       } else {
         svg.append(...leftAxis(spec, at), ...rightAxis(spec, at), ...bottomAxis(spec, at), ...drawMarks(spec, at), ...spec.lines.map(line => drawLine(line, at)));
       }
-      svg.append(s("line", {class: "cursor", y1: MARGIN.top, y2: at.bottom, visibility: "hidden"}), s("rect", {class: "brush", y: MARGIN.top, height: at.bottom - MARGIN.top, visibility: "hidden"}));
+      svg.append(s("line", {class: "cursor", y1: at.top, y2: at.bottom, visibility: "hidden"}), s("rect", {class: "brush", y: at.top, height: at.bottom - at.top, visibility: "hidden"}));
       holder.replaceChildren(svg);
       listen();
     }
@@ -212,7 +228,10 @@
         moveTo(i);
         if (down !== null && spec.zoomed && Math.abs(event.clientX - down) > DRAG) brush(i);
       });
-      svg.addEventListener("pointerdown", event => { if (event.button === 0 && event.pointerType === "mouse") { down = event.clientX; pressed = nearest(event); } });
+      svg.addEventListener("pointerdown", event => {
+        moveTo(nearest(event));
+        if (event.button === 0 && event.pointerType === "mouse") { down = event.clientX; pressed = nearest(event); }
+      });
       svg.addEventListener("pointerup", event => {
         const i = nearest(event), dragged = down !== null && Math.abs(event.clientX - down) > DRAG, [a, b] = [Math.min(i, pressed), Math.max(i, pressed)];
         svg.querySelector(".brush").setAttribute("visibility", "hidden");
@@ -220,7 +239,11 @@
         else if (!dragged && spec.picked && event.pointerType === "mouse") spec.picked(i);
         down = null;
       });
-      svg.addEventListener("pointerleave", () => { down = null; moveTo(null); svg.querySelector(".brush").setAttribute("visibility", "hidden"); });
+      svg.addEventListener("pointerleave", event => {
+        down = null;
+        if (event.pointerType === "mouse") moveTo(null);      // a finger leaves when it is lifted: its box stays
+        svg.querySelector(".brush").setAttribute("visibility", "hidden");
+      });
       svg.addEventListener("dblclick", () => zoom(null));
       svg.addEventListener("blur", () => moveTo(null));
       svg.addEventListener("keydown", event => {

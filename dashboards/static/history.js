@@ -39,7 +39,7 @@
     const spans = [50, 200].filter(last => last < count).map(last => R.choice("last " + last, isLast(last), () => { now.range = [count - last, count - 1]; changed(); }));
     const whole = R.choice(count === 1 ? "1 commit" : `all ${count} commits`, !now.range, () => { now.range = null; changed(); });
     const zero = h("input", {type: "checkbox", checked: now.zero, change: () => { now.zero = zero.checked; changed(); }});
-    return [R.choices("range", [...spans, whole]), h("label", {class: "check"}, zero, " from 0"), h("span", {class: "hint"}, "drag to zoom, double-click for all")];
+    return [R.choices("range", [...spans, whole]), h("label", {class: "check"}, zero, " from 0"), h("span", {class: "hint"}, "drag to zoom, double-click for all" + (R.site.repo ? ", click for the commit" : ""))];
   }
 
   /** The chart's spec: lines with intervals, the second axis, marks and faults. */

@@ -10,12 +10,12 @@
     {title: "backend", sort: row => row.backend},
     {title: "dtype", sort: row => row.dtype},
     {title: "ranks", number: true, sort: row => row.world},
-    {title: "newest", number: true, sort: row => row.value, help: "median of the newest record, in the unit the case is quoted in"},
-    {title: "time", number: true, sort: row => row.us ?? null, help: "median of the newest record"},
-    {title: "% of peak", number: true, sort: row => row.share ?? null, help: "least possible time (roofline of this device) / measured time"},
-    {title: "vs baseline", number: true, sort: row => row.ratio ?? null, help: "time of the vendor library / our time: above 1 ours is faster"},
-    {title: "vs commit before", number: true, sort: row => (row.step && row.step.speed) ?? null, help: "change of speed; marked if the intervals are apart and the ratio to the baseline moved by 2 % or more (5 % without a baseline)"},
-    {title: "history", help: "last 50 commits; the axis spans the values (5 % at least) and does not start at 0"},
+    {title: "newest", number: true, sort: row => row.value, help: R.HELP.value},
+    {title: "time", number: true, sort: row => row.us ?? null, help: R.HELP.time},
+    {title: "% of peak", number: true, sort: row => row.share ?? null, help: R.HELP.share},
+    {title: "vs baseline", number: true, sort: row => row.ratio ?? null, help: R.HELP.ratio},
+    {title: "vs commit before", number: true, sort: row => (row.step && row.step.speed) ?? null, help: R.HELP.step},
+    {title: "history", help: R.HELP.history},
     {title: "commit", sort: row => row.at},
   ];
 
@@ -24,10 +24,11 @@
   function bodyRows(row) {
     const opened = isOpen(row), [hash, date] = view.commits[row.at], id = "case-" + view.rows.indexOf(row);
     const button = h("button", {type: "button", class: "opener", "aria-expanded": String(opened), "aria-controls": id, click: () => openRow(opened ? null : row)}, row.case);
-    const line = h("tr", {class: opened ? "opened" : null, click: event => { if (!event.target.closest("a, button")) openRow(opened ? null : row); }},
+    const line = h("tr", {class: [opened ? "opened" : "", row.status === "ok" ? "" : "gone"].join(" ").trim() || null, click: event => { if (!event.target.closest("a, button")) openRow(opened ? null : row); }},
       h("th", {scope: "row"}, button, h("span", {class: "sub"}, row.tier)), h("td", {}, row.backend), h("td", {}, row.dtype), h("td", {class: "number"}, row.world ?? "–"),
       R.valueCell(row), h("td", {class: "number"}, row.us ? R.duration(row.us) : "–"), R.shareCell(row.share), R.ratioCell(row), R.stepCell(row.step),
       h("td", {class: "history"}, R.spark(row.spark, row.rate)), h("td", {class: "commit"}, R.commitLink(hash), h("span", {class: "sub"}, date.slice(0, 10))));
+    R.labelled(line, COLUMNS);
     return opened ? [line, detailRow(row, id)] : [line];
   }
 

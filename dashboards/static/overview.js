@@ -8,11 +8,11 @@
   const COLUMNS = [
     {title: "case", sort: row => row.case},
     {title: "backend", sort: row => row.backend},
-    {title: "newest", number: true, sort: row => row.value, help: "median of the newest record, in the unit the kernel is quoted in"},
-    {title: "% of peak", number: true, sort: row => row.share ?? null, help: "least possible time (roofline of this device) / measured time"},
-    {title: "vs baseline", number: true, sort: row => row.ratio ?? null, help: "time of the vendor library / our time: above 1 ours is faster"},
-    {title: "vs commit before", number: true, sort: row => (row.step && row.step.speed) ?? null, help: "change of speed; marked if the intervals are apart and the ratio to the baseline moved by 2 % or more (5 % without a baseline)"},
-    {title: "history", help: "last 50 commits; the axis spans the values (5 % at least) and does not start at 0"},
+    {title: "newest", number: true, sort: row => row.value, help: R.HELP.value},
+    {title: "% of peak", number: true, sort: row => row.share ?? null, help: R.HELP.share},
+    {title: "vs baseline", number: true, sort: row => row.ratio ?? null, help: R.HELP.ratio},
+    {title: "vs commit before", number: true, sort: row => (row.step && row.step.speed) ?? null, help: R.HELP.step},
+    {title: "history", help: R.HELP.history},
     {title: "commit", sort: row => row.at},
   ];
 
@@ -30,11 +30,12 @@
 
   function bodyRow(row) {
     const [hash, date] = view.commits[row.at], old = row.at < view.commits.length - 1;
-    return h("tr", {},
+    const line = h("tr", {class: row.status === "ok" ? null : "gone"},
       h("th", {scope: "row"}, h("a", {href: kernelHref(row)}, row.case), h("span", {class: "sub"}, [row.dtype, row.world > 1 ? row.world + " ranks" : ""].filter(Boolean).join(", "))),
       h("td", {}, row.backend), R.valueCell(row), R.shareCell(row.share), R.ratioCell(row), R.stepCell(row.step),
       h("td", {class: "history"}, R.spark(row.spark, row.rate)),
       h("td", {class: old ? "commit muted" : "commit", title: old ? "not measured at the newest commit" : null}, R.commitLink(hash), h("span", {class: "sub"}, date.slice(0, 10))));
+    return R.labelled(line, COLUMNS);
   }
 
   function groupHead(kernel, rows) {
@@ -71,7 +72,7 @@
 
   function tile(label, value, help, only) {
     if (!only) return h("div", {class: "tile", title: help}, h("strong", {}, value), h("span", {}, label));
-    return h("button", {type: "button", class: "tile " + only, "data-only": only, "aria-pressed": "false", title: help,
+    return h("button", {type: "button", class: `tile ${only}${value === "0" ? "" : " some"}`, "data-only": only, "aria-pressed": "false", title: help,
       click: () => { view.only = view.only === only ? "" : only; R.setState({only: view.only}); draw(); }}, h("strong", {}, value), h("span", {}, label));
   }
 

@@ -4,8 +4,22 @@
 (() => {
   const {h, s, number, RATES} = Ridgeline;
 
+  const {limits} = Ridgeline.site;
+
+  /** What the columns of numbers mean. */
+  const HELP = {
+    value: "median of the newest record, in the unit the kernel is quoted in",
+    time: "median of the newest record",
+    share: "least possible time (roofline of this device) / measured time",
+    ratio: "time of the vendor library / our time: above 1 ours is faster",
+    step: `change of speed; marked if the intervals are apart and the ratio to the baseline moved by ${100 * limits.beside} % or more `
+      + `(without a baseline: the speed by ${100 * limits.alone} %)`,
+  };
+
   /** Least height of a sparkline as a share of its values: noise of a percent must not look like a mountain. */
   const SPARK_SPAN = 0.05;
+
+  HELP.history = `last ${limits.spark} records; the axis spans the values (${100 * SPARK_SPAN} % at least) and does not start at 0`;
 
   /** The recent line of a series.  Its axis spans the values (at least 5 % of them) and does not start at zero. */
   function spark(values, rate, width = 132, height = 30) {
@@ -81,6 +95,12 @@
     });
   }
 
+  /** Name the column in each cell: a narrow page shows rows as cards, without a head. */
+  function labelled(row, columns) {
+    [...row.children].forEach((cell, i) => { cell.dataset.label = columns[i].title; });
+    return row;
+  }
+
   /* ---- cells that both tables have ---- */
 
   const ARROWS = {faster: "▲", slower: "▼"};
@@ -118,5 +138,5 @@
       row.value === null ? null : h("span", {class: "sub"}, "last: " + text));
   }
 
-  Object.assign(Ridgeline, {spark, path, headCells, sorted, matches, filterKeys, shareCell, ratioCell, stepCell, valueCell});
+  Object.assign(Ridgeline, {HELP, labelled, spark, path, headCells, sorted, matches, filterKeys, shareCell, ratioCell, stepCell, valueCell});
 })();
