@@ -36,7 +36,8 @@ Chosen on recorded separate runs, where the tail is up to twice as heavy as the 
 GROUP_SHARE, MEMBER_TAIL = 0.25, 0.01
 """Neighbouring shapes: share of the rate for the median over shapes, and the tail a shape itself must reach."""
 
-WORST_FIRST = (Verdict.BROKEN, Verdict.SLOWER, Verdict.YARDSTICK_CHANGED, Verdict.CANNOT_TELL, Verdict.FASTER, Verdict.SAME)
+WORST_FIRST = (Verdict.BROKEN, Verdict.SLOWER, Verdict.YARDSTICK_CHANGED, Verdict.CANNOT_TELL, Verdict.FASTER,
+               Verdict.SAME)
 
 EXIT_CODES = {Verdict.SAME: 0, Verdict.FASTER: 0, Verdict.SLOWER: 1, Verdict.BROKEN: 1,
               Verdict.CANNOT_TELL: 2, Verdict.YARDSTICK_CHANGED: 2}
@@ -59,7 +60,7 @@ class _Timed:
 
 def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress | None = None) -> Judgement:
     """The verdict on all comparisons together; `progress` for live measuring (see `ci.stats.sequential`)."""
-    settled = {c.case: verdict for c in comparisons if (verdict := unmeasured.settle(c)) is not None}
+    settled = {c.case: said for c in comparisons if (said := unmeasured.settle(c)) is not None}
     timed, undecided = _timed([c for c in comparisons if c.case not in settled], policy)
     settled |= undecided
     _find(timed, progress)
@@ -134,7 +135,8 @@ def _find(timed: list[_Timed], progress: Progress | None) -> None:
 
 
 def _borrow(timed: list[_Timed], progress: Progress | None) -> None:
-    """Let the shapes of one kernel speak together: if their median moved, a shape that leans that way is a finding too."""
+    """Let the shapes of one kernel speak together: if their median moved, a shape that leans that way is a finding
+    too."""
     together = []
     for members in grouping.neighbours([(t.comparison.kernel, t.comparison.backend) for t in timed]):
         sample = grouping.together([timed[i].sample for i in members], robust=True)
@@ -155,6 +157,11 @@ def _beyond_floor(effect: Effect, settings: Settings) -> bool:
     return abs(effect.log_ratio) >= math.log1p(settings.effect_floor)
 
 
+def _moved(control: Effect, settings: Settings) -> bool:
+    """Whether a control, which should not, has moved."""
+    return control.p_value <= NOMINAL * settings.false_alarm and _beyond_floor(control, settings)
+
+
 def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
     verdict, evidence = _from_effect(t)
     warnings = t.warnings + anomalies.clock_warnings(t.comparison.trials) + _wander(t)
@@ -163,6 +170,11 @@ def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
         warnings += blame
     verdict, tail_evidence, tail_warnings = _tails(t, verdict)
     evidence += tail_evidence
+    if t.comparison.same_code:
+        tail_warnings += [f"the times alone would say {verdict}: look at what surrounds the code objects (grid, "
+                          "arguments, "
+                          "launch order)"] * (verdict in (Verdict.SLOWER, Verdict.FASTER))
+        verdict, evidence = Verdict.SAME, [unmeasured.SAME_CODE, *evidence]
     confirmed = True
     if verdict is Verdict.SLOWER and progress:
         verdict, confirmed, said = _confirmation(t, progress)
@@ -181,12 +193,14 @@ def _from_effect(t: _Timed) -> tuple[Verdict, list[str]]:
     s, e = t.settings, t.effect
     scatter = float(t.sample.shifts.shift.std(ddof=1))
     evidence = [f"{math.expm1(e.log_ratio):+.2%}, {s.confidence:.0%} interval {math.expm1(e.low):+.2%} to "
-                f"{math.expm1(e.high):+.2%}, from {t.sample.trials} trials of {t.sample.rounds} rounds whose ratios differ by "
+                f"{math.expm1(e.high):+.2%}, from {t.sample.trials} trials of {t.sample.rounds} rounds whose ratios "
+                "differ by "
                 f"{scatter:.2%} (standard deviation)"]
     within = max(abs(e.low), abs(e.high)) <= math.log1p(s.same_within)
     if t.real and _beyond_floor(e, s):
         if t.neighbours:
-            evidence.append(f"alone it would be CANNOT TELL; the median of it and {t.neighbours} neighbouring shapes moved "
+            evidence.append(f"alone it would be CANNOT TELL; the median of it and {t.neighbours} neighbouring shapes "
+                            "moved "
                             "the same way")
         return (Verdict.SLOWER if e.log_ratio > 0 else Verdict.FASTER), evidence
     if within and t.real:
@@ -204,10 +218,11 @@ def _from_effect(t: _Timed) -> tuple[Verdict, list[str]]:
 def _against_control(t: _Timed, verdict: Verdict, progress: Progress | None) -> tuple[Verdict, list[str]]:
     """If the vendor baseline moved between the trees, the machine did: only the ratio to it counts then."""
     control, s = t.control_effect, t.settings
-    if control is None or t.control is None or control.p_value > NOMINAL * s.false_alarm or not _beyond_floor(control, s):
+    if control is None or t.control is None or not _moved(control, s):
         return verdict, []
     name = t.comparison.control or "the control"
-    blame = (f"the machine moved: {name}, the same library in both trees, changed by {math.expm1(control.log_ratio):+.2%} "
+    blame = (f"the machine moved: {name}, the same library in both trees, changed by "
+             f"{math.expm1(control.log_ratio):+.2%} "
              f"({math.expm1(control.low):+.2%} to {math.expm1(control.high):+.2%})")
     relative = adjusted(t.sample, t.control)
     if relative is not None:
@@ -239,12 +254,14 @@ def _tails(t: _Timed, verdict: Verdict) -> tuple[Verdict, list[str], list[str]]:
 def _wander(t: _Timed) -> list[str]:
     if t.effect.lock_step > 0.1:
         return []
-    return ["the arms look as if measured apart: trials differ by far more than their rounds explain; measure both trees in "
+    return ["the arms look as if measured apart: trials differ by far more than their rounds explain; measure both "
+            "trees in "
             "lock-step (ridgeline ab BASE HEAD)"]
 
 
 def _confirmation(t: _Timed, progress: Progress) -> tuple[Verdict, bool, str]:
-    """(verdict, settled, evidence) of a SLOWER in live measuring: trials that had no part in the finding must repeat it."""
+    """(verdict, settled, evidence) of a SLOWER in live measuring: trials that had no part in the finding must repeat
+    it."""
     seen = progress.flagged.get(t.comparison.case)
     fresh = t.sample.trials - seen if seen is not None else 0
     if seen is None or fresh < progress.confirming:
@@ -273,7 +290,8 @@ def _groups(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tuple[Grou
         groups.append(Group(
             kernel, backend, "slower" if direction == "slower" else "faster", tuple(names), math.exp(effect.log_ratio),
             math.exp(effect.low), math.exp(effect.high),
-            f"{len(names)} of {of_kernel} shapes moved the same way, by {math.expm1(effect.log_ratio):+.2%} on average"))
+            f"{len(names)} of {of_kernel} shapes moved the same way, by {math.expm1(effect.log_ratio):+.2%} on "
+            "average"))
     return tuple(groups)
 
 
@@ -281,11 +299,11 @@ def _run_warnings(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tupl
     counts = Counter(case.verdict for case in cases)
     one_sided = grouping.one_sided(counts[Verdict.SLOWER], counts[Verdict.FASTER])
     controls = [t for t in timed if t.control_effect]
-    moved = [t for t in controls if t.control_effect and t.control_effect.p_value <= NOMINAL * t.settings.false_alarm
-             and _beyond_floor(t.control_effect, t.settings)]
+    moved = [t for t in controls if t.control_effect and _moved(t.control_effect, t.settings)]
     said = [one_sided] if one_sided else []
     if moved:
-        said.append(f"the vendor baseline, the same on both sides, moved in {len(moved)} of {len(controls)} cases: the machine "
+        said.append(f"the vendor baseline, the same on both sides, moved in {len(moved)} of {len(controls)} cases: "
+                    "the machine "
                     "was not the same for both trees")
     return tuple(said)
 
@@ -298,7 +316,7 @@ def _without(case: CaseVerdict, shared: tuple[str, ...]) -> CaseVerdict:
 
 def _overall(cases: Sequence[CaseVerdict], checks: Sequence[Any]) -> tuple[Verdict, str]:
     """(verdict, one sentence): the worst of the cases; a floor newly missed counts as SLOWER."""
-    counts = Counter(case.verdict for case in cases if case.verdict is not Verdict.NEW)
+    counts: Counter[Verdict] = Counter(case.verdict for case in cases if case.verdict is not Verdict.NEW)
     verdict = next((v for v in WORST_FIRST if counts[v]), Verdict.CANNOT_TELL)
     missed = sum(1 for check in checks if check.new)
     listed = ", ".join(f"{counts[v]} {v}" for v in WORST_FIRST if counts[v])

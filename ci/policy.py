@@ -1,6 +1,7 @@
 """The policy: what counts as a regression, per kernel, machine kind and unit, each with a reason and a date.
 
-`load` reads `policy.toml`; a mistake in it is a PolicyError that names the file, the section, the key and what is allowed.
+`load` reads `policy.toml`; a mistake in it is a PolicyError that names the file, the section, the key and what is
+allowed.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class Policy:
             merged.update(self.sections.get(key, {}))
         settings = Settings(**merged)
         if settings.effect_floor > settings.same_within:
-            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} is "
+            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor "
+                              f"{settings.effect_floor} is "
                               f"larger than same_within {settings.same_within}; a change between them would be both "
                               "nothing and something: raise same_within or lower effect_floor")
         return settings
@@ -101,7 +103,8 @@ def load(path: Path | None = None) -> Policy:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PolicyError(f"{path}: cannot be read: {error.strerror or error}; give an existing file with --policy") from None
+        raise PolicyError(f"{path}: cannot be read: {error.strerror or error}; give an existing file with --policy") "
+                          "from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: not TOML: {error}") from None
     return parse(data, str(path))

@@ -6,6 +6,8 @@ from ci.policy import Settings
 from ci.stats.measured import Sample
 from ci.stats.types import CaseVerdict, Comparison, Status, Verdict
 
+SAME_CODE = "both sides launch the same code objects (equal code_hash): SAME without timing"
+
 ABSENT = (Status.MISSING, Status.UNSUPPORTED, Status.SKIPPED)
 
 
@@ -29,28 +31,28 @@ def settle(comparison: Comparison) -> CaseVerdict | None:
     if c.problems:
         return _said(c, Verdict.CANNOT_TELL, *c.problems)
     if c.base_yardstick and c.head_yardstick and c.base_yardstick != c.head_yardstick:
-        return _said(c, Verdict.YARDSTICK_CHANGED, f"the yardstick differs (base {c.base_yardstick}, head {c.head_yardstick}): "
+        return _said(c, Verdict.YARDSTICK_CHANGED, f"the yardstick differs (base {c.base_yardstick}, head "
+                                                   f"{c.head_yardstick}): "
                      "inputs, cost, reference, baseline or protocol changed, so the times are not of the same thing")
     if c.same_code and not c.trials:
-        return _said(c, Verdict.SAME, "both sides launch the same code objects (equal code_hash): SAME without timing")
+        return _said(c, Verdict.SAME, SAME_CODE)
     return None
 
 
 def too_few(comparison: Comparison, settings: Settings, sample: Sample | None, warnings: list[str]) -> CaseVerdict:
     """CANNOT TELL for want of trials; the ratio of what there is is shown without an interval."""
     trials = sample.trials if sample else 0
-    evidence = (f"{trials} usable trial{'s' * (trials != 1)}, at least {settings.min_trials} are needed: the rounds of one "
-                "start of the processes say nothing about the next")
-    ratio = sample.head_seconds / sample.base_seconds if sample and sample.head_seconds and sample.base_seconds else None
-    return CaseVerdict(comparison.case, comparison.kernel, comparison.backend, Verdict.CANNOT_TELL, ratio,
-                       trials=trials, rounds=sample.rounds if sample else 0,
-                       base_seconds=sample.base_seconds if sample else None,
-                       head_seconds=sample.head_seconds if sample else None,
+    evidence = (f"{trials} usable trial{'s' * (trials != 1)}, at least {settings.min_trials} are needed: the rounds of "
+                "one start of the processes say nothing about the next")
+    c, base, head = comparison, sample.base_seconds if sample else None, sample.head_seconds if sample else None
+    return CaseVerdict(c.case, c.kernel, c.backend, Verdict.CANNOT_TELL, head / base if base and head else None,
+                       trials=trials, rounds=sample.rounds if sample else 0, base_seconds=base, head_seconds=head,
                        wants_more=True, evidence=(evidence,), warnings=tuple(warnings))
 
 
 def _said(c: Comparison, verdict: Verdict, *evidence: str) -> CaseVerdict:
-    return CaseVerdict(c.case, c.kernel, c.backend, verdict, trials=len(c.trials), evidence=evidence, warnings=c.warnings)
+    return CaseVerdict(c.case, c.kernel, c.backend, verdict, trials=len(c.trials), evidence=evidence,
+                       warnings=c.warnings)
 
 
 def _how(c: Comparison, role: str) -> str:

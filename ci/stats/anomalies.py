@@ -35,7 +35,8 @@ CLOCK_GAP = 0.005
 """SM clocks that differ by more than 0.5 % between the arms explain that much of a ratio."""
 
 POWER_GAP_W = 25.0
-"""Watts between the arms that deserve a word: 3.5 % of the 700 W cap of an H200, beyond the +-10 W seen between runs."""
+"""Watts between the arms that deserve a word: 3.5 % of the 700 W cap of an H200, beyond the +-10 W seen between
+runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Collapse:
     def sentence(self, arm: Role) -> str:
         """For the evidence of a case."""
         return (f"intermittent collapse in {arm}: {self.calls} of {self.rounds} calls (in {self.trials} trials) took "
-                f"{self.factor:.3g} times the median; they add {self.cost:.1%} to the mean time, the median does not show it")
+                f"{self.factor:.3g} times the median; they add {self.cost:.1%} to the mean time, the median does not "
+                "show it")
 
 
 def collapse(mine: Sequence[FloatArray], partner: Sequence[FloatArray]) -> Collapse | None:
@@ -135,7 +137,8 @@ def clock_warnings(trials: Sequence[Trial]) -> list[str]:
     differs = sum(1 for base, head in pairs if base.throttle != head.throttle)
     if differs:
         words = sorted({c.throttle or "none" for pair in pairs for c in pair})
-        warnings.append(f"throttling differed between the arms in {differs} of {len(pairs)} trials ({', '.join(words)})")
+        warnings.append(f"throttling differed between the arms in {differs} of {len(pairs)} trials "
+                        f"({', '.join(words)})")
     return warnings
 
 

@@ -31,7 +31,8 @@ def together(members: Sequence[Sample], *, robust: bool) -> Sample | None:
     """One sample for several cases: per trial, the mean of their shifts, or (robust) the median.
 
     Cases of one trial share its processes, so they are first combined within the trial; what they have in common then
-    shows as scatter between trials, where it belongs.  Only trials that all members have are used; None if fewer than 3.
+    shows as scatter between trials, where it belongs.  Only trials that all members have are used; None if fewer than
+    3.
     A median of C values has pi/2 times the variance of their mean.
     """
     common = functools.reduce(lambda a, b: a & b, (set(m.numbers) for m in members))

@@ -86,7 +86,8 @@ def samples(cases: Sequence[Sequence[Trial]], *, control: bool = False) -> list[
     for rounds, where in places.items():
         for row, (case, _) in enumerate(where):
             located[case].append((blocks[rounds], row))
-    return [_gather(trials, rows, keep=not control) if rows else None for trials, rows in zip(arms, located, strict=True)]
+    return [_gather(trials, rows, keep=not control) if rows else None
+            for trials, rows in zip(arms, located, strict=True)]
 
 
 def _pair(trial: Trial, control: bool) -> tuple[FloatArray, FloatArray] | None:

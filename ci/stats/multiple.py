@@ -22,7 +22,8 @@ def adjusted(p_values: FloatArray) -> FloatArray:
 
 
 def found(p_values: FloatArray, each: FloatArray, false_share: float) -> FloatArray:
-    """1.0 where a case is a finding, 0.0 elsewhere: its own p-value at most `each`, the adjusted one at most `false_share`.
+    """1.0 where a case is a finding, 0.0 elsewhere: its own p-value at most `each`, the adjusted one at most
+    `false_share`.
 
     `each` (one per case) bounds the false alarms per case judged; `false_share` bounds them among the findings of a
     large run, where thousands of cases would add up.

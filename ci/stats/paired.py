@@ -25,7 +25,8 @@ SPREAD = 1.5
 """The variance is read off the order statistics this many standard deviations of the rank sum from the middle."""
 
 RESOLUTION = 1e-5
-"""No log-ratio is known better than this: event timers tick in steps (32 ns on H200, 0.5 us clocks divided by calls)."""
+"""No log-ratio is known better than this: event timers tick in steps (32 ns on H200, 0.5 us clocks divided by
+calls)."""
 
 CHUNK = 2048
 """Trials sorted at a time; bounds the memory to about CHUNK * rounds * BLOCK doubles."""

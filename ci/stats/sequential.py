@@ -19,7 +19,8 @@ CONFIRMING_TAIL = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a live comparison is: which looks there are, and how many trials had been seen when a case first looked slower.
+    """How far a live comparison is: which looks there are, and how many trials had been seen when a case first looked
+    slower.
 
     looks: numbers of trials at which cases are judged, rising.  confirming: fresh trials that must repeat a SLOWER.
     """
