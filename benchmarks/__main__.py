@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks import doctor, notes
 from benchmarks.plan import Protocol, Selection, UsageError
+from benchmarks.ranks import Unkillable
 from benchmarks.trees import ROLES, Tree, TreeError
 from benchmarks.trial import Session, measure
 from kernels.spec import TIERS
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(name, _interrupted)
     try:
         return arguments.command(arguments)
-    except (UsageError, TreeError, notes.OutputError) as error:
+    except (UsageError, TreeError, notes.OutputError, Unkillable) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
@@ -118,6 +119,7 @@ def _run(arguments: argparse.Namespace) -> int:
             tally.add(line)
     finally:
         lines.close()
+        notes.remove_if_empty(arguments.out)
     tally.explain(arguments.kernel)
     return tally.exit_code(arguments.kernel)
 

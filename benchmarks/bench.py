@@ -65,6 +65,7 @@ class Bench:
         for _ in range(copies):
             with placed(case, seed):
                 self.inputs.append(kernel.function("inputs")(case, seed))
+        self._marks = [_marks(inputs) for inputs in self.inputs]
         self.expected: Any = None
         self.arms: dict[str, Arm] = {}
 
@@ -90,20 +91,21 @@ class Bench:
         self.arms[name] = Arm(name, calls, clocks.Timed(calls[0]))
         return {key: _plain(value) for key, value in knobs.items()}
 
-    def call(self, name: str) -> float:
-        """Call every copy for the first time; returns the seconds of the very first call, waiting included."""
+    def call(self, name: str) -> dict[str, float]:
+        """Call every copy for the first time; seconds of the very first call, and of compiling in it."""
         arm = self.arms[name]
-        start = time.perf_counter()
-        arm.outputs = [arm.calls[0]()]
-        self.clock.synchronize()
-        seconds = time.perf_counter() - start
+        with codehash.compiling() as compiled:
+            start = time.perf_counter()
+            arm.outputs = [arm.calls[0]()]
+            self.clock.synchronize()
+            seconds = time.perf_counter() - start
         arm.outputs += [call() for call in arm.calls[1:]]
         self.clock.synchronize()
         for output in arm.outputs:
             if not all(isinstance(tensor, torch.Tensor) for tensor in _tensors(output)) or not _tensors(output):
                 raise Refused("error", f"backend {name!r} returned {type(output).__name__}; its callable must return "
                                        "its output, a tensor or a tuple of tensors")
-        return seconds
+        return {"seconds": seconds, "compile_s": sum(compiled)}
 
     def poison(self, name: str) -> None:
         """Overwrite the arm's outputs with values that cannot pass."""
@@ -111,14 +113,13 @@ class Bench:
             self.numerics.poison(output)
         self.clock.synchronize()
 
-    def check(self, name: str, trace: bool) -> dict[str, Any]:
+    def check(self, name: str) -> dict[str, Any]:
         """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails."""
         arm = self.arms[name]
-        with codehash.traced() if trace else contextlib.nullcontext(codehash.Trace()) as traced:
-            start = time.perf_counter()
-            outputs = self._launch(arm)
-            self.clock.synchronize()
-            seconds = time.perf_counter() - start
+        start = time.perf_counter()
+        outputs = self._launch(arm)
+        self.clock.synchronize()
+        seconds = time.perf_counter() - start
         self._same_buffers(arm, outputs)
         results = [self.numerics.compare(output, self.expected, self.tolerance) for output in arm.outputs]
         for index, result in enumerate(results):
@@ -126,7 +127,18 @@ class Bench:
                 copy = f" (copy {index} of {len(results)})" if index else ""
                 raise Refused("wrong", f"{result.why}{copy}")
         return {"norm": max(r.norm for r in results), "peak": max(r.peak for r in results),
-                "seconds": seconds / len(outputs), "code_hash": traced.digest()}
+                "seconds": seconds / len(outputs), "changed": self._changed_inputs()}
+
+    def trace(self, name: str) -> str | None:
+        """Digest of what one call launches; None if it cannot be told."""
+        try:
+            with codehash.traced() as trace:
+                self.arms[name].calls[0]()
+            self.clock.synchronize()
+        except Exception as error:
+            print(f"the code of {name} cannot be told: {type(error).__name__}: {error}", file=sys.stderr)
+            return None
+        return trace.digest()
 
     def capture(self, name: str) -> None:
         """From now on a sample of the arm is one replay of a graph of all its copies."""
@@ -142,9 +154,9 @@ class Bench:
     def samples(self, order: list[str], warm_up: bool) -> dict[str, Any]:
         """Seconds per call of one sample of each arm in that order, and how long the device worked."""
         taken = self.clock.run([self.arms[name].timed for name in order])
-        for name, starved in zip(order, taken.starved, strict=True):
+        for name, enqueue_s, starved in zip(order, taken.enqueue_s, taken.starved, strict=True):
             if warm_up:
-                clocks.adapt(self.arms[name].timed, starved)
+                self.clock.adapt(self.arms[name].timed, enqueue_s, starved)
             else:
                 self.arms[name].starved += starved
         return {"seconds": taken.seconds, "busy_s": taken.busy_s,
@@ -153,6 +165,14 @@ class Bench:
     def drop(self, name: str) -> None:
         """Forget an arm and free what it holds."""
         self.arms.pop(name, None)
+
+    def _changed_inputs(self) -> list[str]:
+        """Names of the inputs that no longer hold what they held, reported once."""
+        now = [_marks(inputs) for inputs in self.inputs]
+        changed = [name for before, after in zip(self._marks, now, strict=True)
+                   for name in before if before[name] != after[name]]
+        self._marks = now
+        return sorted(set(changed))
 
     def _launch(self, arm: Arm) -> list[Any]:
         if arm.timed.calls > 1 or arm.timed.launch is not arm.calls[0]:
@@ -169,6 +189,17 @@ class Bench:
 
 def _tensors(output: Any) -> tuple[Any, ...]:
     return tuple(output) if isinstance(output, (tuple, list)) else (output,)
+
+
+def _marks(inputs: Any) -> dict[str, int]:
+    """A sum over the bits of every input tensor."""
+    if not isinstance(inputs, dict):
+        return {}
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    sums = {name: tensor.contiguous().view(kinds[tensor.element_size()]).sum(dtype=torch.int64)
+            for name, tensor in inputs.items()
+            if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in kinds}
+    return {name: int(total) for name, total in sums.items()}
 
 
 def _plain(value: Any) -> Any:

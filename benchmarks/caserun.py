@@ -6,6 +6,7 @@ others are measured without it, in fresh processes where the old ones are gone o
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 import time
@@ -84,7 +85,7 @@ class CaseRun:
         self._warm_up()
         self._keep(self._rounds(self.protocol.rounds, warm_up=False))
         for arm in self._arms():
-            self._check(arm, "check after timing", trace=False)
+            self._check(arm, "check after timing")
 
     def _start(self) -> None:
         self.crew.ready(self._roles())
@@ -97,18 +98,22 @@ class CaseRun:
         first = self._step(arm, "first call", "call")
         if first is None:
             return
-        checks = self._check(arm, "check", trace=True)
-        if checks is None:
+        checks = self._check(arm, "check")
+        hashes = self._step(arm, "tracing", "trace") if checks else None
+        if checks is None or hashes is None:
             return
         self._facts[arm.key].update(
-            first_call_s=max(first), expected_s=max(check["seconds"] for check in checks),
-            error={key: max(check[key] for check in checks) for key in ("norm", "peak")},
-            code_hash=checks[0]["code_hash"] if len({check["code_hash"] for check in checks}) == 1 else None)
+            first_call_s=max(one["seconds"] - one["compile_s"] for one in first),
+            compile_s=max(one["compile_s"] for one in first), expected_s=max(check["seconds"] for check in checks),
+            error={key: max(check[key] for check in checks) for key in ("norm", "peak")}, code_hash=_joint(hashes))
 
-    def _check(self, arm: Arm, step: str, trace: bool) -> list[Any] | None:
+    def _check(self, arm: Arm, step: str) -> list[Any] | None:
         if self._step(arm, f"poison before {step}", "poison") is None:
             return None
-        return self._step(arm, step, "check", trace=trace)
+        checks = self._step(arm, step, "check")
+        for name in sorted({name for check in checks or [] for name in check["changed"]}):
+            self.warnings.append(f"{arm.key} changes its input {name!r}: the arms after it compute on other values")
+        return checks
 
     def _capture(self, arm: Arm) -> None:
         whys = self._step(arm, "graph capture", "capture")
@@ -120,7 +125,7 @@ class CaseRun:
                                  "all arms of this case are timed by events")
             self.crew.pools[arm.role].kill()  # a failed capture can leave the device library in a bad state
             raise Again
-        self._check(arm, "check of the graph", trace=False)
+        self._check(arm, "check of the graph")
 
     def _warm_up(self) -> None:
         for arm in self._arms():
@@ -204,6 +209,8 @@ class CaseRun:
                 for one in affected:
                     self._put_out(one, error.failure)
             except StepFailed as error:
+                for one in affected:
+                    self._put_out(one, _told(error.failure, step))
                 try:
                     for one in affected:
                         self._failed(one, error.failure, step)
@@ -214,8 +221,7 @@ class CaseRun:
 
     def _failed(self, arm: Arm, failure: Failure, step: str) -> None:
         """Take an arm out whose step failed.  Ranks that may be out of step with each other start anew."""
-        self._put_out(arm, failure if failure.status == "unsupported" else
-                      Failure(failure.status, f"{step}: {failure.why}", failure.detail, failure.everywhere))
+        self._put_out(arm, _told(failure, step))
         in_step = failure.status == "wrong" or (failure.status == "unsupported" and failure.everywhere)
         if self.case.world > 1 and not in_step:
             raise Again
@@ -263,7 +269,21 @@ class CaseRun:
                                  "faster than the host could enqueue the call: launch latency is in the time")
         return {"status": "ok", "seconds": facts["seconds"], "skew_s": facts["skew_s"], "knobs": facts["knobs"],
                 "error": facts["error"], "code_hash": facts["code_hash"], "calls_per_sample": self._copies,
-                "first_call_s": facts["first_call_s"]}
+                "first_call_s": facts["first_call_s"], "compile_s": facts["compile_s"]}
+
+
+def _told(failure: Failure, step: str) -> Failure:
+    """The failure with the step in its sentence; what a backend says about itself needs none."""
+    if failure.status == "unsupported":
+        return failure
+    return Failure(failure.status, f"{step}: {failure.why}", failure.detail, failure.everywhere)
+
+
+def _joint(hashes: Sequence[str | None]) -> str | None:
+    """One digest for all ranks, None if any is unknown."""
+    if any(one is None for one in hashes):
+        return None
+    return hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(map(str, hashes)).encode()).hexdigest()[:16]
 
 
 def shuffled(arms: Sequence[Arm], rounds: int, order: random.Random) -> Iterator[Arm]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,15 +24,18 @@ import torch
 QUEUE_DEPTH = 64
 """Samples that may wait on the device before the host waits for them."""
 
-HEAD_START_S = 300e-6
-"""The device first sleeps this long, so that the host gets ahead of it."""
+HEAD_START_S = 200e-6
+"""Sweeps of this length come first, so that the host gets ahead of the device."""
 
-LONGEST_SLEEP_S = 20e-3
+LONGEST_LEAD_S = 20e-3
 """No call is worth more head start than this; one that still starves the queue waits for the device by itself."""
+
+LEAD_MARGIN = 1.3
+"""The device must be busy that much longer than the host takes to enqueue a sample."""
 
 @dataclasses.dataclass
 class Timed:
-    """Something to time.  launch: enqueue `calls` calls.  lead_s: how long the device sleeps before the sample."""
+    """Something to time.  launch: enqueue `calls` calls.  lead_s: how long the device is kept busy before them."""
 
     launch: Callable[[], Any]
     calls: int = 1
@@ -40,9 +44,13 @@ class Timed:
 
 @dataclasses.dataclass(frozen=True)
 class Samples:
-    """seconds: per call, in the order asked for.  starved: the device overtook the host.  busy_s: device at work."""
+    """seconds: per call, in the order asked for.  enqueue_s: the host's part of each sample.
+
+    starved: the device overtook the host.  busy_s: the device at work, sweeps included.
+    """
 
     seconds: list[float]
+    enqueue_s: list[float]
     starved: list[bool]
     busy_s: float
 
@@ -71,7 +79,10 @@ class HostClock:
             end = time.perf_counter()
             seconds.append((end - start) / timed.calls)
             busy += (swept - begin) + (end - start)
-        return Samples(seconds, [False] * len(seconds), busy)
+        return Samples(seconds, [0.0] * len(seconds), [False] * len(seconds), busy)
+
+    def adapt(self, timed: Timed, enqueue_s: float, starved: bool) -> None:
+        """There is no queue to keep filled."""
 
     def synchronize(self) -> None:
         """Nothing runs behind the host's back here."""
@@ -80,45 +91,57 @@ class HostClock:
 class DeviceClock:
     """Seconds of a call on a GPU, by its own events."""
 
+    method = "events"
+
     def __init__(self, device: torch.device, sweep_bytes: int, barrier: Callable[[], None] | None) -> None:
         self._device = device
         self._sweep = torch.rand(sweep_bytes // 4, device=device) if sweep_bytes else None
         self._sink = torch.empty((), device=device)
         self._barrier = barrier
-        self._cycles_per_s = self._calibrate()
+        self._cycles_per_s = 1_000_000 / self._measured(lambda: torch.cuda._sleep(1_000_000))
+        self._sweep_s = self._measured(self._read) if sweep_bytes else 0.0
 
     def run(self, order: Sequence[Timed]) -> Samples:
         """One sample of each, in that order; the host waits only once the queue is QUEUE_DEPTH samples deep."""
         marks: list[tuple[Any, Any, Any, int]] = []
+        enqueue_s: list[float] = []
         starved: list[bool] = []
         collecting = gc.isenabled()
         gc.disable()
         try:
             for index, timed in enumerate(order):
-                if index % QUEUE_DEPTH == 0:
+                first = index % QUEUE_DEPTH == 0
+                if first:
                     self.synchronize()
-                    self._sleep(HEAD_START_S)
-                starved.append(self._enqueue(timed, marks))
+                before = time.perf_counter()
+                starved.append(self._enqueue(timed, max(timed.lead_s, HEAD_START_S if first else 0.0), marks))
+                enqueue_s.append(time.perf_counter() - before)
             self.synchronize()
         finally:
             if collecting:
                 gc.enable()
         seconds = [start.elapsed_time(end) * 1e-3 / calls for _, start, end, calls in marks]
         busy = sum(begin.elapsed_time(end) for begin, _, end, _ in marks) * 1e-3
-        return Samples(seconds, starved, busy)
+        return Samples(seconds, enqueue_s, starved, busy)
+
+    def adapt(self, timed: Timed, enqueue_s: float, starved: bool) -> None:
+        """Keep the device busy longer than the host needs for the next sample of this call."""
+        wanted = LEAD_MARGIN * enqueue_s - self._sweep_s
+        if starved:
+            wanted = max(wanted, 2 * timed.lead_s, 50e-6)
+        timed.lead_s = min(LONGEST_LEAD_S, max(timed.lead_s, wanted))
 
     def synchronize(self) -> None:
         """Wait until the device is idle."""
         torch.cuda.synchronize(self._device)
 
-    def _enqueue(self, timed: Timed, marks: list[tuple[Any, Any, Any, int]]) -> bool:
+    def _enqueue(self, timed: Timed, lead_s: float, marks: list[tuple[Any, Any, Any, int]]) -> bool:
         """Enqueue one sample; True if the device reached it before the host had enqueued all of it."""
         begin, start, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
-        if timed.lead_s:
-            self._sleep(timed.lead_s)
         begin.record()
+        self._lead(lead_s)
         if self._sweep is not None:
-            torch.sum(self._sweep, dim=0, out=self._sink)
+            self._read()
         if self._barrier:
             self._barrier()
         start.record()
@@ -128,26 +151,29 @@ class DeviceClock:
         marks.append((begin, start, end, timed.calls))
         return overtaken
 
-    def _sleep(self, seconds: float) -> None:
-        torch.cuda._sleep(max(1, int(seconds * self._cycles_per_s)))
+    def _lead(self, seconds: float) -> None:
+        """Keep the device busy: with more sweeps, which hold clock and power; asleep only if the cache stays hot."""
+        if self._sweep is None:
+            if seconds > 0:
+                torch.cuda._sleep(int(seconds * self._cycles_per_s))
+            return
+        for _ in range(math.ceil(seconds / self._sweep_s)):
+            self._read()
 
-    def _calibrate(self, cycles: int = 1_000_000) -> float:
-        """Cycles per second of torch.cuda._sleep: it counts different clocks on AMD and NVIDIA."""
+    def _read(self) -> None:
+        torch.sum(self._sweep, dim=0, out=self._sink)
+
+    def _measured(self, work: Callable[[], None]) -> float:
+        """Seconds of some work on the device, at best; torch.cuda._sleep counts other clocks on AMD than on NVIDIA."""
         times = []
-        for _ in range(3):
+        for _ in range(4):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            torch.cuda._sleep(cycles)
+            work()
             end.record()
             end.synchronize()
             times.append(start.elapsed_time(end) * 1e-3)
-        return cycles / max(min(times), 1e-6)
-
-
-def adapt(timed: Timed, starved: bool) -> None:
-    """Give a call whose launch the device overtook a longer head start."""
-    if starved:
-        timed.lead_s = min(LONGEST_SLEEP_S, max(2 * timed.lead_s, 50e-6))
+        return max(min(times), 1e-6)
 
 
 def capture(calls: Sequence[Callable[[], Any]]) -> tuple[torch.cuda.CUDAGraph, list[Any]]:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +21,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ADDRESS = 1 << 32
 """An integer argument of at least this is taken for an address, which differs from process to process."""
 
-_DEBUG = re.compile(r"^\s*(//|;|#|\.(file|loc|ident|section\s+\.?debug|cfi\w*)\b)")
+_DEBUG = re.compile(r"^\s*\.(file|loc|ident|cfi\w*)\b")
+
+_COMMENT = {"ptx": "//", "amdgcn": ";"}
+"""What starts a comment, by kind of assembly.  In PTX a semicolon ends a statement."""
 
 
 class Trace:
@@ -77,19 +81,43 @@ def _triton_launches(trace: Trace) -> Iterator[None]:
         CompiledKernel.launch_metadata = original
 
 
+@contextlib.contextmanager
+def compiling() -> Iterator[list[float]]:
+    """The seconds of every Triton compilation inside, loading from the cache included."""
+    seconds: list[float] = []
+    try:
+        from triton.runtime.jit import JITFunction
+        original = JITFunction._do_compile
+    except (ImportError, AttributeError):
+        yield seconds
+        return
+
+    def timing(self: Any, *args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            seconds.append(time.perf_counter() - start)
+    JITFunction._do_compile = timing
+    try:
+        yield seconds
+    finally:
+        JITFunction._do_compile = original
+
+
 def code_of(kernel: Any) -> str:
     """Digest of a compiled kernel: its assembly, or its binary, and what the launcher takes from its metadata."""
-    text = next((kernel.asm[kind] for kind in ("amdgcn", "ptx") if kind in kernel.asm), None)
-    body = normalised(text).encode() if text is not None else bytes(kernel.kernel)
+    kind = next((kind for kind in _COMMENT if kind in kernel.asm), None)
+    body = normalised(kernel.asm[kind], kind).encode() if kind else bytes(kernel.kernel)
     launch = [getattr(kernel.metadata, name, None) for name in ("num_warps", "shared", "cluster_dims", "num_ctas")]
     return hashlib.sha256(body + repr(launch).encode()).hexdigest()
 
 
-def normalised(assembly: str) -> str:
+def normalised(assembly: str, kind: str) -> str:
     """Assembly without comments, debug sections and line information."""
     code = re.split(r"^\s*\.section\s+\"?\.debug", assembly, maxsplit=1, flags=re.MULTILINE)[0]
-    return "\n".join(line.split("//")[0].rstrip() for line in code.splitlines()
-                     if line.strip() and not _DEBUG.match(line))
+    bare = (line.split(_COMMENT[kind])[0].rstrip() for line in code.splitlines() if not _DEBUG.match(line))
+    return "\n".join(line for line in bare if line)
 
 
 def _value(value: Any) -> Any:
@@ -102,4 +130,7 @@ def _value(value: Any) -> Any:
         return "address" if abs(value) >= ADDRESS else value
     if isinstance(value, (tuple, list)):
         return [_value(item) for item in value]
+    if hasattr(value, "block_shape"):  # a tensor descriptor
+        parts = [_value(getattr(value, part, None)) for part in ("shape", "strides", "block_shape")]
+        return [type(value).__name__, *parts]
     return type(value).__name__

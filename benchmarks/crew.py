@@ -30,8 +30,11 @@ class Setting:
     threads: int
     sweep_bytes: int
     heap_bytes: int
-    deadline_s: float
     directory: Path
+
+
+START_S = 180.0
+"""How long processes may take to import torch, meet, and make their heap."""
 
 
 class Crew:
@@ -51,9 +54,11 @@ class Crew:
     def __exit__(self, kind: Any, *_: object) -> None:
         for pool in self.pools.values():
             if kind is None:
-                pool.close()
+                pool.quit()
             else:
                 pool.kill()
+        for pool in self.pools.values():
+            pool.close()
 
     def ready(self, roles: Iterable[str]) -> None:
         """Have a live pool for every role, or its failure in `lost`; all that are missing start at once."""
@@ -79,7 +84,7 @@ class Crew:
         except OSError as error:
             self._start_failed(role, Failure("error", f"cannot start {tree.python}: {error}"))
             return False
-        pool.post("start", s.deadline_s, "join", per_rank=[
+        pool.post("start", START_S, "join", per_rank=[
             {"rank": rank, "device": f"cuda:{rank}" if s.gpu else "cpu"} for rank in range(s.world)],
             module=s.modules[role], kernel=s.kernel, world=s.world, arch=s.arch, compute_units=s.compute_units,
             threads=s.threads, sweep_bytes=s.sweep_bytes, heap_bytes=s.heap_bytes,

@@ -68,6 +68,13 @@ def check_writable(path: Path) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
 
 
+def remove_if_empty(path: Path) -> None:
+    """Leave no file behind that holds no trial."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_size == 0:
+            path.unlink()
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -21,8 +21,14 @@ from typing import Any
 HARNESS = Path(__file__).resolve().parent.parent
 """The tree this code lies in: `benchmarks` always comes from it."""
 
+QUIT_S = 10.0
+"""How long a pool may take to clean up."""
+
 GRACE_S = 15.0
 """How long the other ranks may take once one has reported an error: most are then waiting for it in a collective."""
+
+KILL_S = 60.0
+"""A killed process must be gone by then; tearing down a GPU context takes seconds."""
 
 LOG_TAIL_BYTES = 6000
 """How much of a worker's output is quoted when it dies."""
@@ -60,6 +66,10 @@ class PoolDied(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.why)
         self.failure = failure
+
+
+class Unkillable(Exception):
+    """A killed process does not go; the text says what to do."""
 
 
 class Worker:
@@ -125,8 +135,14 @@ class Worker:
         """Kill the process and everything it started, and wait until it is gone."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._close_pipes()
+        try:
+            self.process.wait(KILL_S)
+        except subprocess.TimeoutExpired:
+            raise Unkillable(f"process {self.process.pid} (rank {self.rank}) is still there {KILL_S:g} s after it was "
+                             "killed: the driver of its device holds it; reset the device or restart the machine, "
+                             "nothing measured beside it can be trusted") from None
+        finally:
+            self._close_pipes()
 
     def tail(self) -> str:
         """The end of what the process printed."""
@@ -217,13 +233,17 @@ class Pool:
         for worker in workers:
             worker.kill()
 
+    def quit(self) -> None:
+        """Ask the ranks to clean up and go; close() must follow."""
+        if self.alive:
+            self.post("quit", QUIT_S, "quit")
+
     def close(self) -> None:
-        """Let the ranks clean up, then make sure that they are gone."""
+        """Wait until the ranks have cleaned up, then make sure that they are gone."""
         if self.alive:
             try:
-                self.ask("quit", 10.0, "quit")
-            except (StepFailed, PoolDied):
-                pass  # whatever they could not clean up dies with them
+                with contextlib.suppress(StepFailed, PoolDied):  # what they could not clean up dies with them
+                    self.collect()
             finally:
                 self.kill()
 

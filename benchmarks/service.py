@@ -95,17 +95,21 @@ class Service:
         """Set up an arm; returns its knobs."""
         return self._bench.build(backend, overrides)
 
-    def do_call(self, backend: str) -> float:
-        """First call of an arm, in seconds."""
+    def do_call(self, backend: str) -> dict[str, float]:
+        """First call of an arm."""
         return self._bench.call(backend)
 
     def do_poison(self, backend: str) -> None:
         """Spoil an arm's outputs."""
         self._bench.poison(backend)
 
-    def do_check(self, backend: str, trace: bool) -> dict[str, Any]:
+    def do_check(self, backend: str) -> dict[str, Any]:
         """Launch and compare with the reference."""
-        return self._bench.check(backend, trace)
+        return self._bench.check(backend)
+
+    def do_trace(self, backend: str) -> str | None:
+        """Digest of the code an arm launches."""
+        return self._bench.trace(backend)
 
     def do_capture(self, backend: str) -> str:
         """Capture an arm in a graph; returns why it cannot be, or ""."""
@@ -121,8 +125,10 @@ class Service:
         return self._bench.samples(order, warm_up)
 
     def do_drop(self, backend: str) -> None:
-        """Forget an arm."""
-        self._bench.drop(backend)
+        """Forget an arm, if it got as far as being one."""
+        if self._bench is not None:
+            self._bench.drop(backend)
+        gc.collect()
 
     def do_quit(self) -> None:
         """Give back what others share."""

@@ -21,6 +21,10 @@ BROKEN_LIMIT = 20
 """Modules that may end the describing process one after the other before we give up."""
 
 
+START_S = 180.0
+"""How long a process may take to import torch and list its devices."""
+
+
 class TreeError(Exception):
     """A tree cannot be measured; the text names it and says the next step."""
 
@@ -67,7 +71,7 @@ class Describer:
     def begin(self) -> None:
         """Start the process and ask it for its devices."""
         self.pool = Pool(f"describe.{self._tree.role}", self._tree.python, self._tree.path, 1, self._directory)
-        self.pool.post("probe", self._limit_s, "probe")
+        self.pool.post("probe", START_S, "probe")
 
     def end(self) -> Description:
         """The answer.  A module that ends or hangs the process is refused, and the process started again."""

@@ -138,7 +138,7 @@ class Session:
             modules={role: d.modules[name] for role, d in self.descriptions.items() if name in d.modules},
             compute_units=self.machine["compute_units"], threads=self._threads(world),
             sweep_bytes=plan.sweep_bytes(self.machine, self._devices, hostcache.host_cache_bytes()) if cold else 0,
-            heap_bytes=max(case.heap_bytes for case in cases), deadline_s=self.protocol.deadline_s,
+            heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory)
 
     def _threads(self, world: int) -> int:
