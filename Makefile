@@ -8,7 +8,7 @@ READY  := $(VENV)/ready
 # system's packages and only Ridgeline's own dependencies are added.
 GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
 
-.PHONY: setup check test lint golden clean
+.PHONY: setup light check test lint golden machines clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints-cpu.txt
@@ -32,7 +32,16 @@ lint: setup
 	$(BIN)/mypy
 
 golden: setup
-	$(BIN)/python -m pytest tests/ci/report --update-golden
+	$(BIN)/python -m pytest tests/ci/report tests/ci/executors --update-golden
+
+# Ridgeline without torch and the development tools: enough to record, judge, render and post.
+light:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+
+# The matrix of the GPU workflows; MACHINE=name for one of them.
+machines:
+	@$(PYTHON) -m ci.machines $(MACHINE)
 
 clean:
 	rm -rf $(VENV) .ridgeline site .mypy_cache .ruff_cache .pytest_cache

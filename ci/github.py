@@ -163,6 +163,8 @@ def post_report(path: Path, sha: str, github: GitHub, links: Mapping[str, str] |
     links: ours, for example the workflow run; those in the file are dropped.  Raises ReportError for a file that is
     not a sound report, GitHubError if GitHub refuses.  Says "nothing" if the commit heads no open pull request.
     """
+    if path.is_symlink():
+        raise jsonout.ReportError(f"{path} is a link; a report is a plain file")
     report = dataclasses.replace(jsonout.read(path), links=dict(links or {}))
     body = markdown.render(report, marker)
     number = github.pull_request(sha)

@@ -245,6 +245,12 @@ def test_a_dry_run_and_a_closed_pull_request_post_nothing(fake: FakeGitHub, clie
     assert fake.comments == []
 
 
+def test_a_link_is_refused(client: GitHub, tmp_path: Path) -> None:
+    (tmp_path / "report.json").symlink_to("/etc/passwd")
+    with pytest.raises(jsonout.ReportError, match="is a link"):
+        post_report(tmp_path / "report.json", SHA, client)
+
+
 def test_a_hostile_file_is_refused_before_any_call(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text('{"verdict": "SAME"}')
