@@ -135,8 +135,7 @@ def _find(timed: list[_Timed], progress: Progress | None) -> None:
 
 
 def _borrow(timed: list[_Timed], progress: Progress | None) -> None:
-    """Let the shapes of one kernel speak together: if their median moved, a shape that leans that way is a finding
-    too."""
+    """The shapes of one kernel speak together: if their median moved, a shape that leans that way is a finding too."""
     together = []
     for members in grouping.neighbours([(t.comparison.kernel, t.comparison.backend) for t in timed]):
         sample = grouping.together([timed[i].sample for i in members], robust=True)
@@ -171,9 +170,9 @@ def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
     verdict, tail_evidence, tail_warnings = _tails(t, verdict)
     evidence += tail_evidence
     if t.comparison.same_code:
-        tail_warnings += [f"the times alone would say {verdict}: look at what surrounds the code objects (grid, "
-                          "arguments, "
-                          "launch order)"] * (verdict in (Verdict.SLOWER, Verdict.FASTER))
+        if verdict in (Verdict.SLOWER, Verdict.FASTER):
+            tail_warnings.append(f"the times alone would say {verdict}: look at what surrounds the code objects "
+                                 "(grid, arguments, launch order)")
         verdict, evidence = Verdict.SAME, [unmeasured.SAME_CODE, *evidence]
     confirmed = True
     if verdict is Verdict.SLOWER and progress:
@@ -194,14 +193,12 @@ def _from_effect(t: _Timed) -> tuple[Verdict, list[str]]:
     scatter = float(t.sample.shifts.shift.std(ddof=1))
     evidence = [f"{math.expm1(e.log_ratio):+.2%}, {s.confidence:.0%} interval {math.expm1(e.low):+.2%} to "
                 f"{math.expm1(e.high):+.2%}, from {t.sample.trials} trials of {t.sample.rounds} rounds whose ratios "
-                "differ by "
-                f"{scatter:.2%} (standard deviation)"]
+                f"differ by {scatter:.2%} (standard deviation)"]
     within = max(abs(e.low), abs(e.high)) <= math.log1p(s.same_within)
     if t.real and _beyond_floor(e, s):
         if t.neighbours:
             evidence.append(f"alone it would be CANNOT TELL; the median of it and {t.neighbours} neighbouring shapes "
-                            "moved "
-                            "the same way")
+                            "moved the same way")
         return (Verdict.SLOWER if e.log_ratio > 0 else Verdict.FASTER), evidence
     if within and t.real:
         evidence.append(f"a real change, but below the effect floor of {s.effect_floor:.1%}")
@@ -222,8 +219,7 @@ def _against_control(t: _Timed, verdict: Verdict, progress: Progress | None) -> 
         return verdict, []
     name = t.comparison.control or "the control"
     blame = (f"the machine moved: {name}, the same library in both trees, changed by "
-             f"{math.expm1(control.log_ratio):+.2%} "
-             f"({math.expm1(control.low):+.2%} to {math.expm1(control.high):+.2%})")
+             f"{math.expm1(control.log_ratio):+.2%} ({math.expm1(control.low):+.2%} to {math.expm1(control.high):+.2%})")
     relative = adjusted(t.sample, t.control)
     if relative is not None:
         effect = effects([relative], [_scale(s)])[0]
@@ -255,13 +251,11 @@ def _wander(t: _Timed) -> list[str]:
     if t.effect.lock_step > 0.1:
         return []
     return ["the arms look as if measured apart: trials differ by far more than their rounds explain; measure both "
-            "trees in "
-            "lock-step (ridgeline ab BASE HEAD)"]
+            "trees in lock-step (ridgeline ab BASE HEAD)"]
 
 
 def _confirmation(t: _Timed, progress: Progress) -> tuple[Verdict, bool, str]:
-    """(verdict, settled, evidence) of a SLOWER in live measuring: trials that had no part in the finding must repeat
-    it."""
+    """(verdict, settled, evidence) of a SLOWER in live measuring: trials without part in the finding must repeat it."""
     seen = progress.flagged.get(t.comparison.case)
     fresh = t.sample.trials - seen if seen is not None else 0
     if seen is None or fresh < progress.confirming:
@@ -303,8 +297,7 @@ def _run_warnings(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tupl
     said = [one_sided] if one_sided else []
     if moved:
         said.append(f"the vendor baseline, the same on both sides, moved in {len(moved)} of {len(controls)} cases: "
-                    "the machine "
-                    "was not the same for both trees")
+                    "the machine was not the same for both trees")
     return tuple(said)
 
 

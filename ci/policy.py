@@ -86,10 +86,9 @@ class Policy:
             merged.update(self.sections.get(key, {}))
         settings = Settings(**merged)
         if settings.effect_floor > settings.same_within:
-            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor "
-                              f"{settings.effect_floor} is "
-                              f"larger than same_within {settings.same_within}; a change between them would be both "
-                              "nothing and something: raise same_within or lower effect_floor")
+            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} "
+                              f"> same_within {settings.same_within}; a change between them would be both something and "
+                              "nothing: raise same_within or lower effect_floor")
         return settings
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:
@@ -103,8 +102,8 @@ def load(path: Path | None = None) -> Policy:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PolicyError(f"{path}: cannot be read: {error.strerror or error}; give an existing file with --policy") "
-                          "from None
+        why = error.strerror or error
+        raise PolicyError(f"{path}: cannot be read: {why}; give an existing file with --policy") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: not TOML: {error}") from None
     return parse(data, str(path))

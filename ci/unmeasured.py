@@ -31,8 +31,8 @@ def settle(comparison: Comparison) -> CaseVerdict | None:
     if c.problems:
         return _said(c, Verdict.CANNOT_TELL, *c.problems)
     if c.base_yardstick and c.head_yardstick and c.base_yardstick != c.head_yardstick:
-        return _said(c, Verdict.YARDSTICK_CHANGED, f"the yardstick differs (base {c.base_yardstick}, head "
-                                                   f"{c.head_yardstick}): "
+        which = f"base {c.base_yardstick}, head {c.head_yardstick}"
+        return _said(c, Verdict.YARDSTICK_CHANGED, f"the yardstick differs ({which}): "
                      "inputs, cost, reference, baseline or protocol changed, so the times are not of the same thing")
     if c.same_code and not c.trials:
         return _said(c, Verdict.SAME, SAME_CODE)
