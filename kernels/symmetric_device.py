@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels.ordering import stores_done
+
 
 @triton.jit
 def translate(pointer, from_base, to_base, ALIGN: tl.constexpr = 16):
@@ -19,7 +21,7 @@ def translate(pointer, from_base, to_base, ALIGN: tl.constexpr = 16):
 
 @triton.jit
 def finish(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.constexpr,
-           LANES: tl.constexpr, WAIT: tl.constexpr = True):
+           LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr = True):
     """End of a collective kernel: what `program` has stored is visible to all ranks, and theirs to us.
 
     signals: int32[WORLD, PROGRAMS] on the symmetric heap, zero at first (SymmetricHeap.signals).  Row r of rank q is
@@ -27,7 +29,8 @@ def finish(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.cons
     kept in device memory, so that a captured graph can be replayed and nothing has to be zeroed in between.
     A program meets only the same program of the peers; the kernel ends when all of them have met.  So programs need
     not be resident together on one device, as long as they start in the same order.
-    LANES: power of two, at least WORLD.  WAIT=False leaves the waiting out (ranks run one after the other in tests).
+    LANES: power of two, at least WORLD.  AMD: see kernels.ordering.  WAIT=False leaves the waiting out, for tests that
+    run the ranks one after the other.
     """
     lane = tl.arange(0, LANES)
     peer = (lane < WORLD) & (lane != rank)
@@ -35,7 +38,7 @@ def finish(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.cons
     epoch = tl.load(own) + 1
     here, there = tl.load(bases + rank), tl.load(bases + lane, mask=lane < WORLD, other=0)
     flag = own.to(tl.int64) + (there - here)
-    tl.debug_barrier()  # every thread's stores come before the release of the lanes that signal
+    stores_done(AMD)
     tl.atomic_xchg(flag.to(signals.dtype), tl.zeros_like(lane) + epoch, mask=peer, sem="release", scope="sys")
     if WAIT:
         arrivals = signals + lane * PROGRAMS + program

@@ -105,7 +105,6 @@ def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
         return [*(_split(case, 128, 128, 64, 8, stages, split_k=s) for stages in (4, 5) for s in (1, 2, 4)),
                 *(_split(case, 64, 128, 128, 4, 3, split_k=s) for s in (1, 2)),
                 *(_split(case, 64, 256, 64, w, 4, split_k=s) for w in (4, 8) for s in (1, 2)),
-                *(_split(case, 128, 256, 64, 8, 4, split_k=s) for s in (2, 4, 8)),
                 _split(case, 128, 64, 128, 4, 4, split_k=1), _split(case, 256, 64, 64, 8, 4, split_k=1),
                 _persistent(128, 128, 64, 8, 5), _persistent(128, 64, 128, 4, 4), _persistent(64, 256, 64, 4, 4)]
     return [*(_persistent(128, 256, 64, 8, s, parts=p) for s, p in ((3, 1), (3, 2), (4, 2), (4, 4), (3, 0), (4, 0))),

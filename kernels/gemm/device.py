@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels.ordering import stores_done
+
 
 @triton.jit
 def _spread(pid, programs, XCDS: tl.constexpr):
@@ -70,7 +72,8 @@ def persistent_tma(a, w, c, M, N, K, PROGRAMS: tl.constexpr,
 @triton.jit
 def split(a, w, c, workspace, arrivals, M, N, K,
           BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-          SPLIT_K: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr):
+          SPLIT_K: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr,
+          AMD: tl.constexpr):
     """One program per tile and K slice.  c is a pointer; a and w are pointers, or descriptors when TMA.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
@@ -120,7 +123,7 @@ def split(a, w, c, workspace, arrivals, M, N, K,
         cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
         partial = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
         tl.store(partial + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
-        tl.debug_barrier()  # all threads have stored before one of them releases
+        stores_done(AMD)
         arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
         if arrived == SPLIT_K - 1:
             total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)

@@ -60,7 +60,8 @@ def _split(case: Case, compute_units: int, knobs: Mapping[str, Any], options: di
     m, n, k, slices = knobs["block_m"], knobs["block_n"], knobs["block_k"], knobs["split_k"]
     tiles = -(-case.M // m) * -(-case.N // n)
     constants = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": knobs["group_m"], "SPLIT_K": slices,
-                 "XCDS": knobs["xcds"], "TMA": knobs["tma"], "SWAP": knobs["swap"], "EVEN_K": case.K % k == 0}
+                 "XCDS": knobs["xcds"], "TMA": knobs["tma"], "SWAP": knobs["swap"], "EVEN_K": case.K % k == 0,
+                 "AMD": "kpack" in options}
     return Plan(device.split, tiles * slices, {"a": (m, k), "w": (n, k)} if knobs["tma"] else {},
                 {"M": case.M, "N": case.N, "K": case.K}, constants, options,
                 workspace=tiles * slices * m * n if slices > 1 else 1, tiles=tiles)

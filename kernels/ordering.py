@@ -1,0 +1,20 @@
+"""Device function for code in which one thread releases what a whole program has stored."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def stores_done(AMD: tl.constexpr):
+    """After this, a release by any one thread covers the global stores of all threads of the program.
+
+    NVIDIA: a barrier orders the threads of a block, and a release is cumulative (PTX memory model).  AMD: the barrier
+    that Triton emits does not wait for global stores (gfx942 and gfx950, Triton 3.6 to 3.8: `s_barrier` without
+    `s_waitcnt vmcnt(0)`), and a release waits for the stores of its own wave only; so every wave drains its own first.
+    """
+    if AMD:
+        tl.inline_asm_elementwise("s_waitcnt vmcnt(0)\n\tv_mov_b32 $0, $1", "=v,v,~{memory}", [tl.program_id(0)],
+                                  dtype=tl.int32, is_pure=False, pack=1)
+    tl.debug_barrier()

@@ -1,0 +1,83 @@
+"""Run by test_all_gather.py in processes with TRITON_INTERPRET=1: the push kernel on a CPU."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.all_gather import all_gather
+from kernels.numerics import compare, normal, poison
+from kernels.spec import Case, Place
+from kernels.symmetric_heap import FakeRanks, create
+
+HEAP = 1 << 16
+
+
+def shards(world: int, elements: int) -> list[torch.Tensor]:
+    return [normal((elements,), "fp16", 10 + rank) for rank in range(world)]
+
+
+def calls(world: int, elements: int, **knobs: object) -> tuple[list[torch.Tensor], list, FakeRanks]:
+    """The built call of every fake rank; waiting is left out, since the ranks run one after the other."""
+    ranks, data = FakeRanks(world, HEAP), shards(world, elements)
+    from kernels.all_gather import launch
+    built = []
+    for heap in ranks.heaps:
+        case = Case("t", world=world, dtype="fp16", MB=0).at(Place(rank=heap.rank, world=world, heap=heap))
+        out = heap.alloc((world * elements,), torch.float16)
+        given = {"num_warps": 1, "unroll": 1, "fanout": 0, "load": "", "store": "", "wait": False, **knobs}
+        built.append(launch.build(case, heap, data[heap.rank], out, given))
+    return data, built, ranks
+
+
+def fake_ranks() -> None:
+    """1, 2, 4 and 8 ranks, shards that are no multiple of a block, every fan-out: exactly the concatenation."""
+    for world, elements, knobs in ((1, 264, {"programs": 2}), (2, 1000, {"programs": 3}), (4, 1032, {"programs": 2}),
+                                   (4, 512, {"programs": 4, "fanout": 1}), (4, 520, {"programs": 4, "fanout": 2}),
+                                   (8, 264, {"programs": 8, "fanout": 2, "unroll": 2})):
+        data, built, _ = calls(world, elements, **knobs)
+        for turn in range(2):
+            outputs = [call() for call in built]
+            for rank, out in enumerate(outputs):
+                found = compare(out, torch.cat(data), all_gather.tolerance)
+                assert found.ok, (world, elements, knobs, turn, rank, found.why)
+                poison(out)
+
+
+def flags_count_calls() -> None:
+    """After n calls of all ranks every program's flags read n on every rank: nothing is reset between calls."""
+    world, programs = 4, 3
+    _, built, ranks = calls(world, 256, programs=programs)
+    words = world * programs
+    for n in (1, 2, 3):
+        for call in built:
+            call()
+        for heap in ranks.heaps:
+            start = 2048  # the output takes 4 * 512 bytes
+            flags = ranks.view(heap.rank)[start:start + 4 * words].view(torch.int32)
+            assert flags.tolist() == [n] * words, (n, heap.rank, flags.tolist())
+
+
+def one_rank_is_missing() -> None:
+    """While rank 1 has not called, its flags on the others stay behind: a waiting kernel would still wait."""
+    _, built, ranks = calls(2, 256, programs=2)
+    built[0]()
+    flags = [ranks.view(rank)[1024:1024 + 16].view(2, 8).view(torch.int32) for rank in (0, 1)]
+    assert flags[0].tolist() == [[1, 1], [0, 0]]
+    assert flags[1].tolist() == [[1, 1], [0, 0]]
+
+
+def real_ranks(rank: int, world: int, directory: str) -> None:
+    """Real processes with the waiting in: each call returns with a complete output, 20 calls in a row."""
+    case = Case("t", world=world, dtype="fp16", MB=1 / 256)
+    with create(rank, world, "cpu", HEAP, directory) as heap:
+        placed = case.at(Place(rank=rank, world=world, heap=heap))
+        inputs = all_gather.function("inputs")(placed, 5)
+        expected = all_gather.function("reference")(placed, inputs)
+        call = all_gather.backends["triton"].build(placed, inputs, programs=2, num_warps=1, unroll=1)
+        for turn in range(20):
+            out = call()
+            found = compare(out, expected, all_gather.tolerance)
+            assert found.ok, (turn, rank, found.why)
+            heap.barrier()
+            poison(out)
+            heap.barrier()
