@@ -86,9 +86,9 @@ class Policy:
             merged.update(self.sections.get(key, {}))
         settings = Settings(**merged)
         if settings.effect_floor > settings.same_within:
-            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} "
-                              f"> same_within {settings.same_within}; a change between them would be both something and "
-                              "nothing: raise same_within or lower effect_floor")
+            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor "
+                              f"{settings.effect_floor} > same_within {settings.same_within}; a change between them would be both something "
+                              "and nothing: raise same_within or lower effect_floor")
         return settings
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:
@@ -111,7 +111,7 @@ def load(path: Path | None = None) -> Policy:
 
 def parse(data: Mapping[str, Any], source: str = "policy") -> Policy:
     """The policy in parsed TOML.  Raises PolicyError."""
-    _known(data, ("default", *SECTION_TABLES, "floor"), source)
+    _known(data, ("default", *SECTION_TABLES, "floor", "isa"), source)  # [isa] is checked by ci.isa_rules
     sections: dict[tuple[str, str], Mapping[str, Any]] = {}
     if "default" in data:
         sections["default", ""] = _section(_table(data["default"], f"{source}: [default]"), f"{source}: [default]")

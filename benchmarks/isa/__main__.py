@@ -25,7 +25,8 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="python -m benchmarks.isa", description=__doc__.splitlines()[0])
     root.add_argument("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
     root.add_argument("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
-    root.add_argument("--arch", action="append", metavar="ARCH", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
+    root.add_argument("--arch", action="append", metavar="ARCH",
+                      help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
     root.add_argument("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
     for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
         root.add_argument(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")

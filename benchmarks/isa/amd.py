@@ -18,6 +18,8 @@ MEMORY_BYTES = {"dwordx4": 16, "dwordx3": 12, "dwordx2": 8, "dword": 4, "ushort"
                 "ubyte": 1, "sbyte": 1, "byte": 1}
 """Bytes a lane moves, by the size word in the name of a buffer, global, flat, scratch or scalar memory instruction."""
 
+_LDS_ACCESS = re.compile(
+    r"ds_(read|write|load|store)(2|_2addr)?(?:st64|_stride64)?_(?:[a-z0-9]+_)*?[bui](\d+)(?:_\w+)?")
 _FIELDS = {"vgpr": "vgpr_count", "agpr": "agpr_count", "sgpr": "sgpr_count", "vgpr_spills": "vgpr_spill_count",
            "sgpr_spills": "sgpr_spill_count", "scratch_bytes": "private_segment_fixed_size",
            "_workgroup": "max_flat_workgroup_size", "_wave": "wavefront_size"}
@@ -55,7 +57,8 @@ def jump(instruction: Instruction) -> Jump | None:
 
 
 def kind(instruction: Instruction) -> str:
-    """The class an instruction counts in: mfma, load, store, atomic, lds, scratch, wait, barrier, branch, valu, salu."""
+    """The class an instruction counts in: mfma, load, store, atomic, lds, scratch, scalar_load, wait, barrier, branch,
+    valu or salu (every other scalar one)."""
     name = instruction.mnemonic
     if name.startswith(("v_mfma", "v_smfmac")):
         return "mfma"
@@ -84,8 +87,7 @@ def access_bytes(instruction: Instruction) -> int | None:
 
 def lds_access(instruction: Instruction) -> tuple[str, str] | None:
     """("read" or "write", width of one access in bytes, "2x8" for a paired one); None for other LDS instructions."""
-    match = re.fullmatch(r"ds_(read|write|load|store)(2|_2addr)?(?:st64|_stride64)?_(?:[a-z0-9]+_)*?[bui](\d+)(?:_\w+)?",
-                         instruction.mnemonic)
+    match = _LDS_ACCESS.fullmatch(instruction.mnemonic)
     if match is None:
         return None
     way = {"load": "read", "store": "write"}.get(match[1], match[1])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+_SAID = (r"LLVM ERROR: (.+)", r"(?:^|\s)error: (.+)", r"Assertion [`'](.+)' failed", r"ptxas fatal\s*: (.+)")
+"""How LLVM, MLIR, an assertion and ptxas begin what they say, most telling first."""
+
 
 def first_cause(error: BaseException, log: str = "") -> str:
     """What went wrong first: the compiler's own message if it wrote one, else the innermost exception's.
@@ -23,7 +26,7 @@ def first_cause(error: BaseException, log: str = "") -> str:
 
 
 def _from_log(log: str) -> str:
-    for pattern in (r"LLVM ERROR: (.+)", r"(?:^|\s)error: (.+)", r"Assertion [`'](.+)' failed", r"ptxas fatal\s*: (.+)"):
+    for pattern in _SAID:
         match = re.search(pattern, log)
         if match:
             return f"the compiler says: {_shortened(match[1].strip())}"

@@ -108,16 +108,27 @@ class Code:
         inner = [loop for loop in self.loops if loop.innermost]
         return max(inner, key=lambda loop: weight(self.within(loop.blocks)), default=None)
 
-    def text(self, blocks: Iterable[int] | None = None) -> str:
-        """The code (or only those blocks) one instruction a line, labels renamed L0, L1 ... in program order."""
-        chosen = range(len(self.blocks)) if blocks is None else sorted(blocks)
+    def text(self) -> str:
+        """The code one instruction a line, labels renamed L0, L1 ... in program order.
+
+        A line `; loop L3 depth 2` (or `; no loop`) stands where another innermost loop begins.
+        """
         names = {label: f"L{n}" for n, label in enumerate(
             dict.fromkeys(label for block in self.blocks for label in block.labels))}
-        lines = []
-        for index in chosen:
-            lines += [f"{names[label]}:" for label in self.blocks[index].labels]
-            lines += [f"\t{_renamed(str(i), names)}" for i in self.blocks[index].instructions]
+        lines: list[str] = []
+        before = ""
+        for index, block in enumerate(self.blocks):
+            loop = max((loop for loop in self.loops if index in loop.blocks), key=lambda loop: loop.depth, default=None)
+            now = f"; loop {self._name(loop.header, names)} depth {loop.depth}" if loop else "; no loop"
+            lines += [now] if now != before else []
+            lines += [f"{names[label]}:" for label in block.labels]
+            lines += [f"\t{_renamed(str(i), names)}" for i in block.instructions]
+            before = now
         return "\n".join(lines) + "\n"
+
+    def _name(self, block: int, names: dict[str, str]) -> str:
+        labels = self.blocks[block].labels
+        return names[labels[0]] if labels else "at the entry"
 
 
 def digest(text: str) -> str:

@@ -99,7 +99,8 @@ def argument(name: str, declared: Any) -> Any:
     kind, shape, *storage = declared
     element = str(kind).removeprefix("*")
     if not str(kind).startswith("*") or element not in ELEMENT_BYTES:
-        raise Refused(f"argument {name!r} has the type {kind!r}; a pointer type is '*' and one of {', '.join(ELEMENT_BYTES)}")
+        raise Refused(f"argument {name!r} has the type {kind!r}; a pointer type is '*' and one of "
+                      f"{', '.join(ELEMENT_BYTES)}")
     size = storage[0] if storage else math.prod(shape) * ELEMENT_BYTES[element]
     return StorageFree(element, tuple(shape), size)
 
@@ -120,8 +121,8 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
     options = known_options(gpu_target)
     for name in compilation.options:
         if name not in options:
-            raise Refused(f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, which "
-                          f"would ignore it; it knows {', '.join(o for o in options if o not in _INTERNAL)}")
+            raise Refused(f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, "
+                          f"which would ignore it; it knows {', '.join(o for o in options if o not in _INTERNAL)}")
     given = {**compilation.arguments, **compilation.constants}
     for name in given:
         if name not in function.arg_names:
@@ -192,7 +193,8 @@ class Compiler:
         except Exception as error:
             return {"status": "failed", "why": first_cause(error, written())}
         name = key(found, self.arch, self.version)
-        return (self.cache.load(name) or self._compile(found, name, written)) | {"key": name, "notes": list(found.notes)}
+        record = self.cache.load(name) or self._compile(found, name, written)
+        return record | {"key": name, "notes": list(found.notes)}
 
     def _compile(self, found: Specialised, name: str, written: Any) -> dict[str, Any]:
         import triton

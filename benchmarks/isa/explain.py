@@ -5,35 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernels.hardware import DEVICES
+
 
 def explain(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One explanation per compiled entry of a result file: its identity, `limiter`, and `sentences`."""
-    return [{"kernel": e["kernel"], "backend": e["backend"], "label": e["label"], "arch": e["arch"], "cases": e["cases"],
-             "limiter": limiter(e["metrics"]), "sentences": sentences(e["metrics"], e["arch"])}
+    identity = ("kernel", "backend", "label", "arch", "cases")
+    return [{name: e[name] for name in identity}
+            | {"limiter": limiter(e["metrics"], e["arch"]), "sentences": sentences(e["metrics"], e["arch"])}
             for e in result["entries"] if e["status"] == "ok"]
 
 
-def limiter(metrics: Mapping[str, Any]) -> str:
+def limiter(metrics: Mapping[str, Any], arch: str) -> str:
     """What keeps more waves from a SIMD: registers, LDS, both, or nothing."""
     registers, lds, now = metrics["occupancy_by_registers"], metrics["occupancy_by_lds"], metrics["occupancy"]
     if metrics["lds_bytes"] > metrics["lds_limit"]:
         return "LDS over the limit"
     by = [name for name, value in (("registers", registers), ("LDS", lds)) if value <= now]
-    return " and ".join(by) if by and now < 8 else "nothing"
+    most = next(device.waves_per_simd for device in DEVICES if device.arch == arch)
+    return " and ".join(by) if by and now < most else "nothing"
 
 
 def sentences(metrics: Mapping[str, Any], arch: str) -> list[str]:
     """What a kernel engineer would want to know first, most telling first."""
-    found = [_occupancy(metrics), _spills(metrics), _loop(metrics, arch), _stores(metrics)]
+    found = [_occupancy(metrics, arch), _spills(metrics), _loop(metrics, arch), _stores(metrics)]
     return [sentence for sentence in found if sentence]
 
 
-def _occupancy(metrics: Mapping[str, Any]) -> str:
+def _occupancy(metrics: Mapping[str, Any], arch: str) -> str:
     registers = metrics.get("vgpr", metrics.get("registers"))
     share = 100 * metrics["lds_bytes"] / metrics["lds_limit"]
-    return (f"{metrics['occupancy']} waves a SIMD, limited by {limiter(metrics)}: {registers} registers a lane allow "
-            f"{metrics['occupancy_by_registers']}, {metrics['lds_bytes']} B of LDS ({share:.0f} % of the chip's) allow "
-            f"{metrics['occupancy_by_lds']}.")
+    return (f"{metrics['occupancy']} waves a SIMD, limited by {limiter(metrics, arch)}: {registers} registers a lane "
+            f"allow {metrics['occupancy_by_registers']}, {metrics['lds_bytes']} B of LDS ({share:.0f} % of the chip's) "
+            f"allow {metrics['occupancy_by_lds']}.")
 
 
 def _spills(metrics: Mapping[str, Any]) -> str:
@@ -51,8 +55,8 @@ def _loop(metrics: Mapping[str, Any], arch: str) -> str:
     matrix = "MFMA" if arch.startswith("gfx") else "tensor-core"
     mix = ", ".join(f"{count} {name}" for name, count in sorted(loop["mix"].items(), key=lambda item: -item[1]))
     kinds = ", ".join(metrics["matrix"]) or "none"
-    return (f"The hot loop has {loop['instructions']} instructions, {100 * loop['matrix_share']:.0f} % of them {matrix} "
-            f"({mix}); {matrix} kinds: {kinds}.")
+    return (f"The hot loop has {loop['instructions']} instructions, {100 * loop['matrix_share']:.0f} % of them "
+            f"{matrix} ({mix}); {matrix} kinds: {kinds}.")
 
 
 def _stores(metrics: Mapping[str, Any]) -> str:

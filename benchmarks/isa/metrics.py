@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels.hardware import lds_limit, resident_waves
+from kernels.hardware import DEVICES, lds_limit, resident_waves
 
 MEANING: dict[str, str] = {
     "vgpr": "vector registers a lane, architectural and accumulation together (AMD)",
@@ -76,8 +76,6 @@ def mean_width(widths: Mapping[str, int]) -> float | None:
 
 def will_load(metrics: Mapping[str, Any], arch: str) -> str | None:
     """Why a configuration cannot be launched on the chip at all, or None: what a sweep asks before it asks a GPU."""
-    from kernels.hardware import DEVICES
-
     device = next(d for d in DEVICES if d.arch == arch)
     threads = metrics["waves_per_group"] * device.wave_size
     if metrics["lds_bytes"] > lds_limit(arch):
@@ -87,8 +85,8 @@ def will_load(metrics: Mapping[str, Any], arch: str) -> str | None:
         return f"its workgroup has {threads} threads and {arch} allows 1024; use fewer warps"
     if metrics["occupancy"] == 0:
         registers = metrics["vgpr"] if "vgpr" in metrics else metrics["registers"]
-        return (f"{registers} registers a lane times {metrics['waves_per_group']} waves do not fit the register file of "
-                f"{arch}; use smaller tiles or fewer warps")
+        return (f"{registers} registers a lane times {metrics['waves_per_group']} waves do not fit the register file "
+                f"of {arch}; use smaller tiles or fewer warps")
     return None
 
 

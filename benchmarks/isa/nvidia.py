@@ -1,7 +1,7 @@
 """Metrics of NVIDIA machine code (sm_90): SASS of a cubin, read with the tools in the Triton wheel.
 
-`cuobjdump -res-usage` gives registers and stack, `nvdisasm -c` the code with labels.  Shared memory is dynamic and comes
-from the caller.  Mnemonics: CUDA Binary Utilities, instruction set reference (Hopper).
+`cuobjdump -res-usage` gives registers and stack, `nvdisasm -c` the code with labels.  Shared memory is dynamic and
+comes from the caller.  Mnemonics: CUDA Binary Utilities, instruction set reference (Hopper).
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from benchmarks.isa.code import Code, Instruction, Jump
 
 MATRIX = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA")
 """Instructions of the tensor cores; GMMA are warp-group wide (wgmma in PTX)."""
+
+_KINDS = {name: kind for kind, names in {
+    "load": ("LDG", "LDGSTS", "UTMALDG"), "store": ("STG", "UTMASTG"), "local": ("LDL", "STL"),
+    "lds": ("LDS", "STS", "LDSM", "STSM"), "atomic": ("ATOMG", "ATOM", "RED", "REDG"),
+    "barrier": ("BAR", "SYNCS", "WARPSYNC"), "wait": ("DEPBAR", "WARPGROUP"), "branch": ("BRA", "BRX", "EXIT"),
+}.items() for name in names}
 
 _LINE = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
 _TOOL_SECONDS = 60
@@ -43,7 +49,8 @@ def _tool(*command: Any) -> str:
     except FileNotFoundError:
         raise ToolError(f"{command[0]} is not there; the triton wheel for Linux x86-64 brings it") from None
     if done.returncode:
-        raise ToolError(f"{Path(command[0]).name} left with {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+        said = done.stderr.strip() or done.stdout.strip()
+        raise ToolError(f"{Path(command[0]).name} left with {done.returncode}: {said}")
     return done.stdout
 
 
@@ -83,11 +90,7 @@ def jump(instruction: Instruction) -> Jump | None:
 def kind(instruction: Instruction) -> str:
     """matrix, load, store, atomic, lds, local, wait, barrier, branch or alu."""
     name = instruction.mnemonic.split(".")[0]
-    table = {"LDG": "load", "LDGSTS": "load", "UTMALDG": "load", "STG": "store", "UTMASTG": "store", "LDL": "local",
-             "STL": "local", "LDS": "lds", "STS": "lds", "LDSM": "lds", "STSM": "lds", "ATOMG": "atomic", "ATOM": "atomic",
-             "RED": "atomic", "REDG": "atomic", "BAR": "barrier", "SYNCS": "barrier", "WARPSYNC": "barrier",
-             "DEPBAR": "wait", "WARPGROUP": "wait", "BRA": "branch", "BRX": "branch", "EXIT": "branch"}
-    return "matrix" if name in MATRIX else table.get(name, "alu")
+    return "matrix" if name in MATRIX else _KINDS.get(name, "alu")
 
 
 def access_bytes(instruction: Instruction) -> int | None:

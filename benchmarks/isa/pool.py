@@ -64,15 +64,15 @@ class Worker:
     """One compiling process."""
 
     def __init__(self, arch: str, compute_units: int, setting: Setting, scratch: Path) -> None:
-        self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")
+        self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")  # noqa: SIM115 - closed in kill()
         self._buffer = b""
         command = [setting.python, "-m", "benchmarks.isa.worker", arch, str(setting.tree.resolve()),
                    str(setting.cache.resolve()), str(compute_units), self._log.name]
         cleaned = environment(os.environ) | {"TRITON_CACHE_DIR": str(scratch / f"triton-{id(self)}")}
         if setting.packages:
             cleaned["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
-        self._process = subprocess.Popen(command, cwd=HARNESS, env=cleaned, stdin=subprocess.PIPE, start_new_session=True,
-                                         stdout=subprocess.PIPE, stderr=self._log)
+        self._process = subprocess.Popen(command, cwd=HARNESS, env=cleaned, stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=self._log, start_new_session=True)
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         """The answer to a request; Ended if the process died or was killed for time or memory."""
@@ -185,7 +185,8 @@ class ArchRun:
         """A worker that has listed the tree; None if it cannot."""
         worker = Worker(self.arch, self._compute_units, self.setting, self._scratch)
         try:
-            listing = worker.ask({"op": "list", "choose": self._choice}, Limits(LIST_LIMIT_S, self.setting.limits.memory_mb))
+            limits = Limits(LIST_LIMIT_S, self.setting.limits.memory_mb)
+            listing = worker.ask({"op": "list", "choose": self._choice}, limits)
             if not listing["ok"]:
                 raise Ended(listing["why"])
             with self._lock:

@@ -1,8 +1,9 @@
 """Which loads an address was computed from: how remote stores are told from local ones in AMD machine code.
 
-A remote pointer is `heap_bases[peer] + (pointer - heap_bases[own])`, so its address registers carry the result of a load
-of 8 bytes that is not a kernel argument.  A forward data-flow analysis over the control-flow graph follows each such load
-through registers (and through scratch slots, if they spill).  LDS is not followed: addresses do not pass through it.
+A remote pointer is `heap_bases[peer] + (pointer - heap_bases[own])`, so its address registers carry the result of a
+load of 8 bytes that is not a kernel argument.  A forward data-flow analysis over the control-flow graph follows each
+such load through registers (and through scratch slots, if they spill).  LDS is not followed: addresses do not pass
+through it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Provenance:
         self._code = code
         self._sources: dict[tuple[int, int], int] = {}
         self._places: list[Place] = []
-        entry = {register: _ARGUMENT for register in KERNEL_ARGUMENTS}
+        entry = dict.fromkeys(KERNEL_ARGUMENTS, _ARGUMENT)
         self._at_entry: list[State | None] = [entry] + [None] * (len(code.blocks) - 1)
         self._settle()
         self.remote: list[Place] = []
@@ -115,6 +116,9 @@ def _write(state: State, names: tuple[str, ...], mask: int) -> None:
             state.pop(register, None)
 
 
+_RESULTLESS = ("s_cmp", "s_bitcmp", "s_branch", "s_cbranch", "s_wait", "s_nop", "s_barrier", "ds_write", "ds_store")
+
+
 @functools.lru_cache(maxsize=65536)
 def roles(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]:
     """(registers read, registers written, registers of the address); the address is None outside memory.
@@ -127,7 +131,7 @@ def roles(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...], t
         if "store" in name or ("atomic" in name and "sc0" not in " ".join(operands)):
             return (), (), sum(each[1:] if name.startswith("buffer_") else each[:1] + each[2:], ())
         return (), each[0] if each else (), sum(each[1:], ())
-    if name.startswith(("s_cmp", "s_bitcmp", "s_branch", "s_cbranch", "s_wait", "s_nop", "s_barrier", "ds_write", "ds_store")):
+    if name.startswith(_RESULTLESS):
         return sum(each, ()), (), None
     kept = each[0] if name.startswith("v_writelane") and each else ()
     return sum(each[1:], ()) + kept, each[0] if each else (), None

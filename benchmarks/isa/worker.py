@@ -1,7 +1,7 @@
 """The compiling process: lists and compiles the units of one source tree for one architecture.
 
-Requests and answers are JSON lines on stdin and stdout.  `benchmarks` comes from the tree that started the run; `kernels`
-and the packages that the tree lists come from the tree under test.
+Requests and answers are JSON lines on stdin and stdout.  `benchmarks` comes from the tree that started the run;
+`kernels` and the packages that the tree lists come from the tree under test.
 """
 
 from __future__ import annotations

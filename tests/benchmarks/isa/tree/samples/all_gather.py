@@ -2,8 +2,8 @@
 
 import triton
 import triton.language as tl
-from kernels.spec import Case
 
+from kernels.spec import Case
 from samples._declare import compiled, sample
 from samples.translate import translate
 

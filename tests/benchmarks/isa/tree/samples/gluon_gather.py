@@ -1,9 +1,9 @@
 """The all-gather in Gluon, flat: each lane owns a contiguous run of the tile."""
 
 import triton.experimental.gluon.language as gl
-from kernels.spec import Case
 from triton.experimental import gluon
 
+from kernels.spec import Case
 from samples._declare import compiled, sample
 
 gluon_gather = sample("sample_gluon_gather", Case("m1024", tier="pr", world=8, M=1024, N=1024))
@@ -28,4 +28,5 @@ def gluon_gather_tile(source, target, heap_bases, M, N, RANK: gl.constexpr, WORL
 compiled(gluon_gather, gluon_gather_tile,
          lambda case: {"source": ("*fp16", (case.M, case.N)), "target": ("*fp16", (case.world * case.M, case.N)),
                        "heap_bases": ("*u64", (case.world,)), "M": case.M, "N": case.N},
-         {"RANK": 0, "WORLD": 8, "BLOCK_M": 8, "BLOCK_N": 256, "RUN": 8, "LANES": 64, "WARPS": 4}, {"num_warps": 4}, nvidia={"LANES": 32, "WARPS": 8, "num_warps": 8})
+         {"RANK": 0, "WORLD": 8, "BLOCK_M": 8, "BLOCK_N": 256, "RUN": 8, "LANES": 64, "WARPS": 4},
+         {"num_warps": 4}, nvidia={"LANES": 32, "WARPS": 8, "num_warps": 8})

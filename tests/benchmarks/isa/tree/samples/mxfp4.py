@@ -2,8 +2,8 @@
 
 import triton
 import triton.language as tl
-from kernels.spec import Case
 
+from kernels.spec import Case
 from samples._declare import compiled, sample
 
 mxfp4 = sample("sample_mxfp4", Case("m64", tier="pr", dtype="mxfp4", M=64, N=1024, K=1024))
