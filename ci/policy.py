@@ -41,7 +41,7 @@ class Settings:
 
     effect_floor: float = 0.003
     same_within: float = 0.010
-    arm_bias: float = 0.001
+    arm_bias: float = 0.0005
     confidence: float = 0.99
     false_alarm: float = 0.001
     false_share: float = 0.01
@@ -86,9 +86,9 @@ class Policy:
             merged.update(self.sections.get(key, {}))
         settings = Settings(**merged)
         if settings.effect_floor > settings.same_within:
-            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor "
-                              f"{settings.effect_floor} > same_within {settings.same_within}; a change between them would be both something "
-                              "and nothing: raise same_within or lower effect_floor")
+            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} "
+                              f"is above same_within {settings.same_within}; a change between them would be something "
+                              "and nothing at once: raise same_within or lower effect_floor")
         return settings
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:

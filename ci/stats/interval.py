@@ -24,7 +24,7 @@ import itertools
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp, ndtr
+from scipy.special import expit, logit, logsumexp, ndtr
 
 from ci.stats.paired import Shifts
 from ci.stats.types import FloatArray
@@ -36,16 +36,15 @@ STRETCH = ((1.0, 0.3), (2.0, 0.4), (3.5, 0.3))
 LOCK_STEP = ((0.0, 0.30), (0.5, 0.20), (1.0, 0.20), (2.0, 0.15), (4.0, 0.10), (8.0, 0.05))
 """(tau in units of the typical trial noise, weight) where the arms run in lock-step."""
 
-APART = (1.0, 2.0, 4.0, 7.0, 12.0, 20.0, 35.0, 60.0, 100.0, 200.0)
-"""tau in the same unit, equally weighted, where they do not."""
+APART = ((1.0, 0.05), (2.0, 0.10), (4.0, 0.15), (7.0, 0.15), (12.0, 0.15), (20.0, 0.15), (35.0, 0.10), (60.0, 0.07),
+         (100.0, 0.04), (200.0, 0.04))
+"""(tau in the same unit, weight) where they do not."""
 
-LOCK_STEP_SHARE, SHARE_STRENGTH = 0.6, 4.0
+LOCK_STEP_SHARE, SHARE_STRENGTH = 0.7, 4.0
 """Prior share of cases in lock-step, and how many cases that prior is worth."""
 
 WANDER = tuple(2.0**i for i in range(13))
 """Level variance * 4 / v in lock-step: anything between none and 4096 times, equally likely."""
-
-SMALLEST = 1e-300
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -100,7 +99,7 @@ class _Likelihood:
 def components() -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
     """(k, tau in units of trial noise, log weight within the story, is lock-step) of every component."""
     rows = [(k, tau, wk * wt, True) for (k, wk), (tau, wt) in itertools.product(STRETCH, LOCK_STEP)]
-    rows += [(k, tau, wk / len(APART), False) for (k, wk), tau in itertools.product(STRETCH, APART)]
+    rows += [(k, tau, wk * wt, False) for (k, wk), (tau, wt) in itertools.product(STRETCH, APART)]
     k, tau, weight, together = (np.array(column) for column in zip(*rows, strict=True))
     return k, tau, np.log(weight), together.astype(np.bool_)
 
@@ -117,15 +116,17 @@ def drift_stretch(serial: FloatArray, rounds: int) -> FloatArray:
     return np.asarray(((1 + correlation) / (1 - correlation))[:, None])
 
 
-def fit(batches: list[tuple[Shifts, int, FloatArray]]) -> list[Fit]:
+def fit(batches: list[tuple[Shifts, int, FloatArray]], runs: list[npt.NDArray[np.intp]] | None = None) -> list[Fit]:
     """Fit cases that are judged together.  A batch holds cases with equally many trials, at least two.
 
     batch: (shifts with fields of shape (cases, trials), rounds in a trial, typical trial noise of each case as a
-    log-ratio, shape (cases,)).  The share of lock-step cases is learned over all batches by expectation maximisation.
+    log-ratio, shape (cases,)).  The share of lock-step cases is learned over all batches by expectation maximisation;
+    `runs` (per batch, the run each case belongs to, from 0) fits many independent runs at once.
     """
     likelihoods = [_likelihood(*batch) for batch in batches]
-    share = _lock_step_share([likelihood.score for likelihood in likelihoods])
-    return [_posterior(likelihood, share) for likelihood in likelihoods]
+    which = runs or [np.zeros(len(likelihood.score), dtype=np.intp) for likelihood in likelihoods]
+    share = _lock_step_share([likelihood.score for likelihood in likelihoods], which)
+    return [_posterior(likelihood, share[w]) for likelihood, w in zip(likelihoods, which, strict=True)]
 
 
 def _likelihood(shift: Shifts, rounds: int, noise: FloatArray) -> _Likelihood:
@@ -152,21 +153,26 @@ def _scatter(observed: FloatArray, expected: FloatArray, trials: int) -> FloatAr
     return np.asarray(-(trials - 1) / 2 * (np.log(expected) + observed / expected))
 
 
-def _lock_step_share(scores: list[FloatArray]) -> float:
+def _lock_step_share(scores: list[FloatArray], runs: list[npt.NDArray[np.intp]]) -> FloatArray:
+    """Share of lock-step cases in each run, shape (runs,)."""
+    if not scores:
+        return np.array([LOCK_STEP_SHARE])
     together = components()[3]
     odds = np.concatenate([logsumexp(score[:, together], axis=1) - logsumexp(score[:, ~together], axis=1)
-                           for score in scores]) if scores else np.zeros(0)
-    share = LOCK_STEP_SHARE
+                           for score in scores])
+    run = np.concatenate(runs)
+    cases = np.bincount(run)
+    share = np.full(len(cases), LOCK_STEP_SHARE)
     for _ in range(5):
-        likely = 1 / (1 + np.exp(np.clip(-odds - np.log(share / (1 - share)), -700, 700)))
-        share = (SHARE_STRENGTH * LOCK_STEP_SHARE + likely.sum()) / (SHARE_STRENGTH + len(odds))
-        share = float(np.clip(share, 0.02, 0.98))
+        likely = expit(odds + logit(share)[run])
+        share = (SHARE_STRENGTH * LOCK_STEP_SHARE + np.bincount(run, likely)) / (SHARE_STRENGTH + cases)
+        share = np.clip(share, 0.02, 0.98)
     return share
 
 
-def _posterior(likelihood: _Likelihood, share: float) -> Fit:
+def _posterior(likelihood: _Likelihood, share: FloatArray) -> Fit:
     together = components()[3]
-    score = likelihood.score + np.where(together, np.log(share), np.log(1 - share))
+    score = likelihood.score + np.where(together, np.log(share)[:, None], np.log1p(-share)[:, None])
     weight = np.exp(score - logsumexp(score, axis=1, keepdims=True))
     return Fit((weight * likelihood.centre).sum(axis=1), weight, likelihood.centre, likelihood.width,
                weight[:, together].sum(axis=1))
