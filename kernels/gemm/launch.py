@@ -12,6 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.gemm import device
 from kernels.hardware import DEVICES
+from kernels.numerics import DTYPES
 from kernels.spec import Case, Compilation
 
 INTERPRETED = bool(triton_knobs.runtime.interpret)
@@ -97,12 +98,14 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     units = max(d.compute_units for d in DEVICES if d.arch == arch)
     p = plan(case, arch, units, knobs)
     shapes = {"a": (case.M, case.K), "w": (case.N, case.K), "c": (case.M, case.N)}
-    arguments: dict[str, Any] = {name: (_type(case.dtype, p.blocks.get(name)), size) for name, size in shapes.items()}
+    arguments = {name: _declared(case.dtype, size, p.blocks.get(name)) for name, size in shapes.items()}
     if p.workspace:
         arguments |= {"workspace": ("*fp32", (p.workspace,)), "arrivals": ("*i32", (p.tiles,))}
     return Compilation(p.function.__name__, p.function, {**arguments, **p.sizes}, p.constants, p.options)
 
 
-def _type(dtype: str, block: tuple[int, int] | None) -> str:
-    """Triton's name of an argument's type: a pointer, or a tensor descriptor of a block."""
-    return f"tensordesc<{dtype}[{block[0]}, {block[1]}]>" if block else f"*{dtype}"
+def _declared(dtype: str, size: tuple[int, int], block: tuple[int, int] | None) -> Any:
+    """An argument of a compilation: a pointer by its type, or a descriptor of a tensor without storage."""
+    if block is None:
+        return f"*{dtype}", size
+    return TensorDescriptor.from_tensor(torch.empty(size, dtype=DTYPES[dtype], device="meta"), list(block))

@@ -8,14 +8,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.all_gather import all_gather
 from kernels.gemm import gemm
 from kernels.hardware import lds_limit
 from kernels.spec import Compilation
+
+_SHORT = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 TARGETS = {"gfx942": GPUTarget("hip", "gfx942", 64), "gfx950": GPUTarget("hip", "gfx950", 64),
            "sm_90": GPUTarget("cuda", 90, 32)}
@@ -26,13 +30,20 @@ def compiled(job: Compilation, arch: str) -> Any:
     names, signature, hints = job.function.arg_names, {}, {}
     for index, name in enumerate(names):
         value = job.arguments.get(name)
-        kind = "constexpr" if name in job.constants else value[0] if isinstance(value, tuple) else "i32"
+        kind = "constexpr" if name in job.constants else _kind(value)
         signature[name] = kind
         if kind.startswith("*") or (kind == "i32" and value % 16 == 0):
             hints[index,] = [["tt.divisibility", 16]]
     constants = {(names.index(name),): value for name, value in job.constants.items()}
     source = ASTSource(job.function, signature, constexprs=constants, attrs=hints)
     return triton.compile(source, target=TARGETS[arch], options=dict(job.options))
+
+
+def _kind(value: Any) -> str:
+    """Triton's name of an argument's type."""
+    if isinstance(value, TensorDescriptor):
+        return f"tensordesc<{_SHORT[value.base.dtype]}{value.block_shape}>"
+    return value[0] if isinstance(value, tuple) else "i32"
 
 
 def spilled(binary: Any, arch: str) -> int:

@@ -1,0 +1,250 @@
+"""Grouped GEMM: routing, the Triton kernels in the interpreter, what is refused, and the code for each GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import grouped_gemm
+from kernels.grouped_gemm import autotune, models, routing, tuning, vendors
+from kernels.hardware import UnknownHardware, lds_limit
+from kernels.numerics import compare
+from kernels.spec import Case, Place, Tolerance, Unsupported
+from tests.kernels.ranks import run_alone
+
+KERNELS = {"forward": grouped_gemm.grouped_gemm_forward, "dgrad": grouped_gemm.grouped_gemm_dgrad,
+           "wgrad": grouped_gemm.grouped_gemm_wgrad}
+CPU = Place()
+
+
+# ---- routing ----------------------------------------------------------------------------------------------------------
+
+@given(name=st.sampled_from(routing.ROUTINGS), groups=st.integers(1, 64), mean=st.integers(0, 5000))
+def test_every_routing_hands_out_every_token(name, groups, mean):
+    counts = routing.lens(name, groups, mean)
+    assert len(counts) == groups
+    assert min(counts) >= 0
+    assert sum(counts) == groups * mean
+    assert routing.ends(counts)[-1] == groups * mean
+    assert counts == routing.lens(name, groups, mean)
+
+
+@pytest.mark.parametrize("groups", [4, 8, 16, 32])
+@pytest.mark.parametrize("mean", models.MEANS)
+def test_routings_are_as_skewed_as_they_say(groups, mean):
+    assert set(routing.lens("balanced", groups, mean)) == {mean}
+    mild = routing.lens("mild", groups, mean)
+    assert max(mild) / mean == pytest.approx(2.0, abs=0.05)
+    assert min(mild) > 0
+    extreme = routing.lens("extreme", groups, mean)
+    assert max(extreme) == groups * mean // 2
+    assert extreme.count(0) == groups // 4
+
+
+def test_an_unknown_routing_is_named():
+    with pytest.raises(ValueError, match="'wild' is not one of balanced, mild, extreme"):
+        routing.lens("wild", 4, 8)
+
+
+def test_cases_hold_the_published_shapes():
+    shapes = {(c.N, c.K) for c in KERNELS["forward"].cases if not c.name.startswith("tiny")}
+    assert shapes == {(4096, 7168), (7168, 2048), (5760, 2880), (2880, 2880), (3584, 2048), (2048, 1792)}
+    tiers = [c.tier for c in KERNELS["forward"].cases]
+    assert tiers.count("pr") == len(models.PULL_REQUEST) == 6
+    assert {c.routing for c in KERNELS["forward"].cases if c.tier == "pr"} == set(routing.ROUTINGS)
+
+
+# ---- against the reference, in the interpreter ------------------------------------------------------------------------
+
+EXACT = Tolerance()
+
+
+def whole(shape, seed):
+    """Small whole numbers: any order of summation gives the same fp32 and fp16 result."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-2, 3, tuple(shape), generator=generator).to(torch.float16)
+
+
+def operands(counts, n, k):
+    rows = sum(counts)
+    ends = torch.tensor(routing.ends(counts), dtype=torch.int32)
+    return {"a": whole((rows, k), 1), "b": whole((len(counts), n, k), 2), "dy": whole((rows, n), 3), "ends": ends}
+
+
+def check_products(counts, n, k, **knobs):
+    """Run all three products in this process's interpreter and demand the bits of the reference."""
+    x = operands(counts, n, k)
+    case = Case("t", dtype="fp16", G=len(counts), M=0, N=n, K=k).at(CPU)
+    knobs = {**tuning.candidates(case, "cpu")[0], **knobs}
+    for name, kernel in KERNELS.items():
+        call = kernel.backends["triton"].build(case, x, **knobs)
+        call().fill_(float("nan"))
+        expected = kernel.function("reference")(case, x).half()
+        verdict = compare(call(), expected, EXACT)
+        assert verdict.ok, (name, counts, knobs, verdict.why)
+
+
+def interpreted_tails():
+    for tma in (False, True):
+        check_products((37, 0, 100, 1, 64), 72, 88, tma=tma)
+    check_products((50, 30), 80, 40, block_m=32, block_n=32, block_k=64, group_m=1)
+    check_products((70, 66), 200, 64, tma=True, subtile=2, block_n=128, flatten=True)
+
+
+def interpreted_edges():
+    check_products((96,), 64, 64)                       # one expert
+    check_products((0, 0, 65), 48, 32, tma=True)        # the first experts are empty
+    check_products((33, 0), 32, 48)                     # the last is
+    check_products((0, 0), 32, 32)                      # all are
+    check_products((3,) * 40, 16, 16, block_m=16, block_n=16, block_k=16)   # more experts than a warp has lanes
+
+
+def interpreted_strides():
+    """Operands that are windows of wider tensors, with a row length that no descriptor can have."""
+    x = operands((40, 25), 48, 72)
+    case = Case("t", dtype="fp16", G=2, M=0, N=48, K=72).at(CPU)
+    wide = {name: torch.nn.functional.pad(x[name], (3, 4))[..., 3:-4] for name in ("a", "b", "dy")} | {"ends": x["ends"]}
+    assert wide["a"].stride(0) == 79
+    for kernel in KERNELS.values():
+        knobs = {**tuning.candidates(case, "cpu")[0], "tma": True}
+        got = kernel.backends["triton"].build(case, wide, **knobs)()
+        assert compare(got, kernel.function("reference")(case, x).half(), EXACT).ok
+
+
+@pytest.mark.parametrize("function", ["interpreted_tails", "interpreted_edges", "interpreted_strides"])
+def test_triton_gives_the_bits_of_the_reference(function):
+    run_alone("tests.kernels.test_grouped_gemm", function, TRITON_INTERPRET="1")
+
+
+def interpreted_fault():
+    """A kernel that reads one row too far must be seen: the last row of each group moves to the next group."""
+    x = operands((40, 24), 32, 32)
+    case = Case("t", dtype="fp16", G=2, M=0, N=32, K=32).at(CPU)
+    for kernel in KERNELS.values():
+        shifted = {**x, "ends": torch.tensor([39, 64], dtype=torch.int32)}
+        got = kernel.backends["triton"].build(case, shifted, **tuning.candidates(case, "cpu")[0])()
+        assert not compare(got, kernel.function("reference")(case, x).half(), EXACT).ok
+
+
+def test_a_row_given_to_the_wrong_expert_is_seen():
+    run_alone("tests.kernels.test_grouped_gemm", "interpreted_fault", TRITON_INTERPRET="1")
+
+
+# ---- the other backends ------------------------------------------------------------------------------------------------
+
+@pytest.fixture(params=sorted(KERNELS))
+def tiny(request):
+    kernel = KERNELS[request.param]
+    case = kernel.case("tiny_extreme").at(CPU)
+    return kernel, case, kernel.function("inputs")(case, 0)
+
+
+@pytest.mark.parametrize("name", ["loop", "torch_grouped", "torch", "autotune"])
+def test_backends_of_a_cpu_are_right_and_write_all(tiny, name):
+    kernel, case, x = tiny
+    call = kernel.backends[name].build(case, x)
+    call().fill_(float("nan"))
+    assert compare(call(), kernel.function("reference")(case, x), kernel.tolerance_for(case)).ok
+
+
+@pytest.mark.parametrize("name", ["triton", "ck", "gmm"])
+def test_what_is_not_here_says_what_it_needs(tiny, name):
+    kernel, case, x = tiny
+    backend = kernel.backends[name]
+    with pytest.raises(Unsupported, match="GPU|install"):
+        backend.build(case, x, **backend.knobs(case, "cpu"))
+
+
+def test_a_case_too_large_for_a_cpu_is_refused_before_any_work():
+    case = KERNELS["forward"].case("dsv3_gateup_b8_m2048_balanced").at(CPU)
+    for name in ("loop", "torch_grouped", "torch"):
+        with pytest.raises(Unsupported, match="FLOP, more than the"):
+            KERNELS["forward"].backends[name].build(case, {"a": torch.empty(0), "b": torch.empty(1, 1, 1), "ends": None})
+
+
+def test_autotune_names_its_choice_and_skips_what_is_wrong(tiny, monkeypatch):
+    kernel, case, x = tiny
+    right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
+    wrong = torch.zeros_like(right())
+    monkeypatch.setattr(autotune, "_ways", lambda *_: iter([("fast but wrong", lambda: wrong), ("loop", right)]))
+    monkeypatch.setattr(autotune, "_seconds", lambda call, case: 1.0 if call is right else 0.5)
+    assert autotune.best(kernel, case, x).choice == "loop"
+    monkeypatch.setattr(autotune, "_ways", lambda *_: iter([("fast but wrong", lambda: wrong)]))
+    with pytest.raises(Unsupported, match="rightly here; tried: fast but wrong"):
+        autotune.best(kernel, case, x)
+
+
+def test_costs_count_every_operand_once(tiny):
+    kernel, case, _ = tiny
+    rows = 5 * 24
+    cost = kernel.function("cost")(case)
+    assert cost.flops == 2 * rows * 80 * 96
+    assert cost.hbm_bytes == 2 * (rows * 96 + 5 * 80 * 96 + rows * 80)
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------------------
+
+def refuse(message, change=None, **knobs):
+    case = Case("t", dtype="fp16", G=2, M=0, N=32, K=32).at(Place(device="cuda:0", arch="sm_90", compute_units=132))
+    x = {**operands((10, 20), 32, 32), **(change or {})}
+    knobs = {**tuning.rows_config(case, "sm_90"), **knobs}
+    with pytest.raises(ValueError, match=message):
+        KERNELS["forward"].backends["triton"].build(case, x, **knobs)
+
+
+def test_what_does_not_fit_is_named_before_a_launch():
+    refuse("a is .30, 32. and b .2, 32, 33.: dimension 1 of a must equal", {"b": whole((2, 32, 33), 0)})
+    refuse("b has 3 groups, ends has 2", {"b": whole((3, 32, 32), 0)})
+    refuse("30 rows of the left operand; it ends at 31", {"ends": torch.tensor([10, 31], dtype=torch.int32)})
+    refuse("falls by 5", {"ends": torch.tensor([35, 30], dtype=torch.int32)})
+    refuse("ends is torch.int64", {"ends": torch.tensor([10, 30])})
+    refuse("operands are torch.float16 and torch.float64", {"b": torch.zeros(2, 32, 32, dtype=torch.float64)})
+    refuse("stride 2 in its last dimension", {"a": whole((30, 64), 0)[:, ::2]})
+    refuse("block_k is 48; it must be a power of two", block_k=48)
+    refuse("needs 262144 bytes of shared memory; sm_90 has 232448", num_stages=4, subtile=1)
+
+
+def test_an_architecture_without_knobs_is_named():
+    with pytest.raises(UnknownHardware, match="no knobs for arch 'gfx90a'"):
+        tuning.rows_config(KERNELS["forward"].cases[0], "gfx90a")
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
+def test_every_point_of_a_sweep_fits_and_differs(arch):
+    points = tuning.candidates(KERNELS["forward"].cases[0], arch)
+    for knobs in points:
+        tuning.check_fits(knobs, 2, arch)
+    assert points[0] == tuning.rows_config(KERNELS["forward"].cases[0], arch)
+    assert len({json.dumps(p, sort_keys=True) for p in points}) == len(points) >= 8
+
+
+# ---- the code that a GPU would get ---------------------------------------------------------------------------------------
+
+def compiled(arch, cache):
+    """Compile the default knobs of shapes with and without tails for one architecture; print what they need."""
+    from benchmarks.isa.cache import Cache
+    from benchmarks.isa.compile import Compiler
+
+    compiler = Compiler(arch, Cache(Path(cache)))
+    for case in ("dsv3_gateup_b8_m2048_balanced", "gptoss20b_down_b4_m2048_extreme"):
+        for kernel in KERNELS.values():
+            for compilation in kernel.compilations["triton"](kernel.case(case), arch):
+                print(json.dumps({"name": f"{kernel.name} {case}", **compiler.record(compilation, lambda: "")}))
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
+def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp_path):
+    out = run_alone("tests.kernels.test_grouped_gemm", "compiled", arch, str(tmp_path), TRITON_CACHE_DIR=str(tmp_path))
+    for record in map(json.loads, out.splitlines()):
+        assert record["status"] == "ok", record
+        metrics = record["metrics"]
+        assert metrics["scratch_bytes"] == 0, record["name"]
+        assert metrics.get("vgpr_spills", 0) == 0, record["name"]
+        assert metrics["lds_bytes"] <= lds_limit(arch), record["name"]
+        assert metrics["matrix"], record["name"]
+    assert len(out.splitlines()) == 6
