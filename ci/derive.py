@@ -90,7 +90,7 @@ def _least_seconds(rows: pd.DataFrame, hardware: Hardware) -> pd.Series:
         peak = hardware.peak(str(rows["dtype"].iloc[0]))
     except ValueError:
         peak = np.nan
-    compute = (rows["flops"] / peak).where(rows["flops"] > 0, 0.0)
+    compute = (rows["flops"] / peak).where(rows["flops"] != 0, 0.0)
     return pd.concat([compute, rows["hbm_bytes"] / hardware.hbm_bandwidth, rows["link_bytes"] / link],
                      axis=1).max(axis=1, skipna=False)
 
