@@ -230,8 +230,8 @@ def _matrix(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy)
 
 _TOLD = {
     "vgpr_spills", "scratch_bytes", "scratch_ops_in_loops", "remote_store_widths", "remote_store_names",
-    "remote_store_bytes_in_loops", "store_widths", "store_names", "load_widths", "bytes_per_load", "bytes_per_store",
-    "bytes_per_remote_store", "subdword_remote_stores", "heap_base_loads", "heap_base_loads_in_loops", "matrix",
+    "remote_store_bytes", "remote_store_bytes_in_loops", "store_widths", "store_names", "load_widths", "bytes_per_load",
+    "bytes_per_store", "bytes_per_remote_store", "subdword_remote_stores", "heap_base_loads", "heap_base_loads_in_loops", "matrix",
     "occupancy", "occupancy_by_registers", "occupancy_by_lds", "lds_limit", "instructions", "loops"}
 """Metrics that the rules above put into words, or that follow from others."""
 
@@ -304,9 +304,8 @@ def _width_words(what: str, old: Mapping[str, int], new: Mapping[str, int], name
 
 
 def _per_byte(metrics: Metrics, where: str) -> float:
-    """Heap-base loads (in loops, or all) for each byte a lane stores remotely there; all of them without such stores."""
-    everywhere = sum(int(width) * count for width, count in metrics["remote_store_widths"].items())
-    stored: int = metrics["remote_store_bytes_in_loops"] if where else everywhere
+    """Heap-base loads (in loops, or all) for each byte a lane stores remotely there; all without such stores."""
+    stored: int = metrics[f"remote_store_bytes{where}"]
     loads: int = metrics[f"heap_base_loads{where}"]
     return loads / max(stored, 1)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.isa.code import Code, Instruction, Jump, Loop
-from benchmarks.isa.provenance import Provenance
+from benchmarks.isa.provenance import Provenance, argument_pointer
 
-MEMORY_BYTES = {"dwordx4": 16, "dwordx3": 12, "dwordx2": 8, "dword": 4, "ushort": 2, "sshort": 2, "short": 2,
+MEMORY_BYTES = {"dwordx4": 16, "dwordx3": 12, "dwordx2": 8, "dwordx8": 32, "dwordx16": 64,
+                "dword": 4, "ushort": 2, "sshort": 2, "short": 2,
                 "ubyte": 1, "sbyte": 1, "byte": 1}
 """Bytes a lane moves, by the size word in the name of a buffer, global, flat, scratch or scalar memory instruction."""
 
@@ -121,7 +122,7 @@ def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str
         "instructions": len(everything),
         "matrix": _counted(i.mnemonic for i in everything if kind(i) == "mfma"),
         **_memory(everything),
-        **_remote(code, translates),
+        **_remote(code, argument_pointer(text) if translates else None),
         **_lds(everything),
         "barriers": sum(kind(i) == "barrier" for i in everything),
         "waits": sum(kind(i) == "wait" for i in everything),
@@ -142,20 +143,29 @@ def _memory(instructions: Iterable[Instruction]) -> dict[str, Any]:
             "loads_to_lds": sum(any(re.search(r"\blds\b", o) for o in i.operands) for i in found["load"])}
 
 
-def _remote(code: Code, translates: bool) -> dict[str, Any]:
-    """Stores through pointers built from heap bases, and the loads of those bases."""
-    if not translates:
-        return {"remote_store_widths": {}, "remote_store_names": {}, "remote_store_bytes_in_loops": 0,
-                "subdword_remote_stores": 0, "heap_base_loads": 0, "heap_base_loads_in_loops": 0}
-    found = Provenance(code)
-    stores = [i for _, i in found.remote if kind(i) == "store"]
-    in_loops = [access_bytes(i) or 0 for block, i in found.remote if kind(i) == "store" and block in code.in_loops]
-    return {"remote_store_widths": widths(access_bytes(i) for i in stores),
-            "remote_store_names": _counted(i.mnemonic for i in stores),
-            "remote_store_bytes_in_loops": sum(in_loops),
-            "subdword_remote_stores": sum((access_bytes(i) or 4) < 4 for i in stores),
-            "heap_base_loads": len(found.bases),
-            "heap_base_loads_in_loops": sum(block in code.in_loops for block, _ in found.bases)}
+def _remote(code: Code, arguments: tuple[str, ...] | None) -> dict[str, Any]:
+    """Stores through pointers built from heap bases, and how many bases and bytes the longest path moves.
+
+    A path runs each loop once, so what the compiler duplicates for two branches counts once.
+    """
+    found = Provenance(code, arguments) if arguments else None
+    stores = [(block, i) for block, i in (found.remote if found else ()) if kind(i) == "store"]
+    stored, loaded = Counter[int](), Counter[int]()
+    for block, instruction in stores:
+        stored[block] += access_bytes(instruction) or 0
+    for block, instruction in (found.bases if found else ()):
+        loaded[block] += (access_bytes(instruction) or 8) // 8
+    return {"remote_store_widths": widths(access_bytes(i) for _, i in stores),
+            "remote_store_names": _counted(i.mnemonic for _, i in stores),
+            "remote_store_bytes": code.heaviest_path(stored),
+            "remote_store_bytes_in_loops": code.heaviest_path(_inside(stored, code)),
+            "subdword_remote_stores": sum((access_bytes(i) or 4) < 4 for _, i in stores),
+            "heap_base_loads": code.heaviest_path(loaded),
+            "heap_base_loads_in_loops": code.heaviest_path(_inside(loaded, code))}
+
+
+def _inside(weights: Mapping[int, int], code: Code) -> dict[int, int]:
+    return {block: weight for block, weight in weights.items() if block in code.in_loops}
 
 
 def _lds(instructions: Iterable[Instruction]) -> dict[str, Any]:

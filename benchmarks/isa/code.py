@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,6 +107,18 @@ class Code:
         """The innermost loop with the greatest weight of its instructions; the first of equals; None without loops."""
         inner = [loop for loop in self.loops if loop.innermost]
         return max(inner, key=lambda loop: weight(self.within(loop.blocks)), default=None)
+
+    def heaviest_path(self, weights: Mapping[int, int]) -> int:
+        """The greatest sum of block weights on a path from the entry that takes no edge backwards in program flow."""
+        order = _reverse_postorder(self.successors)
+        rank = {block: position for position, block in enumerate(order)}
+        total: dict[int, int] = {}
+        for block in order:
+            total[block] = max(total.get(block, 0), 0) + weights.get(block, 0)
+            for after in self.successors[block]:
+                if rank[after] > rank[block]:
+                    total[after] = max(total.get(after, 0), total[block])
+        return max(total.values(), default=0)
 
     def text(self) -> str:
         """The code one instruction a line, labels renamed L0, L1 ... in program order.

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 from benchmarks.isa.code import Code, Instruction
 
-KERNEL_ARGUMENTS = frozenset({"s0", "s1"})
-"""The register pair that points to the kernel's arguments at entry (LLVM AMDGPU user guide, kernarg segment pointer:
-the first enabled user SGPRs; Triton enables no earlier one)."""
+_BEFORE_ARGUMENTS = {"private_segment_buffer": 4, "dispatch_ptr": 2, "queue_ptr": 2}
+"""User SGPRs that come before the kernel-argument pointer, in registers each (LLVM AMDGPU user guide, table "SGPR
+register set up order")."""
 
 _ARGUMENT = 1
 State = dict[str, int]
@@ -27,14 +27,16 @@ class Provenance:
     """Result of the analysis.
 
     remote: (block, instruction) of every store, load and atomic whose address carries a loaded 8-byte value.
-    bases: (block, instruction) of every load that such an address carries, each once, in program order.
+    bases: (block, instruction) of every load that such an address carries, each once.
+
+    arguments: the scalar registers that point to the kernel's arguments at entry.
     """
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, arguments: tuple[str, ...]) -> None:
         self._code = code
         self._sources: dict[tuple[int, int], int] = {}
         self._places: list[Place] = []
-        entry = dict.fromkeys(KERNEL_ARGUMENTS, _ARGUMENT)
+        entry = dict.fromkeys(arguments, _ARGUMENT)
         self._at_entry: list[State | None] = [entry] + [None] * (len(code.blocks) - 1)
         self._settle()
         self.remote: list[Place] = []
@@ -88,6 +90,13 @@ class Provenance:
             self._places.append((block, instruction))
             self._sources[block, index] = 1 << len(self._places)
         return self._sources[block, index]
+
+
+def argument_pointer(text: str) -> tuple[str, ...]:
+    """The register pair that points to the kernel's arguments at entry, from the directives of the assembly text."""
+    enabled = dict(re.findall(r"\.amdhsa_user_sgpr_(\w+) (\d+)", text))
+    first = sum(size for name, size in _BEFORE_ARGUMENTS.items() if enabled.get(name) == "1")
+    return f"s{first}", f"s{first + 1}"
 
 
 def _merge(known: State, state: State) -> bool:
