@@ -204,13 +204,17 @@ def test_show_and_publish(project: Project) -> None:
     index = json.loads((project.home / "html" / "index.json").read_text())
     assert index["benchmarks"]["toy.track_time"]["unit"] == "seconds"
     assert index["params"]["machine"] == [MACHINE]
-    graphs = [path for path in (project.home / "html" / "graphs").rglob("toy.track_time.json") if "summary" not in path.parts]
+    graphs = [
+        path for path in (project.home / "html" / "graphs").rglob("toy.track_time.json") if "summary" not in path.parts
+    ]
     assert len(graphs) == 1, "one series, not one for every commit"
 
 
 def test_continuous_measures_both_and_exits_with_1(project: Project) -> None:
     before = len(project.measured())
-    output = project.asv("continuous", "--bench", r"toy.track_time\('(ours|library)'", project.fast, project.slow, code=1)
+    output = project.asv(
+        "continuous", "--bench", r"toy.track_time\('(ours|library)'", project.fast, project.slow, code=1
+    )
     assert "PERFORMANCE DECREASED" in output, output
     assert lines_of(output, "toy.track_time('ours', 'small')")[0].startswith("| + ")
     assert len(project.measured()) == before + 2
@@ -219,7 +223,9 @@ def test_continuous_measures_both_and_exits_with_1(project: Project) -> None:
 
 
 def test_find_finds_it_and_a_dry_run_saves_nothing(project: Project) -> None:
-    before = {f: f.read_bytes() for f in (project.root / "results").rglob("*") if f.is_file() and ".cache" not in f.parts}
+    before = {
+        f: f.read_bytes() for f in (project.root / "results").rglob("*") if f.is_file() and ".cache" not in f.parts
+    }
     output = project.asv("find", "--skip-save", f"{project.old}..main", "toy.track_time")
     assert f"Greatest regression found: {project.slow[:8]}" in output, output
     output = project.asv("run", "--dry-run", f"{project.fast}^!", "--bench", "other.track_time", code=2)
@@ -244,8 +250,17 @@ def test_too_few_rounds_and_unknown_tiers_are_refused() -> None:
         asv_plugin.chosen_tier({"RIDGELINE_TIER": "weekly"})
 
 
-@pytest.mark.parametrize(("words", "saved"), [("run main^!", True), ("continuous", True), ("run -n", False),
-                                              ("run --dry-run", False), ("run --dry", False), ("find --skip-save a..b x", False)])
+@pytest.mark.parametrize(
+    ("words", "saved"),
+    [
+        ("run main^!", True),
+        ("continuous", True),
+        ("run -n", False),
+        ("run --dry-run", False),
+        ("run --dry", False),
+        ("find --skip-save a..b x", False),
+    ],
+)
 def test_it_is_known_whether_asv_saves(words: str, saved: bool) -> None:
     assert asv_plugin.saves(["asv", *words.split()]) is saved
 
@@ -262,7 +277,9 @@ def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
         (kernels / f"{name}.py").write_text(TOY.format(work=1, yardstick=name[0] * 16))
     old = project.commit("old")
     (kernels / "toy.py").write_text(TOY.format(work=1, yardstick="f" * 16))
-    (kernels / "other.py").write_text(TOY.format(work=1, yardstick="o" * 16).replace('{"small"', '{"tiny": 500, "small"'))
+    (kernels / "other.py").write_text(
+        TOY.format(work=1, yardstick="o" * 16).replace('{"small"', '{"tiny": 500, "small"')
+    )
     (kernels / "gone.py").unlink()
     new = project.commit("new")
     output = project.asv("run", "--show-stderr", f"{old}^!", code=2)
@@ -291,8 +308,14 @@ def test_recorded_trials_serve_asv_too(project: Project, tmp_path: Path) -> None
                  "m64": {"base/triton": ok(), "head/triton": failed("wrong")}}
         records.record([write(tmp_path / f"{number}.jsonl", trial(cases, number=number, trees=trees))], results)
     config = json5.loads((project.root / "asv.conf.json").read_text())
-    config |= {"repo": str(project.root), "results_dir": str(results), "html_dir": str(tmp_path / "html"), "plugins": [],
-               "environment_type": "virtualenv", "env_dir": str(tmp_path / "env")}
+    config |= {
+        "repo": str(project.root),
+        "results_dir": str(results),
+        "html_dir": str(tmp_path / "html"),
+        "plugins": [],
+        "environment_type": "virtualenv",
+        "env_dir": str(tmp_path / "env"),
+    }
     (tmp_path / "asv.conf.json").write_text(json.dumps(config))
     asv = functools.partial(project.asv, "--config", str(tmp_path / "asv.conf.json"))
     output = asv("compare", project.fast, project.slow)

@@ -30,7 +30,11 @@ class Folder:
         def parse(unit: str) -> tuple[list[dict[str, Any]], list[str]]:
             self.parsed.append(unit)
             text = (self.path / unit).read_text()
-            return ([], [f"{unit}: bad"]) if text == "bad" else ([{"name": unit, "value": float(v)} for v in text.split()], [])
+            return (
+                ([], [f"{unit}: bad"])
+                if text == "bad"
+                else ([{"name": unit, "value": float(v)} for v in text.split()], [])
+            )
 
         units = {file.name: [file] for file in sorted(self.path.glob("*.txt"))}
         table, problems = cache.table(units, parse, SCHEMA, self.store, version)
@@ -90,9 +94,16 @@ def test_problems_are_told_at_every_load(folder: Folder) -> None:
     assert folder.parsed.count("a.txt") == 1
 
 
-@pytest.mark.parametrize("damage", [lambda s: s.unlink(), lambda s: s.write_bytes(b"PAR1 torn"), lambda s: s.write_bytes(b""),
-                                    lambda s: s.write_bytes(s.read_bytes()[:-100]),
-                                    lambda s: pq.write_table(pa.table({"other": [1]}), s)])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda s: s.unlink(),
+        lambda s: s.write_bytes(b"PAR1 torn"),
+        lambda s: s.write_bytes(b""),
+        lambda s: s.write_bytes(s.read_bytes()[:-100]),
+        lambda s: pq.write_table(pa.table({"other": [1]}), s),
+    ],
+)
 def test_a_lost_or_damaged_cache_only_costs_time(folder: Folder, damage: Any) -> None:
     first = folder.load()
     damage(folder.store)

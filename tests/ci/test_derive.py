@@ -14,9 +14,25 @@ from ci import derive, records
 from kernels.hardware import DEVICES, by_market_name, roofline_seconds
 from kernels.spec import Cost
 
-GEMM = {"machine": "m", "commit": "a" * 40, "env": "e", "kernel": "gemm", "backend": "triton", "baseline": False, "case": "c",
-        "market_name": "MI300X", "arch": "gfx942", "device": "AMD Instinct MI300X", "dtype": "fp16", "world": 1,
-        "seconds": 1e-3, "flops": 2.0 * 4096**3, "hbm_bytes": 3.0 * 4096**2 * 2, "link_bytes": 0.0, "payload_bytes": 0.0}
+GEMM = {
+    "machine": "m",
+    "commit": "a" * 40,
+    "env": "e",
+    "kernel": "gemm",
+    "backend": "triton",
+    "baseline": False,
+    "case": "c",
+    "market_name": "MI300X",
+    "arch": "gfx942",
+    "device": "AMD Instinct MI300X",
+    "dtype": "fp16",
+    "world": 1,
+    "seconds": 1e-3,
+    "flops": 2.0 * 4096**3,
+    "hbm_bytes": 3.0 * 4096**2 * 2,
+    "link_bytes": 0.0,
+    "payload_bytes": 0.0,
+}
 GATHER = {**GEMM, "kernel": "all_gather", "flops": 0.0, "hbm_bytes": 2e9, "link_bytes": 0.875e9, "payload_bytes": 1e9,
           "world": 8, "seconds": 4e-3}
 
@@ -60,12 +76,25 @@ def test_roofline_of_every_known_device_is_that_of_the_kernels_package() -> None
 
 def test_a_partition_is_measured_by_its_own_peak() -> None:
     whole = by_market_name("MI300X")
-    part = {**GEMM, "market_name": "MI300X (1/8 partition)", "compute_units": 38.0, "chip_id": "74a1", "memory_bytes": 192.0 * 2**30}
+    part = {
+        **GEMM,
+        "market_name": "MI300X (1/8 partition)",
+        "compute_units": 38.0,
+        "chip_id": "74a1",
+        "memory_bytes": 192.0 * 2**30,
+    }
     assert frame(part).iloc[0]["peak_share"] == pytest.approx(2 * 4096**3 / (whole.peak("fp16") / 8) / 1e-3)
 
 
-@pytest.mark.parametrize("change", [{"market_name": "", "arch": "cpu"}, {"market_name": None, "arch": "gfx1201"}, {"dtype": "int4"},
-                                    {"flops": np.nan}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"market_name": "", "arch": "cpu"},
+        {"market_name": None, "arch": "gfx1201"},
+        {"dtype": "int4"},
+        {"flops": np.nan},
+    ],
+)
 def test_no_share_where_the_peak_or_the_cost_is_unknown(change: dict[str, Any]) -> None:
     assert math.isnan(frame({**GEMM, **change}).iloc[0]["peak_share"])
 

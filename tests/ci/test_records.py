@@ -49,7 +49,10 @@ def results(tmp_path: Path) -> Path:
 def record(tmp_path: Path, results: Path) -> Callable[..., records.Recorded]:
     """Record trials through a new file."""
     def do(*lines: dict[str, Any], **options: Any) -> records.Recorded:
-        return records.record([write(tmp_path / f"trials{len(list(tmp_path.iterdir()))}.jsonl", *lines)], results, **options)
+        return records.record(
+            [write(tmp_path / f"trials{len(list(tmp_path.iterdir()))}.jsonl", *lines)], results, **options
+        )
+
     return do
 
 
@@ -153,9 +156,19 @@ def test_driver_and_host_never_reach_asv_params(record: Any, results: Path) -> N
     """Every key of params is part of a graph's path: a new driver would start a new series."""
     record(trial())
     params = json.loads(asv_file(results).read_text())["params"]
-    assert params == {"machine": NAME, "kind": "gpu", "arch": "sm_90", "device": "NVIDIA H200", "count": "2",
-                      "compute_units": "132", "chip_id": "2335", "power_cap_w": "700", "python": "3.12", "torch": "2.11.0",
-                      "triton": "3.6.0"}
+    assert params == {
+        "machine": NAME,
+        "kind": "gpu",
+        "arch": "sm_90",
+        "device": "NVIDIA H200",
+        "count": "2",
+        "compute_units": "132",
+        "chip_id": "2335",
+        "power_cap_w": "700",
+        "python": "3.12",
+        "torch": "2.11.0",
+        "triton": "3.6.0",
+    }
 
 
 # ---- idempotence, order, appending --------------------------------------------------------------------------------
@@ -180,7 +193,10 @@ def test_a_second_file_appends_samples(record: Any, results: Path) -> None:
     assert found["samples"] == 17
     assert found["seconds"] == pytest.approx(np.median(TIMES + [2e-3] * 9))
     assert row(results)["stats_repeat"][0] == 17
-    assert [list(a) for a in records.samples(results, NAME, HEAD[:8], ENV, "gemm", "triton", "m16")] == [TIMES, [2e-3] * 9]
+    assert [list(a) for a in records.samples(results, NAME, HEAD[:8], ENV, "gemm", "triton", "m16")] == [
+        TIMES,
+        [2e-3] * 9,
+    ]
 
 
 def test_the_order_of_recording_does_not_matter(tmp_path: Path) -> None:
@@ -257,7 +273,11 @@ def test_numbers_by_another_yardstick_are_not_pooled(record: Any, results: Path)
     found = one(results, backend="triton")
     assert found["seconds"] == pytest.approx(9e-3)
     assert found["yardstick"] == "2" * 16
-    assert row(results)["version"] == "2" * 16 == json.loads((results / "benchmarks.json").read_text())["gemm.track_time"]["version"]
+    assert (
+        row(results)["version"]
+        == "2" * 16
+        == json.loads((results / "benchmarks.json").read_text())["gemm.track_time"]["version"]
+    )
 
 
 def test_the_declaration_of_the_newest_commit_wins_whatever_is_recorded_last(record: Any, results: Path) -> None:
@@ -271,7 +291,7 @@ def test_the_declaration_of_the_newest_commit_wins_whatever_is_recorded_last(rec
 
 
 def test_what_asv_left_is_kept_or_put_right(record: Any, results: Path) -> None:
-    """asv run drops samples and rewrites benchmarks.json with what one commit declares; recording again restores both."""
+    """asv run drops samples and rewrites benchmarks.json for one commit; recording again restores both."""
     record(trial())
     good = content(results)
     data = json.loads(asv_file(results).read_text())
@@ -329,8 +349,14 @@ BAD_LINES = {
     "something else": (lambda line: b'{"format": "sarif"}', "no trial"),
     "newer": (lambda line: json.dumps({**line, "version": 2}).encode(), "reads version 1"),
     "no machine": (lambda line: json.dumps({**line, "machine": {}}).encode(), "foreign machine"),
-    "a machine outside": (lambda line: json.dumps({**line, "machine": {**MACHINE, "name": "../../etc"}}).encode(), "foreign machine"),
-    "no declaration": (lambda line: json.dumps({**line, "trees": {"head": {**tree(), "declaration": {}}}}).encode(), "without"),
+    "a machine outside": (
+        lambda line: json.dumps({**line, "machine": {**MACHINE, "name": "../../etc"}}).encode(),
+        "foreign machine",
+    ),
+    "no declaration": (
+        lambda line: json.dumps({**line, "trees": {"head": {**tree(), "declaration": {}}}}).encode(),
+        "without",
+    ),
     "NaN": (lambda line: json.dumps(line).replace("0.00101", "NaN").encode(), "NaN is not allowed"),
     "negative": (lambda line: json.dumps(line).replace("0.00101", "-0.00101").encode(), "not positive numbers"),
     "unknown status": (lambda line: json.dumps(line).replace('"ok"', '"fine"').encode(), "status 'fine'"),
@@ -342,7 +368,9 @@ def test_a_bad_line_is_set_aside_and_the_others_recorded(results: Path, tmp_path
     spoil, reason = BAD_LINES[name]
     file = tmp_path / "trials.jsonl"
     bad = spoil(trial(number=1))
-    file.write_bytes(json.dumps(trial()).encode() + b"\n" + bad + b"\n" + json.dumps(trial(number=2)).encode() + b"\n" + bad)
+    file.write_bytes(
+        json.dumps(trial()).encode() + b"\n" + bad + b"\n" + json.dumps(trial(number=2)).encode() + b"\n" + bad
+    )
     before = file.read_bytes()
     for _ in range(2):
         outcome = records.record([file], results)
@@ -374,9 +402,15 @@ def test_missing_and_foreign_files_are_reported(results: Path, tmp_path: Path) -
     assert "Is a directory" in outcome.problems[-1].why
 
 
-@pytest.mark.parametrize(("spoil", "reason"), [
-    (lambda t: t[: len(t) // 2], "torn"), (lambda t: t.replace('"version": 2}', '"version": 3}'), "asv format 3"),
-    (lambda t: t.replace(f'"machine": "{NAME}"', '"machine": "other"'), "foreign machine, 'other'"), (lambda t: "[]", "not an asv")])
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda t: t[: len(t) // 2], "torn"),
+        (lambda t: t.replace('"version": 2}', '"version": 3}'), "asv format 3"),
+        (lambda t: t.replace(f'"machine": "{NAME}"', '"machine": "other"'), "foreign machine, 'other'"),
+        (lambda t: "[]", "not an asv"),
+    ],
+)
 def test_a_spoilt_asv_file_is_set_aside_and_made_anew(record: Any, results: Path, spoil: Any, reason: str) -> None:
     record(trial())
     good, file = content(results), asv_file(results)
@@ -492,7 +526,9 @@ def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
     code = "import sys, subprocess\nfrom pathlib import Path\nfrom ci import records\n" \
            "for f in sys.argv[2:]: records.record([Path(f)], Path(sys.argv[1]))"
     root = Path(__file__).resolve().parents[2]
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(results), *map(str, files[i::2])], cwd=root) for i in (0, 1)]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, str(results), *map(str, files[i::2])], cwd=root) for i in (0, 1)
+    ]
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
     assert len(records.load_notes(results, NAME, HEAD, ENV)) == len(lines)
     assert set(records.load(results)["trials"]) == {6}
@@ -508,10 +544,21 @@ def test_the_frame(record: Any, results: Path) -> None:
     record(trial())
     found = one(results, backend="blas")
     assert found["machine"] == NAME
-    assert (found["kind"], found["arch"], found["device"], found["market_name"]) == ("gpu", "sm_90", "NVIDIA H200", "H200 SXM")
+    assert (found["kind"], found["arch"], found["device"], found["market_name"]) == (
+        "gpu",
+        "sm_90",
+        "NVIDIA H200",
+        "H200 SXM",
+    )
     assert (found["count"], found["compute_units"], found["chip_id"]) == (2, 132, "2335")
     assert found["date"] == pd.Timestamp(1_790_000_000_000, unit="ms", tz="UTC")
-    assert (found["env"], found["kernel"], found["case"], found["tier"], found["dtype"]) == (ENV, "gemm", "m16", "pr", "fp16")
+    assert (found["env"], found["kernel"], found["case"], found["tier"], found["dtype"]) == (
+        ENV,
+        "gemm",
+        "m16",
+        "pr",
+        "fp16",
+    )
     assert bool(found["baseline"]) is True
     assert (found["world"], found["flops"], found["hbm_bytes"], found["link_bytes"]) == (1, 1e9, 1e6, 0)
     assert found["seconds_low"] < found["seconds"] < found["seconds_high"]
@@ -565,7 +612,7 @@ def test_the_interval_of_one_trial_is_that_of_asv(count: int) -> None:
 
 
 def test_the_interval_over_trials_covers_as_it_says() -> None:
-    """Trials differ by 1 %, samples inside one by 0.1 %: the interval over trials holds the truth in 99 %, not the other."""
+    """Trials differ by 1 %, samples inside one by 0.1 %: only the interval over trials holds the truth."""
     rng = np.random.default_rng(5)
     held = pooled = 0
     for _ in range(600):

@@ -32,16 +32,38 @@ def test_refuses_the_wrong_kind_of_quantity() -> None:
         units.parse_as("2 ms", "B/s")
 
 
-@pytest.mark.parametrize(("seconds", "text"), [
-    (1.25e-3, "1.25 ms"), (999.6e-6, "1.00 ms"), (999.4e-6, "999 us"), (12.34, "12.3 s"), (5e-10, "0.500 ns"), (0, "0 s"),
-    (None, "n/a"), (math.nan, "n/a"), (-2e-3, "-2.00 ms")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1.25e-3, "1.25 ms"),
+        (999.6e-6, "1.00 ms"),
+        (999.4e-6, "999 us"),
+        (12.34, "12.3 s"),
+        (5e-10, "0.500 ns"),
+        (0, "0 s"),
+        (None, "n/a"),
+        (math.nan, "n/a"),
+        (-2e-3, "-2.00 ms"),
+    ],
+)
 def test_writes_durations(seconds: float | None, text: str) -> None:
     assert units.duration(seconds) == text
 
 
-@pytest.mark.parametrize(("value", "unit", "text"), [
-    (5.32e14, "FLOP/s", "532 TFLOPS"), (3.38e11, "B/s", "338 GB/s"), (9.999e11, "B/s", "1.00 TB/s"), (0.5, "W", "0.500 W"),
-    (1.25e-3, "s", "1.25 ms"), (math.nan, "B/s", "n/a"), (None, "B", "n/a"), (0.0, "B/s", "0 B/s"), (1.2e18, "FLOP/s", "1200 PFLOPS")])
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (5.32e14, "FLOP/s", "532 TFLOPS"),
+        (3.38e11, "B/s", "338 GB/s"),
+        (9.999e11, "B/s", "1.00 TB/s"),
+        (0.5, "W", "0.500 W"),
+        (1.25e-3, "s", "1.25 ms"),
+        (math.nan, "B/s", "n/a"),
+        (None, "B", "n/a"),
+        (0.0, "B/s", "0 B/s"),
+        (1.2e18, "FLOP/s", "1200 PFLOPS"),
+    ],
+)
 def test_writes_quantities(value: float | None, unit: str, text: str) -> None:
     assert units.quantity(value, unit) == text
 

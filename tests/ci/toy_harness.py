@@ -14,9 +14,25 @@ import sys
 import time
 from pathlib import Path
 
-MACHINE = {"name": "toy-cpu2-0a1b2c3d", "kind": "cpu", "arch": "cpu", "device": "toy cpu", "market_name": None, "count": 1,
-           "compute_units": None, "memory_bytes": 1 << 30, "power_cap_w": None, "chip_id": None, "partition": None,
-           "driver": None, "cpu": "toy cpu", "cpu_count": 2, "ram_bytes": 1 << 30, "os": "Linux 6.1", "host": None}
+MACHINE = {
+    "name": "toy-cpu2-0a1b2c3d",
+    "kind": "cpu",
+    "arch": "cpu",
+    "device": "toy cpu",
+    "market_name": None,
+    "count": 1,
+    "compute_units": None,
+    "memory_bytes": 1 << 30,
+    "power_cap_w": None,
+    "chip_id": None,
+    "partition": None,
+    "driver": None,
+    "cpu": "toy cpu",
+    "cpu_count": 2,
+    "ram_bytes": 1 << 30,
+    "os": "Linux 6.1",
+    "host": None,
+}
 ENVIRONMENT = {"python": "3.12.3", "torch": "2.11.0+cpu", "triton": "3.6.0", "cuda": None, "hip": None, "nccl": None,
                "executable": sys.executable}
 
@@ -34,10 +50,19 @@ def listing(tree):
 def declaration(name, kernel):
     cases = [{"name": case, "world": 1, "dtype": "fp32", "distribution": "normal", "n": size,
               "tier": "nightly" if case.startswith("big") else "pr"} for case, size in kernel["CASES"].items()]
-    return {"kernel": name, "doc": "", "backends": list(kernel["BACKENDS"]), "baselines": ["library"], "cases": cases,
-            "yardstick": kernel["YARDSTICK"], "case_yardsticks": {c: f"{kernel['YARDSTICK']}{n}" for c, n in kernel["CASES"].items()},
-            "costs": {c: {"flops": 2 * n, "hbm_bytes": 8 * n, "link_bytes": 0, "payload_bytes": 0}
-                      for c, n in kernel["CASES"].items()}}
+    return {
+        "kernel": name,
+        "doc": "",
+        "backends": list(kernel["BACKENDS"]),
+        "baselines": ["library"],
+        "cases": cases,
+        "yardstick": kernel["YARDSTICK"],
+        "case_yardsticks": {c: f"{kernel['YARDSTICK']}{n}" for c, n in kernel["CASES"].items()},
+        "costs": {
+            c: {"flops": 2 * n, "hbm_bytes": 8 * n, "link_bytes": 0, "payload_bytes": 0}
+            for c, n in kernel["CASES"].items()
+        },
+    }
 
 
 def arm(function, size, rounds):
@@ -48,7 +73,14 @@ def arm(function, size, rounds):
             start = time.perf_counter()
             function(size)
             seconds.append(time.perf_counter() - start)
-        return {"status": "ok", "seconds": seconds, "skew_s": None, "knobs": {}, "code_hash": None, "calls_per_sample": 1}
+        return {
+            "status": "ok",
+            "seconds": seconds,
+            "skew_s": None,
+            "knobs": {},
+            "code_hash": None,
+            "calls_per_sample": 1,
+        }
     except NotImplementedError as error:
         return {"status": "unsupported", "why": str(error), "detail": ""}
     except Exception as error:
@@ -65,8 +97,15 @@ def measure(options):
     cases = {c["name"]: {"method": "clock", "warnings": [], "arms": {
         f"head/{backend}": arm(function, c["n"], options.rounds) for backend, function in kernel["BACKENDS"].items()}}
         for c in declared["cases"] if c["tier"] == "pr" or options.tier != "pr"}
-    tree_facts = {"commit": options.commit.partition("=")[2], "date_ms": int(options.date_ms.partition("=")[2]), "dirty": False,
-                  "kernels_digest": "0" * 16, "environment": ENVIRONMENT, "declaration": declared, "broken": broken}
+    tree_facts = {
+        "commit": options.commit.partition("=")[2],
+        "date_ms": int(options.date_ms.partition("=")[2]),
+        "dirty": False,
+        "kernels_digest": "0" * 16,
+        "environment": ENVIRONMENT,
+        "declaration": declared,
+        "broken": broken,
+    }
     line = {"format": "ridgeline-trial", "version": 1, "session": f"{random.getrandbits(64):016x}", "trial": 0,
             "started_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()), "duration_s": 0.1, "kernel": name,
             "machine": MACHINE, "trees": {"head": tree_facts}, "protocol": {"rounds": options.rounds}, "cases": cases,

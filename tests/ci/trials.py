@@ -9,12 +9,34 @@ from pathlib import Path
 from typing import Any
 
 BASE, HEAD = "b" * 40, "a" * 40
-MACHINE = {"name": "h200x2-1a2b3c4d", "kind": "gpu", "arch": "sm_90", "device": "NVIDIA H200", "market_name": "H200 SXM",
-           "count": 2, "compute_units": 132, "memory_bytes": 150 * 10**9, "power_cap_w": 700, "chip_id": "2335",
-           "partition": None, "driver": "570.1", "cpu": "EPYC", "cpu_count": 64, "ram_bytes": 10**12, "os": "Linux 6.1",
-           "host": None}
-ENVIRONMENT = {"python": "3.12.3", "torch": "2.11.0+cu130", "triton": "3.6.0", "cuda": "13.0", "hip": None, "nccl": "2.28",
-               "executable": None}
+MACHINE = {
+    "name": "h200x2-1a2b3c4d",
+    "kind": "gpu",
+    "arch": "sm_90",
+    "device": "NVIDIA H200",
+    "market_name": "H200 SXM",
+    "count": 2,
+    "compute_units": 132,
+    "memory_bytes": 150 * 10**9,
+    "power_cap_w": 700,
+    "chip_id": "2335",
+    "partition": None,
+    "driver": "570.1",
+    "cpu": "EPYC",
+    "cpu_count": 64,
+    "ram_bytes": 10**12,
+    "os": "Linux 6.1",
+    "host": None,
+}
+ENVIRONMENT = {
+    "python": "3.12.3",
+    "torch": "2.11.0+cu130",
+    "triton": "3.6.0",
+    "cuda": "13.0",
+    "hip": None,
+    "nccl": "2.28",
+    "executable": None,
+}
 ENV = "py3.12-torch2.11.0-triton3.6.0"
 TIMES = [1.00e-3, 1.01e-3, 0.99e-3, 1.02e-3, 1.00e-3, 0.98e-3, 1.00e-3, 1.01e-3]
 
@@ -30,20 +52,44 @@ def failed(status: str, why: str = "one sentence") -> dict[str, Any]:
 
 def declaration(kernel: str = "gemm", yardstick: str = "1" * 16, cases: Sequence[str] = ("m16", "m64"),
                 backends: Sequence[str] = ("triton", "blas"), link: int = 0) -> dict[str, Any]:
-    return {"kernel": kernel, "doc": "A product.", "backends": list(backends), "baselines": ["blas"], "yardstick": yardstick,
-            "cases": [{"name": c, "world": 1, "dtype": "fp16", "distribution": "normal", "M": 16, "tier": "pr"} for c in cases],
-            "case_yardsticks": {c: f"{yardstick}/{c}" for c in cases},
-            "costs": {c: {"flops": 10**9, "hbm_bytes": 10**6, "link_bytes": link, "payload_bytes": 2 * link} for c in cases}}
+    return {
+        "kernel": kernel,
+        "doc": "A product.",
+        "backends": list(backends),
+        "baselines": ["blas"],
+        "yardstick": yardstick,
+        "cases": [
+            {"name": c, "world": 1, "dtype": "fp16", "distribution": "normal", "M": 16, "tier": "pr"} for c in cases
+        ],
+        "case_yardsticks": {c: f"{yardstick}/{c}" for c in cases},
+        "costs": {
+            c: {"flops": 10**9, "hbm_bytes": 10**6, "link_bytes": link, "payload_bytes": 2 * link} for c in cases
+        },
+    }
 
 
 def tree(commit: str | None = HEAD, dirty: bool = False, declared: Any = None, date_ms: int = 1_790_000_000_000,
          environment: Mapping[str, Any] = ENVIRONMENT, broken: Sequence[Any] = ()) -> dict[str, Any]:
-    return {"commit": commit, "date_ms": date_ms, "dirty": dirty, "kernels_digest": "0" * 16, "environment": dict(environment),
-            "declaration": declared or declaration(), "broken": list(broken)}
+    return {
+        "commit": commit,
+        "date_ms": date_ms,
+        "dirty": dirty,
+        "kernels_digest": "0" * 16,
+        "environment": dict(environment),
+        "declaration": declared or declaration(),
+        "broken": list(broken),
+    }
 
 
-def trial(cases: Mapping[str, Mapping[str, Any]] | None = None, number: int = 0, session: str = "5" * 16, minute: int = 0,
-          kernel: str = "gemm", trees: Mapping[str, Any] | None = None, machine: Mapping[str, Any] = MACHINE) -> dict[str, Any]:
+def trial(
+    cases: Mapping[str, Mapping[str, Any]] | None = None,
+    number: int = 0,
+    session: str = "5" * 16,
+    minute: int = 0,
+    kernel: str = "gemm",
+    trees: Mapping[str, Any] | None = None,
+    machine: Mapping[str, Any] = MACHINE,
+) -> dict[str, Any]:
     """cases: {case: {arm: result}}."""
     cases = cases or {"m16": {"head/triton": ok(), "head/blas": ok([t / 2 for t in TIMES])}}
     line = {"format": "ridgeline-trial", "version": 1, "session": session, "trial": number, "duration_s": 12.5,
