@@ -22,7 +22,7 @@ KERNELS = {"forward": grouped_gemm.grouped_gemm_forward, "dgrad": grouped_gemm.g
 CPU = Place()
 
 
-# ---- routing ----------------------------------------------------------------------------------------------------------
+# ---- routing -------------------------------------------------------------------------------------------------------
 
 @given(name=st.sampled_from(routing.ROUTINGS), groups=st.integers(1, 64), mean=st.integers(0, 5000))
 def test_every_routing_hands_out_every_token(name, groups, mean):
@@ -59,7 +59,7 @@ def test_cases_hold_the_published_shapes():
     assert {c.routing for c in KERNELS["forward"].cases if c.tier == "pr"} == set(routing.ROUTINGS)
 
 
-# ---- against the reference, in the interpreter ------------------------------------------------------------------------
+# ---- against the reference, in the interpreter ---------------------------------------------------------------------
 
 EXACT = Tolerance()
 
@@ -85,7 +85,7 @@ def check_products(counts, n, k, **knobs):
         call = kernel.backends["triton"].build(case, x, **knobs)
         call().fill_(float("nan"))
         expected = kernel.function("reference")(case, x).half()
-        verdict = compare(call(), expected, EXACT)
+        verdict = compare(call() + 0, expected + 0, EXACT)  # so that -0 counts as 0
         assert verdict.ok, (name, counts, knobs, verdict.why)
 
 
@@ -113,7 +113,7 @@ def interpreted_strides():
     for kernel in KERNELS.values():
         knobs = {**tuning.candidates(case, "cpu")[0], "tma": True}
         got = kernel.backends["triton"].build(case, wide, **knobs)()
-        assert compare(got, kernel.function("reference")(case, x).half(), EXACT).ok
+        assert compare(got + 0, kernel.function("reference")(case, x).half() + 0, EXACT).ok
 
 
 @pytest.mark.parametrize("function", ["interpreted_tails", "interpreted_edges", "interpreted_strides"])
@@ -128,14 +128,14 @@ def interpreted_fault():
     for kernel in KERNELS.values():
         shifted = {**x, "ends": torch.tensor([39, 64], dtype=torch.int32)}
         got = kernel.backends["triton"].build(case, shifted, **tuning.candidates(case, "cpu")[0])()
-        assert not compare(got, kernel.function("reference")(case, x).half(), EXACT).ok
+        assert not compare(got + 0, kernel.function("reference")(case, x).half() + 0, EXACT).ok
 
 
 def test_a_row_given_to_the_wrong_expert_is_seen():
     run_alone("tests.kernels.test_grouped_gemm", "interpreted_fault", TRITON_INTERPRET="1")
 
 
-# ---- the other backends ------------------------------------------------------------------------------------------------
+# ---- the other backends --------------------------------------------------------------------------------------------
 
 @pytest.fixture(params=sorted(KERNELS))
 def tiny(request):
@@ -164,7 +164,7 @@ def test_a_case_too_large_for_a_cpu_is_refused_before_any_work():
     case = KERNELS["forward"].case("dsv3_gateup_b8_m2048_balanced").at(CPU)
     for name in ("loop", "torch_grouped", "torch"):
         with pytest.raises(Unsupported, match="FLOP, more than the"):
-            KERNELS["forward"].backends[name].build(case, {"a": torch.empty(0), "b": torch.empty(1, 1, 1), "ends": None})
+            KERNELS["forward"].backends[name].build(case, dict.fromkeys(("a", "b", "ends"), torch.empty(1, 1, 1)))
 
 
 def test_autotune_names_its_choice_and_skips_what_is_wrong(tiny, monkeypatch):
@@ -187,7 +187,7 @@ def test_costs_count_every_operand_once(tiny):
     assert cost.hbm_bytes == 2 * (rows * 96 + 5 * 80 * 96 + rows * 80)
 
 
-# ---- bad input ---------------------------------------------------------------------------------------------------------
+# ---- bad input -----------------------------------------------------------------------------------------------------
 
 def refuse(message, change=None, **knobs):
     case = Case("t", dtype="fp16", G=2, M=0, N=32, K=32).at(Place(device="cuda:0", arch="sm_90", compute_units=132))
@@ -223,7 +223,7 @@ def test_every_point_of_a_sweep_fits_and_differs(arch):
     assert len({json.dumps(p, sort_keys=True) for p in points}) == len(points) >= 8
 
 
-# ---- the code that a GPU would get ---------------------------------------------------------------------------------------
+# ---- the code that a GPU would get ---------------------------------------------------------------------------------
 
 def compiled(arch, cache):
     """Compile the default knobs of shapes with and without tails for one architecture; print what they need."""

@@ -1,0 +1,115 @@
+"""Grouped GEMM of a mixture-of-experts layer in training: forward, gradient of the rows, gradient of the weights.
+
+Rows of all local experts lie one expert after the other; expert g owns len[g] of them, known on the device only.
+
+grouped_gemm_forward  out[rows of g] = a[rows of g] @ b[g]^T      a [sum M, K], b [G, N, K] -> [sum M, N]
+grouped_gemm_dgrad    da[rows of g] = dy[rows of g] @ b[g]        dy [sum M, N]             -> [sum M, K]
+grouped_gemm_wgrad    db[g] = dy[rows of g]^T @ a[rows of g]                                -> [G, N, K], zeros if empty
+
+Inputs carry `ends`, int32 [G]: the inclusive running sum of the group sizes, as torch._grouped_mm takes it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernels.grouped_gemm import autotune, launch, models, routing, tuning, vendors
+from kernels.grouped_gemm.tuning import candidates
+from kernels.numerics import normal, seed_for
+from kernels.spec import Case, Cost, Kernel, Tolerance
+
+__all__ = ["candidates", "grouped_gemm_dgrad", "grouped_gemm_forward", "grouped_gemm_wgrad"]
+
+TOLERANCE = {"bf16": Tolerance(norm=4e-3, peak=0.05), "fp16": Tolerance(norm=6e-4, peak=8e-3),
+             "fp32": Tolerance(norm=1e-3, peak=1e-2)}
+"""Sums are fp32, so what is left is the rounding of the output: half a unit in the last place, 2^-9 for bf16, of
+values up to 6 rms.  fp32 operands are multiplied as TF32 by Triton (2^-11 each)."""
+
+
+def _tensors(case: Case, seed: int, *names: str) -> dict[str, torch.Tensor]:
+    rows = case.G * case.M
+    shapes = {"a": (rows, case.K), "b": (case.G, case.N, case.K), "dy": (rows, case.N)}
+    device = case.place.device if case.place else "cpu"
+    tensors = {name: normal(shapes[name], case.dtype, seed_for(seed, case.name, name), device) for name in names}
+    counts = routing.lens(case.routing, case.G, case.M)
+    return {**tensors, "ends": torch.tensor(routing.ends(counts), dtype=torch.int32, device=device)}
+
+
+def _cost(case: Case) -> Cost:
+    """2 sum(M) N K FLOP; each operand and the output once through HBM, the weights of every expert included."""
+    rows = case.G * case.M
+    elements = rows * case.K + case.G * case.N * case.K + rows * case.N
+    return Cost(flops=2 * rows * case.N * case.K, hbm_bytes=int(elements * case.itemsize))
+
+
+def _slices(x: dict[str, torch.Tensor]) -> list[slice]:
+    ends = [0, *x["ends"].tolist()]
+    return [slice(start, end) for start, end in zip(ends, ends[1:], strict=False)]
+
+
+def _reference_forward(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
+    parts = [x["a"][rows].float() @ x["b"][g].float().T for g, rows in enumerate(_slices(x))]
+    return torch.cat(parts)
+
+
+def _reference_dgrad(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat([x["dy"][rows].float() @ x["b"][g].float() for g, rows in enumerate(_slices(x))])
+
+
+def _reference_wgrad(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.stack([x["dy"][rows].float().T @ x["a"][rows].float() for rows in _slices(x)])
+
+
+def _declare(product: str, operands: tuple[str, ...], reference: Callable[..., Any],
+             config: Callable[[Case, str], dict[str, Any]], tensors_to_call: Callable[..., Any],
+             compilations: Callable[[Case, str], Any]) -> Kernel:
+    """One of the three kernels.  They differ in their operands, their reference and the Triton kernel they launch."""
+    kernel = Kernel(f"grouped_gemm_{product}", cases=models.cases(), tolerance=TOLERANCE)
+    kernel.cost(_cost)
+    kernel.reference(reference)
+
+    @kernel.inputs
+    def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+        return _tensors(case, seed, *operands)
+
+    @kernel.backend("triton", config=config)
+    def triton(case: Case, x: dict[str, torch.Tensor], *, block_m: int, block_n: int, block_k: int, group_m: int,
+               num_warps: int, num_stages: int, tma: bool, flatten: bool, subtile: int, groups_per_cu: int,
+               nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
+        knobs = {"block_m": block_m, "block_n": block_n, "block_k": block_k, "group_m": group_m,
+                 "num_warps": num_warps, "num_stages": num_stages, "tma": tma, "flatten": flatten,
+                 "subtile": subtile, "groups_per_cu": groups_per_cu, "nonkdim": nonkdim, "kpack": kpack,
+                 "waves_per_eu": waves_per_eu}
+        return tensors_to_call(case, x, knobs)
+
+    kernel.isa("triton")(compilations)
+    _add_others(kernel, product)
+    return kernel
+
+
+def _add_others(kernel: Kernel, product: str) -> None:
+    for name, build in (("loop", vendors.loop), ("torch_grouped", vendors.torch_grouped), ("ck", vendors.ck),
+                        ("gmm", vendors.gmm)):
+        kernel.baseline(name)(functools.wraps(build)(functools.partial(build, product)))
+    kernel.backend("torch")(functools.partial(vendors.on_cpu, product))
+    kernel.backend("autotune")(functools.partial(autotune.best, kernel))
+
+
+grouped_gemm_forward = _declare(
+    "forward", ("a", "b"), _reference_forward, tuning.rows_config,
+    lambda case, x, knobs: launch.rows_call(case, x["a"], x["b"], x["ends"], True, knobs),
+    lambda case, arch: launch.rows_compilation(case, arch, by_column=True))
+
+grouped_gemm_dgrad = _declare(
+    "dgrad", ("dy", "b"), _reference_dgrad, tuning.rows_config,
+    lambda case, x, knobs: launch.rows_call(case, x["dy"], x["b"], x["ends"], False, knobs),
+    lambda case, arch: launch.rows_compilation(case, arch, by_column=False))
+
+grouped_gemm_wgrad = _declare(
+    "wgrad", ("dy", "a"), _reference_wgrad, tuning.weights_config,
+    lambda case, x, knobs: launch.weights_call(case, x["dy"], x["a"], x["ends"], knobs),
+    launch.weights_compilation)

@@ -1,0 +1,102 @@
+"""Knobs of the Triton kernels: what a launch uses by default, and the points worth sweeping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels.hardware import DEVICES, UnknownHardware, lds_limit
+from kernels.spec import Case
+
+_SM90 = {"block_m": 128, "block_n": 256, "block_k": 64, "group_m": 8, "num_warps": 8, "num_stages": 3,
+         "tma": True, "flatten": True, "subtile": 2, "groups_per_cu": 1}
+_GFX942 = {"block_m": 256, "block_n": 256, "block_k": 32, "group_m": 4, "num_warps": 8, "num_stages": 2,
+           "tma": False, "flatten": False, "subtile": 1, "groups_per_cu": 1,
+           "nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
+_GFX950 = {**_GFX942}
+_CPU = {"block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4, "num_stages": 1,
+        "tma": False, "flatten": False, "subtile": 1, "groups_per_cu": 1}
+"""For Triton's interpreter, which has no use for any of them."""
+
+def rows_config(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs of forward and dgrad.  UnknownHardware for an architecture without an entry."""
+    return _of(arch)
+
+
+def weights_config(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs of wgrad: block_m counts values of n, block_n values of k, block_k rows summed at a time."""
+    return _of(arch)
+
+
+def _of(arch: str) -> dict[str, Any]:
+    table = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _GFX942, "gfx950": _GFX950, "cpu": _CPU}
+    if arch not in table:
+        raise UnknownHardware(f"no knobs for arch {arch!r}; known: {', '.join(table)}; "
+                              "extend kernels/grouped_gemm/tuning.py")
+    return dict(table[arch])
+
+
+def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """Knobs to try for a case, the default first; for sweeps and for the autotune backend."""
+    base = _of(arch)
+    if arch.startswith("gfx"):
+        changes: list[dict[str, Any]] = [
+            {}, {"block_k": 64}, {"num_stages": 3}, {"group_m": 8}, {"nonkdim": 32}, {"waves_per_eu": 2},
+            {"block_m": 128, "block_k": 64},
+            {"block_m": 128, "block_n": 128, "num_warps": 4, "block_k": 64, "groups_per_cu": 2}]
+    elif arch.startswith("sm_"):
+        square = {"block_m": 128, "block_n": 128, "subtile": 1, "flatten": False}
+        changes = [
+            {},
+            {"flatten": False, "num_stages": 4},
+            {"flatten": False, "subtile": 1},
+            {"group_m": 16},
+            {"group_m": 4},
+            {"block_m": 256, "block_n": 128},
+            {**square, "num_warps": 4, "groups_per_cu": 2},
+            {**square, "num_stages": 4},
+            {**square, "flatten": True, "num_stages": 4},
+            {**square, "block_k": 128},
+            {"block_m": 64, "num_warps": 4, "num_stages": 4},
+            {"tma": False, "flatten": False, "subtile": 1},
+        ]
+    else:
+        changes = [{}]
+    return [{**base, **change} for change in changes]
+
+
+def compute_units(case: Case, arch: str) -> int:
+    """CUs or SMs of the placed case; without a device those of the first product with the architecture."""
+    if case.place is not None and case.place.compute_units:
+        return case.place.compute_units
+    return next((d.compute_units for d in DEVICES if d.arch == arch), 4)
+
+
+def xcds(arch: str) -> int:
+    """Compute dies that workgroups are dealt to in turn."""
+    return next((d.xcds for d in DEVICES if d.arch == arch), 1)
+
+
+def shared_bytes(knobs: dict[str, Any], itemsize: int, arch: str) -> int:
+    """Shared memory the kernels need: the operand buffers of the pipeline, and of the descriptor stores.
+
+    AMD's pipeline keeps one stage in registers.  A fused loop stages a partial tile for the pointer store as well.
+    """
+    operands = (knobs["block_m"] + knobs["block_n"]) * knobs["block_k"] * itemsize
+    if arch.startswith("gfx"):
+        return operands * max(knobs["num_stages"] - 1, 1)
+    staged = knobs["block_m"] * knobs["block_n"] // knobs["subtile"] * itemsize if knobs["tma"] else 0
+    return operands * knobs["num_stages"] + staged
+
+
+def check_fits(knobs: dict[str, Any], itemsize: int, arch: str) -> None:
+    """Raise ValueError, before any launch, for tiles that are no powers of two or need too much shared memory."""
+    for name in ("block_m", "block_n", "block_k"):
+        if knobs[name] < 16 or knobs[name] & (knobs[name] - 1):
+            raise ValueError(f"{name} is {knobs[name]}; it must be a power of two, at least 16")
+    if arch == "cpu":
+        return
+    need, limit = shared_bytes(knobs, itemsize, arch), lds_limit(arch)
+    if need > limit:
+        tile = f"{knobs['block_m']}x{knobs['block_n']}x{knobs['block_k']}"
+        raise ValueError(f"a tile of {tile} with {knobs['num_stages']} stages needs {need} bytes of shared memory; "
+                         f"{arch} has {limit}: smaller blocks or fewer stages")
