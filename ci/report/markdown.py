@@ -76,8 +76,9 @@ def _heading(report: Report) -> str:
 
 
 def _summary(report: Report) -> str:
-    lines = [f"{text(report.title)}: {code(report.head.label)} against {code(report.base.label)} on "
-             f"{code(words.machine_line(report.machine))}"]
+    compared = f": {code(report.head.label)} against {code(report.base.label)}" if words.sides(report) else ""
+    where = f" on {code(words.machine_line(report.machine))}" if report.machine else ""
+    lines = [text(report.title) + compared + where]
     counted = words.counts(report.judgement.cases)
     if counted:
         lines.append(" · ".join(f"**{number}** {verdict}" for verdict, number in counted.items())
@@ -107,8 +108,8 @@ def _table(report: Report, cases: Sequence[CaseVerdict]) -> str:
     if not any(case.ratio for case in cases):
         return _rows("| case |", "|---|", (f"| {code(case.case)} |" for case in cases), len(cases))
     rated = any(case.case in report.costs for case in cases)
-    head = "| case | time | interval, % | base → head |" + (" head reaches |" if rated else "")
-    rule = "|---|--:|--:|--:|" + ("--:|" if rated else "")
+    head = "| case | time | interval, % | base → head |" + (" head reaches |" if rated else "") + " trials × rounds |"
+    rule = "|---|--:|--:|--:|--:|" + ("--:|" if rated else "")
     return _rows(head, rule, (_row(report, case, rated) for case in cases), len(cases))
 
 
@@ -117,7 +118,7 @@ def _row(report: Report, case: CaseVerdict, rated: bool) -> str:
              words.times(case.base_seconds, case.head_seconds)]
     if rated:
         cells.append(words.rate(report.costs.get(case.case), case.head_seconds))
-    return "| " + " | ".join(cells) + " |"
+    return "| " + " | ".join([*cells, words.trials(case)]) + " |"
 
 
 def _rows(head: str, rule: str, rows: Iterable[str], number: int) -> str:
@@ -127,10 +128,7 @@ def _rows(head: str, rule: str, rows: Iterable[str], number: int) -> str:
 
 
 def _why(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
-    said: dict[str, list[str]] = {cause.evidence: []} if cause and cause.evidence else {}
-    for case in cases:
-        for sentence in (*case.evidence, *case.warnings):
-            said.setdefault(sentence, []).append(words.short(case))
+    said = {**({cause.evidence: []} if cause and cause.evidence else {}), **words.reasons(cases)}
     return _bullets((code(", ".join(names)) + ": " if names and len(names) < len(cases) else "") + text(sentence, 400)
                     for sentence, names in said.items())
 

@@ -30,10 +30,13 @@ STYLE = {
     Verdict.NEW: "cyan",
 }
 PLOT_WIDTH = 21
-COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13}
+COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13,
+           "trials": 6}
 """Columns beside the case's name, as ordered on the screen, and their usual widths in characters."""
 LISTED = 12
 """At most so many lines in a list of what is not known; the JSON report has all of them."""
+ROWS = 40
+"""At most so many rows in one table: one screen."""
 ASCII = str.maketrans({"→": ">", "µ": "u", "●": "o", "─": "-", "│": "|", "×": "x", "…": "~", "°": " ", "•": "*",
                        "├": "[", "┤": "]", "·": "."})
 
@@ -58,7 +61,7 @@ def show(report: Report, console: Console) -> None:
 
 def document(report: Report, width: int) -> RenderableType:
     """The report as something rich can print."""
-    blocks = [_head(report), *_moved(report, width), *_floors(report), _rest(report), *_unknown(report),
+    blocks = [_head(report), *_moved(report, width), *_floors(report), _rest(report), *_unknown(report, width),
               *_warnings(report), *_machine(report)]
     return Group(*blocks)
 
@@ -69,25 +72,29 @@ def _badge(verdict: Verdict) -> Text:
 
 def _head(report: Report) -> RenderableType:
     head = Text.assemble(_badge(report.verdict), " ", (words.plain(report.judgement.why, 400), "bold"))
-    head.append(f"\n{words.plain(report.title)}: ", style="dim")
-    head.append(words.plain(report.head.label), style="bold")
-    head.append(" against ", style="dim")
-    head.append(words.plain(report.base.label), style="bold")
-    head.append("\non ", style="dim")
-    head.append(words.plain(words.machine_line(report.machine)))
+    head.append(f"\n{words.plain(report.title)}", style="dim")
+    if words.sides(report):
+        head.append(": ", style="dim").append(words.plain(words.sides(report)))
+    if report.machine:
+        head.append("\non ", style="dim").append(words.plain(words.machine_line(report.machine)))
     return head
 
 
 def _moved(report: Report, width: int) -> Iterator[RenderableType]:
-    scale = _scale(report.moved())
     for cause, cases in words.groups_of(report):
         yield Text()
         yield _title(cause, cases)
-        if any(case.ratio is not None for case in cases):
-            yield Padding(_table(report, cases, width, scale), (0, 0, 0, 2))
-            yield from _why(cause, cases)
-        else:
-            yield from _list("", [f"{case.case}: {'; '.join(case.evidence) or 'no reason given'}" for case in cases])
+        yield from _cases(report, cause, cases, width)
+
+
+def _cases(report: Report, cause: Cause | None, cases: Sequence[CaseVerdict], width: int) -> Iterator[RenderableType]:
+    """A table with its reasons; a list of reasons for cases without times."""
+    if any(case.ratio is not None for case in cases):
+        yield Padding(_table(report, cases[:ROWS], width, _scale(report.moved() or cases)), (0, 0, 0, 2))
+        yield from _more(len(cases) - ROWS)
+        yield from _why(cause, cases)
+    else:
+        yield from _list("", [f"{case.case}: {'; '.join(case.evidence) or 'no reason given'}" for case in cases])
 
 
 def _title(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Text:
@@ -98,7 +105,7 @@ def _title(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Text:
 
 def _table(report: Report, cases: Sequence[CaseVerdict], width: int, scale: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    name = max(len(words.plain(case.case)) for case in report.moved())
+    name = max(len(words.plain(case.case)) for case in (*report.moved(), *cases))
     shown = _columns(report, width - name)
     table.add_column("case", overflow="fold", min_width=min(name, width // 2))
     for column in shown:
@@ -112,11 +119,11 @@ def _table(report: Report, cases: Sequence[CaseVerdict], width: int, scale: floa
 def _columns(report: Report, room: int) -> list[str]:
     """The columns for which there is room beside the names, in the order of COLUMNS."""
     kept, left = set(), room - 2
-    for column in ("time", "interval %", "base → head", "head reaches", "plot"):
+    for column in ("time", "interval %", "base → head", "head reaches", "plot", "trials"):
         left -= COLUMNS[column] + 3
         if left < 0 and column not in ("time", "interval %"):
             break
-        if column != "head reaches" or any(case.case in report.costs for case in report.moved()):
+        if column != "head reaches" or report.costs:
             kept.add(column)
         else:
             left += COLUMNS[column] + 3
@@ -132,6 +139,8 @@ def _cell(report: Report, case: CaseVerdict, column: str, scale: float) -> Text:
         return Text(_plot(case, scale), style=STYLE[case.verdict])
     if column == "base → head":
         return Text(words.times(case.base_seconds, case.head_seconds))
+    if column == "trials":
+        return Text(words.trials(case), style="dim")
     return Text(words.rate(report.costs.get(case.case), case.head_seconds), style="cyan")
 
 
@@ -167,11 +176,7 @@ def _why(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Iterator[Renderab
     """Evidence once for each different sentence, with the case's name where it is not everyone's."""
     if cause and cause.evidence:
         yield _bullet(cause.evidence, "dim")
-    said: dict[str, list[str]] = {}
-    for case in cases:
-        for sentence in (*case.evidence, *case.warnings):
-            said.setdefault(sentence, []).append(words.short(case))
-    for sentence, names in list(said.items())[:LISTED]:
+    for sentence, names in list(words.reasons(cases).items())[:LISTED]:
         who = "" if len(names) == len(cases) else words.plain(", ".join(names), 80) + ": "
         yield _bullet(who + sentence, "dim")
 
@@ -196,11 +201,14 @@ def _rest(report: Report) -> RenderableType:
     return text if report.judgement.cases or report.skipped else Text("\nnothing was compared", style="yellow")
 
 
-def _unknown(report: Report) -> Iterator[RenderableType]:
-    lines = [f"{case.case}: {words.interval(case.ci_low, case.ci_high)} % after {words.plural(case.trials, 'trial')}"
-             + ("; " + case.evidence[0] if case.evidence else "")
-             for case in report.judgement.of(Verdict.CANNOT_TELL)]
-    yield from _list("cannot tell", lines)
+def _unknown(report: Report, width: int) -> Iterator[RenderableType]:
+    unsure = report.judgement.of(Verdict.CANNOT_TELL)
+    for timed in (True, False):
+        cases = [case for case in unsure if (case.ratio is not None) is timed]
+        if cases:
+            yield Text("\ncannot tell" if timed else "\ncannot tell, without times", style="bold yellow")
+            yield from _cases(report, None, cases[:LISTED], width)
+            yield from _more(len(cases) - LISTED)
     yield from _list("not measured", [_skip_line(skip) for skip in report.skipped])
 
 
@@ -218,8 +226,12 @@ def _list(title: str, lines: Sequence[str], style: str = "") -> Iterator[Rendera
             yield Text(f"\n{title}", style="bold " + (style or "yellow"))
         for line in lines[:LISTED]:
             yield _bullet(line, style)
-        if len(lines) > LISTED:
-            yield _bullet(f"and {len(lines) - LISTED} more (the JSON report lists them)", "dim")
+        yield from _more(len(lines) - LISTED)
+
+
+def _more(number: int) -> Iterator[RenderableType]:
+    if number > 0:
+        yield _bullet(f"and {number} more (the JSON report lists them)", "dim")
 
 
 def _bullet(line: str, style: str = "") -> RenderableType:

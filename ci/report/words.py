@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ci.report.model import CaseCost, Report, Scalar
+from ci.report.model import CaseCost, Report, Scalar, Side
 from ci.stats.types import CaseVerdict, Clocks, Floor, Group, Verdict
 
 NOTHING = "-"
@@ -82,6 +82,31 @@ def cause(group: Group) -> str:
             f"{percent(group.ratio)} {interval(group.ci_low, group.ci_high)}")
 
 
+def reasons(cases: Iterable[CaseVerdict]) -> dict[str, list[str]]:
+    """Each different sentence of evidence or warning once, with the short names of its cases.
+
+    Sentences that open with the change itself ("+2.5%, ...") are left out: the table says it.
+    """
+    said: dict[str, list[str]] = {}
+    for case in cases:
+        for sentence in (*case.evidence, *case.warnings):
+            if case.ratio is None or not re.match(r"[+-]\d", sentence):
+                said.setdefault(sentence, []).append(short(case))
+    return said
+
+
+def trials(case: CaseVerdict) -> str:
+    """``8 × 40``: trials and the rounds in each."""
+    return f"{case.trials} × {case.rounds}" if case.trials else NOTHING
+
+
+def sides(report: Report) -> str:
+    """``my-branch 0123abcd against main 89abcdef``, "" where neither side is known (a replay)."""
+    if report.head == report.base == Side():
+        return ""
+    return f"{report.head.label} against {report.base.label}"
+
+
 def short(case: CaseVerdict) -> str:
     """The case without its kernel and backend, which the table shows beside it."""
     prefix = "/".join(part for part in (case.kernel, case.backend) if part) + "/"
@@ -127,7 +152,7 @@ def clocks_line(clocks: Clocks) -> str:
 
 def machine_line(machine: Mapping[str, Scalar]) -> str:
     """``H200 SXM x2 (h200x2-1a2b3c4d)``; the fingerprint decides, never a runner's label."""
-    device = machine.get("market_name") or machine.get("device") or machine.get("cpu") or "unknown machine"
+    device = machine.get("market_name") or machine.get("device") or machine.get("cpu") or "an unknown machine"
     number = machine.get("count")
     many = f" x{number}" if isinstance(number, int) and number > 1 else ""
     name = machine.get("name")

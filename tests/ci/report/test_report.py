@@ -120,6 +120,26 @@ def test_the_plot_has_one_scale_for_all_rows() -> None:
     assert text.count("-50 %") == 2
 
 
+def test_a_screen_is_not_flooded() -> None:
+    lines = terminal.render(samples.large(), width=120).splitlines()
+    assert len(lines) < 80
+    assert "and 1460 more" in "\n".join(lines)
+
+
+def test_a_replay_without_commits_or_machine_says_nothing_of_them() -> None:
+    lines = terminal.render(Report(Judgement(Verdict.SAME, "why"), "replay")).splitlines()
+    assert lines[:2] == [" SAME  why", "replay"]
+    assert "unknown" not in markdown.render(Report(Judgement(Verdict.SAME, "why"), "replay"))
+
+
+def test_evidence_that_repeats_the_table_is_left_out() -> None:
+    case = CaseVerdict("a", "k", "b", Verdict.SLOWER, 1.02, 1.01, 1.03, evidence=("+2.0%, from 8 trials", "two modes"))
+    for text in (terminal.render(Report(Judgement(Verdict.SLOWER, "", (case,)))),
+                 markdown.render(Report(Judgement(Verdict.SLOWER, "", (case,))))):
+        assert "two modes" in text
+        assert "from 8 trials" not in text
+
+
 # ---- markdown ----
 
 def _visible(markdown_text: str) -> str:
