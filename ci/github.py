@@ -157,20 +157,21 @@ class _Unanswered(Exception):
 
 
 def post_report(path: Path, sha: str, github: GitHub, links: Mapping[str, str] | None = None,
-                marker: str = markdown.MARKER, dry_run: bool = False) -> Posted:
+                topic: str = "", dry_run: bool = False) -> Posted:
     """Render the report in `path` and put it on the pull request whose head is `sha`.
 
-    links: ours, for example the workflow run; those in the file are dropped.  Raises ReportError for a file that is
-    not a sound report, GitHubError if GitHub refuses.  Says "nothing" if the commit heads no open pull request.
+    links: ours, for example the workflow run; those in the file are dropped.  topic: each (a machine) has its own
+    comment.  Says "nothing" if the commit heads no open pull request.  Raises ReportError for a file that is not a
+    sound report, GitHubError if GitHub refuses.
     """
     if path.is_symlink():
         raise jsonout.ReportError(f"{path} is a link; a report is a plain file")
     report = dataclasses.replace(jsonout.read(path), links=dict(links or {}))
-    body = markdown.render(report, marker)
+    body = markdown.render(report, topic)
     number = github.pull_request(sha)
     if number is None or dry_run:
         return Posted("nothing", number)
-    return github.upsert_comment(number, marker, body)
+    return github.upsert_comment(number, markdown.marker(topic), body)
 
 
 def _retry_after(header: str | None, now: float) -> float | None:

@@ -37,11 +37,16 @@ NO_JOIN = "\u200b"
 """Zero-width space: what it divides is no mention, reference or address any more."""
 
 
-def render(report: Report, marker: str = MARKER) -> str:
-    """The whole comment, at most LIMIT characters, ending in a newline."""
-    if not re.fullmatch(r"<!-- [\w:./-]+ -->", marker):
-        raise ValueError(f"marker {marker!r} must look like {MARKER}")
-    sections = [marker, _heading(report), _summary(report), *_moved(report), *_floors(report),
+def marker(topic: str = "") -> str:
+    """The marker of a comment; one topic, one comment: ``<!-- ridgeline:report:mi300x -->``."""
+    return MARKER.replace("report", f"report:{topic}") if topic else MARKER
+
+
+def render(report: Report, topic: str = "") -> str:
+    """The whole comment, at most LIMIT characters, ending in a newline.  topic: see :func:`marker`."""
+    if not re.fullmatch(r"[\w.-]*", topic):
+        raise ValueError(f"topic {topic!r}: use letters, digits, and . _ -")
+    sections = [marker(topic), _heading(report), _summary(report), *_moved(report), *_floors(report),
                 *_details(report), _footer(report)]
     return _fit([section for section in sections if section])
 

@@ -227,6 +227,14 @@ def test_post_a_report(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None
     assert "actions/runs/1" in fake.comments[0]["body"]
 
 
+def test_every_machine_has_its_own_comment(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
+    fake.by_commit = [pull(7)]
+    file = tmp_path / "report.json"
+    file.write_text(jsonout.dumps(samples.same()))
+    assert [post_report(file, SHA, client, topic=topic).action for topic in ("", "mi300x", "h200", "mi300x")] == [
+        "created", "created", "created", "unchanged"]
+
+
 def test_links_of_a_stranger_are_dropped(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.by_commit = [pull(7)]
     file = tmp_path / "report.json"

@@ -198,9 +198,10 @@ def test_a_comment_of_very_long_evidence_fits() -> None:
     assert "<sub>" in text
 
 
-def test_a_marker_must_be_a_comment() -> None:
-    with pytest.raises(ValueError, match="must look like"):
-        markdown.render(sample("same"), marker="--> <b>")
+def test_a_topic_cannot_leave_its_marker() -> None:
+    assert markdown.render(sample("same"), "mi300x").startswith("<!-- ridgeline:report:mi300x -->\n")
+    with pytest.raises(ValueError, match="use letters"):
+        markdown.render(sample("same"), topic="--> <b>")
 
 
 # ---- json ----
