@@ -1,6 +1,7 @@
 """Knobs of our GEMM kernels: what is launched for a case on an architecture, and what a sweep should try.
 
 variant       persistent: one program per SM walks over tiles that the copy engine moves (Hopper and later);
+              specialized: the same with one warp group that only loads (num_warps = 4 counts a multiplying group);
               split: one program per tile and K slice; vector: one token, no matrix unit.
 block_*       tile of C (block_m x block_n) and K step; group_m: rows of tiles per band, for L2.
 split_k       K slices per tile (fp32 partial sums, added in slice order by whoever is last).
@@ -113,7 +114,9 @@ def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
             _persistent(128, 256, 128, 8, 2, parts=4), _persistent(256, 128, 64, 8, 4, parts=2),
             _persistent(256, 128, 64, 8, 3, parts=1), _persistent(128, 128, 64, 8, 5), _persistent(128, 128, 128, 8, 3),
             _persistent(128, 128, 64, 4, 3, parts=2, programs=2 * HOPPER_SMS),
-            _persistent(64, 256, 64, 4, 4), _split(case, 128, 256, 64, 8, 4, split_k=1)]
+            _persistent(64, 256, 64, 4, 4), _split(case, 128, 256, 64, 8, 4, split_k=1),
+            *({**_persistent(128, 256, 64, 4, s, parts=p), "variant": "specialized"}
+              for s, p in ((3, 0), (4, 0), (3, 1)))]
 
 
 # ---- CDNA ------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import triton
 from triton import knobs as triton_knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -40,7 +41,7 @@ def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) ->
     options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
     if arch.startswith("gfx"):
         options |= {name: knobs[name] for name in _AMD_OPTIONS}
-    variants = {"persistent": _persistent, "split": _split, "vector": _vector}
+    variants = {"persistent": _persistent, "specialized": _specialized, "split": _split, "vector": _vector}
     if knobs["variant"] not in variants:
         raise ValueError(f"GEMM variant {knobs['variant']!r}; known: {', '.join(variants)}")
     return variants[knobs["variant"]](case, compute_units, knobs, options)
@@ -55,6 +56,12 @@ def _persistent(case: Case, compute_units: int, knobs: Mapping[str, Any], option
                  "PARTS": parts, "FLATTEN": knobs["flatten"]}
     sizes = {"M": case.M, "N": case.N, "K": case.K}
     return Plan(device.persistent_tma, programs, blocks, sizes, constants, options, tiles=tiles)
+
+
+def _specialized(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
+    like = _persistent(case, compute_units, knobs, options)
+    fixed = {name: value for name, value in like.constants.items() if name != "FLATTEN"}
+    return dataclasses.replace(like, function=device.specialized, blocks={}, constants=fixed)
 
 
 def _split(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
@@ -90,7 +97,16 @@ def build(case: Case, a: torch.Tensor, w: torch.Tensor, c: torch.Tensor,
     def call() -> torch.Tensor:
         launch(**arguments)
         return c
-    return call
+
+    def call_with_scratch() -> torch.Tensor:
+        triton.set_allocator(_scratch)  # kept per thread context by Triton, so it is set where the launch happens
+        return call()
+    return call_with_scratch if p.function is device.specialized else call
+
+
+def _scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+    """Memory for tensor descriptors that a kernel makes itself; the caching allocator hands it out by stream."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
