@@ -86,9 +86,10 @@ class Policy:
             merged.update(self.sections.get(key, {}))
         settings = Settings(**merged)
         if settings.effect_floor > settings.same_within:
-            raise PolicyError(f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} "
-                              f"is above same_within {settings.same_within}; a change between them would be something "
-                              "and nothing at once: raise same_within or lower effect_floor")
+            raise PolicyError(
+                f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} is above "
+                f"same_within {settings.same_within}; a change between them would be something and nothing at once: "
+                "raise same_within or lower effect_floor")
         return settings
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:
