@@ -124,8 +124,9 @@ def check_selection(selection: Selection, declared: Sequence[Mapping[str, Any]],
     knobs = sorted({knob for kernel in chosen for names in kernel["knobs"].values() for knob in names})
     if not chosen:
         return
+    full = [f"{kernel['kernel']}/{case['name']}" for kernel in chosen for case in kernel["cases"]]
     for pattern in selection.cases:
-        if not fnmatch.filter(cases, pattern):
+        if not fnmatch.filter([*cases, *full], pattern):
             raise UsageError(f"no case fits {pattern!r}; known: {', '.join(cases)}")
     for name in selection.backends:
         if name not in backends:
@@ -140,11 +141,13 @@ def plan_kernel(declarations: Mapping[str, Mapping[str, Any]], machine: Mapping[
                 cache: str) -> list[PlannedCase]:
     """The cases of one kernel, declarations by role; a case belongs to every tree that declares it."""
     tiers = tiers_of(selection.tier)
+    kernel = next((d["kernel"] for d in declarations.values()), "")
     cases: dict[str, dict[str, Any]] = {}
     for role in ("head", "base"):
         for case in declarations.get(role, {"cases": []})["cases"]:
             cases.setdefault(case["name"], case)
-    wanted = [case for case in cases.values() if case["tier"] in tiers and _fits(case["name"], selection.cases)]
+    wanted = [case for case in cases.values() if case["tier"] in tiers
+              and _fits(case["name"], kernel, selection.cases)]
     return [_plan_case(case, declarations, machine, selection, cache) for case in wanted]
 
 
@@ -251,5 +254,6 @@ def _heap_bytes(cost: Cost, copies: int, arms: Sequence[Arm], machine: Mapping[s
     return min(wanted, (machine["memory_bytes"] or wanted) // 4)
 
 
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+def _fits(name: str, kernel: str, patterns: Sequence[str]) -> bool:
+    """Whether a case is asked for, by its name or as kernel/name."""
+    return not patterns or any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns for text in (name, f"{kernel}/{name}"))

@@ -36,6 +36,7 @@ class Settings:
     arm_bias: ratios this close to 1 are no evidence of a change.  confidence: of the intervals.
     false_alarm: allowed share of false verdicts among unchanged cases.  false_share: among the findings of a run.
     trial_noise: typical difference between two starts of the same processes.
+    recorded_floor, recorded_noise: effect_floor and trial_noise of commits that were recorded apart (see `ci.gate`).
     looks, confirming: live measuring, see `ci.stats.sequential`.  collapse: what intermittent collapse in head means.
     """
 
@@ -51,6 +52,8 @@ class Settings:
     looks: tuple[int, ...] = (4, 6, 8, 12)
     confirming: int = 3
     collapse: str = "slower"
+    recorded_floor: float = 0.02
+    recorded_noise: float = 0.005
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Policy:
     sections: Mapping[tuple[str, str], Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     floors: tuple[FloorRule, ...] = ()
     source: str = "built-in defaults"
+    apart: bool = False
 
     def settings(self, kernel: str = "", machine_kind: str = "gpu", unit: str = "seconds") -> Settings:
         """Default, overridden by unit, then machine kind, then kernel."""
@@ -85,12 +89,20 @@ class Policy:
         for key in (("default", ""), ("unit", unit), ("machine", machine_kind), ("kernel", kernel)):
             merged.update(self.sections.get(key, {}))
         settings = Settings(**merged)
+        if self.apart:
+            floor = max(settings.effect_floor, settings.recorded_floor)
+            settings = dataclasses.replace(settings, effect_floor=floor, same_within=max(settings.same_within, 2 * floor),
+                                           trial_noise=max(settings.trial_noise, settings.recorded_noise))
         if settings.effect_floor > settings.same_within:
             raise PolicyError(
                 f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} is above "
                 f"same_within {settings.same_within}; a change between them would be something and nothing at once: "
                 "raise same_within or lower effect_floor")
         return settings
+
+    def recorded(self) -> Policy:
+        """The same policy for commits that were recorded apart, each beside the vendor baseline: wider floor and noise."""
+        return dataclasses.replace(self, apart=True)
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:
         """The floors against the baseline that apply to a case."""
@@ -161,6 +173,8 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "min_rounds": (lambda v: _count(v) and v >= 5, "a whole number of at least 5"),
     "looks": (_looks, "a rising list of numbers of trials, each at least 3"),
     "confirming": (lambda v: _count(v) and v >= 2, "a whole number of at least 2"),
+    "recorded_floor": (_share, "a share of the time, 0 <= value < 1"),
+    "recorded_noise": (_positive_share, "a share of the time, 0 < value < 1"),
     "collapse": (lambda v: v in ("slower", "warn"), '"slower" or "warn"'),
 }
 

@@ -252,13 +252,13 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
 
 def load_notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Mapping[str, Any]]:
     """The trials of a record as they were measured, oldest first, none if there are none; `commit` may be a prefix."""
-    return [line.data for place in _find(results_dir, machine, commit, env) for line in _trials(results_dir, place)]
+    return [line.data for place in places(results_dir, machine, commit, env) for line in trials(results_dir, place)]
 
 
 def samples(results_dir: Path, machine: str, commit: str, env: str, kernel: str, backend: str,
             case: str) -> list[FloatArray]:
     """Seconds of one case, one array per trial, oldest first; empty if it was not measured or is not ok."""
-    for place in _find(results_dir, machine, commit, env):
+    for place in places(results_dir, machine, commit, env):
         found = pool_at(results_dir, place)
         if found and (kernel, backend, case) in found.cells:
             return list(found.cells[kernel, backend, case].trials)
@@ -268,8 +268,8 @@ def samples(results_dir: Path, machine: str, commit: str, env: str, kernel: str,
 def comparison_inputs(results_dir: Path, machine: str, base_commit: str, head_commit: str,
                       env: str | None = None) -> list[Pair]:
     """Every case that either commit has measured on a machine, in each environment that both have (or in `env`)."""
-    bases = {place.env: place for place in _find(results_dir, machine, base_commit, env)}
-    heads = {place.env: place for place in _find(results_dir, machine, head_commit, env)}
+    bases = {place.env: place for place in places(results_dir, machine, base_commit, env)}
+    heads = {place.env: place for place in places(results_dir, machine, head_commit, env)}
     pairs: list[Pair] = []
     for name in sorted(bases.keys() & heads.keys()):
         base, head = (_cells(results_dir, place) for place in (bases[name], heads[name]))
@@ -279,7 +279,7 @@ def comparison_inputs(results_dir: Path, machine: str, base_commit: str, head_co
 
 def pool_at(results_dir: Path, place: Place) -> Pool | None:
     """Everything measured at a place, None if nothing was."""
-    lines = _trials(results_dir, place)
+    lines = trials(results_dir, place)
     return pool(lines, place) if lines else None
 
 
@@ -288,11 +288,11 @@ def _cells(results_dir: Path, place: Place) -> Mapping[Key, Cell]:
     return found.cells if found else {}
 
 
-def _trials(results_dir: Path, place: Place) -> list[TrialLine]:
+def trials(results_dir: Path, place: Place) -> list[TrialLine]:
     return sorted(_read_notes(_asv_path(results_dir, place), keep=False)[0], key=lambda line: line.order)
 
 
-def _find(results_dir: Path, machine: str, commit: str, env: str | None) -> list[Place]:
+def places(results_dir: Path, machine: str, commit: str, env: str | None = None) -> list[Place]:
     """Places on a machine whose commit starts with `commit` (or whose first 8 digits do)."""
     found = []
     for path in sorted((results_dir / machine).glob(f"{commit[:8]}*.json")):

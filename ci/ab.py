@@ -1,0 +1,105 @@
+"""Live comparison: trials until every case has a verdict, confirmed where it is SLOWER, or the budget is spent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ci import replay
+from ci.judge import judge
+from ci.measure import INTERRUPTED, NOTHING, USAGE, MeasureError, Plan, measure
+from ci.policy import Policy
+from ci.stats.sequential import Progress, decide
+from ci.stats.types import Judgement
+from ci.trees import Tree
+from ci.trial_files import TrialLine, read_trials
+
+Measure = Callable[[Sequence[Tree], Plan, Path, Console], int]
+
+
+class Interrupted(Exception):
+    """Ctrl-C: the finished trials are in the trial file and can be resumed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a live comparison came to: the judgement, and all its trials."""
+
+    judgement: Judgement
+    lines: tuple[TrialLine, ...]
+
+
+def compare(
+    trees: Sequence[Tree],
+    plan: Plan,
+    policy: Policy,
+    kind: str,
+    out: Path,
+    console: Console,
+    measuring: Measure = measure,
+) -> Outcome:
+    """Measure and judge, look by look; `plan.trials` is the budget (0: the policy's).
+
+    Trials that `out` holds already count: an interrupted comparison goes on where it stopped.
+    Raises MeasureError if measuring cannot start, Interrupted on Ctrl-C.
+    """
+    settings = policy.settings(machine_kind=kind)
+    progress = Progress(_looks(settings.looks, plan.trials), settings.confirming)
+    target, wanted = progress.looks[0], plan
+    while True:
+        missing = target - _finished(out, wanted)
+        if missing > 0:
+            _measured(measuring(trees, dataclasses.replace(wanted, trials=missing), out, console), out)
+        judgement = judge(replay.read(out), policy, progress)
+        progress = progress.advanced(judgement.cases)
+        decision = decide(progress, judgement.cases)
+        if decision.action == "stop" or missing <= 0 and decision.trials <= target:
+            return Outcome(judgement, tuple(read_trials(out)[0]))
+        target, wanted = decision.trials, narrowed(plan, decision.cases)
+        console.print(
+            f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled; "
+            f"measuring them until they have {target} trials"
+        )
+
+
+def narrowed(plan: Plan, cases: Sequence[str]) -> Plan:
+    """The plan for some of its cases, named kernel/backend/case; every backend of a case is timed again with it."""
+    parts = [case.split("/", 2) for case in cases]
+    return dataclasses.replace(
+        plan,
+        kernels=tuple(dict.fromkeys(kernel for kernel, _, _ in parts)),
+        cases=tuple(dict.fromkeys(f"{kernel}/{case}" for kernel, _, case in parts)),
+    )
+
+
+def _looks(looks: tuple[int, ...], budget: int) -> tuple[int, ...]:
+    """The policy's looks within a budget of trials, which is the last look; 0: as the policy says."""
+    if not budget:
+        return looks
+    return (*(look for look in looks if look < budget), budget)
+
+
+def _finished(out: Path, plan: Plan) -> int:
+    """Trials that every wanted case has in `out` already; 0 for a case that was never tried."""
+    counts: dict[str, int] = dict.fromkeys((case for case in plan.cases if "/" in case), 0)
+    for line in read_trials(out)[0] if out.exists() else []:
+        for case in line.data["cases"]:
+            name = f"{line.data['kernel']}/{case}"
+            if not counts or name in counts or not any("/" in case for case in plan.cases):
+                counts[name] = counts.get(name, 0) + 1
+    return min(counts.values(), default=0)
+
+
+def _measured(code: int, out: Path) -> None:
+    if code == INTERRUPTED:
+        raise Interrupted(f"interrupted; the finished trials are in {out}, the same command with --out {out} goes on")
+    if code == USAGE:
+        raise MeasureError(
+            "measuring broke off; the reason is printed above"
+            + (f"; finished trials are in {out}" if out.exists() else "")
+        )
+    if code == NOTHING and not out.exists():
+        raise MeasureError("nothing was measured; the reason is printed above")

@@ -1,0 +1,143 @@
+"""Source trees: which commits are compared, and where each lies checked out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from filelock import FileLock
+
+
+class TreeError(Exception):
+    """A commit or tree cannot be used; the text names it and says the next step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Commit:
+    """A commit: 40 hex digits, committer date in milliseconds since 1970 UTC, first line of its message."""
+
+    hash: str
+    date_ms: int
+    subject: str
+
+    @property
+    def short(self) -> str:
+        """The first eight digits, as asv names its files."""
+        return self.hash[:8]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    """A checked-out source tree: its role ("base" or "head"), folder, commit (None if unknown), uncommitted changes."""
+
+    role: str
+    path: Path
+    commit: Commit | None
+    dirty: bool = False
+
+    @property
+    def label(self) -> str:
+        """What a person reads: short hash, and a mark for uncommitted changes."""
+        if self.commit is None:
+            return str(self.path)
+        return self.commit.short + (" + uncommitted changes" if self.dirty else "")
+
+
+class Repository:
+    """The git repository around a folder."""
+
+    def __init__(self, root: Path) -> None:
+        top = _git(root, "rev-parse", "--show-toplevel", check=False)
+        if top is None:
+            raise TreeError(
+                f"{root} is not inside a git repository; run this in a clone, "
+                "or name the commit yourself: ridgeline run --commit HASH --out FILE"
+            )
+        self.root = Path(top)
+
+    def resolve(self, revision: str) -> Commit:
+        """The commit a revision names."""
+        if revision.startswith("-"):
+            raise TreeError(f"{revision!r} is not a revision; give a branch, tag or commit hash")
+        found = _git(self.root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", check=False)
+        if found is None:
+            hint = " This clone is shallow: `git fetch --unshallow` brings the history." if self.is_shallow() else ""
+            raise TreeError(
+                f"{revision!r} names no commit of {self.root}.{hint} `git log --oneline` lists what is there."
+            )
+        date, subject = str(_git(self.root, "show", "-s", "--format=%ct%n%s", found)).split("\n", 1)
+        return Commit(found, int(date) * 1000, subject)
+
+    def is_shallow(self) -> bool:
+        """Whether history was cut (depth-1 clone)."""
+        return _git(self.root, "rev-parse", "--is-shallow-repository") == "true"
+
+    def has_history(self) -> bool:
+        """Whether there is any commit."""
+        return _git(self.root, "rev-parse", "--verify", "--quiet", "HEAD", check=False) is not None
+
+    def is_dirty(self) -> bool:
+        """Uncommitted changes to tracked files, or untracked files that are not ignored; results/ does not count."""
+        return bool(_git(self.root, "status", "--porcelain", "--", ".", ":!results"))
+
+    def default_base(self) -> Commit | None:
+        """What HEAD is compared with: the merge base with the main branch, or HEAD's parent on that branch itself."""
+        head = self.resolve("HEAD")
+        for branch in self._main_branches():
+            base = _git(self.root, "merge-base", "HEAD", branch, check=False)
+            if base and base != head.hash:
+                return self.resolve(base)
+        parent = _git(self.root, "rev-parse", "--verify", "--quiet", "HEAD^", check=False)
+        return self.resolve(parent) if parent else None
+
+    def _main_branches(self) -> list[str]:
+        target = os.environ.get("GITHUB_BASE_REF", "")
+        if target and not re.fullmatch(r"[\w./-]+", target):
+            raise TreeError(f"GITHUB_BASE_REF is {target!r}; a branch name is expected")
+        return ([f"origin/{target}"] if target else []) + [
+            "origin/HEAD",
+            "origin/main",
+            "main",
+            "origin/master",
+            "master",
+        ]
+
+    def working_tree(self) -> Tree:
+        """HEAD as it lies in the folder."""
+        return Tree("head", self.root, self.resolve("HEAD"), self.is_dirty())
+
+    def checkout(self, revision: str, role: str) -> Tree:
+        """The revision in a worktree of its own under .ridgeline/trees, made once and reused."""
+        commit = self.resolve(revision)
+        path = self.root / ".ridgeline" / "trees" / commit.hash[:12]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{path}.lock"):
+            if _git(path, "rev-parse", "HEAD", check=False) != commit.hash or not (path / ".git").exists():
+                _git(self.root, "worktree", "prune")
+                _git(self.root, "worktree", "add", "--force", "--detach", "--quiet", str(path), commit.hash)
+        return Tree(role, path, commit)
+
+
+def _git(folder: Path, *arguments: str, check: bool = True) -> str | None:
+    if not folder.is_dir():
+        return None if not check else _fail(f"the folder {folder} does not exist")
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise TreeError(
+            "git is not installed here; install it, or name the commit yourself: ridgeline run --commit HASH --out FILE"
+        ) from None
+    if done.returncode == 0:
+        return done.stdout.strip()
+    return (
+        None if not check else _fail(f"git {' '.join(arguments)} failed: {done.stderr.strip() or done.stdout.strip()}")
+    )
+
+
+def _fail(text: str) -> str:
+    raise TreeError(text)
