@@ -9,10 +9,11 @@ from kernels.spec import Case
 
 _SM90 = {"block_m": 128, "block_n": 256, "block_k": 64, "group_m": 8, "num_warps": 8, "num_stages": 3,
          "tma": True, "flatten": True, "subtile": 2, "groups_per_cu": 1}
-_GFX942 = {"block_m": 256, "block_n": 256, "block_k": 32, "group_m": 4, "num_warps": 8, "num_stages": 2,
-           "tma": False, "flatten": False, "subtile": 1, "groups_per_cu": 1,
-           "nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
-_GFX950 = {**_GFX942}
+_CDNA = {"block_m": 256, "block_n": 128, "block_k": 64, "group_m": 4, "num_warps": 8, "num_stages": 2,
+         "tma": False, "flatten": False, "subtile": 1, "groups_per_cu": 1,
+         "nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
+"""256x256 tiles spill registers in some product under Triton 3.6 and 3.8, this one in none (compiled 2026-11)."""
+
 _CPU = {"block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4, "num_stages": 1,
         "tma": False, "flatten": False, "subtile": 1, "groups_per_cu": 1}
 """For Triton's interpreter, which has no use for any of them."""
@@ -28,7 +29,7 @@ def weights_config(case: Case, arch: str) -> dict[str, Any]:
 
 
 def _of(arch: str) -> dict[str, Any]:
-    table = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _GFX942, "gfx950": _GFX950, "cpu": _CPU}
+    table = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _CDNA, "gfx950": _CDNA, "cpu": _CPU}
     if arch not in table:
         raise UnknownHardware(f"no knobs for arch {arch!r}; known: {', '.join(table)}; "
                               "extend kernels/grouped_gemm/tuning.py")
@@ -40,9 +41,9 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     base = _of(arch)
     if arch.startswith("gfx"):
         changes: list[dict[str, Any]] = [
-            {}, {"block_k": 64}, {"num_stages": 3}, {"group_m": 8}, {"nonkdim": 32}, {"waves_per_eu": 2},
-            {"block_m": 128, "block_k": 64},
-            {"block_m": 128, "block_n": 128, "num_warps": 4, "block_k": 64, "groups_per_cu": 2}]
+            {}, {"block_n": 256, "block_k": 32}, {"block_m": 128, "block_n": 256}, {"block_k": 32},
+            {"block_k": 32, "num_stages": 3}, {"group_m": 8}, {"nonkdim": 32}, {"waves_per_eu": 2},
+            {"num_warps": 4}, {"block_m": 128, "num_warps": 4, "groups_per_cu": 2}]
     elif arch.startswith("sm_"):
         square = {"block_m": 128, "block_n": 128, "subtile": 1, "flatten": False}
         changes = [
@@ -79,11 +80,14 @@ def xcds(arch: str) -> int:
 def shared_bytes(knobs: dict[str, Any], itemsize: int, arch: str) -> int:
     """Shared memory the kernels need: the operand buffers of the pipeline, and of the descriptor stores.
 
-    AMD's pipeline keeps one stage in registers.  A fused loop stages a partial tile for the pointer store as well.
+    CDNA3's pipeline keeps one stage in registers.  CDNA4's loads go to LDS directly under Triton 3.8, which keeps no
+    stage in registers and pads each kilobyte by at most 32 bytes.
     """
     operands = (knobs["block_m"] + knobs["block_n"]) * knobs["block_k"] * itemsize
-    if arch.startswith("gfx"):
+    if arch == "gfx942":
         return operands * max(knobs["num_stages"] - 1, 1)
+    if arch.startswith("gfx"):
+        return operands * knobs["num_stages"] * 33 // 32
     staged = knobs["block_m"] * knobs["block_n"] // knobs["subtile"] * itemsize if knobs["tma"] else 0
     return operands * knobs["num_stages"] + staged
 

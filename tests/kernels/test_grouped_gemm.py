@@ -108,7 +108,7 @@ def interpreted_strides():
     """Operands that are windows of wider tensors, with a row length that no descriptor can have."""
     x = operands((40, 25), 48, 72)
     case = Case("t", dtype="fp16", G=2, M=0, N=48, K=72).at(CPU)
-    wide = {name: torch.nn.functional.pad(x[name], (3, 4))[..., 3:-4] for name in ("a", "b", "dy")} | {"ends": x["ends"]}
+    wide = x | {name: torch.nn.functional.pad(x[name], (3, 4))[..., 3:-4] for name in ("a", "b", "dy")}
     assert wide["a"].stride(0) == 79
     for kernel in KERNELS.values():
         knobs = {**tuning.candidates(case, "cpu")[0], "tma": True}
@@ -164,7 +164,7 @@ def test_a_case_too_large_for_a_cpu_is_refused_before_any_work():
     case = KERNELS["forward"].case("dsv3_gateup_b8_m2048_balanced").at(CPU)
     for name in ("loop", "torch_grouped", "torch"):
         with pytest.raises(Unsupported, match="FLOP, more than the"):
-            KERNELS["forward"].backends[name].build(case, dict.fromkeys(("a", "b", "ends"), torch.empty(1, 1, 1)))
+            KERNELS["forward"].backends[name].build(case, dict.fromkeys("ab", torch.empty(1, 1, 1)))
 
 
 def test_autotune_names_its_choice_and_skips_what_is_wrong(tiny, monkeypatch):
