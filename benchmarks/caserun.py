@@ -6,6 +6,7 @@ others are measured without it, in fresh processes where the old ones are gone o
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import random
@@ -110,10 +111,7 @@ class CaseRun:
     def _check(self, arm: Arm, step: str) -> list[Any] | None:
         if self._step(arm, f"poison before {step}", "poison") is None:
             return None
-        checks = self._step(arm, step, "check")
-        for name in sorted({name for check in checks or [] for name in check["changed"]}):
-            self.warnings.append(f"{arm.key} changes its input {name!r}: the arms after it compute on other values")
-        return checks
+        return self._step(arm, step, "check")
 
     def _capture(self, arm: Arm) -> None:
         whys = self._step(arm, "graph capture", "capture")
@@ -223,7 +221,7 @@ class CaseRun:
         """Take an arm out whose step failed.  Ranks that may be out of step with each other start anew."""
         self._put_out(arm, _told(failure, step))
         in_step = failure.status == "wrong" or (failure.status == "unsupported" and failure.everywhere)
-        if self.case.world > 1 and not in_step:
+        if failure.spoiled or (self.case.world > 1 and not in_step):
             raise Again
         try:
             self.crew.pools[arm.role].ask(f"dropping {arm.key}", self.protocol.deadline_s, "drop", backend=arm.backend)
@@ -276,7 +274,7 @@ def _told(failure: Failure, step: str) -> Failure:
     """The failure with the step in its sentence; what a backend says about itself needs none."""
     if failure.status == "unsupported":
         return failure
-    return Failure(failure.status, f"{step}: {failure.why}", failure.detail, failure.everywhere)
+    return dataclasses.replace(failure, why=f"{step}: {failure.why}")
 
 
 def _joint(hashes: Sequence[str | None]) -> str | None:

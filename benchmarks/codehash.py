@@ -11,12 +11,13 @@ import contextlib
 import hashlib
 import json
 import re
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 ADDRESS = 1 << 32
 """An integer argument of at least this is taken for an address, which differs from process to process."""
@@ -49,13 +50,16 @@ def traced() -> Iterator[Trace]:
         yield trace
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(TorchFunctionMode):
+    """Sees what Python asks of torch.  (A dispatch mode would see more, and import for a second first.)"""
+
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self._trace = trace
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._trace.events.append([str(func), [_value(a) for a in args],
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__qualname__", None) or getattr(func, "__name__", type(func).__name__)
+        self._trace.events.append([name, [_value(a) for a in args],
                                    {k: _value(v) for k, v in (kwargs or {}).items()}])
         return func(*args, **(kwargs or {}))
 
@@ -63,11 +67,10 @@ class _Operations(TorchDispatchMode):
 @contextlib.contextmanager
 def _triton_launches(trace: Trace) -> Iterator[None]:
     """Every launch of Triton 3.x asks the kernel for its launch metadata, hooks or not: that is where we listen."""
-    try:
-        from triton.compiler import CompiledKernel
-    except ImportError:
+    if "triton" not in sys.modules:  # what did not import it launches none; importing it takes a second
         yield
         return
+    from triton.compiler import CompiledKernel
     original = CompiledKernel.launch_metadata
 
     def listening(self: Any, grid: Any, stream: Any, *args: Any) -> Any:
@@ -85,10 +88,9 @@ def _triton_launches(trace: Trace) -> Iterator[None]:
 def compiling() -> Iterator[list[float]]:
     """The seconds of every Triton compilation inside, loading from the cache included."""
     seconds: list[float] = []
-    try:
-        from triton.runtime.jit import JITFunction
-        original = JITFunction._do_compile
-    except (ImportError, AttributeError):
+    jit = sys.modules.get("triton.runtime.jit")
+    original = getattr(getattr(jit, "JITFunction", None), "_do_compile", None)
+    if jit is None or original is None:
         yield seconds
         return
 
@@ -98,11 +100,11 @@ def compiling() -> Iterator[list[float]]:
             return original(self, *args, **kwargs)
         finally:
             seconds.append(time.perf_counter() - start)
-    JITFunction._do_compile = timing
+    jit.JITFunction._do_compile = timing
     try:
         yield seconds
     finally:
-        JITFunction._do_compile = original
+        jit.JITFunction._do_compile = original
 
 
 def code_of(kernel: Any) -> str:

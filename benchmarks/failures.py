@@ -13,20 +13,20 @@ DETAIL_CHARACTERS = 8000
 
 
 class Refused(Exception):
-    """An arm is out: its status ("wrong", "error") and one sentence."""
+    """An arm is out: its status ("wrong", "error") and one sentence.  spoiled: so are the inputs of the others."""
 
-    def __init__(self, status: str, why: str, detail: str = "") -> None:
+    def __init__(self, status: str, why: str, spoiled: bool = False) -> None:
         super().__init__(why)
         self.status = status
-        self.detail = detail
+        self.spoiled = spoiled
 
 
 def answer(error: BaseException) -> dict[str, Any]:
     """Status, first cause in one sentence, traceback; `fatal` if the device cannot be used any more."""
     failed_at = time.time()
-    known = {"ok": False, "detail": "", "fatal": False, "failed_at": failed_at}
+    known = {"ok": False, "detail": "", "fatal": False, "spoiled": False, "failed_at": failed_at}
     if isinstance(error, Refused):
-        return {**known, "status": error.status, "why": str(error), "detail": error.detail}
+        return {**known, "status": error.status, "why": str(error), "spoiled": error.spoiled}
     if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the tree under test
         return {**known, "status": "unsupported", "why": first_line(error)}
     cause = first_cause(error)

@@ -38,13 +38,15 @@ LOG_TAIL_BYTES = 6000
 class Failure:
     """What befell a step: a status of the trial file, one sentence, and the traceback or the tail of the log.
 
-    `everywhere`: every rank gave the same status, so that all of them stopped at the same place.
+    everywhere: every rank gave the same status, so that all of them stopped at the same place.
+    spoiled: the buffers that the other arms share were overwritten.
     """
 
     status: str
     why: str
     detail: str = ""
     everywhere: bool = False
+    spoiled: bool = False
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -263,7 +265,8 @@ class Pool:
         if failed:
             first = failed[0]
             everywhere = len(failed) == len(self.workers) and len({a["status"] for a in failed}) == 1
-            failure = Failure(first["status"], first["why"], first["detail"], everywhere)
+            failure = Failure(first["status"], first["why"], first["detail"], everywhere,
+                              any(answer["spoiled"] for answer in failed))
             if waiting or any(a["fatal"] for a in failed):
                 self.kill()
                 raise PoolDied(failure)

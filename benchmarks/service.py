@@ -69,6 +69,8 @@ class Service:
                                  MissingHeap(why) if why else self._heap)
         self._numerics = bench.harness_numerics()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
+        gc.collect()
+        gc.freeze()  # the modules stay: later collections need not look at them
         return {"no_heap": why, "threads": torch.get_num_threads()}
 
     # ---- one case ------------------------------------------------------------------------------------------------

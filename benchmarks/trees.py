@@ -70,7 +70,11 @@ class Describer:
 
     def begin(self) -> None:
         """Start the process and ask it for its devices."""
-        self.pool = Pool(f"describe.{self._tree.role}", self._tree.python, self._tree.path, 1, self._directory)
+        try:
+            self.pool = Pool(f"describe.{self._tree.role}", self._tree.python, self._tree.path, 1, self._directory)
+        except OSError as error:
+            raise TreeError(f"tree {self._tree.role}: cannot start its Python: {error}; "
+                            "name an executable that exists") from error
         self.pool.post("probe", START_S, "probe")
 
     def end(self) -> Description:

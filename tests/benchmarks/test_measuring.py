@@ -1,0 +1,218 @@
+"""Whole trials on real processes: what is measured, in which order, and what becomes of each fault."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import ranks
+from benchmarks.caserun import shuffled
+from benchmarks.plan import Arm, Protocol, Selection, UsageError
+from benchmarks.trees import Tree, TreeError
+from benchmarks.trial import Session, measure
+
+QUICK = Protocol(rounds=6, trials=1, deadline_s=30.0)
+
+
+def leftovers(tree: Path) -> list[str]:
+    """Processes that still run for a tree."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(tree).encode() in (entry / "cmdline").read_bytes():
+                found.append((entry / "cmdline").read_bytes().decode())
+        except OSError:
+            continue  # it ended while we looked
+    return found
+
+
+def one_line(tree: Path, kernel: str, protocol: Protocol = QUICK, selection: Selection | None = None) -> dict:
+    lines = list(measure([kernel], [Tree("head", tree)], protocol, None, selection))
+    assert len(lines) == 1
+    json.dumps(lines, allow_nan=False)
+    return lines[0]
+
+
+def test_a_trial_of_a_sound_kernel(toy_tree, toy_log):
+    tree, events = toy_tree("tree"), []
+    selection = Selection(tier="sweep", knobs={"order": "columns"})
+    [line] = measure(["steady"], [Tree("head", tree, commit="c" * 40, date_ms=1, dirty=False)], QUICK, events.append,
+                     selection)
+    assert {name: {a["status"] for a in case["arms"].values()} for name, case in line["cases"].items()} == {
+        "small": {"ok", "unsupported"}, "other": {"ok", "unsupported"}, "huge": {"skipped"}, "crowd": {"skipped"},
+        "costless": {"error"}}
+    small = line["cases"]["small"]
+    assert small["method"] == "clock"
+    for arm in ("head/ours", "head/library"):
+        assert len(small["arms"][arm]["seconds"]) == 6
+        assert all(0 < s < 0.1 for s in small["arms"][arm]["seconds"])
+        assert small["arms"][arm]["error"] == {"norm": 0.0, "peak": 0.0}
+        assert small["arms"][arm]["skew_s"] is None
+    assert small["arms"]["head/ours"]["knobs"] == {"tile": 16, "order": "columns"}
+    assert small["arms"]["head/elsewhere"] == {"status": "unsupported", "why": "needs a device of the next decade",
+                                               "detail": ""}
+    assert "1e+09 FLOP" in line["cases"]["huge"]["arms"]["head/ours"]["why"]
+    assert "needs 512 ranks" in line["cases"]["crowd"]["arms"]["head/ours"]["why"]
+    assert "no cost below zero" in line["cases"]["costless"]["arms"]["head/ours"]["why"]
+    assert line["trees"]["head"]["commit"] == "c" * 40
+    assert line["trees"]["head"]["declaration"]["baselines"] == ["library"]
+    assert line["machine"]["kind"] == "cpu"
+    assert 0 < line["busy_share"] <= 1
+    assert line["state"]["before"] is None
+    assert line["state"]["why_absent"]
+    logged = toy_log.read_text().splitlines()
+    assert "tree reference small 0 cpu cpu" in logged
+    assert "tree knobs 16 columns" in logged
+    assert events[-1] == {"done": 5, "total": 5, "what": "done"}
+    assert leftovers(tree) == []
+
+
+def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
+    tree = toy_tree("tree")
+    line = one_line(tree, "faults", Protocol(rounds=12, trials=1, deadline_s=3.0), Selection(cases=("one",)))
+    case = line["cases"]["one"]
+    arms = {name.removeprefix("head/"): arm for name, arm in case["arms"].items()}
+    assert {name: arm["status"] for name, arm in arms.items()} == {
+        "good": "ok", "searches": "ok", "writes_input": "wrong", "wrong": "wrong", "wrong_later": "wrong",
+        "raises": "error", "leaves": "error", "fails_to_build": "error", "returns_nothing": "error",
+        "not_callable": "error", "allocates": "error", "hangs": "unsupported", "hangs_later": "hang", "dies_later": "crash", "falls": "crash"}
+    assert all("seconds" not in arm for arm in arms.values() if arm["status"] != "ok")
+    assert "[63]" in arms["wrong"]["why"]
+    assert arms["wrong_later"]["why"].startswith("check after timing: ")
+    assert "KeyError" in arms["raises"]["why"]
+    assert "faults.py:" in arms["raises"]["why"]
+    assert "what it led to" in arms["raises"]["detail"]
+    assert "leaving early" in arms["leaves"]["why"]
+    assert "set-up: ValueError: no such tile" in arms["fails_to_build"]["why"]
+    assert "zero-argument callable" in arms["not_callable"]["why"]
+    assert "a tensor or a tuple" in arms["returns_nothing"]["why"]
+    assert "allocate its output in the set-up" in arms["allocates"]["why"]
+    assert "in step: timing of head/hangs_later" in arms["hangs_later"]["why"]
+    assert "exit code 7 in step: timing of head/dies_later" in arms["dies_later"]["why"]
+    assert "SIGSEGV" in arms["falls"]["why"]
+    assert "in fall" in arms["falls"]["detail"]
+    assert any("head/searches: first call ran" in w and "set-up" in w for w in case["warnings"])
+    assert "changes its input 'x'" in arms["writes_input"]["why"]
+    assert leftovers(tree) == []
+
+
+def test_what_hung_once_is_not_tried_again(toy_tree):
+    tree = toy_tree("tree")
+    lines = list(measure(["faults"], [Tree("head", tree)], Protocol(rounds=2, trials=2, deadline_s=3.0), None,
+                         Selection(backends=("hangs",), cases=("endless",))))
+    first, second = (line["cases"]["endless"]["arms"]["head/hangs"] for line in lines)
+    assert first["status"] == second["status"] == "hang"
+    assert "within 3 s in step: first call of head/hangs" in first["why"]
+    assert "in hang" in first["detail"], "the traceback of the hanging process is quoted"
+    assert "not tried again" in second["why"]
+    assert "not tried again" not in first["why"]
+    assert lines[1]["duration_s"] < lines[0]["duration_s"]
+    assert lines[0]["id"] != lines[1]["id"]
+
+
+def test_two_ranks_and_the_faults_between_them(toy_tree, monkeypatch):
+    monkeypatch.setattr(ranks, "GRACE_S", 1.0)
+    tree = toy_tree("tree")
+    line = one_line(tree, "pairs", Protocol(rounds=4, trials=1, deadline_s=20.0))
+    arms = {name.removeprefix("head/"): arm for name, arm in line["cases"]["two"]["arms"].items()}
+    assert {name: arm["status"] for name, arm in arms.items()} == {
+        "library": "ok", "heap": "ok", "one_raises": "error", "one_dies": "crash", "one_unsupported": "unsupported",
+        "one_wrong": "wrong"}
+    for name in ("library", "heap"):
+        assert len(arms[name]["seconds"]) == len(arms[name]["skew_s"]) == 4
+        assert all(0 <= skew <= s for skew, s in zip(arms[name]["skew_s"], arms[name]["seconds"], strict=True))
+    assert "rank 1 has no plan" in arms["one_raises"]["why"]
+    assert "rank 1 of 2 ended with exit code 9" in arms["one_dies"]["why"]
+    assert leftovers(tree) == []
+
+
+def test_two_trees_work_in_turns_in_shuffled_rounds(toy_tree, toy_log):
+    other = {'torch.mul(inputs["x"], 2': 'torch.add(inputs["x"], inputs["x"]'}
+    trees = [Tree("head", toy_tree("head_tree")), Tree("base", toy_tree("base_tree", replace=other))]
+    [line] = measure(["steady"], trees, Protocol(rounds=10, trials=1, schedule_seed=3), None,
+                     Selection(cases=("small",)))
+    arms = line["cases"]["small"]["arms"]
+    assert sorted(arms) == [f"{role}/{name}" for role in ("base", "head") for name in ("elsewhere", "library", "ours")]
+    assert all(len(arms[name]["seconds"]) == 10 for name in arms if "elsewhere" not in name)
+    assert line["trees"]["head"]["kernels_digest"] != line["trees"]["base"]["kernels_digest"]
+    assert (line["trees"]["head"]["declaration"]["yardstick"] == line["trees"]["base"]["declaration"]["yardstick"])
+    calls = [entry.split() for entry in toy_log.read_text().splitlines() if " call " in entry]
+    checks_after = 4
+    timed = [f"{tree}/{arm}" for tree, _, arm in calls[-40 - checks_after:-checks_after]]
+    rounds = [tuple(timed[i:i + 4]) for i in range(0, 40, 4)]
+    everything = {"head_tree/ours", "head_tree/library", "base_tree/ours", "base_tree/library"}
+    assert all(set(one) == everything for one in rounds), "every arm once a round"
+    assert len(set(rounds)) >= 5, "the order differs from round to round"
+    changes = sum(a.split("/")[0] != b.split("/")[0] for a, b in itertools.pairwise(timed))
+    assert changes >= 10, "the trees alternate"
+
+
+def test_the_schedule_depends_on_its_seed_only():
+    arms = [Arm("head", name) for name in "abcde"]
+    first, again, other = (list(shuffled(arms, 4, random.Random(seed))) for seed in ("1/0", "1/0", "2/0"))
+    assert first == again != other
+    assert all(set(first[i:i + 5]) == set(arms) for i in range(0, 20, 5))
+
+
+BROKEN = {
+    "toy/refuses.py": "raise ImportError('no such library')",
+    "toy/exits.py": "import sys; sys.exit(4)",
+    "toy/interrupts.py": "raise KeyboardInterrupt",
+    "toy/ends.py": "import os; os._exit(5)",
+    "toy/sleeps.py": "import time; time.sleep(3600)",
+    "toy/syntax.py": "def broken(:",
+    "toy/partial.py": "from kernels.spec import *\nk = Kernel('partial', cases=[Case('c')], tolerance=Tolerance())",
+}
+
+
+def test_modules_that_do_not_import_take_nobody_down(toy_tree):
+    tree = toy_tree("tree", BROKEN)
+    line = one_line(tree, "steady", Protocol(rounds=1, trials=1, deadline_s=4.0), Selection(cases=("small",)))
+    assert line["cases"]["small"]["arms"]["head/ours"]["status"] == "ok"
+    broken = {entry["module"]: entry["reason"] for entry in line["trees"]["head"]["broken"]}
+    assert set(broken) == {"toy.refuses", "toy.exits", "toy.interrupts", "toy.ends", "toy.sleeps", "toy.syntax",
+                           "toy.partial"}
+    assert "hung" in broken["toy.sleeps"]
+    assert "no such library" in broken["toy.refuses"]
+    assert "SystemExit: 4" in broken["toy.exits"]
+    assert "KeyboardInterrupt" in broken["toy.interrupts"]
+    assert "exit code 5" in broken["toy.ends"]
+    assert "declares no inputs" in broken["toy.partial"]
+
+
+def test_a_kernel_that_a_broken_module_may_hide_gives_a_line_without_cases(toy_tree):
+    tree = toy_tree("tree", {"toy/steady.py": "raise ImportError('gone')"})
+    line = one_line(tree, "steady")
+    assert line["cases"] == {}
+    assert line["trees"]["head"]["declaration"] is None
+    assert "toy.steady (ImportError: gone)" in line["warnings"][0]
+
+
+def test_another_contract_is_refused_by_its_version(toy_tree):
+    tree = toy_tree("tree", {"kernels/__init__.py": "", "kernels/spec.py": "SPEC_VERSION = 99"})
+    with pytest.raises(TreeError, match="contract version 99; this harness measures 1"):
+        one_line(tree, "steady")
+
+
+def test_what_does_not_exist_is_a_usage_error_that_lists_what_does(toy_tree):
+    session = Session([Tree("head", toy_tree("tree"))], QUICK, Selection(), None)
+    session.describe()
+    for kernels, selection, message in [
+            (["absent"], Selection(), "no kernel 'absent'; known: faults, pairs, steady"),
+            (["steady"], Selection(cases=("x*",)), "no case fits 'x*'; known: costless, crowd, huge, other, small"),
+            (["steady"], Selection(backends=("cutlass",)), "no backend 'cutlass'; known: elsewhere, library, ours"),
+            (["steady"], Selection(knobs={"warps": 4}), "no backend has a knob 'warps'; known: order, tile")]:
+        session.selection = selection
+        with pytest.raises(UsageError, match=re.escape(message)):
+            session.choose(kernels)
+    session.close()
+
+
+def test_a_python_that_cannot_run_is_a_tree_error(toy_tree):
+    with pytest.raises(TreeError, match="no-such-python"):
+        list(measure([], [Tree("head", toy_tree("tree"), python="/nowhere/no-such-python")], QUICK))
