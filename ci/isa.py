@@ -162,10 +162,12 @@ def _decide(base: Entry | None, head: Entry | None, policy: IsaPolicy) -> tuple[
     if head is None:
         return Verdict.GONE, ()
     if head["status"] != "ok":
-        why = Finding("compile", f"{_status(head)}: {head['why']}", judged=False)
+        why = Finding("compile", f"{_STATUS[head['status']]}: {head['why']}", judged=False)
+        if head["status"] == "unsupported":
+            return Verdict.GONE if base is not None and base["status"] == "ok" else Verdict.SAME, (why,)
         if base is not None and base["status"] == "ok":
             return Verdict.BROKEN, (dataclasses.replace(why, judged=True),)
-        return Verdict.CANNOT_TELL if head["status"] == "failed" else Verdict.SAME, (why,)
+        return Verdict.CANNOT_TELL, (why,)
     if base is None or base["status"] != "ok":
         note = () if not head.get("will_not_load") else (Finding("load", head["will_not_load"], judged=False),)
         return Verdict.NEW, note
@@ -175,9 +177,7 @@ def _decide(base: Entry | None, head: Entry | None, policy: IsaPolicy) -> tuple[
     return Verdict.SLOWER if any(f.judged for f in found) else Verdict.CHANGED, found
 
 
-def _status(entry: Entry) -> str:
-    return {"failed": "does not compile", "refused": "is declared wrongly", "unsupported": "is not supported"}[
-        entry["status"]]
+_STATUS = {"failed": "does not compile", "refused": "is declared wrongly", "unsupported": "is not supported"}
 
 
 def _overall(differences: Sequence[Difference], head: Mapping[str, Any]) -> Verdict:
@@ -186,7 +186,8 @@ def _overall(differences: Sequence[Difference], head: Mapping[str, Any]) -> Verd
         if verdict in said:
             return verdict
     compared = said & {Verdict.CHANGED, Verdict.SAME}
-    if not compared or Verdict.CANNOT_TELL in said or head["failures"]:
+    new_faults = any(d.verdict is Verdict.CANNOT_TELL and d.base is None for d in differences)
+    if not compared or new_faults or head["failures"]:
         return Verdict.CANNOT_TELL
     return Verdict.CHANGED if Verdict.CHANGED in said else Verdict.SAME
 

@@ -231,8 +231,9 @@ def _matrix(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy)
 _TOLD = {
     "vgpr_spills", "scratch_bytes", "scratch_ops_in_loops", "remote_store_widths", "remote_store_names",
     "remote_store_bytes", "remote_store_bytes_in_loops", "store_widths", "store_names", "load_widths", "bytes_per_load",
-    "bytes_per_store", "bytes_per_remote_store", "subdword_remote_stores", "heap_base_loads", "heap_base_loads_in_loops", "matrix",
-    "occupancy", "occupancy_by_registers", "occupancy_by_lds", "lds_limit", "instructions", "loops"}
+    "bytes_per_store", "bytes_per_remote_store", "subdword_remote_stores", "heap_base_loads",
+    "heap_base_loads_in_loops", "matrix", "occupancy",
+    "occupancy_by_registers", "occupancy_by_lds", "lds_limit", "instructions", "loops"}
 """Metrics that the rules above put into words, or that follow from others."""
 
 _NAMES = {"vgpr": "VGPRs", "agpr": "AGPRs", "sgpr": "SGPRs", "sgpr_spills": "scalar registers spilled",

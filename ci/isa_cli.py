@@ -1,0 +1,232 @@
+"""`ridgeline isa`: what the compiler emits, compared over commits, over versions of Triton, or over the history."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from ci import isa_series, isa_text, isa_triton
+from ci.isa import IsaError, IsaJudgement, Verdict, as_json, compare
+from ci.isa_code import side_by_side
+from ci.isa_rules import load_policy
+from ci.isa_run import HARNESS, CompileError, Wanted, compile_tree, explain_tree
+from ci.policy import PolicyError
+from ci.trees import Commit, Repository, Tree, TreeError
+
+EXPECTED = (CompileError, IsaError, PolicyError, TreeError, isa_triton.InstallError, ValueError)
+"""Errors that are the user's to mend: told in one sentence, exit code 3."""
+
+EXAMPLES = """\b
+Examples:
+  ridgeline isa                                  the code of the working tree
+  ridgeline isa main my-branch --show            what changed, judged
+  ridgeline isa --triton 3.7.1,3.8.0 --arch gfx942
+  ridgeline isa --range v1.0..HEAD               back-fill the history
+"""
+
+
+class Problem(click.ClickException):
+    """Usage or infrastructure: exit code 3."""
+
+    exit_code = 3
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("base", required=False)
+@click.argument("head", required=False)
+@click.option("--arch", "arches", multiple=True, metavar="ARCH", help="gfx942, gfx950, sm_90 (many; default: AMD).")
+@click.option("--tier", type=click.Choice(["pr", "nightly", "sweep"]), default="pr", show_default=True,
+              help="Which cases.")
+@click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable).")
+@click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
+@click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="S", help="For one compilation.")
+@click.option("--memory", "memory_mb", type=click.IntRange(min=100), metavar="MB", help="For one compilation.")
+@click.option("--show", is_flag=True, help="Show the changed loop of both sides next to each other.")
+@click.option("--explain", is_flag=True, help="What bounds each kernel statically, as Markdown.")
+@click.option("--triton", "versions", metavar="V,V,...", help="The same kernels under these versions of Triton.")
+@click.option("--range", "span", metavar="A..B", help="Record the series of every commit after A up to B.")
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="With --triton: also write an HTML page.")
+@click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as Markdown.")
+@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="Thresholds (default: ci/policy.toml).")
+@click.option("--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
+              help="Folder of asv records.")
+@click.option("--json", "as_json_", is_flag=True, help="Print the result as JSON.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
+def isa(base: str | None, head: str | None, versions: str | None, span: str | None, **options: Any) -> int:
+    """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
+
+    With BASE, compare it with HEAD (default: the working tree).  Exit codes: 0 pass, 1 regression, 2 no verdict,
+    3 usage.
+    """
+    job = Job(options)
+    if sum(map(bool, (base, versions, span))) > 1:
+        raise Problem("BASE HEAD, --triton and --range exclude each other; give one of them")
+    try:
+        if versions:
+            return job.triton(versions)
+        if span:
+            return job.backfill(span)
+        return job.compare(base, head) if base else job.describe()
+    except EXPECTED as error:
+        raise Problem(str(error)) from None
+
+
+class Job:
+    """One call of the command: where it runs, what it compiles, how it prints."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        names = ("arches", "tier", "kernels", "cases", "backends", "timeout_s", "memory_mb")
+        self.wanted = Wanted(**{name: options[name] for name in names})
+        self.console = Console(stderr=True)
+        self.root = _root()
+        self.cache = self.root / ".ridgeline" / "isa"
+
+    def compiled(self, tree: Path, what: str, packages: Path | None = None) -> dict[str, Any]:
+        """The result file of a tree."""
+        options = {**vars(self.wanted), "packages": packages}
+        return compile_tree(tree, Wanted(**options), self.cache, self.console, what)
+
+    def describe(self) -> int:
+        """The working tree: its metrics, or (--explain) what bounds each kernel."""
+        if self._dry(f"compile {self.root}"):
+            return 0
+        if self.options["explain"]:
+            click.echo(explain_tree(self.root, self.wanted, self.cache, self.options["as_json_"],
+                                    self.console), nl=False)
+            return 0
+        document = self.compiled(self.root, "working tree")
+        if self.options["as_json_"]:
+            click.echo(json.dumps(document, indent=1))
+        else:
+            _print(isa_text.listing(document))
+        return 0 if any(entry["status"] == "ok" for entry in document["entries"]) else 2
+
+    def compare(self, base: str | None, head: str | None) -> int:
+        """Two commits, or a commit and the working tree."""
+        assert base is not None
+        repository = Repository(self.root)
+        policy = load_policy(self.options["policy_file"])
+        if self._dry(f"compile {base} and {head or 'the working tree'}, and compare them"):
+            return 0
+        trees = [repository.checkout(base, "base"),
+                 repository.checkout(head, "head") if head else repository.working_tree()]
+        documents = [self.compiled(tree.path, f"{tree.role} {tree.label}") for tree in trees]
+        judgement = compare(documents[0], documents[1], policy)
+        if self.options["markdown"]:
+            self.options["markdown"].write_text(isa_text.markdown(judgement), encoding="utf-8")
+        if self.options["as_json_"]:
+            click.echo(json.dumps(as_json(judgement) | {"base": _named(trees[0]), "head": _named(trees[1])}, indent=1))
+        else:
+            _print(isa_text.terminal(judgement))
+            if self.options["show"]:
+                click.echo(shown(judgement, self.cache, Console().width))
+        return judgement.exit_code
+
+    def triton(self, asked: str) -> int:
+        """The working tree under several versions of Triton; what cannot be installed is told and left out."""
+        policy = load_policy(self.options["policy_file"])
+        versions = isa_triton.parse_versions(asked)
+        if self._dry(f"install Triton {', '.join(versions)} under {self.root / '.ridgeline' / 'triton'} and compile"):
+            return 0
+        documents: dict[str, dict[str, Any]] = {}
+        missing: dict[str, str] = {}
+        for version in versions:
+            try:
+                packages = isa_triton.provide(version, self.root / ".ridgeline" / "triton")
+                documents[version] = self.compiled(self.root, f"Triton {version}", packages)
+            except (isa_triton.InstallError, CompileError) as error:
+                missing[version] = str(error)
+        judged = isa_triton.judge(documents, missing, policy)
+        if self.options["page"]:
+            self.options["page"].write_text(isa_triton.page(judged), encoding="utf-8")
+        if self.options["as_json_"]:
+            click.echo(json.dumps(isa_triton.as_json(judged), indent=1))
+        else:
+            _tell_versions(judged)
+        return judged.exit_code
+
+    def backfill(self, span: str) -> int:
+        """Record every commit of a range; a commit that cannot be compiled is told, and the others go on."""
+        repository = Repository(self.root)
+        commits = commits_of(repository, span)
+        if self._dry(f"compile {len(commits)} commits and record their series under {self.options['results']}"):
+            return 0
+        recorded, told = [], []
+        for commit in commits:
+            try:
+                document = self.compiled(repository.checkout(commit.hash, "head").path, commit.short)
+            except (CompileError, TreeError) as error:
+                told.append(f"{commit.short}: {error}")
+                continue
+            told += [f"{commit.short}: {failure['why']}" for failure in document["failures"]]
+            if document["entries"]:
+                recorded.append(str(isa_series.record(document, commit, self.options["results"])))
+            else:
+                told.append(f"{commit.short} declares nothing to compile")
+        if self.options["as_json_"]:
+            click.echo(json.dumps({"recorded": recorded, "problems": told}, indent=1))
+        else:
+            click.echo("\n".join([*recorded, *(f"Warning: {one}" for one in told)]) or "Nothing to record.")
+        return 0 if recorded else 2
+
+    def _dry(self, what: str) -> bool:
+        if self.options["dry_run"]:
+            click.echo(f"Would {what}.")
+        return bool(self.options["dry_run"])
+
+
+def commits_of(repository: Repository, span: str) -> list[Commit]:
+    """The commits after A up to B of "A..B", oldest first, along first parents; ValueError for another form."""
+    match = re.fullmatch(r"([^.].*?)\.\.(?!\.)(.*)", span)
+    if match is None:
+        raise ValueError(f"--range {span!r} is no range; give for instance v1.0..HEAD")
+    ends = [repository.resolve(end) for end in (match[1], match[2] or "HEAD")]
+    listed = subprocess.run(["git", "-C", str(repository.root), "rev-list", "--reverse", "--first-parent",
+                             f"{ends[0].hash}..{ends[1].hash}"], capture_output=True, text=True, check=True)
+    return [repository.resolve(line) for line in listed.stdout.split()]
+
+
+def shown(judgement: IsaJudgement, cache: Path, width: int) -> str:
+    """The changed loop of every configuration that is worse (or, without such, changed), from the kept code texts."""
+    found = judgement.of(Verdict.SLOWER) or judgement.of(Verdict.CHANGED)
+    blocks = []
+    for difference in found:
+        assert difference.base is not None
+        assert difference.head is not None
+        texts = [(cache / str(entry["asm"])).read_text() for entry in (difference.base, difference.head)]
+        blocks.append(f"{difference.name} on {difference.arch}\n{side_by_side(texts[0], texts[1], width)}")
+    return "\n".join(blocks)
+
+
+def _tell_versions(judged: isa_triton.Versions) -> None:
+    console = Console()
+    console.print(isa_triton.table(judged))
+    for sentence in isa_triton.sentences(judged):
+        console.print(f"! {sentence}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+    for warning in isa_triton.warnings(judged):
+        console.print(f"Warning: {warning}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print(text: Text) -> None:
+    Console().print(text, soft_wrap=True, end="")
+
+
+def _named(tree: Tree) -> dict[str, Any]:
+    return {"commit": tree.commit.hash if tree.commit else None, "dirty": tree.dirty}
+
+
+def _root() -> Path:
+    """The project around this folder: its git root, or the folder itself if there is no git or no repository."""
+    try:
+        return Repository(Path.cwd()).root
+    except TreeError:
+        return Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS
