@@ -10,7 +10,7 @@ RIDGELINE_SUITE:
 
 A kernel is measured once, in `setup_cache`: one run of `python -m benchmarks run` with every backend and baseline
 interleaved.  The plug-in records its trials and leaves `outcomes.json` in asv's cache folder; a combination only hands
-its samples on.  What cannot be measured is n/a (NotImplementedError in `setup`), what failed is null (an error).
+its samples on.  What cannot be measured is n/a (NotImplementedError in `setup`), what failed is null.
 
 RIDGELINE_TRIALS and RIDGELINE_ROUNDS set how long is measured, RIDGELINE_TIER which cases (pr, nightly, sweep).
 """
@@ -67,9 +67,15 @@ def _time() -> Any:
     def track(self: Any, backend: str, case: str) -> dict[str, Any]:
         outcome = _outcome(backend, case)
         if "failed" in outcome:
-            raise RuntimeError(outcome["failed"])
+            _fail(outcome["failed"])
         return {"samples": outcome["samples"], "number": 1}
     return track
+
+
+def _fail(why: str) -> None:
+    """Leave this combination's process as failed; an exception would bury the reason in a traceback of asv's own."""
+    print(why, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def _outcome(backend: str, case: str) -> dict[str, Any]:

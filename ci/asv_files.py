@@ -95,6 +95,22 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Mapping[str, Any]]) -> dict
     return {**dict(sorted(result.items())), "version": VERSION}
 
 
+def checked(content: bytes, machine: str) -> tuple[dict[str, Any], str]:
+    """An asv result file as asv itself would accept it; else {} and why not."""
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        return {}, f"torn or no JSON ({error})"
+    needed = {"commit_hash", "env_name", "params", "results", "result_columns", "date"}
+    if not isinstance(data, dict) or not needed <= data.keys():
+        return {}, "not an asv result file"
+    if data.get("version") != VERSION:
+        return {}, f"of asv format {data.get('version')!r}, this Ridgeline reads {VERSION}; update it"
+    if data["params"].get("machine") != machine:
+        return {}, f"of a foreign machine, {data['params'].get('machine')!r}, in the folder of {machine!r}"
+    return data, ""
+
+
 def case_names(declared: Mapping[str, Any]) -> list[str]:
     """Names of the cases of a declaration, in its order."""
     return [str(case["name"]) for case in declared["cases"]]

@@ -47,22 +47,21 @@ def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema,
     kept, known = _read(store, full, version)
     stats = {unit: _stat(files) for unit, files in units.items()}
     fresh: dict[str, _Known] = {}
-    stale: list[str] = []
+    stale: dict[str, _Known] = {}
     for unit, files in units.items():
         before = known.get(unit)
         if before is None or before.stat != stats[unit]:
             now = _Known(stats[unit], _digest(files))
             if before is None or before.digest != now.digest:
-                stale.append(unit)
+                stale[unit] = now
                 continue
             before = now
         fresh[unit] = before
     if not stale and fresh == known:
         return kept, []
-    rows, problems = _parse(stale, parse, full)
-    result = pa.concat_tables([_only(kept, fresh), *rows.values()]) if rows else _only(kept, fresh)
-    clean = {unit for unit in rows if not problems.get(unit)}
-    fresh |= {unit: _Known(stats[unit], _digest(units[unit])) for unit in clean}
+    rows, problems = _parse(list(stale), parse, full)
+    result = pa.concat_tables([_only(kept, fresh), *rows.values()])
+    fresh |= {unit: now for unit, now in stale.items() if not problems[unit]}
     _write(store, _only(result, fresh), fresh, version)
     return result, [problem for unit in problems for problem in problems[unit]]
 

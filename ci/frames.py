@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -51,27 +50,11 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
     return frame
 
 
-def checked(content: bytes, machine: str) -> tuple[dict[str, Any], str]:
-    """An asv result file as asv itself would accept it; else {} and why not."""
-    try:
-        data = json.loads(content)
-    except ValueError as error:
-        return {}, f"torn or no JSON ({error})"
-    needed = {"commit_hash", "env_name", "params", "results", "result_columns", "date"}
-    if not isinstance(data, dict) or not needed <= data.keys():
-        return {}, "not an asv result file"
-    if data.get("version") != asv_files.VERSION:
-        return {}, f"of asv format {data.get('version')!r}, this Ridgeline reads {asv_files.VERSION}; update it"
-    if data["params"].get("machine") != machine:
-        return {}, f"of a foreign machine, {data['params'].get('machine')!r}, in the folder of {machine!r}"
-    return data, ""
-
-
 def _parser(machine: str, units: Mapping[str, tuple[Path, Path]]) -> cache.Parser:
     def parse(unit: str) -> tuple[list[dict[str, Any]], list[str]]:
         path, notes = units[unit]
         try:
-            data, why = checked(path.read_bytes(), machine)
+            data, why = asv_files.checked(path.read_bytes(), machine)
         except OSError as error:
             data, why = {}, f"cannot be read: {error.strerror}"
         if why:
@@ -91,9 +74,10 @@ def _parser(machine: str, units: Mapping[str, tuple[Path, Path]]) -> cache.Parse
 def _noted_rows(pooled: Pool) -> Iterator[dict[str, Any]]:
     """Rows of everything the notes hold."""
     place = _where(pooled.place, pooled.machine, pooled.date_ms)
+    cases = {(kernel, case["name"]): case for kernel, d in pooled.declarations.items() for case in d["cases"]}
     for (kernel, backend, case), cell in pooled.cells.items():
         declared = pooled.declarations[kernel]
-        described: Mapping[str, Any] = next((c for c in declared["cases"] if c["name"] == case), {})
+        described = cases.get((kernel, case), {})
         yield {**place, "kernel": kernel, "backend": backend, "case": case,
                "baseline": backend in (declared.get("baselines") or ()),
                "tier": str(described.get("tier") or ""), "dtype": str(described.get("dtype") or ""),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from ci.trial_files import FAILED, TrialLine, env_name
 
@@ -59,7 +59,7 @@ class Cell:
     @property
     def seconds(self) -> float:
         """Median over the samples of all trials, NaN without any."""
-        return float(np.median(np.concatenate(self.trials))) if self.trials else float("nan")
+        return _middle(np.sort(np.concatenate(self.trials))) if self.trials else float("nan")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -125,9 +125,9 @@ def interval(trials: Sequence[FloatArray]) -> tuple[float, float]:
     (binomial, as asv does), least and greatest where it has fewer than 8.  Never narrower than CI_FLOOR.
     """
     samples = np.sort(np.concatenate(trials))
-    median = float(np.median(samples))
+    median = _middle(samples)
     if len(trials) >= 2:
-        logs = np.log([np.median(trial) for trial in trials])
+        logs = np.log([_middle(np.sort(trial)) for trial in trials])
         reach = _student(len(logs) - 1) * float(np.std(logs, ddof=1)) / np.sqrt(len(logs))
         low, high = np.exp(logs.mean() - reach), np.exp(logs.mean() + reach)
     else:
@@ -136,18 +136,22 @@ def interval(trials: Sequence[FloatArray]) -> tuple[float, float]:
     return min(float(low), median * (1 - CI_FLOOR)), max(float(high), median * (1 + CI_FLOOR))
 
 
+def _middle(ordered: FloatArray) -> float:
+    """Median of sorted values: np.median without its checks, which take ten times as long for so few values."""
+    half = len(ordered) // 2
+    return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1] + ordered[half]) / 2
+
+
 @functools.cache
 def _student(degrees: int) -> float:
-    return float(stats.t.ppf(0.5 + CI_LEVEL / 2, degrees))
+    return float(special.stdtrit(degrees, 0.5 + CI_LEVEL / 2))
 
 
 @functools.cache
 def _order_statistics(count: int) -> tuple[int, int]:
     """Indices of the sorted samples that enclose the median with at least CI_LEVEL."""
-    below = int(stats.binom.ppf((1 - CI_LEVEL) / 2, count, 0.5)) - 1
-    while below >= 0 and stats.binom.cdf(below, count, 0.5) > (1 - CI_LEVEL) / 2:
-        below -= 1
-    below = max(below, 0)
+    tail = special.bdtr(np.arange(count), count, 0.5)         # P(at most k samples lie below the median)
+    below = max(int(np.searchsorted(tail, (1 - CI_LEVEL) / 2, side="right")) - 1, 0)
     return below, count - 1 - below
 
 

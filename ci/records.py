@@ -15,14 +15,16 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from filelock import FileLock, Timeout
 
-from ci import asv_files, frames
+from ci import asv_files
 from ci.pooling import Cell, FloatArray, Key, Place, Pool, commit_of, pool
 from ci.trial_files import Problem, RecordError, TrialLine, env_name, problems_of, read_trials, set_aside
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Cell", "Pair", "Place", "Problem", "RecordError", "Recorded", "comparison_inputs", "keep_grids", "load",
            "load_notes", "pool_at", "record", "samples"]
@@ -171,7 +173,7 @@ def _own_file(path: Path, place: Place) -> tuple[dict[str, Any], list[Problem]]:
     if not path.exists():
         return {}, []
     content = path.read_bytes()
-    data, why = frames.checked(content, place.machine)
+    data, why = asv_files.checked(content, place.machine)
     if why:
         aside = set_aside(path, content)
         if not aside:
@@ -247,6 +249,8 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     foreign is left out and named in `frame.attrs["problems"]`; reading changes nothing but the Parquet cache in
     `results_dir/.cache`.  No records give an empty frame.
     """
+    from ci import frames  # pandas and pyarrow take most of a second to import; recording needs neither
+
     return frames.load(results_dir, machine, _notes_path)
 
 
@@ -296,7 +300,7 @@ def places(results_dir: Path, machine: str, commit: str, env: str | None = None)
     """Places on a machine whose commit starts with `commit` (or whose first 8 digits do)."""
     found = []
     for path in sorted((results_dir / machine).glob(f"{commit[:8]}*.json")):
-        data, why = frames.checked(path.read_bytes(), machine)
+        data, why = asv_files.checked(path.read_bytes(), machine)
         if not why and data["commit_hash"].startswith(commit) and env in (None, data["env_name"]):
             found.append(Place(machine, data["commit_hash"], data["env_name"]))
     return found

@@ -172,8 +172,8 @@ def _check_arm(name: str, result: Mapping[str, Any]) -> None:
 
 
 def _are_times(seconds: Any) -> bool:
-    return isinstance(seconds, list) and bool(seconds) and all(
-        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf for value in seconds)
+    return (isinstance(seconds, list) and bool(seconds) and set(map(type, seconds)) <= {int, float}
+            and min(seconds) > 0 and max(seconds) < math.inf)
 
 
 def _refuse_constant(token: str) -> float:

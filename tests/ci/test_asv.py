@@ -282,7 +282,7 @@ def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
     )
     (kernels / "gone.py").unlink()
     new = project.commit("new")
-    output = project.asv("run", "--show-stderr", f"{old}^!", code=2)
+    output = project.asv("run", "--show-stderr", f"{old}^!", "--bench", "gone.track_time", code=2)
     assert "gone.track_time" in output
     grids = json.loads((project.root / "results" / "benchmarks.json").read_text())
     output = project.asv("run", "--show-stderr", "main", "--bench", "time", code=2)
