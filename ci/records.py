@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Cell", "Pair", "Place", "Problem", "RecordError", "Recorded", "comparison_inputs", "keep_grids", "load",
-           "load_notes", "pool_at", "record", "samples"]
+           "load_notes", "places", "pool_at", "read_benchmarks", "record", "samples", "trials"]
 
 LOCK_SECONDS = 600.0
 """How long a writer waits for another.  A record takes seconds; ten minutes mean that the other one hangs."""
@@ -293,6 +293,7 @@ def _cells(results_dir: Path, place: Place) -> Mapping[Key, Cell]:
 
 
 def trials(results_dir: Path, place: Place) -> list[TrialLine]:
+    """The trial lines of a place, oldest first, none if there are none; lines that are no trials are left out."""
     return sorted(_read_notes(_asv_path(results_dir, place), keep=False)[0], key=lambda line: line.order)
 
 
