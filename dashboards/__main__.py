@@ -13,11 +13,18 @@ from dashboards.build import SiteError, build
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: built, its path on stdout; 3: it could not be built."""
     parser = argparse.ArgumentParser(
-        prog="python -m dashboards", description=(__doc__ or "").strip(), formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m dashboards",
+        description=(__doc__ or "").strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="example:\n  python -m dashboards --results results --out site --repo-url https://github.com/OWNER/NAME\n"
-               "then open site/index.html in a browser; no server is needed.")
-    parser.add_argument("--results", type=Path, default=Path("results"), metavar="DIR", help="records to show (default: results)")
-    parser.add_argument("--out", type=Path, default=Path("site"), metavar="DIR", help="folder to build or replace (default: site)")
+        "then open site/index.html in a browser; no server is needed.",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="DIR", help="records to show (default: results)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("site"), metavar="DIR", help="folder to build or replace (default: site)"
+    )
     parser.add_argument("--repo-url", metavar="URL", help="link commits to URL/commit/HASH (default: no links)")
     wanted = parser.parse_args(arguments)
     try:

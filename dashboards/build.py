@@ -2,8 +2,8 @@
 
     python -m dashboards --results results --out site
 
-Pages ask for nothing over the network and hold no time of building: the same records give the same bytes.  Data travel as
-scripts that call `Ridgeline.receive(...)`, because a browser does not let a page fetch files from disk.
+Pages ask for nothing over the network and hold no time of building: the same records give the same bytes.  Data travel
+as scripts that call `Ridgeline.receive(...)`, because a browser does not let a page fetch files from disk.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ MARKER = ".ridgeline-site"
 """File that says a folder was built here and may be replaced."""
 
 SHARED_SCRIPTS = ["static/common.js", "data/site.js", "static/table.js"]
-SCRIPTS = {"index.html": [*SHARED_SCRIPTS, "static/overview.js"],
-           "kernel.html": [*SHARED_SCRIPTS, *(f"static/{name}.js" for name in
-                                              ("values", "chart", "panel", "numbers", "history", "curves", "kernel"))]}
+SCRIPTS = {
+    "index.html": [*SHARED_SCRIPTS, "static/overview.js"],
+    "kernel.html": [
+        *SHARED_SCRIPTS,
+        *(f"static/{name}.js" for name in ("values", "chart", "panel", "numbers", "history", "curves", "kernel")),
+    ],
+}
 """Scripts of each page, in the order in which they need each other."""
 
 
@@ -56,8 +60,14 @@ def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = N
     return build_frame(derive.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems)
 
 
-def build_frame(frame: pd.DataFrame, out_dir: Path | str, repo_url: str | None = None, *,
-                notes_of: machines.NotesOf = machines.no_notes, problems: Sequence[str] = ()) -> Path:
+def build_frame(
+    frame: pd.DataFrame,
+    out_dir: Path | str,
+    repo_url: str | None = None,
+    *,
+    notes_of: machines.NotesOf = machines.no_notes,
+    problems: Sequence[str] = (),
+) -> Path:
     """Build the site of a frame (columns of `records.load` and `derive.derive`).
 
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
@@ -73,24 +83,36 @@ def build_frame(frame: pd.DataFrame, out_dir: Path | str, repo_url: str | None =
             path = draft / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        draft.chmod(0o777 & ~_umask())      # mkdtemp makes a folder that a web server cannot read
+        draft.chmod(0o777 & ~_umask())  # mkdtemp makes a folder that a web server cannot read
         _swap(draft, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return out
 
 
-def site_files(frame: pd.DataFrame, repo: str | None = None, notes_of: machines.NotesOf = machines.no_notes,
-               problems: Sequence[str] = ()) -> dict[str, bytes]:
+def site_files(
+    frame: pd.DataFrame,
+    repo: str | None = None,
+    notes_of: machines.NotesOf = machines.no_notes,
+    problems: Sequence[str] = (),
+) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
     places = series.places(series.tidy(frame)) if len(frame) else []
-    files = {f"static/{path.relative_to(HERE / 'static').as_posix()}": path.read_bytes()
-             for path in sorted((HERE / "static").rglob("*")) if path.is_file()}
+    files = {
+        f"static/{path.relative_to(HERE / 'static').as_posix()}": path.read_bytes()
+        for path in sorted((HERE / "static").rglob("*"))
+        if path.is_file()
+    }
     described = [_place_files(place, notes_of, files) for place in places]
     kernels = sorted({kernel for place in described for kernel in place["kernels"]})
     limits = {"spark": series.SPARK_POINTS, "beside": series.MOVED_BESIDE_BASELINE, "alone": series.MOVED_ALONE}
-    site = {"repo": repo, "limits": limits, "places": described, "problems": list(problems),
-            "kernels": [{"name": kernel, "slug": series.slug(kernel)} for kernel in kernels]}
+    site = {
+        "repo": repo,
+        "limits": limits,
+        "places": described,
+        "problems": list(problems),
+        "kernels": [{"name": kernel, "slug": series.slug(kernel)} for kernel in kernels],
+    }
     version = _digest(files, site)
     files["data/site.js"] = b"Ridgeline.site = " + script_json({**site, "version": version}) + b";\n"
     files |= _pages(kernels, version, bool(places))
@@ -107,8 +129,14 @@ def _place_files(place: series.Place, notes_of: machines.NotesOf, files: dict[st
     for kernel, rows in place.frame.groupby("kernel", sort=True):
         names[str(kernel)] = f"kernel-{series.slug(str(kernel))}"
         _add_data(files, f"{place.slug}/{names[str(kernel)]}", series.kernel_data(rows))
-    return {"machine": place.machine, "env": place.env, "slug": place.slug, "title": facts.title, "facts": facts.rows,
-            "kernels": names}
+    return {
+        "machine": place.machine,
+        "env": place.env,
+        "slug": place.slug,
+        "title": facts.title,
+        "facts": facts.rows,
+        "kernels": names,
+    }
 
 
 def _add_data(files: dict[str, bytes], path: str, value: Any) -> None:
@@ -116,21 +144,30 @@ def _add_data(files: dict[str, bytes], path: str, value: Any) -> None:
 
 
 def _pages(kernels: Sequence[str], version: str, any_place: bool) -> dict[str, bytes]:
-    jinja = jinja2.Environment(loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, trim_blocks=True,
-                               undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    jinja = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
 
     def page(template: str, **values: Any) -> bytes:
-        html = jinja.get_template(template).render(version=version, scripts=SCRIPTS[template], places=any_place, **values)
+        html = jinja.get_template(template).render(
+            version=version, scripts=SCRIPTS[template], places=any_place, **values
+        )
         return html.encode()
 
     pages = {"index.html": page("index.html", root="")}
-    return pages | {f"kernels/{series.slug(kernel)}.html": page("kernel.html", root="../", kernel=kernel) for kernel in kernels}
+    return pages | {
+        f"kernels/{series.slug(kernel)}.html": page("kernel.html", root="../", kernel=kernel) for kernel in kernels
+    }
 
 
 def script_json(value: Any) -> bytes:
     """JSON that is safe inside a script, wherever its text came from; NaN is an error, not a token."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":                 # these occur in strings only; non-ASCII is escaped already
+    for character in "<>&":  # these occur in strings only; non-ASCII is escaped already
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text.encode("ascii")
 
@@ -141,7 +178,9 @@ def repository(url: str | None) -> str | None:
         return None
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc or re.search(r"[\s\"'<>]", url):
-        raise SiteError(f"the repository address is {url!r}; give one that a browser opens, like https://github.com/OWNER/NAME")
+        raise SiteError(
+            f"the repository address is {url!r}; give one that a browser opens, like https://github.com/OWNER/NAME"
+        )
     return url.rstrip("/").removesuffix(".git")
 
 
@@ -153,15 +192,17 @@ def _digest(files: Mapping[str, bytes], site: Any) -> str:
     return whole.hexdigest()[:12]
 
 
-# ---- putting it in place ----------------------------------------------------------------------------------------------
+# ---- putting it in place --------------------------------------------------------------------------------------------
 
 
 def _check_target(out: Path) -> None:
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise SiteError(f"{out} is not a folder; give another --out")
     if out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists():
-        raise SiteError(f"{out} holds files that are no Ridgeline site, and building would replace them; "
-                        "give an empty or new folder with --out")
+        raise SiteError(
+            f"{out} holds files that are no Ridgeline site, and building would replace them; "
+            "give an empty or new folder with --out"
+        )
 
 
 def _swap(draft: Path, out: Path) -> None:

@@ -35,36 +35,67 @@ def describe(frame: pd.DataFrame, notes_of: NotesOf) -> Facts:
     seen = {**_from_frame(newest), **{k: v for k, v in (trial.get("machine") or {}).items() if v not in (None, "")}}
     name = str(seen.get("device") or newest["machine"])
     title = f"{seen['count']} × {name}" if seen.get("count", 1) > 1 else name
-    rows = [("device", title), *_hardware(seen), *_software(seen, tree, newest["env"]),
-            ("newest commit", f"{newest['commit'][:8]}, {_day(newest['date'])}")]
-    return Facts(title, rows, [{"module": str(b.get("module", "")), "why": str(b.get("reason", ""))} for b in tree.get("broken") or []])
+    rows = [
+        ("device", title),
+        *_hardware(seen),
+        *_software(seen, tree, newest["env"]),
+        ("newest commit", f"{newest['commit'][:8]}, {_day(newest['date'])}"),
+    ]
+    return Facts(
+        title,
+        rows,
+        [{"module": str(b.get("module", "")), "why": str(b.get("reason", ""))} for b in tree.get("broken") or []],
+    )
 
 
 def _tree(trial: Mapping[str, Any], commit: str) -> Mapping[str, Any]:
     """The tree of a trial that was at this commit (an A/B trial has two)."""
     trees = list((trial.get("trees") or {}).values())
-    return next((tree for tree in trees if commit in (tree.get("commit"), tree.get("recorded_as"))), trees[-1] if trees else {})
+    return next(
+        (tree for tree in trees if commit in (tree.get("commit"), tree.get("recorded_as"))), trees[-1] if trees else {}
+    )
 
 
 def _from_frame(row: pd.Series) -> dict[str, Any]:
-    kept = {key: row.get(key) for key in ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")}
+    kept = {
+        key: row.get(key)
+        for key in ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")
+    }
     return {key: value for key, value in kept.items() if pd.notna(value) and value != ""}
 
 
 def _hardware(seen: Mapping[str, Any]) -> list[tuple[str, str]]:
     arch = str(seen.get("arch", ""))
     units = "CUs" if arch.startswith("gfx") else "SMs" if arch.startswith("sm_") else "compute units"
-    rows = [("product", seen.get("market_name") if seen.get("market_name") != seen.get("device") else None), ("arch", arch),
-            (units, _whole(seen.get("compute_units"))), ("chip", seen.get("chip_id")), ("partition", seen.get("partition")),
-            ("memory", _with_unit(seen.get("memory_bytes"), 2**30, "GiB")), ("power cap", _with_unit(seen.get("power_cap_w"), 1, "W")),
-            ("cores", _whole(seen.get("cpu_count")) if seen.get("kind") == "cpu" else None)]
+    rows = [
+        ("product", seen.get("market_name") if seen.get("market_name") != seen.get("device") else None),
+        ("arch", arch),
+        (units, _whole(seen.get("compute_units"))),
+        ("chip", seen.get("chip_id")),
+        ("partition", seen.get("partition")),
+        ("memory", _with_unit(seen.get("memory_bytes"), 2**30, "GiB")),
+        ("power cap", _with_unit(seen.get("power_cap_w"), 1, "W")),
+        ("cores", _whole(seen.get("cpu_count")) if seen.get("kind") == "cpu" else None),
+    ]
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
 
 
 def _software(seen: Mapping[str, Any], tree: Mapping[str, Any], env: str) -> list[tuple[str, str]]:
     versions = tree.get("environment") or {}
-    rows = [("driver", seen.get("driver")), *((name, versions.get(key)) for name, key in (
-        ("torch", "torch"), ("Triton", "triton"), ("CUDA", "cuda"), ("HIP", "hip"), ("NCCL/RCCL", "nccl"), ("Python", "python")))]
+    rows = [
+        ("driver", seen.get("driver")),
+        *(
+            (name, versions.get(key))
+            for name, key in (
+                ("torch", "torch"),
+                ("Triton", "triton"),
+                ("CUDA", "cuda"),
+                ("HIP", "hip"),
+                ("NCCL/RCCL", "nccl"),
+                ("Python", "python"),
+            )
+        ),
+    ]
     known = [(name, str(value)) for name, value in rows if value]
     return known if versions else [*known, ("environment", env)]
 

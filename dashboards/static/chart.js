@@ -18,60 +18,78 @@
 (() => {
   const {h, s, path} = Ridgeline;
   const MARGIN = {top: 30, right: 58, bottom: 42, left: 66};
-  const MARK_LINE = 13;        // height of a line of a mark's text; the texts stand above the plot
-  const MARK_LINES = 4;        // lines of such text at most; further marks keep their line and their title
-  const LETTER = 6.4;          // mean width of a letter of that text
-  const LEAST_SPAN = 0.02;      // of the values: noise of 0.1 % must not fill the chart
-  const DOTS_BELOW = 70;        // points get dots while there are fewer
-  const DRAG = 6;               // pixels before a press becomes a drag
+  const MARK_LINE = 13; // height of a line of a mark's text; the texts stand above the plot
+  const MARK_LINES = 4; // lines of such text at most; further marks keep their line and their title
+  const LETTER = 6.4; // mean width of a letter of that text
+  const LEAST_SPAN = 0.02; // of the values: noise of 0.1 % must not fill the chart
+  const DOTS_BELOW = 70; // points get dots while there are fewer
+  const DRAG = 6; // pixels before a press becomes a drag
 
   /* ---- scales ---- */
 
   /** Round numbers in [low, high], about `wanted` of them: steps of 1, 2, 2.5 or 5 times a power of ten. */
   function ticks(low, high, wanted) {
-    const raw = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(raw));
+    const raw = (high - low) / wanted,
+      power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 2.5, 5, 10].map(m => m * power).find(candidate => candidate >= raw * 0.999);
     const found = [];
-    for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) found.push(Number((n * step).toPrecision(12)));
+    for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++)
+      found.push(Number((n * step).toPrecision(12)));
     return found;
   }
 
   /** 1, 2 and 5 times the powers of ten in [low, high]; over many decades only the powers. */
   function logTicks(low, high) {
-    const found = [], factors = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) found.push(...factors.map(m => Number((m * 10 ** power).toPrecision(3))));
+    const found = [],
+      factors = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
+      found.push(...factors.map(m => Number((m * 10 ** power).toPrecision(3))));
     return found.filter(value => value >= low && value <= high);
   }
 
   /** Visible [low, high] of all lines with their bands, with air; never an empty interval. */
   function extent(spec, from, to) {
-    let low = Infinity, high = -Infinity;
+    let low = Infinity,
+      high = -Infinity;
     for (const line of spec.lines) {
       for (const values of [line.y, line.low || [], line.high || []]) {
         for (let i = from; i <= to; i++) {
           const value = values[i];
           if (value === null || value === undefined) continue;
-          low = Math.min(low, value); high = Math.max(high, value);
+          low = Math.min(low, value);
+          high = Math.max(high, value);
         }
       }
     }
     if (low > high) return null;
     if (spec.y.log) return [low / 1.4, high * 1.4];
     if (spec.y.zero) return [0, Math.max(high, spec.right ? spec.right.full : 0) * 1.04 || 1];
-    const span = Math.max(high - low, LEAST_SPAN * Math.abs(high)) || 1, middle = (low + high) / 2;
+    const span = Math.max(high - low, LEAST_SPAN * Math.abs(high)) || 1,
+      middle = (low + high) / 2;
     return [Math.max(middle - span * 0.56, low >= 0 ? 0 : -Infinity), middle + span * 0.56];
   }
 
   function scales(spec, width, height) {
     const count = spec.x.kind === "log" ? spec.x.values.length : spec.x.count;
-    const [from, to] = spec.range || [0, count - 1], span = extent(spec, from, to);
-    const left = MARGIN.left, right = width - (spec.right ? MARGIN.right : 18), bottom = height - MARGIN.bottom;
-    const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i, [a, b] = [place(from), place(to)];
-    const x = i => b > a ? left + 8 + (place(i) - a) / (b - a) * (right - left - 16) : (left + right) / 2;
-    const marks = placeMarks((spec.marks || []).filter(({i}) => i >= from && i <= to), x, left, right);
-    const top = MARGIN.top + MARK_LINE * Math.max(0, ...marks.map(({row, lines}) => row === null ? 0 : row + lines.length));
-    const [low, high] = span || [0, 1], level = spec.y.log ? Math.log10 : value => value;
-    const y = value => bottom - (level(value) - level(low)) / (level(high) - level(low)) * (bottom - top);
+    const [from, to] = spec.range || [0, count - 1],
+      span = extent(spec, from, to);
+    const left = MARGIN.left,
+      right = width - (spec.right ? MARGIN.right : 18),
+      bottom = height - MARGIN.bottom;
+    const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i,
+      [a, b] = [place(from), place(to)];
+    const x = i => (b > a ? left + 8 + ((place(i) - a) / (b - a)) * (right - left - 16) : (left + right) / 2);
+    const marks = placeMarks(
+      (spec.marks || []).filter(({i}) => i >= from && i <= to),
+      x,
+      left,
+      right,
+    );
+    const top =
+      MARGIN.top + MARK_LINE * Math.max(0, ...marks.map(({row, lines}) => (row === null ? 0 : row + lines.length)));
+    const [low, high] = span || [0, 1],
+      level = spec.y.log ? Math.log10 : value => value;
+    const y = value => bottom - ((level(value) - level(low)) / (level(high) - level(low))) * (bottom - top);
     return {from, to, left, right, top, bottom, low, high, empty: !span, marks, x, y};
   }
 
@@ -80,7 +98,8 @@
     const taken = [];
     return marks.map(mark => {
       const at = mark.i > 0 ? Math.max(left, x(mark.i) - (x(mark.i) - x(mark.i - 1)) / 2) : x(mark.i);
-      const width = LETTER * Math.max(...mark.lines.map(line => line.length)), flip = at + 8 + width > right + 40;
+      const width = LETTER * Math.max(...mark.lines.map(line => line.length)),
+        flip = at + 8 + width > right + 40;
       const [start, end] = flip ? [at - 8 - width, at] : [at, at + 8 + width];
       const free = row => mark.lines.every((_, n) => (taken[row + n] || []).every(([a, b]) => end < a || start > b));
       const row = [...Array(Math.max(0, MARK_LINES - mark.lines.length + 1)).keys()].find(free) ?? null;
@@ -92,20 +111,36 @@
   /* ---- parts of the picture ---- */
 
   function leftAxis(spec, at) {
-    return (spec.y.log ? logTicks(at.low, at.high) : ticks(at.low, at.high, 6)).map(value => s("g", {class: "tick"},
-      s("line", {x1: at.left, x2: at.right, y1: at.y(value), y2: at.y(value)}),
-      s("text", {x: at.left - 8, y: at.y(value), dy: "0.32em", "text-anchor": "end"}, spec.y.tick(value))))
+    return (spec.y.log ? logTicks(at.low, at.high) : ticks(at.low, at.high, 6))
+      .map(value =>
+        s(
+          "g",
+          {class: "tick"},
+          s("line", {x1: at.left, x2: at.right, y1: at.y(value), y2: at.y(value)}),
+          s("text", {x: at.left - 8, y: at.y(value), dy: "0.32em", "text-anchor": "end"}, spec.y.tick(value)),
+        ),
+      )
       .concat(s("text", {class: "axis", x: 10, y: 18}, spec.y.title));
   }
 
   function rightAxis(spec, at) {
     if (!spec.right) return [];
     const {full, title} = spec.right;
-    const shares = ticks(100 * at.low / full, 100 * at.high / full, 6);
-    const texts = shares.map(share => s("text", {class: "right", x: at.right + 8, y: at.y(share / 100 * full), dy: "0.32em"}, share + " %"));
-    const roof = full <= at.high && full >= at.low ? [s("g", {class: "roof"},
-      s("line", {x1: at.left, x2: at.right, y1: at.y(full), y2: at.y(full)}),
-      s("text", {x: at.right - 4, y: at.y(full) - 5, "text-anchor": "end"}, "peak " + spec.y.tick(full)))] : [];
+    const shares = ticks((100 * at.low) / full, (100 * at.high) / full, 6);
+    const texts = shares.map(share =>
+      s("text", {class: "right", x: at.right + 8, y: at.y((share / 100) * full), dy: "0.32em"}, share + " %"),
+    );
+    const roof =
+      full <= at.high && full >= at.low
+        ? [
+            s(
+              "g",
+              {class: "roof"},
+              s("line", {x1: at.left, x2: at.right, y1: at.y(full), y2: at.y(full)}),
+              s("text", {x: at.right - 4, y: at.y(full) - 5, "text-anchor": "end"}, "peak " + spec.y.tick(full)),
+            ),
+          ]
+        : [];
     return [...texts, ...roof, s("text", {class: "axis", x: at.right + 48, y: 18, "text-anchor": "end"}, title)];
   }
 
@@ -116,23 +151,35 @@
     for (let i = at.to; i >= at.from; i -= every) chosen.push(i);
     return chosen.map(i => {
       const texts = spec.x.kind === "log" ? [spec.x.tick(spec.x.values[i])] : spec.x.tick(i);
-      return s("g", {class: "tick"}, s("line", {x1: at.x(i), x2: at.x(i), y1: at.bottom, y2: at.bottom + 5}),
-        texts.map((text, n) => s("text", {x: at.x(i), y: at.bottom + 17 + 14 * n, "text-anchor": "middle", class: n ? "minor" : null}, text)));
+      return s(
+        "g",
+        {class: "tick"},
+        s("line", {x1: at.x(i), x2: at.x(i), y1: at.bottom, y2: at.bottom + 5}),
+        texts.map((text, n) =>
+          s("text", {x: at.x(i), y: at.bottom + 17 + 14 * n, "text-anchor": "middle", class: n ? "minor" : null}, text),
+        ),
+      );
     });
   }
 
   /** The interval around a line as one filled outline per unbroken stretch. */
   function band(line, at) {
     const outlines = [];
-    let upper = [], lower = [];
+    let upper = [],
+      lower = [];
     const close = () => {
       if (upper.length > 1) outlines.push("M" + upper.join("L") + "L" + lower.reverse().join("L") + "Z");
-      upper = []; lower = [];
+      upper = [];
+      lower = [];
     };
     for (let i = at.from; i <= at.to; i++) {
-      const low = line.low && line.low[i], high = line.high && line.high[i];
+      const low = line.low && line.low[i],
+        high = line.high && line.high[i];
       if (line.breaks && line.breaks.has(i)) close();
-      if (low === null || low === undefined || high === null || high === undefined) { close(); continue; }
+      if (low === null || low === undefined || high === null || high === undefined) {
+        close();
+        continue;
+      }
       upper.push(at.x(i).toFixed(1) + " " + at.y(high).toFixed(1));
       lower.push(at.x(i).toFixed(1) + " " + at.y(low).toFixed(1));
     }
@@ -142,59 +189,114 @@
 
   /** A visible point gets a dot if there are few points, or if no line reaches it. */
   function dots(line, at) {
-    const few = at.to - at.from < DOTS_BELOW, found = [];
-    const alone = i => (line.y[i - 1] ?? null) === null && ((line.y[i + 1] ?? null) === null);
+    const few = at.to - at.from < DOTS_BELOW,
+      found = [];
+    const alone = i => (line.y[i - 1] ?? null) === null && (line.y[i + 1] ?? null) === null;
     for (let i = at.from; i <= at.to; i++) {
-      if ((line.y[i] ?? null) !== null && (few || alone(i))) found.push(s("circle", {cx: at.x(i).toFixed(1), cy: at.y(line.y[i]).toFixed(1), r: few ? 2.6 : 1.8}));
+      if ((line.y[i] ?? null) !== null && (few || alone(i)))
+        found.push(s("circle", {cx: at.x(i).toFixed(1), cy: at.y(line.y[i]).toFixed(1), r: few ? 2.6 : 1.8}));
     }
     return found;
   }
 
   function drawLine(line, at) {
-    const cut = line.y.map((value, i) => i < at.from || i > at.to ? null : value ?? null);
-    const group = s("g", {class: "line" + (line.quiet ? " quiet" : "")}, s("path", {class: "band", d: band(line, at)}),
-      s("path", {class: "stroke", d: path(cut, at.x, at.y, line.breaks), "stroke-dasharray": line.dash || null}), dots(line, at));
+    const cut = line.y.map((value, i) => (i < at.from || i > at.to ? null : (value ?? null)));
+    const group = s(
+      "g",
+      {class: "line" + (line.quiet ? " quiet" : "")},
+      s("path", {class: "band", d: band(line, at)}),
+      s("path", {class: "stroke", d: path(cut, at.x, at.y, line.breaks), "stroke-dasharray": line.dash || null}),
+      dots(line, at),
+    );
     group.style.setProperty("--line", line.color);
     return group;
   }
 
   function drawMarks(spec, at) {
-    const marks = at.marks.map(({x, flip, row, lines}) => s("g", {class: "mark"}, s("title", {}, lines.join(", ")),
-      s("line", {x1: x, x2: x, y1: row === null ? at.top : MARGIN.top - 8 + MARK_LINE * row, y2: at.bottom}),
-      row === null ? [] : lines.map((text, n) => s("text", {x: x + (flip ? -5 : 5), y: MARGIN.top + MARK_LINE * (row + n), "text-anchor": flip ? "end" : "start"}, text))));
-    const faults = (spec.faults || []).filter(({i}) => i >= at.from && i <= at.to).map(({i, text, color}) => {
-      const x = at.x(i), y = at.bottom - 7, cross = s("path", {class: "fault", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8`}, s("title", {}, text));
-      cross.style.setProperty("--line", color);
-      return cross;
-    });
+    const marks = at.marks.map(({x, flip, row, lines}) =>
+      s(
+        "g",
+        {class: "mark"},
+        s("title", {}, lines.join(", ")),
+        s("line", {x1: x, x2: x, y1: row === null ? at.top : MARGIN.top - 8 + MARK_LINE * row, y2: at.bottom}),
+        row === null
+          ? []
+          : lines.map((text, n) =>
+              s(
+                "text",
+                {x: x + (flip ? -5 : 5), y: MARGIN.top + MARK_LINE * (row + n), "text-anchor": flip ? "end" : "start"},
+                text,
+              ),
+            ),
+      ),
+    );
+    const faults = (spec.faults || [])
+      .filter(({i}) => i >= at.from && i <= at.to)
+      .map(({i, text, color}) => {
+        const x = at.x(i),
+          y = at.bottom - 7,
+          cross = s("path", {class: "fault", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8`}, s("title", {}, text));
+        cross.style.setProperty("--line", color);
+        return cross;
+      });
     return [...marks, ...faults];
   }
 
   /* ---- the whole ---- */
 
   function chart(host, spec) {
-    const box = h("div", {class: "tip", hidden: true}), said = h("p", {class: "visually-hidden", "aria-live": "polite"});
+    const box = h("div", {class: "tip", hidden: true}),
+      said = h("p", {class: "visually-hidden", "aria-live": "polite"});
     const holder = h("div", {class: "chart-holder"});
     host.replaceChildren(holder, box, said);
-    let at = null, cursor = null, pressed = null, svg = null;
+    let at = null,
+      cursor = null,
+      pressed = null,
+      svg = null;
 
     function draw() {
-      const width = Math.max(280, holder.clientWidth || 900), height = width < 560 ? 260 : 340;
+      const width = Math.max(280, holder.clientWidth || 900),
+        height = width < 560 ? 260 : 340;
       at = scales(spec, width, height);
-      svg = s("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img", tabindex: "0", "aria-label": spec.label + ". Arrow keys move along the points."});
+      svg = s("svg", {
+        class: "chart",
+        viewBox: `0 0 ${width} ${height}`,
+        height,
+        role: "img",
+        tabindex: "0",
+        "aria-label": spec.label + ". Arrow keys move along the points.",
+      });
       if (at.empty) {
-        svg.append(s("text", {class: "empty", x: width / 2, y: height / 2, "text-anchor": "middle"}, "no time was measured in this range"), ...bottomAxis(spec, at), ...drawMarks(spec, at));
+        svg.append(
+          s(
+            "text",
+            {class: "empty", x: width / 2, y: height / 2, "text-anchor": "middle"},
+            "no time was measured in this range",
+          ),
+          ...bottomAxis(spec, at),
+          ...drawMarks(spec, at),
+        );
       } else {
-        svg.append(...leftAxis(spec, at), ...rightAxis(spec, at), ...bottomAxis(spec, at), ...drawMarks(spec, at), ...spec.lines.map(line => drawLine(line, at)));
+        svg.append(
+          ...leftAxis(spec, at),
+          ...rightAxis(spec, at),
+          ...bottomAxis(spec, at),
+          ...drawMarks(spec, at),
+          ...spec.lines.map(line => drawLine(line, at)),
+        );
       }
-      svg.append(s("line", {class: "cursor", y1: at.top, y2: at.bottom, visibility: "hidden"}), s("rect", {class: "brush", y: at.top, height: at.bottom - at.top, visibility: "hidden"}));
+      svg.append(
+        s("line", {class: "cursor", y1: at.top, y2: at.bottom, visibility: "hidden"}),
+        s("rect", {class: "brush", y: at.top, height: at.bottom - at.top, visibility: "hidden"}),
+      );
       holder.replaceChildren(svg);
       listen();
     }
 
     /** The visible index nearest to a pixel. */
     function nearest(event) {
-      const bounds = svg.getBoundingClientRect(), x = (event.clientX - bounds.left) * svg.viewBox.baseVal.width / bounds.width;
+      const bounds = svg.getBoundingClientRect(),
+        x = ((event.clientX - bounds.left) * svg.viewBox.baseVal.width) / bounds.width;
       let best = at.from;
       for (let i = at.from; i <= at.to; i++) if (Math.abs(at.x(i) - x) < Math.abs(at.x(best) - x)) best = i;
       return best;
@@ -202,24 +304,32 @@
 
     function moveTo(i, speak) {
       cursor = i;
-      const line = svg.querySelector(".cursor"), hidden = i === null;
+      const line = svg.querySelector(".cursor"),
+        hidden = i === null;
       box.hidden = hidden;
       line.setAttribute("visibility", hidden ? "hidden" : "visible");
       if (hidden) return;
-      line.setAttribute("x1", at.x(i)); line.setAttribute("x2", at.x(i));
+      line.setAttribute("x1", at.x(i));
+      line.setAttribute("x2", at.x(i));
       box.replaceChildren(...spec.tip(i));
-      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width, x = at.x(i) * scale;
+      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width,
+        x = at.x(i) * scale;
       const left = x + 16 + box.offsetWidth > host.clientWidth ? x - 16 - box.offsetWidth : x + 16;
       box.style.left = Math.max(0, Math.min(left, host.clientWidth - box.offsetWidth)) + "px";
       if (speak) said.textContent = box.innerText;
     }
 
     function brush(to) {
-      const rect = svg.querySelector(".brush"), [a, b] = [at.x(pressed), at.x(to)].sort((p, q) => p - q);
-      rect.setAttribute("x", a); rect.setAttribute("width", b - a); rect.setAttribute("visibility", "visible");
+      const rect = svg.querySelector(".brush"),
+        [a, b] = [at.x(pressed), at.x(to)].sort((p, q) => p - q);
+      rect.setAttribute("x", a);
+      rect.setAttribute("width", b - a);
+      rect.setAttribute("visibility", "visible");
     }
 
-    function zoom(range) { if (spec.zoomed) spec.zoomed(range); }
+    function zoom(range) {
+      if (spec.zoomed) spec.zoomed(range);
+    }
 
     function listen() {
       let down = null;
@@ -230,10 +340,15 @@
       });
       svg.addEventListener("pointerdown", event => {
         moveTo(nearest(event));
-        if (event.button === 0 && event.pointerType === "mouse") { down = event.clientX; pressed = nearest(event); }
+        if (event.button === 0 && event.pointerType === "mouse") {
+          down = event.clientX;
+          pressed = nearest(event);
+        }
       });
       svg.addEventListener("pointerup", event => {
-        const i = nearest(event), dragged = down !== null && Math.abs(event.clientX - down) > DRAG, [a, b] = [Math.min(i, pressed), Math.max(i, pressed)];
+        const i = nearest(event),
+          dragged = down !== null && Math.abs(event.clientX - down) > DRAG,
+          [a, b] = [Math.min(i, pressed), Math.max(i, pressed)];
         svg.querySelector(".brush").setAttribute("visibility", "hidden");
         if (dragged && b > a) zoom([a, b]);
         else if (!dragged && spec.picked && event.pointerType === "mouse") spec.picked(i);
@@ -241,7 +356,7 @@
       });
       svg.addEventListener("pointerleave", event => {
         down = null;
-        if (event.pointerType === "mouse") moveTo(null);      // a finger leaves when it is lifted: its box stays
+        if (event.pointerType === "mouse") moveTo(null); // a finger leaves when it is lifted: its box stays
         svg.querySelector(".brush").setAttribute("visibility", "hidden");
       });
       svg.addEventListener("dblclick", () => zoom(null));
@@ -252,15 +367,28 @@
           event.preventDefault();
           const start = cursor === null ? (moves[event.key] > 0 ? at.from - 1 : at.to + 1) : cursor;
           moveTo(Math.min(at.to, Math.max(at.from, start + moves[event.key])), true);
-        } else if (event.key === "Enter" && cursor !== null && spec.picked) spec.picked(cursor);
-        else if (event.key === "Escape") { moveTo(null); zoom(null); }
+        } else if (event.key === "Enter" && cursor !== null && spec.picked) {
+          event.preventDefault(); // else the control that gets the focus would be pressed too
+          spec.picked(cursor);
+        } else if (event.key === "Escape") {
+          moveTo(null);
+          zoom(null);
+        }
       });
     }
 
-    function redraw(changes) { Object.assign(spec, changes); draw(); }
+    function redraw(changes) {
+      Object.assign(spec, changes);
+      draw();
+    }
 
     let width = 0;
-    new ResizeObserver(() => { if (holder.clientWidth !== width) { width = holder.clientWidth; draw(); } }).observe(holder);
+    new ResizeObserver(() => {
+      if (holder.clientWidth !== width) {
+        width = holder.clientWidth;
+        draw();
+      }
+    }).observe(holder);
     draw();
     return {redraw};
   }

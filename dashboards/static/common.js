@@ -6,17 +6,22 @@
 "use strict";
 
 var Ridgeline = (() => {
-  const waiting = new Map(), received = new Map();
+  const waiting = new Map(),
+    received = new Map();
 
   /* ---- elements ---- */
 
   const SVG = "http://www.w3.org/2000/svg";
 
   /** h("td", {class: "number"}, "1.5", child): an element; null children are left out, functions are listeners. */
-  function h(tag, attributes, ...children) { return fill(document.createElement(tag), attributes, children); }
+  function h(tag, attributes, ...children) {
+    return fill(document.createElement(tag), attributes, children);
+  }
 
   /** The same for SVG. */
-  function s(tag, attributes, ...children) { return fill(document.createElementNS(SVG, tag), attributes, children); }
+  function s(tag, attributes, ...children) {
+    return fill(document.createElementNS(SVG, tag), attributes, children);
+  }
 
   function fill(element, attributes, children) {
     for (const [key, value] of Object.entries(attributes || {})) {
@@ -26,6 +31,14 @@ var Ridgeline = (() => {
     }
     element.append(...children.flat().filter(child => child !== null && child !== undefined));
     return element;
+  }
+
+  /** Draw `host` anew; the control that had the focus before (the n-th) has it after. */
+  function keepFocus(host, draw) {
+    const controls = () => [...host.querySelectorAll("button, input, select, summary")];
+    const focused = controls().indexOf(document.activeElement);
+    draw();
+    if (focused >= 0) controls()[focused]?.focus({preventScroll: true});
   }
 
   /* ---- numbers: every one leaves here with its unit ---- */
@@ -72,8 +85,20 @@ var Ridgeline = (() => {
     return (Number(text) === 0 ? "±" : share < 0 ? "−" : "+") + text + " %";
   }
 
-  const DECIMAL = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
-  const BINARY = [[2 ** 30, "Gi"], [2 ** 20, "Mi"], [2 ** 10, "Ki"], [1, ""]];
+  const DECIMAL = [
+    [1e15, "P"],
+    [1e12, "T"],
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+    [1, ""],
+  ];
+  const BINARY = [
+    [2 ** 30, "Gi"],
+    [2 ** 20, "Mi"],
+    [2 ** 10, "Ki"],
+    [1, ""],
+  ];
 
   /** 137438953472, "FLOP" -> "137.4 GFLOP"; sizes of messages read better in binary: 1048576 -> "1 MiB". */
   function quantity(value, unit, binary = false) {
@@ -94,7 +119,9 @@ var Ridgeline = (() => {
 
   /* ---- the state of a page, in the hash: what you see can be sent to a colleague ---- */
 
-  function state() { return Object.fromEntries(new URLSearchParams(location.hash.slice(1))); }
+  function state() {
+    return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  }
 
   /** The hash of a state; empty values are left out. */
   function hashOf(values) {
@@ -120,7 +147,12 @@ var Ridgeline = (() => {
     return new Promise((resolve, reject) => {
       waiting.set(path, resolve);
       const source = Ridgeline.root + "data/" + path + ".js?v=" + Ridgeline.site.version;
-      document.head.append(h("script", {src: source, error: () => reject(new Error("data/" + path + ".js could not be read; build the site again"))}));
+      document.head.append(
+        h("script", {
+          src: source,
+          error: () => reject(new Error("data/" + path + ".js could not be read; build the site again")),
+        }),
+      );
     });
   }
 
@@ -129,22 +161,53 @@ var Ridgeline = (() => {
   /** The place that the state names, else the first. */
   function place(values) {
     const {places} = Ridgeline.site;
-    return places.find(p => p.machine === values.machine && (p.env === null || p.env === values.env))
-      || places.find(p => p.machine === values.machine) || places[0];
+    return (
+      places.find(p => p.machine === values.machine && (p.env === null || p.env === values.env)) ||
+      places.find(p => p.machine === values.machine) ||
+      places[0]
+    );
   }
 
-  /** Fill the selectors and the fingerprint; `change` is called with the chosen {machine, env}. */
+  /** Fill the selectors and the fingerprint, and complete the address; `change` is called with the chosen {machine, env}. */
   function header(current, change) {
-    const host = document.getElementById("selectors"), {places} = Ridgeline.site;
+    const host = document.getElementById("selectors"),
+      {places} = Ridgeline.site;
     const machines = [...new Set(places.map(p => p.machine))];
     const envs = places.filter(p => p.machine === current.machine && p.env !== null).map(p => p.env);
-    host.replaceChildren(
-      selector("machine", machines, current.machine, machine => change({machine, env: null}), machine => {
-        const {title} = places.find(p => p.machine === machine);
-        return title === machine ? machine : `${title} (${machine})`;
-      }),
-      ...(envs.length > 1 ? [selector("environment", envs, current.env, env => change({env}), env => env)] : []));
-    document.getElementById("fingerprint").replaceChildren(...current.facts.flatMap(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+    const unknown = document.getElementById("unknown-machine"),
+      asked = state().machine;
+    unknown.hidden = !asked || asked === current.machine;
+    unknown.textContent = `There is no machine “${asked}” in these records; this is ${current.machine}.`;
+    if (unknown.hidden) setState({machine: current.machine, env: current.env});
+    const draw = (...selectors) => keepFocus(host, () => host.replaceChildren(...selectors));
+    draw(
+      selector(
+        "machine",
+        machines,
+        current.machine,
+        machine => change({machine, env: null}),
+        machine => {
+          const {title} = places.find(p => p.machine === machine);
+          return title === machine ? machine : `${title} (${machine})`;
+        },
+      ),
+      ...(envs.length > 1
+        ? [
+            selector(
+              "environment",
+              envs,
+              current.env,
+              env => change({env}),
+              env => env,
+            ),
+          ]
+        : []),
+    );
+    document
+      .getElementById("fingerprint")
+      .replaceChildren(
+        ...current.facts.flatMap(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+      );
   }
 
   function selector(label, values, chosen, change, text) {
@@ -154,10 +217,34 @@ var Ridgeline = (() => {
 
   /** Say in the page what went wrong, rather than leave it empty. */
   function fail(error) {
-    document.querySelector("main").prepend(h("p", {class: "notice bad", role: "alert"}, String(error.message || error)));
+    document
+      .querySelector("main")
+      .prepend(h("p", {class: "notice bad", role: "alert"}, String(error.message || error)));
     throw error;
   }
 
-  return {h, s, RATES, number, withUnit, duration, percent, signedPercent, quantity, short, commitLink, state, hashOf, setState,
-          receive, load, place, header, fail, root: document.documentElement.dataset.root || "", site: null};
+  return {
+    h,
+    s,
+    keepFocus,
+    RATES,
+    number,
+    withUnit,
+    duration,
+    percent,
+    signedPercent,
+    quantity,
+    short,
+    commitLink,
+    state,
+    hashOf,
+    setState,
+    receive,
+    load,
+    place,
+    header,
+    fail,
+    root: document.documentElement.dataset.root || "",
+    site: null,
+  };
 })();

@@ -2,7 +2,9 @@
 "use strict";
 
 (() => {
-  const R = Ridgeline, {h} = R, kernel = document.documentElement.dataset.kernel;
+  const R = Ridgeline,
+    {h} = R,
+    kernel = document.documentElement.dataset.kernel;
   const view = {data: null, rows: [], order: {column: 0, down: false}, query: "", open: null};
 
   const COLUMNS = [
@@ -22,29 +24,87 @@
   const isOpen = row => view.open !== null && row.case === view.open.case && row.backend === view.open.backend;
 
   function bodyRows(row) {
-    const opened = isOpen(row), [hash, date] = view.commits[row.at], id = "case-" + view.rows.indexOf(row);
-    const button = h("button", {type: "button", class: "opener", "aria-expanded": String(opened), "aria-controls": id, click: () => openRow(opened ? null : row)}, row.case);
-    const line = h("tr", {class: [opened ? "opened" : "", row.status === "ok" ? "" : "gone"].join(" ").trim() || null, click: event => { if (!event.target.closest("a, button")) openRow(opened ? null : row); }},
-      h("th", {scope: "row"}, button, h("span", {class: "sub"}, row.tier)), h("td", {}, row.backend), h("td", {}, row.dtype), h("td", {class: "number"}, row.world ?? "–"),
-      R.valueCell(row), h("td", {class: "number"}, row.us ? R.duration(row.us) : "–"), R.shareCell(row.share), R.ratioCell(row), R.stepCell(row.step),
-      h("td", {class: "history"}, R.spark(row.spark, row.rate)), h("td", {class: "commit"}, R.commitLink(hash), h("span", {class: "sub"}, date.slice(0, 10))));
+    const opened = isOpen(row),
+      [hash, date] = view.commits[row.at],
+      id = "case-" + view.rows.indexOf(row);
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: "opener",
+        "aria-expanded": String(opened),
+        "aria-controls": id,
+        click: () => openRow(opened ? null : row),
+      },
+      row.case,
+    );
+    const line = h(
+      "tr",
+      {
+        class: [opened ? "opened" : "", row.status === "ok" ? "" : "gone"].join(" ").trim() || null,
+        click: event => {
+          if (!event.target.closest("a, button")) openRow(opened ? null : row);
+        },
+      },
+      h("th", {scope: "row"}, button, h("span", {class: "sub"}, row.tier)),
+      h("td", {}, row.backend),
+      h("td", {}, row.dtype),
+      h("td", {class: "number"}, row.world ?? "–"),
+      R.valueCell(row),
+      h("td", {class: "number"}, row.us ? R.duration(row.us) : "–"),
+      R.shareCell(row.share),
+      R.ratioCell(row),
+      R.stepCell(row.step),
+      h("td", {class: "history"}, R.spark(row.spark, row.rate)),
+      h("td", {class: "commit"}, R.commitLink(hash), h("span", {class: "sub"}, date.slice(0, 10))),
+    );
     R.labelled(line, COLUMNS);
     return opened ? [line, detailRow(row, id)] : [line];
   }
 
   function detailRow(row, id) {
-    const host = h("div", {class: "detail"}), why = row.status === "ok" ? null : h("p", {class: "notice bad"}, h("span", {class: "status " + row.status}, row.status), " ", row.why || "no reason was recorded");
+    const host = h("div", {class: "detail"}),
+      why =
+        row.status === "ok"
+          ? null
+          : h(
+              "p",
+              {class: "notice bad"},
+              h("span", {class: "status " + row.status}, row.status),
+              " ",
+              row.why || "no reason was recorded",
+            );
     const chart = h("div", {});
-    host.append(h("h2", {}, row.case, h("span", {class: "sub"}, kernel)), ...(why ? [why] : []), chart);
-    view.history = () => R.history(chart, view.data, view.data.cases.findIndex(info => info.name === row.case));
+    host.append(h("h2", {}, row.case, " ", h("span", {class: "sub"}, kernel)), ...(why ? [why] : []), chart);
+    view.history = () =>
+      R.history(
+        chart,
+        view.data,
+        view.data.cases.findIndex(info => info.name === row.case),
+      );
     return h("tr", {class: "detail-row", id}, h("td", {colspan: COLUMNS.length}, host));
   }
 
   function draw() {
-    const rows = R.sorted(view.rows.filter(row => R.matches([row.case, row.backend, row.dtype, row.tier, row.status, row.world + "ranks"].join(" "), view.query)), COLUMNS, view.order);
+    const rows = R.sorted(
+      view.rows.filter(row =>
+        R.matches([row.case, row.backend, row.dtype, row.tier, row.status, row.world + "ranks"].join(" "), view.query),
+      ),
+      COLUMNS,
+      view.order,
+    );
     const table = document.getElementById("cases");
     view.history = null;
-    table.tHead.replaceChildren(h("tr", {}, R.headCells(COLUMNS, view.order, order => { view.order = order; draw(); })));
+    table.tHead.replaceChildren(
+      h(
+        "tr",
+        {},
+        R.headCells(COLUMNS, view.order, order => {
+          view.order = order;
+          R.keepFocus(table.tHead, draw);
+        }),
+      ),
+    );
     table.tBodies[0].replaceChildren(...rows.flatMap(bodyRows));
     if (view.history) view.history();
     document.getElementById("shown").textContent = `${rows.length} of ${view.rows.length} series`;
@@ -52,10 +112,11 @@
   }
 
   function openRow(row) {
+    const touched = view.rows.indexOf(row || view.open);
     view.open = row;
     R.setState({case: row ? row.case : "", backend: row ? row.backend : "", from: "", to: ""});
     draw();
-    if (row) document.querySelector(`[aria-controls="case-${view.rows.indexOf(row)}"]`)?.focus({preventScroll: true});
+    document.querySelector(`[aria-controls="case-${touched}"]`)?.focus({preventScroll: true});
   }
 
   function openCase(number) {
@@ -68,14 +129,24 @@
 
   /** The row that the URL names; without one, the first. */
   function wanted(values) {
-    return view.rows.find(row => row.case === values.case && row.backend === values.backend) || view.rows.find(row => row.case === values.case)
-      || (values.case ? null : view.rows[0]) || null;
+    return (
+      view.rows.find(row => row.case === values.case && row.backend === values.backend) ||
+      view.rows.find(row => row.case === values.case) ||
+      (values.case ? null : view.rows[0]) ||
+      null
+    );
   }
 
   async function show() {
-    const values = R.state(), place = R.place(values), entry = place.kernels[kernel];
-    R.header(place, change => { R.setState({machine: place.machine, env: place.env, ...change, from: "", to: ""}); show().catch(R.fail); });
-    for (const link of document.querySelectorAll("a.home")) link.hash = R.hashOf({machine: place.machine, env: place.env});
+    const values = R.state(),
+      place = R.place(values),
+      entry = place.kernels[kernel];
+    R.header(place, change => {
+      R.setState({machine: place.machine, env: place.env, ...change, from: "", to: ""});
+      show().catch(R.fail);
+    });
+    for (const link of document.querySelectorAll("a.home"))
+      link.hash = R.hashOf({machine: place.machine, env: place.env});
     document.getElementById("absent-here").hidden = entry !== undefined;
     document.getElementById("here").hidden = entry === undefined;
     if (entry === undefined) return;
@@ -92,7 +163,10 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    R.filterKeys(document.getElementById("filter"), query => { view.query = query.trim(); draw(); });
+    R.filterKeys(document.getElementById("filter"), query => {
+      view.query = query.trim();
+      draw();
+    });
     window.addEventListener("hashchange", () => show().catch(R.fail));
     show().catch(R.fail);
   });

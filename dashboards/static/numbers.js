@@ -2,7 +2,8 @@
 "use strict";
 
 (() => {
-  const R = Ridgeline, {h} = R;
+  const R = Ridgeline,
+    {h} = R;
 
   /** {element, refresh()}: a fold that is filled when it is opened. */
   function numbers(data, info, all, rate) {
@@ -11,54 +12,159 @@
       if (!element.open) return;
       const rows = numberRows(data, all, rate());
       const save = h("button", {type: "button", click: () => saveCsv(data, info, rows, rate())}, "Save as CSV");
-      element.replaceChildren(element.querySelector("summary"), save, h("div", {class: "scroll"}, table(data, rows, rate())));
+      element.replaceChildren(
+        element.querySelector("summary"),
+        save,
+        h("div", {class: "scroll"}, table(data, rows, rate())),
+      );
     }
     return {element, refresh};
   }
 
   /** One row per commit and backend with a record, newest first. */
   function numberRows(data, all, rate) {
-    const columns = all.map(series => ({series, value: R.inRate(series, rate), ends: R.interval(series, rate), share: R.inRate(series, "peak_share"),
-      samples: R.unfold(series.samples, series.us.length)}));
+    const columns = all.map(series => ({
+      series,
+      value: R.inRate(series, rate),
+      ends: R.interval(series, rate),
+      share: R.inRate(series, "peak_share"),
+      samples: R.unfold(series.samples, series.us.length),
+    }));
     const rows = [];
     for (let i = data.commits.length - 1; i >= 0; i--) {
-      for (const {series, value, ends: [low, high], share, samples} of columns) {
+      for (const {
+        series,
+        value,
+        ends: [low, high],
+        share,
+        samples,
+      } of columns) {
         const [status, why] = series.bad[i] || ["ok", null];
         if (status === "ok" && series.us[i] === null) continue;
-        rows.push({i, series, status, why: why === null ? "" : data.whys[why], value: value[i], low: low[i], high: high[i], us: series.us[i],
-          share: share[i], ratio: series.ratio ? series.ratio[i] : null, samples: status === "ok" ? samples[i] : null});
+        rows.push({
+          i,
+          series,
+          status,
+          why: why === null ? "" : data.whys[why],
+          value: value[i],
+          low: low[i],
+          high: high[i],
+          us: series.us[i],
+          share: share[i],
+          ratio: series.ratio ? series.ratio[i] : null,
+          samples: status === "ok" ? samples[i] : null,
+        });
       }
     }
     return rows;
   }
 
   function table(data, rows, rate) {
-    const heads = ["commit", "date", "backend", "status", R.RATES[rate].name, "low", "high", "time", "% of peak", "vs baseline", "samples"];
-    return h("table", {}, h("thead", {}, h("tr", {}, heads.map((name, n) => h("th", {scope: "col", class: n > 3 ? "number" : null}, name)))),
-      h("tbody", {}, rows.map(row => tableRow(data, row, rate))));
+    const heads = [
+      "commit",
+      "date",
+      "backend",
+      "status",
+      R.RATES[rate].name,
+      "low",
+      "high",
+      "time",
+      "% of peak",
+      "vs baseline",
+      "samples",
+    ];
+    return h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          heads.map((name, n) => h("th", {scope: "col", class: n > 3 ? "number" : null}, name)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map(row => tableRow(data, row, rate)),
+      ),
+    );
   }
 
   function tableRow(data, row, rate) {
-    const [hash, date] = data.commits[row.i], status = row.status === "ok" ? "ok" : h("span", {class: "status " + row.status}, row.status);
-    const cells = [R.withUnit(row.value, rate), R.withUnit(row.low, rate), R.withUnit(row.high, rate), row.us === null ? "–" : R.duration(row.us), R.percent(row.share),
-      R.withUnit(row.ratio, "ratio"), row.samples ?? "–"];
-    return h("tr", {}, h("td", {}, R.commitLink(hash)), h("td", {}, date), h("td", {}, row.series.backend),
-      h("td", {}, status, row.why ? h("span", {class: "sub"}, row.why) : null), cells.map(text => h("td", {class: "number"}, text)));
+    const [hash, date] = data.commits[row.i],
+      status = row.status === "ok" ? "ok" : h("span", {class: "status " + row.status}, row.status);
+    const cells = [
+      R.withUnit(row.value, rate),
+      R.withUnit(row.low, rate),
+      R.withUnit(row.high, rate),
+      row.us === null ? "–" : R.duration(row.us),
+      R.percent(row.share),
+      R.withUnit(row.ratio, "ratio"),
+      row.samples ?? "–",
+    ];
+    return h(
+      "tr",
+      {},
+      h("td", {}, R.commitLink(hash)),
+      h("td", {}, date),
+      h("td", {}, row.series.backend),
+      h("td", {}, status, row.why ? h("span", {class: "sub"}, row.why) : null),
+      cells.map(text => h("td", {class: "number"}, text)),
+    );
   }
 
   /* ---- CSV ---- */
 
   /** A field; a text that a spreadsheet would run as a formula gets an apostrophe. */
   function field(value) {
-    const text = value === null || value === undefined ? "" : typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? "'" + value : String(value);
+    const text =
+      value === null || value === undefined
+        ? ""
+        : typeof value === "string" && /^[=+\-@\t\r]/.test(value)
+          ? "'" + value
+          : String(value);
     return /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   }
 
   function csv(data, info, rows, rate) {
     const unit = {ratio: "ratio", time: "us", gbs: "hbm_gbs"}[rate] || rate;
-    const head = ["commit", "date", "kernel", "case", "backend", "baseline", "status", "why", unit, unit + "_low", unit + "_high", "microseconds", "peak_share", "baseline_ratio", "samples"];
-    const lines = rows.map(row => [data.commits[row.i][0], data.commits[row.i][1], data.kernel, info.name, row.series.backend, row.series.baseline, row.status, row.why,
-      row.value, row.low, row.high, row.us, row.share, row.ratio, row.samples]);
+    const head = [
+      "commit",
+      "date",
+      "kernel",
+      "case",
+      "backend",
+      "baseline",
+      "status",
+      "why",
+      unit,
+      unit + "_low",
+      unit + "_high",
+      "microseconds",
+      "peak_share",
+      "baseline_ratio",
+      "samples",
+    ];
+    const lines = rows.map(row => [
+      data.commits[row.i][0],
+      data.commits[row.i][1],
+      data.kernel,
+      info.name,
+      row.series.backend,
+      row.series.baseline,
+      row.status,
+      row.why,
+      row.value,
+      row.low,
+      row.high,
+      row.us,
+      row.share,
+      row.ratio,
+      row.samples,
+    ]);
     return [head, ...lines].map(fields => fields.map(field).join(",")).join("\n") + "\n";
   }
 

@@ -2,17 +2,28 @@
 "use strict";
 
 (() => {
-  const R = Ridgeline, {h} = R;
+  const R = Ridgeline,
+    {h} = R;
 
   const choice = (text, active, act) => h("button", {type: "button", "aria-pressed": String(active), click: act}, text);
 
   const choices = (label, buttons) => h("div", {class: "choices", role: "group", "aria-label": label}, buttons);
 
   function legendItem({name, baseline, color, dash}, shown, toggle) {
-    const sample = R.s("svg", {width: 30, height: 12, "aria-hidden": "true"}, R.s("line", {x1: 1, x2: 29, y1: 6, y2: 6, "stroke-dasharray": dash}));
+    const sample = R.s(
+      "svg",
+      {width: 30, height: 12, "aria-hidden": "true"},
+      R.s("line", {x1: 1, x2: 29, y1: 6, y2: 6, "stroke-dasharray": dash}),
+    );
     sample.style.setProperty("--line", color);
-    return h("button", {type: "button", "aria-pressed": String(shown), click: toggle, title: shown ? "hide" : "show"},
-      sample, " ", name, baseline ? h("span", {class: "sub"}, " baseline") : null);
+    return h(
+      "button",
+      {type: "button", "aria-pressed": String(shown), click: toggle, title: shown ? "hide" : "show"},
+      sample,
+      " ",
+      name,
+      baseline ? h("span", {class: "sub"}, " baseline") : null,
+    );
   }
 
   /** Put a panel into `host`.
@@ -22,19 +33,35 @@
    * Returns again(), to be called after `now` was changed from outside.
    */
   function panel(host, {rates, entries, now, spec, extra, changed}) {
-    const controls = h("div", {class: "controls"}), legend = h("div", {class: "legend"}), area = h("div", {class: "chart-area"});
-    const hidden = new Set(), current = () => spec(now, new Set(entries.map(entry => entry.name).filter(name => !hidden.has(name))));
+    const controls = h("div", {class: "controls"}),
+      legend = h("div", {class: "legend"}),
+      area = h("div", {class: "chart-area"});
+    const hidden = new Set(),
+      current = () => spec(now, new Set(entries.map(entry => entry.name).filter(name => !hidden.has(name))));
     host.append(controls, legend, area);
 
-    function again() { drawControls(); drawn.redraw(current()); }
+    function again() {
+      R.keepFocus(host, drawControls);
+      drawn.redraw(current());
+    }
 
     function drawControls() {
-      const units = rates.map(rate => choice(R.RATES[rate].name, rate === now.rate, () => { now.rate = rate; again(); changed(now); }));
+      const units = rates.map(rate =>
+        choice(R.RATES[rate].name, rate === now.rate, () => {
+          now.rate = rate;
+          again();
+          changed(now);
+        }),
+      );
       controls.replaceChildren(choices("unit", units), ...extra(again));
-      legend.replaceChildren(...entries.map(entry => legendItem(entry, !hidden.has(entry.name), () => {
-        if (!hidden.delete(entry.name)) hidden.add(entry.name);
-        again();
-      })));
+      legend.replaceChildren(
+        ...entries.map(entry =>
+          legendItem(entry, !hidden.has(entry.name), () => {
+            if (!hidden.delete(entry.name)) hidden.add(entry.name);
+            again();
+          }),
+        ),
+      );
     }
 
     const drawn = R.chart(area, current());
@@ -46,24 +73,35 @@
 
   /** What a series has at a commit: value, interval, time, share, samples; or why it has none.  Null if nothing is recorded. */
   function tipLine(data, series, i, rate) {
-    const bad = series.bad[i], value = R.inRate(series, rate)[i] ?? null;
+    const bad = series.bad[i],
+      value = R.inRate(series, rate)[i] ?? null;
     if (!bad && value === null) return null;
     const name = h("span", {class: "tip-name"}, series.backend);
     name.style.setProperty("--line", R.styles(data)[series.backend].color);
-    const text = bad ? [h("span", {class: "status " + bad[0]}, bad[0]), " ", data.whys[bad[1]]]
+    const text = bad
+      ? [h("span", {class: "status " + bad[0]}, bad[0]), " ", data.whys[bad[1]]]
       : [h("strong", {}, R.withUnit(value, rate)), h("span", {class: "sub"}, detail(series, i, rate))];
     return h("div", {class: "tip-line"}, name, h("div", {}, text));
   }
 
   function detail(series, i, rate) {
-    const [low, high] = R.interval(series, rate).map(end => end[i] ?? null), share = R.inRate(series, "peak_share")[i];
+    const [low, high] = R.interval(series, rate).map(end => end[i] ?? null),
+      share = R.inRate(series, "peak_share")[i];
     const ratio = series.ratio && rate !== "ratio" ? series.ratio[i] : null;
-    return [low === null || high === null ? null : `${R.number(low)} to ${R.withUnit(high, rate)}`, rate === "time" ? null : R.duration(series.us[i]),
-      share ? R.percent(share) + " of peak" : null, ratio ? R.number(ratio, 3) + " × baseline" : null, sampling(series, i)].filter(Boolean).join(" · ");
+    return [
+      low === null || high === null ? null : `${R.number(low)} to ${R.withUnit(high, rate)}`,
+      rate === "time" ? null : R.duration(series.us[i]),
+      share ? R.percent(share) + " of peak" : null,
+      ratio ? R.number(ratio, 3) + " × baseline" : null,
+      sampling(series, i),
+    ]
+      .filter(Boolean)
+      .join(" · ");
   }
 
   function sampling(series, i) {
-    const samples = R.unfold(series.samples, i + 1)[i], trials = R.unfold(series.trials, i + 1)[i];
+    const samples = R.unfold(series.samples, i + 1)[i],
+      trials = R.unfold(series.trials, i + 1)[i];
     return samples ? `${samples} samples` + (trials ? ` in ${trials} ${trials === 1 ? "trial" : "trials"}` : "") : null;
   }
 

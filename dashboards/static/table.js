@@ -12,8 +12,9 @@
     time: "median of the newest record",
     share: "least possible time (roofline of this device) / measured time",
     ratio: "time of the vendor library / our time: above 1 ours is faster",
-    step: `change of speed; marked if the intervals are apart and the ratio to the baseline moved by ${100 * limits.beside} % or more `
-      + `(without a baseline: the speed by ${100 * limits.alone} %)`,
+    step:
+      "change of speed; marked if the intervals are apart and both the speed and its ratio to the baseline moved by " +
+      `${Math.round(100 * limits.beside)} % or more (without a baseline: the speed by ${Math.round(100 * limits.alone)} %)`,
   };
 
   /** Least height of a sparkline as a share of its values: noise of a percent must not look like a mountain. */
@@ -25,23 +26,33 @@
   function spark(values, rate, width = 132, height = 30) {
     const known = values.filter(value => value !== null);
     if (known.length === 0) return h("span", {class: "muted"}, "–");
-    const low = Math.min(...known), high = Math.max(...known);
-    const span = Math.max(high - low, SPARK_SPAN * Math.abs(high)) || 1, middle = (low + high) / 2;
+    const low = Math.min(...known),
+      high = Math.max(...known);
+    const span = Math.max(high - low, SPARK_SPAN * Math.abs(high)) || 1,
+      middle = (low + high) / 2;
     const x = i => 3 + (width - 6) * (values.length === 1 ? 1 : i / (values.length - 1));
-    const y = value => height / 2 - (value - middle) / span * (height - 8);
+    const y = value => height / 2 - ((value - middle) / span) * (height - 8);
     const last = values.findLastIndex(value => value !== null);
     const text = `${known.length} commits, ${number(low)} to ${number(high)} ${RATES[rate].unit}`;
-    return s("svg", {class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text},
-      s("title", {}, text), s("path", {d: path(values, x, y)}),
-      s("circle", {cx: x(last).toFixed(1), cy: y(values[last]).toFixed(1), r: 2.5}));
+    return s(
+      "svg",
+      {class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text},
+      s("title", {}, text),
+      s("path", {d: path(values, x, y)}),
+      s("circle", {cx: x(last).toFixed(1), cy: y(values[last]).toFixed(1), r: 2.5}),
+    );
   }
 
   /** SVG path through the values that exist; a hole lifts the pen, and so does an index in `breaks`. */
   function path(values, x, y, breaks = new Set()) {
-    let pen = "M", text = "";
+    let pen = "M",
+      text = "";
     values.forEach((value, i) => {
       if (breaks.has(i)) pen = "M";
-      if (value === null) { pen = "M"; return; }
+      if (value === null) {
+        pen = "M";
+        return;
+      }
       text += pen + x(i).toFixed(1) + " " + y(value).toFixed(1);
       pen = "L";
     });
@@ -58,10 +69,20 @@
   /** Header cells with buttons; columns are {title, help, sort(row), number}, `order` is {column, down}. */
   function headCells(columns, order, sorted) {
     return columns.map((column, i) => {
-      const active = order.column === i, direction = active ? (order.down ? "descending" : "ascending") : null;
+      const active = order.column === i,
+        direction = active ? (order.down ? "descending" : "ascending") : null;
       const arrow = active ? (order.down ? " ▾" : " ▴") : "";
       const label = column.sort
-        ? h("button", {type: "button", title: column.help, click: () => sorted({column: i, down: active ? !order.down : Boolean(column.number)})}, column.title, h("span", {"aria-hidden": "true"}, arrow))
+        ? h(
+            "button",
+            {
+              type: "button",
+              title: column.help,
+              click: () => sorted({column: i, down: active ? !order.down : Boolean(column.number)}),
+            },
+            column.title,
+            h("span", {"aria-hidden": "true"}, arrow),
+          )
         : h("span", {title: column.help}, column.title);
       return h("th", {scope: "col", class: column.number ? "number" : null, "aria-sort": direction}, label);
     });
@@ -72,7 +93,9 @@
     const key = columns[order.column] && columns[order.column].sort;
     if (!key) return rows;
     return [...rows].sort((a, b) => {
-      const x = key(a), y = key(b), holes = (x === null) - (y === null);
+      const x = key(a),
+        y = key(b),
+        holes = (x === null) - (y === null);
       return holes || (order.down ? compare(y, x) : compare(x, y));
     });
   }
@@ -80,24 +103,35 @@
   /** Does a row's text hold every word that was typed? */
   function matches(text, query) {
     const low = text.toLowerCase();
-    return query.toLowerCase().split(/\s+/).every(word => low.includes(word));
+    return query
+      .toLowerCase()
+      .split(/\s+/)
+      .every(word => low.includes(word));
   }
 
   /** "/" puts the cursor into the filter, Escape empties it. */
   function filterKeys(input, changed) {
     input.addEventListener("input", () => changed(input.value));
     input.addEventListener("keydown", event => {
-      if (event.key === "Escape" && input.value) { input.value = ""; changed(""); }
+      if (event.key === "Escape" && input.value) {
+        input.value = "";
+        changed("");
+      }
     });
     document.addEventListener("keydown", event => {
       const typing = event.target.closest("input, select, textarea");
-      if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) { event.preventDefault(); input.focus(); }
+      if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        input.focus();
+      }
     });
   }
 
   /** Name the column in each cell: a narrow page shows rows as cards, without a head. */
   function labelled(row, columns) {
-    [...row.children].forEach((cell, i) => { cell.dataset.label = columns[i].title; });
+    [...row.children].forEach((cell, i) => {
+      cell.dataset.label = columns[i].title;
+    });
     return row;
   }
 
@@ -112,31 +146,72 @@
   }
 
   function ratioCell(row) {
-    if (row.ratio === null || row.ratio === undefined) return h("td", {class: "number muted"}, row.baseline ? "is the baseline" : "–");
+    if (row.ratio === null || row.ratio === undefined)
+      return h("td", {class: "number muted"}, row.baseline ? "is the baseline" : "–");
     const side = row.ratio >= 1 ? "ahead" : "behind";
     const help = `${row.backend} is ${number(row.ratio >= 1 ? row.ratio : 1 / row.ratio, 3)} times ${row.ratio >= 1 ? "faster" : "slower"} than ${row.rival}`;
-    return h("td", {class: "number", title: help}, h("span", {class: side}, number(row.ratio, 3) + " ×"), h("span", {class: "sub"}, row.rival));
+    return h(
+      "td",
+      {class: "number", title: help},
+      h("span", {class: side}, number(row.ratio, 3) + " ×"),
+      h("span", {class: "sub"}, row.rival),
+    );
   }
 
   function stepCell(step) {
     if (!step) return h("td", {class: "number muted"}, "–");
-    if (step.yardstick) return h("td", {class: "number muted", title: "the yardstick changed since " + Ridgeline.short(step.from)}, "new yardstick");
-    const lines = [`speed ${Ridgeline.signedPercent(step.speed)} since ${Ridgeline.short(step.from)}`,
+    if (step.yardstick)
+      return h(
+        "td",
+        {class: "number muted", title: "the yardstick changed since " + Ridgeline.short(step.from)},
+        "new yardstick",
+      );
+    const lines = [
+      `speed ${Ridgeline.signedPercent(step.speed)} since ${Ridgeline.short(step.from)}`,
       step.ratio === null ? "no baseline beside it" : `ratio to the baseline ${Ridgeline.signedPercent(step.ratio)}`,
-      step.moved ? `${step.moved}: the intervals are apart and the change is beyond the floor` : "within what separate runs wander",
-      step.env ? "the environment changed too" : ""].filter(Boolean).join("\n");
-    return h("td", {class: "number " + (step.moved || "muted"), title: lines},
-      step.moved ? h("span", {"aria-label": step.moved}, ARROWS[step.moved] + " ") : null, Ridgeline.signedPercent(step.speed), step.env ? h("span", {class: "sub"}, "new environment") : null);
+      step.moved
+        ? `${step.moved}: the intervals are apart and the change is beyond the floor`
+        : "within what separate runs wander",
+      step.env ? "the environment changed too" : "",
+    ]
+      .filter(Boolean)
+      .join("\n");
+    return h(
+      "td",
+      {class: "number " + (step.moved || "muted"), title: lines},
+      step.moved ? h("span", {"aria-label": step.moved}, ARROWS[step.moved] + " ") : null,
+      Ridgeline.signedPercent(step.speed),
+      step.env ? h("span", {class: "sub"}, "new environment") : null,
+    );
   }
 
   function valueCell(row) {
-    const text = Ridgeline.withUnit(row.value, row.rate), [amount, ...unit] = text.split(" ");
+    const text = Ridgeline.withUnit(row.value, row.rate),
+      [amount, ...unit] = text.split(" ");
     const kind = row.rate === "busbw" || row.rate === "algbw" ? row.rate : row.rate === "gbs" ? "HBM" : null;
     const value = [h("strong", {}, amount), " " + unit.join(" "), kind ? h("span", {class: "sub"}, kind) : null];
-    if (row.status === "ok") return h("td", {class: "number value", title: row.us === undefined ? null : Ridgeline.duration(row.us)}, value);
-    return h("td", {class: "number value", title: row.why}, h("span", {class: "status " + row.status}, row.status),
-      row.value === null ? null : h("span", {class: "sub"}, "last: " + text));
+    if (row.status === "ok")
+      return h("td", {class: "number value", title: row.us === undefined ? null : Ridgeline.duration(row.us)}, value);
+    return h(
+      "td",
+      {class: "number value", title: row.why},
+      h("span", {class: "status " + row.status}, row.status),
+      row.value === null ? null : h("span", {class: "sub"}, "last: " + text),
+    );
   }
 
-  Object.assign(Ridgeline, {HELP, labelled, spark, path, headCells, sorted, matches, filterKeys, shareCell, ratioCell, stepCell, valueCell});
+  Object.assign(Ridgeline, {
+    HELP,
+    labelled,
+    spark,
+    path,
+    headCells,
+    sorted,
+    matches,
+    filterKeys,
+    shareCell,
+    ratioCell,
+    stepCell,
+    valueCell,
+  });
 })();

@@ -19,8 +19,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "about:blank"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+    "about:blank",
+]
 
 
 def executable() -> str | None:
@@ -62,8 +73,10 @@ class Page:
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=address)
         self.wait("document.readyState === 'complete'")
-        self.wait("!document.querySelector('#shown') || document.querySelector('#shown').textContent !== '' "
-                  "|| document.querySelector('[role=alert]:not([hidden]), #absent-here:not([hidden])')")
+        self.wait(
+            "!document.querySelector('#shown') || document.querySelector('#shown').textContent !== '' "
+            "|| document.querySelector('[role=alert]:not([hidden]), #absent-here:not([hidden])')"
+        )
 
     def run(self, script: str) -> Any:
         """Value of a JavaScript expression."""
@@ -83,12 +96,21 @@ class Page:
     def size(self, width: int, height: int, scheme: str = "light", media: str = "") -> None:
         """Size of the window, colour scheme, and medium ("print")."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.call("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call(
+            "Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}]
+        )
 
     def mouse(self, kind: str, x: float, y: float, button: str = "none") -> None:
         """mouseMoved, mousePressed or mouseReleased."""
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=0 if kind == "mouseMoved" else 1,
-                  buttons=1 if button == "left" and kind != "mouseReleased" else 0)
+        self.call(
+            "Input.dispatchMouseEvent",
+            type=kind,
+            x=x,
+            y=y,
+            button=button,
+            clickCount=0 if kind == "mouseMoved" else 1,
+            buttons=1 if button == "left" and kind != "mouseReleased" else 0,
+        )
 
     def key(self, name: str) -> None:
         """Press and release a key."""
@@ -130,13 +152,18 @@ def browser(program: str) -> Iterator[Page]:
     to_browser, from_browser = os.pipe(), os.pipe()
 
     def place_pipes() -> None:
-        reading, writing = os.dup(to_browser[0]), os.dup(from_browser[1])       # 3 and 4 may be among the originals
+        reading, writing = os.dup(to_browser[0]), os.dup(from_browser[1])  # 3 and 4 may be among the originals
         os.dup2(reading, 3)
         os.dup2(writing, 4)
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen([program, f"--user-data-dir={profile}", *FLAGS], preexec_fn=place_pipes, pass_fds=(3, 4),
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [program, f"--user-data-dir={profile}", *FLAGS],
+            preexec_fn=place_pipes,
+            pass_fds=(3, 4),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(to_browser[0])
         os.close(from_browser[1])
         try:

@@ -1,4 +1,4 @@
-"""Synthetic histories in the columns of `ci.records.load` with those of `ci.derive`: a plausible MI300X and a small H200 pool."""
+"""Synthetic histories in the columns of `ci.records.load` and `ci.derive`: a plausible MI300X and a small H200 pool."""
 
 from __future__ import annotations
 
@@ -10,38 +10,82 @@ import pandas as pd
 from ci import derive
 
 PEAK_FLOPS, HBM, LINK = 1307.4e12, 5.3e12, 448e9
-MACHINES = {"mi300x-8-0f3a9c1e": ("gfx942", "AMD Instinct MI300X", "MI300X", 8, 1.0),
-            "h200x2-1a2b3c4d": ("sm_90", "NVIDIA H200", "H200 SXM", 2, 0.9)}
+MACHINES = {
+    "mi300x-8-0f3a9c1e": ("gfx942", "AMD Instinct MI300X", "MI300X", 8, 1.0),
+    "h200x2-1a2b3c4d": ("sm_90", "NVIDIA H200", "H200 SXM", 2, 0.9),
+}
 
 
 def gemm(case: str, m: int, n: int, k: int, tier: str = "pr", kernel: str = "gemm", world: int = 1) -> dict[str, Any]:
     """A dense fp16 GEMM."""
-    return dict(kernel=kernel, case=case, tier=tier, dtype="fp16", world=world, flops=2 * m * n * k,
-                hbm_bytes=2 * (m * k + k * n + m * n), link_bytes=0 if world == 1 else 2 * m * n * (world - 1) // world,
-                payload_bytes=0 if world == 1 else 2 * m * n, best=0.62, rival=0.66)
+    return {
+        "kernel": kernel,
+        "case": case,
+        "tier": tier,
+        "dtype": "fp16",
+        "world": world,
+        "flops": 2 * m * n * k,
+        "hbm_bytes": 2 * (m * k + k * n + m * n),
+        "link_bytes": 0 if world == 1 else 2 * m * n * (world - 1) // world,
+        "payload_bytes": 0 if world == 1 else 2 * m * n,
+        "best": 0.62,
+        "rival": 0.66,
+    }
 
 
 def stream(kernel: str, case: str, size: int, tier: str = "pr") -> dict[str, Any]:
     """A kernel bound by HBM."""
-    return dict(kernel=kernel, case=case, tier=tier, dtype="bf16", world=1, flops=size, hbm_bytes=size * 4, link_bytes=0,
-                payload_bytes=0, best=0.81, rival=0.55)
+    return {
+        "kernel": kernel,
+        "case": case,
+        "tier": tier,
+        "dtype": "bf16",
+        "world": 1,
+        "flops": size,
+        "hbm_bytes": size * 4,
+        "link_bytes": 0,
+        "payload_bytes": 0,
+        "best": 0.81,
+        "rival": 0.55,
+    }
 
 
 def gather(size: int, world: int = 8, tier: str = "pr") -> dict[str, Any]:
     """An all-gather; small sizes are bound by latency."""
-    return dict(kernel="all_gather", case=f"w{world}_{size >> 10}k", tier=tier, dtype="bf16", world=world, flops=0,
-                hbm_bytes=2 * size, link_bytes=size * (world - 1) // world, payload_bytes=size,
-                best=0.75 * size / (size + 6e6), rival=0.70 * size / (size + 9e6))
+    return {
+        "kernel": "all_gather",
+        "case": f"w{world}_{size >> 10}k",
+        "tier": tier,
+        "dtype": "bf16",
+        "world": world,
+        "flops": 0,
+        "hbm_bytes": 2 * size,
+        "link_bytes": size * (world - 1) // world,
+        "payload_bytes": size,
+        "best": 0.75 * size / (size + 6e6),
+        "rival": 0.70 * size / (size + 9e6),
+    }
 
 
-CASES = [gemm("llm_down_m64", 64, 4096, 14336), gemm("llm_up_m4096", 4096, 28672, 4096), gemm("square_8192", 8192, 8192, 8192, "nightly"),
-         gemm("tp8_m2048", 2048, 8192, 28672, kernel="gemm_all_scatter", world=8),
-         stream("rms_norm", "h8192_t4096", 8192 * 4096), stream("rms_norm", "h4096_t16", 4096 * 16, "nightly"),
-         stream("softmax", "v128k_t512", 131072 * 512), *(gather(1 << p) for p in range(16, 31, 2))]
+CASES = [
+    gemm("llm_down_m64", 64, 4096, 14336),
+    gemm("llm_up_m4096", 4096, 28672, 4096),
+    gemm("square_8192", 8192, 8192, 8192, "nightly"),
+    gemm("tp8_m2048", 2048, 8192, 28672, kernel="gemm_all_scatter", world=8),
+    stream("rms_norm", "h8192_t4096", 8192 * 4096),
+    stream("rms_norm", "h4096_t16", 4096 * 16, "nightly"),
+    stream("softmax", "v128k_t512", 131072 * 512),
+    *(gather(1 << p) for p in range(16, 31, 2)),
+]
 
 
-def history(commits: int = 120, cases: list[dict[str, Any]] | None = None, machines: Any = None, seed: int = 7,
-            backends: tuple[str, ...] = ("triton", "gluon")) -> pd.DataFrame:
+def history(
+    commits: int = 120,
+    cases: list[dict[str, Any]] | None = None,
+    machines: Any = None,
+    seed: int = 7,
+    backends: tuple[str, ...] = ("triton", "gluon"),
+) -> pd.DataFrame:
     """Long frame: every case on every machine at every commit, by the own backends and one vendor library each."""
     rng = np.random.default_rng(seed)
     hashes = [f"{v:040x}" for v in (int.from_bytes(rng.bytes(20), "big") for _ in range(commits))]
@@ -57,30 +101,74 @@ def history(commits: int = 120, cases: list[dict[str, Any]] | None = None, machi
     return derive.derive(pd.concat(parts, ignore_index=True))
 
 
-def _series(machine: str, case: dict[str, Any], backend: str, baseline: bool, hashes: list[str], dates: Any, drift: np.ndarray,
-            rng: np.random.Generator) -> pd.DataFrame:
+def _series(
+    machine: str,
+    case: dict[str, Any],
+    backend: str,
+    baseline: bool,
+    hashes: list[str],
+    dates: Any,
+    drift: np.ndarray,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
     arch, device, market, count, speed = MACHINES[machine]
     bound = max(case["flops"] / PEAK_FLOPS, case["hbm_bytes"] / HBM, case["link_bytes"] / LINK)
     level = np.full(len(hashes), 1.0)
     for _ in range(0 if baseline else 3):
-        level[rng.integers(0, len(hashes)):] *= rng.choice([0.9, 0.96, 1.05, 0.93])
+        level[rng.integers(0, len(hashes)) :] *= rng.choice([0.9, 0.96, 1.05, 0.93])
     share = (case["rival"] if baseline else case["best"] * (0.9 if backend == "gluon" else 1.0)) * speed
     seconds = (bound / share * level * drift + 2e-6) * (1 + rng.normal(0, 0.003, len(hashes)))
     spread = np.abs(rng.normal(0.004, 0.001, len(hashes)))
-    return pd.DataFrame({
-        "machine": machine, "arch": arch, "device": device, "market_name": market, "count": count, "commit": hashes, "date": dates,
-        "env": "py3.12-torch2.11.0-triton3.6.0", "kernel": case["kernel"], "backend": backend, "baseline": baseline, "case": case["case"],
-        "tier": case["tier"], "dtype": case["dtype"], "world": case["world"], "seconds": seconds, "seconds_low": seconds * (1 - spread),
-        "seconds_high": seconds * (1 + spread), "samples": 120, "trials": 3,
-        **{c: case[c] for c in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")},
-        "status": "ok", "why": "", "yardstick": "a" * 16, "case_yardstick": "", "kind": "gpu",
-        "compute_units": 304.0 if arch == "gfx942" else 132.0, "memory_bytes": np.nan, "chip_id": "", "method": "events"})
+    return pd.DataFrame(
+        {
+            "machine": machine,
+            "arch": arch,
+            "device": device,
+            "market_name": market,
+            "count": count,
+            "commit": hashes,
+            "date": dates,
+            "env": "py3.12-torch2.11.0-triton3.6.0",
+            "kernel": case["kernel"],
+            "backend": backend,
+            "baseline": baseline,
+            "case": case["case"],
+            "tier": case["tier"],
+            "dtype": case["dtype"],
+            "world": case["world"],
+            "seconds": seconds,
+            "seconds_low": seconds * (1 - spread),
+            "seconds_high": seconds * (1 + spread),
+            "samples": 120,
+            "trials": 3,
+            **{c: case[c] for c in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")},
+            "status": "ok",
+            "why": "",
+            "yardstick": "a" * 16,
+            "case_yardstick": "",
+            "kind": "gpu",
+            "compute_units": 304.0 if arch == "gfx942" else 132.0,
+            "memory_bytes": np.nan,
+            "chip_id": "",
+            "method": "events",
+        }
+    )
 
 
 def spoil(frame: pd.DataFrame, select: Any, status: str, why: str) -> pd.DataFrame:
     """The same frame with the selected rows not measured."""
     frame = frame.copy()
-    numbers = ["seconds", "seconds_low", "seconds_high", "tflops", "gbs", "algbw", "busbw", "peak_share", "baseline_ratio"]
+    numbers = [
+        "seconds",
+        "seconds_low",
+        "seconds_high",
+        "tflops",
+        "gbs",
+        "algbw",
+        "busbw",
+        "peak_share",
+        "baseline_ratio",
+    ]
     frame.loc[select, numbers] = np.nan
     frame.loc[select, ["samples", "trials"]] = 0
     frame.loc[select, ["status", "why"]] = [status, why]
@@ -91,17 +179,35 @@ def lively(commits: int = 120) -> pd.DataFrame:
     """A history with everything that happens: faults, a new yardstick, a new environment, gaps."""
     frame = history(commits)
     order = frame["commit"].drop_duplicates().tolist()
-    last, late = order[-1], set(order[-commits // 6:])
+    last, late = order[-1], set(order[-commits // 6 :])
     mi300x = frame["machine"] == "mi300x-8-0f3a9c1e"
-    frame.loc[frame["commit"].isin(order[commits // 2:]) & (frame["kernel"] == "gemm"), "yardstick"] = "b" * 16
+    frame.loc[frame["commit"].isin(order[commits // 2 :]) & (frame["kernel"] == "gemm"), "yardstick"] = "b" * 16
     frame.loc[frame["commit"].isin(late), "env"] = "py3.12-torch2.13.0-triton3.8.0"
-    frame = spoil(frame, (frame["backend"] == "gluon") & (frame["kernel"] == "softmax"), "unsupported",
-                  "rows longer than 65536 do not fit the LDS of one CU; split the row over two passes")
-    frame = spoil(frame, (frame["commit"] == last) & (frame["case"] == "h4096_t16") & (frame["backend"] == "triton") & mi300x, "wrong",
-                  "||out - ref|| / ||ref|| is 0.31, allowed 0.002; the first wrong element is at (0, 2048)")
-    frame = spoil(frame, frame["commit"].isin(order[30:34]) & (frame["kernel"] == "gemm") & (frame["backend"] == "triton"), "crash",
-                  "worker ended by signal 11 while warming up")
-    frame = spoil(frame, (frame["commit"] == last) & (frame["case"] == "tp8_m2048") & (frame["backend"] == "gluon"), "hang",
-                  "no answer for 120 s; rank 3 of 8 was in the kernel")
+    frame = spoil(
+        frame,
+        (frame["backend"] == "gluon") & (frame["kernel"] == "softmax"),
+        "unsupported",
+        "rows longer than 65536 do not fit the LDS of one CU; split the row over two passes",
+    )
+    frame = spoil(
+        frame,
+        (frame["commit"] == last) & (frame["case"] == "h4096_t16") & (frame["backend"] == "triton") & mi300x,
+        "wrong",
+        "||out - ref|| / ||ref|| is 0.31, allowed 0.002; the first wrong element is at (0, 2048)",
+    )
+    frame = spoil(
+        frame,
+        frame["commit"].isin(order[commits // 4 : commits // 4 + 4])
+        & (frame["kernel"] == "gemm")
+        & (frame["backend"] == "triton"),
+        "crash",
+        "worker ended by signal 11 while warming up",
+    )
+    frame = spoil(
+        frame,
+        (frame["commit"] == last) & (frame["case"] == "tp8_m2048") & (frame["backend"] == "gluon"),
+        "hang",
+        "no answer for 120 s; rank 3 of 8 was in the kernel",
+    )
     gone = (frame["tier"] == "nightly") & ~frame["commit"].isin(order[::-5])
     return frame[~gone].reset_index(drop=True)

@@ -1,0 +1,355 @@
+"""The built pages in headless Chromium, opened from disk as a colleague would."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dashboards import build
+from tests.dashboards import chromium, synthetic
+from tests.dashboards.test_build import HOSTILE, hostile
+
+pytestmark = pytest.mark.browser
+
+MI300X, H200 = "mi300x-8-0f3a9c1e", "h200x2-1a2b3c4d"
+COMMITS = 60
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return synthetic.lively(COMMITS)
+
+
+@pytest.fixture(scope="module")
+def site(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = build.build_frame(frame, tmp_path_factory.mktemp("site") / "site", "https://github.com/example/kernels")
+    return folder.as_uri()
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[chromium.Page]:
+    program = chromium.executable()
+    if program is None:
+        pytest.fail('Chromium is needed: `.ci/run` installs it, or leave these tests out with `-m "not browser"`')
+    with chromium.browser(program) as page:
+        yield page
+
+
+@pytest.fixture
+def page(tab: chromium.Page) -> Iterator[chromium.Page]:
+    """The tab, which must not have complained or asked for anything but files when the test is over."""
+    tab.errors.clear()
+    tab.requests.clear()
+    tab.size(1400, 1000)
+    yield tab
+    assert tab.errors == []
+    assert [address for address in tab.requests if not address.startswith(("file:", "data:", "about:", "blob:"))] == []
+
+
+def texts(page: chromium.Page, selector: str) -> list[str]:
+    found: list[str] = page.run(f"[...document.querySelectorAll({selector!r})].map(e => e.innerText)")
+    return found
+
+
+def amount(value: float) -> str:
+    """Four significant digits, as the pages write them."""
+    places = max(0, 3 - math.floor(math.log10(value)))
+    return f"{value:,.{places}f}"
+
+
+def newest(frame: pd.DataFrame, machine: str, case: str, backend: str) -> pd.Series:
+    rows = frame[(frame["machine"] == machine) & (frame["case"] == case) & (frame["backend"] == backend)]
+    return rows.sort_values("date").iloc[-1]
+
+
+# ---- the overview ---------------------------------------------------------------------------------------------------
+
+
+def test_the_overview_shows_the_newest_numbers_with_units(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:
+    page.open(f"{site}/index.html#machine={MI300X}")
+    row = texts(page, "#kernels tbody tr:has(a[href*='llm_up_m4096'][href*='triton']) :is(th, td)")
+    truth = newest(frame, MI300X, "llm_up_m4096", "triton")
+    assert row[0].split() == ["llm_up_m4096", "fp16"]
+    assert row[2] == f"{amount(truth['tflops'])} TFLOPS"
+    assert row[3] == f"{100 * truth['peak_share']:.1f} %"
+    assert row[4].split() == [f"{truth['baseline_ratio']:.3g}", "×", "blas"]
+    assert row[7].split() == [truth["commit"][:8], truth["date"].strftime("%Y-%m-%d")]
+    gather = texts(page, "#kernels tbody tr:has(a[href*='w8_65536k'][href*='triton']) td")
+    assert gather[1].split()[1:] == ["GB/s", "busbw"]
+    norm = texts(page, "#kernels tbody tr:has(a[href*='h8192_t4096'][href*='triton']) td")
+    assert norm[1].split()[1:] == ["GB/s", "HBM"]
+
+
+def test_what_was_not_measured_is_listed_with_its_reason(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/index.html#machine={MI300X}")
+    listed = "\n".join(texts(page, "#absent > li"))
+    for reason in ("rows longer than 65536 do not fit the LDS", "no answer for 120 s; rank 3 of 8", "allowed 0.002"):
+        assert reason in listed
+    assert "softmax / v128k_t512 / gluon" in listed
+    cell = "#kernels tbody tr:has(a[href*='v128k_t512'][href*='gluon']) td.value"
+    assert texts(page, cell) == ["unsupported"]
+    assert "rows longer than 65536" in page.run(f"document.querySelector({cell!r}).title")
+
+
+def test_choosing_a_machine_changes_everything_and_the_address(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/index.html#machine={MI300X}")
+    assert "CUs 304" in " ".join(texts(page, "#fingerprint")).replace("\n", " ")
+    page.run(
+        f"(s => {{ s.value = '{H200}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('select'))"
+    )
+    page.wait("document.querySelector('#fingerprint').innerText.includes('H200')")
+    assert page.run("location.hash") == f"#machine={H200}"
+    assert H200 in page.run("document.querySelector('#kernels a').href")
+
+
+def test_filter_sort_and_tiles(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/index.html#machine={MI300X}")
+    headlines = len(texts(page, "#kernels tbody tr:not(.group)"))
+    page.run("document.querySelector('#all').click()")
+    assert len(texts(page, "#kernels tbody tr:not(.group)")) == 30 > headlines
+    page.key("/")
+    assert page.run("document.activeElement.id") == "filter"
+    page.run(
+        "(f => { f.value = 'gemm gluon'; f.dispatchEvent(new Event('input')); })(document.querySelector('#filter'))"
+    )
+    assert set(texts(page, "#kernels tr.group a")) == {"gemm", "gemm_all_scatter"}
+    page.open(f"{site}/index.html{page.run('location.hash')}")
+    assert set(texts(page, "#kernels tr.group a")) == {"gemm", "gemm_all_scatter"}, "the address keeps the filter"
+    page.open(f"{site}/index.html#machine={MI300X}")
+    page.run("document.querySelector('.tile.unmeasured').click()")
+    assert set(texts(page, "#kernels td.value .status")) == {"hang", "wrong", "unsupported"}
+    page.open(f"{site}/kernels/all_gather.html#machine={MI300X}")
+    page.run("[...document.querySelectorAll('#cases thead button')].find(b => b.innerText === 'time').click()")
+    units = {"µs": 1, "ms": 1e3}
+    times = [text.split() for text in texts(page, "#cases td[data-label=time]")]
+    times = [float(value.replace(",", "")) * units[unit] for value, unit in times]
+    assert times == sorted(times, reverse=True)
+    assert len(times) == 16
+    assert page.run("document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "descending"
+
+
+# ---- a kernel -------------------------------------------------------------------------------------------------------
+
+
+def test_an_address_opens_a_case_on_a_machine(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096&backend=triton")
+    assert texts(page, "tr.opened .opener") == ["llm_up_m4096"]
+    assert texts(page, ".detail h2")[0].split() == ["llm_up_m4096", "gemm"]
+    assert "962.1 GFLOP" in texts(page, ".facts")[0]
+    page.run("[...document.querySelectorAll('.opener')].find(b => b.innerText === 'square_8192').click()")
+    assert "case=square_8192" in page.run("location.hash")
+    assert "machine=" + MI300X in page.run("location.hash")
+
+
+def test_the_history_breaks_at_a_new_yardstick_and_where_nothing_was_measured(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
+    strokes = page.run(
+        "[...document.querySelectorAll('.detail .stroke')].map(p => p.getAttribute('d').split('M').length - 1)"
+    )
+    assert strokes == [2, 2, 3]  # blas and gluon: the yardstick; triton: four crashes as well
+    assert len(texts(page, ".detail .fault")) == 4
+    marks = page.run("[...document.querySelectorAll('.detail .mark text')].map(t => t.textContent)")
+    assert marks == ["yardstick changed", "torch2.11.0 → torch2.13.0", "triton3.6.0 → triton3.8.0"]
+    assert page.run("document.querySelectorAll('.detail .band')[1].getAttribute('d').split('Z').length - 1") == 2
+
+
+def test_keys_move_the_cursor_and_the_box_says_all(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
+    page.run("document.querySelector('.detail .chart').focus()")
+    page.key("ArrowLeft")
+    box, truth = texts(page, ".detail .tip")[0], newest(frame, MI300X, "llm_up_m4096", "triton")
+    low, high = (truth["tflops"] * truth["seconds"] / truth[end] for end in ("seconds_high", "seconds_low"))
+    shown = [f"{amount(truth['tflops'])} TFLOPS", f"{amount(low)} to {amount(high)} TFLOPS", "120 samples in 3 trials"]
+    for part in (truth["commit"][:8], f"{truth['date']:%Y-%m-%d}", *shown, "of peak", "× baseline", "torch2.13.0"):
+        assert part in box
+    assert page.run("document.querySelector('.detail [aria-live]').textContent") == box
+    for _ in range(COMMITS - 1 - COMMITS // 4):
+        page.key("ArrowLeft")
+    assert "crash\nworker ended by signal 11" in texts(page, ".detail .tip")[0].replace(" worker", "\nworker")
+    page.key("Escape")
+    assert page.run("document.querySelector('.detail .tip').hidden")
+
+
+def test_zoom_is_kept_in_the_address(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
+    page.run("document.querySelector('.detail').scrollIntoView()")
+    x, y, width = page.run(
+        "(r => [r.x, r.y + r.height / 2, r.width])(document.querySelector('.detail .chart').getBoundingClientRect())"
+    )
+    page.mouse("mousePressed", x + 0.3 * width, y, "left")
+    page.mouse("mouseMoved", x + 0.5 * width, y, "left")
+    page.mouse("mouseReleased", x + 0.5 * width, y, "left")
+    address = page.run("location.hash")
+    begin, end = re.search(r"from=([0-9a-f]{8})&to=([0-9a-f]{8})", address).groups()  # type: ignore[union-attr]
+    order = [commit[:8] for commit in frame.sort_values("date")["commit"].drop_duplicates()]
+    assert 5 < order.index(end) - order.index(begin) < 20
+    page.open(f"{site}/kernels/gemm.html{address}")
+    page.run("document.querySelector('.detail .chart').focus()")
+    page.key("Home")
+    assert texts(page, ".detail .tip")[0].startswith(begin)
+    page.key("End")
+    assert texts(page, ".detail .tip")[0].startswith(end)
+    page.key("Escape")
+    assert "from=" not in page.run("location.hash")
+
+
+def test_units_and_zero(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096&zero=1")
+    assert texts(page, ".detail .choices[aria-label=unit] button") == [
+        "TFLOPS",
+        "HBM GB/s",
+        "time",
+        "ratio to baseline",
+    ]
+    peak = "(document.querySelector('.detail .roof text') || {}).textContent"
+    assert page.run(peak) == "peak 1,307"
+    page.run("document.querySelectorAll('.detail .choices[aria-label=unit] button')[2].click()")
+    assert page.run(peak) is None
+    assert "unit=time" in page.run("location.hash")
+    assert page.run("document.querySelector('.detail text.axis').textContent") == "time, µs (less is better)"
+
+
+def test_the_numbers_behind_the_chart(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
+    page.run("document.querySelector('.numbers summary').click()")
+    page.wait("document.querySelector('.numbers tbody tr')")
+    rows = frame[(frame["machine"] == MI300X) & (frame["case"] == "llm_up_m4096")]
+    shown = texts(page, ".numbers tbody tr")
+    assert len(shown) == len(rows)
+    assert sum("worker ended by signal 11" in row for row in shown) == 4
+    link = page.run("document.querySelector('.numbers tbody a').href")
+    assert (
+        link == "https://github.com/example/kernels/commit/" + newest(frame, MI300X, "llm_up_m4096", "triton")["commit"]
+    )
+
+
+def test_csv_fields_are_data(page: chromium.Page, tmp_path: Path) -> None:
+    frame = synthetic.history(4, synthetic.CASES[:1], machines=[MI300X])
+    first = frame["commit"].iloc[0]
+    formula = '=HYPERLINK("http://x", "a, b")'
+    frame = synthetic.spoil(frame, (frame["commit"] == first) & (frame["backend"] == "triton"), "wrong", formula)
+    page.open(f"{build.build_frame(frame, tmp_path / 'site').as_uri()}/kernels/gemm.html")
+    page.run("URL.createObjectURL = blob => { window.saved = blob; return 'blob:none'; }")
+    page.run("HTMLAnchorElement.prototype.click = () => {}")
+    page.run("document.querySelector('.numbers summary').click()")
+    page.wait("document.querySelector('.numbers > button')")
+    page.run("document.querySelector('.numbers > button').click()")
+    rows = list(csv.DictReader(io.StringIO(page.run("window.saved.text()"))))
+    assert len(rows) == 3 * 4
+    assert [row["why"] for row in rows if row["why"]] == ["'" + formula]
+    truth = newest(frame, MI300X, "llm_down_m64", "triton")
+    row = next(row for row in rows if row["backend"] == "triton")
+    assert row["commit"] == truth["commit"]
+    assert float(row["tflops"]) == pytest.approx(truth["tflops"], rel=1e-5)
+    assert float(row["microseconds"]) == pytest.approx(truth["seconds"] * 1e6, rel=1e-5)
+
+
+def test_curves_over_the_message_size(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/kernels/all_gather.html#machine={MI300X}")
+    ticks = page.run(
+        "[...document.querySelectorAll('#curves .tick text')].map(t => t.textContent).filter(t => t.endsWith('B'))"
+    )
+    assert sorted(ticks) == sorted(["64 KiB", "256 KiB", "1 MiB", "4 MiB", "16 MiB", "64 MiB", "256 MiB", "1 GiB"])
+    dots = "document.querySelector('#curves .line').querySelectorAll('circle')"
+    places = page.run(f"[...{dots}].map(c => Number(c.getAttribute('cx')))")
+    steps = [b - a for a, b in itertools.pairwise(places)]
+    assert max(steps) - min(steps) < 0.3, "sizes that grow by 4 stand at equal distances"
+    page.run("document.querySelector('#curves .chart').focus()")
+    page.key("Home")
+    assert texts(page, "#curves .tip")[0].startswith("64 KiB")
+    page.key("End")
+    page.key("Enter")
+    assert texts(page, "tr.opened .opener") == ["w8_1048576k"]
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}")
+    assert page.run("document.querySelector('#curves').hidden")
+
+
+def test_pages_that_have_nothing_to_show_say_so(
+    page: chromium.Page, site: str, tmp_path: Path, frame: pd.DataFrame
+) -> None:
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=m65")
+    assert texts(page, "#unknown-case") == ["There is no case “m65” of gemm on this machine; choose one below."]
+    page.open(f"{site}/kernels/gemm.html#machine=nobody")
+    page.wait("document.querySelector('tr.opened')")
+    assert "There is no machine “nobody”" in texts(page, "#unknown-machine")[0]
+    partial = frame[~((frame["machine"] == H200) & (frame["kernel"] == "softmax"))]
+    other = build.build_frame(partial, tmp_path / "site").as_uri()
+    page.open(f"{other}/kernels/softmax.html#machine={H200}")
+    assert "has no record on this machine" in page.run("document.querySelector('#absent-here').innerText")
+    empty = build.build_frame(frame.iloc[:0], tmp_path / "empty").as_uri()
+    page.open(f"{empty}/index.html")
+    assert "There are no records yet" in texts(page, "main")[0]
+
+
+def test_one_commit_is_a_dot(page: chromium.Page, tmp_path: Path) -> None:
+    one = build.build_frame(synthetic.history(1), tmp_path / "site").as_uri()
+    page.open(f"{one}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
+    assert len(texts(page, ".detail .line circle")) == 3
+    assert not page.run("document.querySelector('.detail svg.chart').outerHTML.includes('NaN')")
+    page.open(f"{one}/index.html")
+    assert not page.run("document.body.innerHTML.includes('NaN')")
+
+
+def test_texts_of_records_are_only_texts(page: chromium.Page, tmp_path: Path) -> None:
+    evil = build.build_frame(hostile(), tmp_path / "site", problems=[HOSTILE])
+    kernel = next((evil / "kernels").iterdir())
+    for address in (evil / "index.html", kernel):
+        page.open(address.as_uri() + "#all=1")
+        page.run("document.querySelectorAll('summary').forEach(s => s.click())")
+        assert page.run("window.pwned === undefined && document.querySelector('img') === null")
+        assert "</script><img src=x onerror=window.pwned=1>" in page.run("document.querySelector('main').textContent")
+    page.open(kernel.as_uri() + "#case=%3Cimg src=x onerror=window.pwned=1%3E&machine=%3Cimg%3E")
+    assert page.run("window.pwned === undefined && document.querySelector('img') === null")
+
+
+# ---- looks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["index.html", "kernels/gemm.html", "kernels/all_gather.html"])
+@pytest.mark.parametrize("width", [360, 800, 1400])
+def test_no_page_is_wider_than_the_window(page: chromium.Page, site: str, address: str, width: int) -> None:
+    page.size(width, 800)
+    page.open(f"{site}/{address}#machine={MI300X}&all=1")
+    assert page.run("document.documentElement.scrollWidth") <= width
+
+
+def test_dark_mode_follows_the_reader(page: chromium.Page, site: str) -> None:
+    grounds = []
+    for scheme in ("light", "dark"):
+        page.size(1400, 1000, scheme)
+        page.open(f"{site}/index.html")
+        grounds.append(page.run("getComputedStyle(document.body).backgroundColor"))
+    assert grounds == ["rgb(255, 255, 255)", "rgb(20, 23, 27)"]
+
+
+def test_print_is_light_and_without_controls(page: chromium.Page, site: str) -> None:
+    page.size(1400, 1000, "dark", "print")
+    page.open(f"{site}/kernels/gemm.html#machine={MI300X}")
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.run("['.tools', '.controls'].map(s => getComputedStyle(document.querySelector(s)).display)") == [
+        "none",
+        "none",
+    ]
+
+
+def test_every_control_has_a_name_and_can_be_reached(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/kernels/all_gather.html#machine={MI300X}")
+    controls = "document.querySelectorAll('button, input, select, a[href], svg[role=img]')"
+    named = "e.innerText || e.title || e.getAttribute('aria-label') || (e.labels && e.labels.length)"
+    nameless = page.run(f"[...{controls}].filter(e => !({named})).map(e => e.outerHTML)")
+    assert nameless == []
+    page.run("document.querySelector('.opener').focus()")
+    page.key("Enter")
+    assert page.run("document.querySelector('.opener').getAttribute('aria-expanded')") == "false"
+    assert page.run("document.activeElement.className") == "opener", "the focus stays where the reader is"
+    page.run("document.querySelector('thead button').focus()")
+    page.key("Enter")
+    assert page.run("document.activeElement.closest('thead') !== null")

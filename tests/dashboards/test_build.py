@@ -1,0 +1,371 @@
+"""The site as files: the same records give the same bytes, nothing leaks out of texts, nothing foreign is replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ci import records
+from dashboards import build, series
+from dashboards.__main__ import main
+from tests.ci import trials
+from tests.dashboards import synthetic
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = "</script><img src=x onerror=window.pwned=1>\"'&\u2028{{7*7}}`${1}`\\"
+
+
+def received(files: dict[str, bytes], path: str) -> Any:
+    """The value a data file hands to the page."""
+    text = files[f"data/{path}.js"].decode()
+    head = f'Ridgeline.receive("{path}",'
+    assert text.startswith(head)
+    return json.loads(text.removeprefix(head).removesuffix(");\n"))
+
+
+def site_of(files: dict[str, bytes]) -> Any:
+    return json.loads(files["data/site.js"].decode().removeprefix("Ridgeline.site = ").removesuffix(";\n"))
+
+
+def hostile(commits: int = 3) -> pd.DataFrame:
+    """A history in which every text of a record tries to get out."""
+    frame = synthetic.history(commits, synthetic.CASES[:2], machines=["h200x2-1a2b3c4d"])
+    for column in (
+        "machine",
+        "device",
+        "market_name",
+        "env",
+        "kernel",
+        "backend",
+        "case",
+        "tier",
+        "dtype",
+        "yardstick",
+    ):
+        frame[column] = frame[column].astype(str) + HOSTILE
+    frame = synthetic.spoil(frame, frame["backend"].str.startswith("gluon"), "wrong", HOSTILE)
+    frame.loc[frame["commit"] == frame["commit"].iloc[0], "commit"] = HOSTILE
+    return frame
+
+
+def small(commits: int = 2) -> pd.DataFrame:
+    """A GEMM on one machine: enough for what happens to files."""
+    return synthetic.history(commits, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])
+
+
+# ---- the same records, the same site --------------------------------------------------------------------------------
+
+
+def test_the_same_records_give_the_same_bytes_in_any_order() -> None:
+    frame = synthetic.lively(8)
+    assert build.site_files(frame) == build.site_files(frame.sample(frac=1, random_state=1))
+
+
+def test_the_time_of_building_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    frame = small(5)
+    build.build_frame(frame, tmp_path / "a")
+    monkeypatch.setattr("time.time", lambda: 4e9)
+    build.build_frame(frame, tmp_path / "b")
+    contents = [
+        {p.relative_to(d): p.read_bytes() for p in d.rglob("*") if p.is_file()}
+        for d in (tmp_path / "a", tmp_path / "b")
+    ]
+    assert contents[0] == contents[1]
+
+
+def test_new_records_change_the_version_behind_every_address() -> None:
+    pages = [build.site_files(small(n))["index.html"].decode() for n in (3, 4)]
+    versions = [set(re.findall(r"\?v=([0-9a-f]{12})", page)) for page in pages]
+    assert [len(found) for found in versions] == [1, 1]
+    assert versions[0] != versions[1]
+
+
+@pytest.fixture(scope="module")
+def lively() -> dict[str, bytes]:
+    return build.site_files(synthetic.lively(5))
+
+
+def test_every_file_a_page_names_exists(lively: dict[str, bytes]) -> None:
+    files = lively
+    for name in [name for name in files if name.endswith(".html")]:
+        for address in re.findall(r'(?:src|href)="([^"#:]+?)(?:\?v=[^"]*)?"', files[name].decode()):
+            assert os.path.normpath(Path(name).parent / address) in files, f"{name} names {address}"
+
+
+def test_nothing_is_loaded_from_elsewhere(lively: dict[str, bytes]) -> None:
+    for name, content in lively.items():
+        addresses = re.findall(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}[^\s\"']*", content)
+        assert [a for a in addresses if a != b"http://www.w3.org/2000/svg"] == [], name
+
+
+def test_the_weight_of_a_page_grows_by_less_than_40_bytes_a_point() -> None:
+    cases = [synthetic.gemm(f"m{64 << i}", 64 << i, 4096, 4096) for i in range(5)]
+    frame = synthetic.history(1000, cases, machines=["mi300x-8-0f3a9c1e"])
+    files = build.site_files(frame)
+    page = files["data/mi300x-8-0f3a9c1e/kernel-gemm.js"]
+    assert len(page) < 40 * len(frame) + 100_000  # the second term: 1,000 hashes and dates
+
+
+# ---- odd records ----------------------------------------------------------------------------------------------------
+
+
+def test_no_records_make_a_page_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    for results in (tmp_path / "results", tmp_path / "nowhere"):
+        site = build.build(results, tmp_path / "site")
+        assert "There are no records yet" in (site / "index.html").read_text()
+        assert "ridgeline run" in (site / "index.html").read_text()
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_few_commits(commits: int) -> None:
+    files = build.site_files(synthetic.history(commits))
+    assert len(received(files, "h200x2-1a2b3c4d/kernel-gemm")["commits"]) == commits
+
+
+def test_numbers_that_are_none_become_holes() -> None:
+    frame = synthetic.history(3, machines=["h200x2-1a2b3c4d"])
+    frame.loc[::2, ["seconds", "seconds_low", "tflops", "gbs", "busbw", "algbw", "peak_share", "baseline_ratio"]] = (
+        np.nan
+    )
+    frame.loc[1::4, "seconds_high"] = np.inf
+    for name, content in build.site_files(frame).items():
+        assert not re.search(rb"\b(NaN|Infinity)\b", content) or name.startswith("static/"), name
+
+
+def test_missing_costs_tiers_and_dates() -> None:
+    frame = synthetic.history(3, synthetic.CASES[:1])
+    costs = [
+        "flops",
+        "hbm_bytes",
+        "link_bytes",
+        "payload_bytes",
+        "tflops",
+        "gbs",
+        "peak_share",
+        "date",
+        "tier",
+        "dtype",
+    ]
+    frame[costs] = None
+    data = received(build.site_files(frame), "h200x2-1a2b3c4d/overview")
+    assert {row["rate"] for row in data["rows"]} == {"time"}
+    assert data["rows"][0]["value"] > 0
+
+
+# ---- texts from records ---------------------------------------------------------------------------------------------
+
+
+def test_texts_cannot_leave_their_place() -> None:
+    files = build.site_files(hostile(), problems=[HOSTILE])
+    for name, content in files.items():
+        assert ".." not in Path(name).parts
+        assert re.fullmatch(r"[A-Za-z0-9_./-]+", name), name
+        if name.startswith("data/"):
+            assert not re.search(rb"[<>&]|\xe2\x80\xa8", content), name
+        if name.endswith(".html"):
+            assert b"<img" not in content
+            assert b"49" not in re.sub(rb"\?v=[0-9a-f]+|kernels?-?/?[a-z0-9-]*", b"", content), "a template ran a text"
+
+
+def test_hostile_texts_arrive_unchanged() -> None:
+    files = build.site_files(hostile())
+    overview = received(files, site_of(files)["places"][0]["slug"] + "/overview")
+    assert {row["why"] for row in overview["rows"]} == {HOSTILE, ""}
+    assert overview["rows"][0]["kernel"] == "gemm" + HOSTILE
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "git@github.com:a/b.git", "ftp://x/y", "https://", 'https://x/"onclick=']
+)
+def test_a_repository_that_no_browser_opens_is_refused(url: str) -> None:
+    with pytest.raises(build.SiteError, match="https://github.com/OWNER/NAME"):
+        build.repository(url)
+
+
+def test_a_repository_is_linked_without_its_suffix() -> None:
+    assert build.repository("https://github.com/a/b.git/".rstrip("/")) == "https://github.com/a/b"
+    assert build.repository("https://example.org/a/b/") == "https://example.org/a/b"
+    assert build.repository(None) is None
+
+
+# ---- putting it in place --------------------------------------------------------------------------------------------
+
+
+def test_a_site_replaces_an_older_one_as_a_whole(tmp_path: Path) -> None:
+    site = build.build_frame(small(2), tmp_path / "site")
+    (site / "kernels" / "of_yesterday.html").write_text("old")
+    assert build.build_frame(small(3), tmp_path / "site") == site
+    assert not (site / "kernels" / "of_yesterday.html").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_a_folder_that_is_no_site_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("ten years")
+    with pytest.raises(build.SiteError, match="no Ridgeline site"):
+        build.build_frame(small(1), tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("thesis.tex", "link"):
+        with pytest.raises(build.SiteError, match="is not a folder"):
+            build.build_frame(small(1), tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "thesis.tex"]
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    assert (build.build_frame(small(1), tmp_path / "new" / "site") / "index.html").exists()
+    (tmp_path / "empty").mkdir()
+    assert (build.build_frame(small(1), tmp_path / "empty") / "index.html").exists()
+
+
+@pytest.mark.parametrize("failing", ["write", "rename"])
+def test_a_failure_leaves_the_older_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    site = build.build_frame(small(2), tmp_path / "site")
+    before = (site / "index.html").read_bytes()
+
+    def no_space(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    if failing == "write":
+        monkeypatch.setattr(Path, "write_bytes", no_space)
+    else:
+        rename = os.rename
+        monkeypatch.setattr(
+            os, "rename", lambda a, b: no_space() if Path(b) == site and ".old" not in str(a) else rename(a, b)
+        )
+    with pytest.raises(OSError, match="No space left"):
+        build.build_frame(small(3), site)
+    monkeypatch.undo()
+    assert (site / "index.html").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_a_web_server_may_read_the_site(tmp_path: Path) -> None:
+    mask = os.umask(0o022)
+    try:
+        site = build.build_frame(small(1), tmp_path / "site")
+    finally:
+        os.umask(mask)
+    assert site.stat().st_mode & 0o777 == 0o755
+    assert all(path.stat().st_mode & 0o044 for path in site.rglob("*"))
+
+
+# ---- from real records ----------------------------------------------------------------------------------------------
+
+
+def test_a_site_from_recorded_trials(tmp_path: Path) -> None:
+    broken = [{"module": "kernels.moe", "reason": "ModuleNotFoundError: No module named 'aiter'"}]
+    unsupported = trials.failed("unsupported", "needs 96 KiB of LDS")
+    cases = {
+        "m16": {"head/triton": trials.ok(), "head/blas": trials.ok([t / 2 for t in trials.TIMES])},
+        "m64": {"head/triton": unsupported, "head/blas": trials.ok()},
+    }
+    line = trials.trial(cases, trees={"head": trials.tree(broken=broken)})
+    results = tmp_path / "results"
+    records.record([trials.write(tmp_path / "a.jsonl", line)], results)
+    (results / trials.MACHINE["name"] / "deadbeef-py3.12.json").write_text('{"torn"')
+    site = build.build(results, tmp_path / "site", "https://github.com/a/b")
+    files = {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    described = site_of(files)
+    facts = dict(described["places"][0]["facts"])
+    wanted = {"device": "2 × NVIDIA H200", "SMs": "132", "power cap": "700 W", "driver": "570.1"}
+    wanted |= {"torch": "2.11.0+cu130", "Triton": "3.6.0", "CUDA": "13.0", "newest commit": "aaaaaaaa, 2026-09-21"}
+    assert facts | wanted == facts
+    assert len(described["problems"]) == 1
+    assert described["problems"][0].startswith(f"{trials.MACHINE['name']}/deadbeef-py3.12.json: torn")
+    overview = received(files, f"{trials.MACHINE['name']}/overview")
+    assert overview["broken"] == [{"module": "kernels.moe", "why": "ModuleNotFoundError: No module named 'aiter'"}]
+    assert [(gap["case"], gap["backend"], gap["why"]) for gap in overview["absent"]] == [
+        ("m64", "triton", "needs 96 KiB of LDS")
+    ]
+    row = overview["rows"][0]
+    assert (row["case"], row["rate"], row["rival"]) == ("m16", "tflops", "blas")
+    assert row["value"] == pytest.approx(1.0)  # 1 GFLOP in 1 ms
+    assert row["ratio"] == pytest.approx(0.5)
+
+
+# ---- command line ---------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_the_help_runs(tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "dashboards", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    example = next(line.strip() for line in shown.stdout.splitlines() if line.startswith("  python -m dashboards"))
+    words = shlex.split(example)[1:]
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path / 'site'}\n"
+    assert (tmp_path / "site" / "index.html").exists()
+
+
+def test_an_error_is_one_sentence_and_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").write_text("ten years")
+    assert main(["--results", str(tmp_path / "results"), "--out", str(tmp_path)]) == 3
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path} holds files")
+
+
+# ---- looks ----------------------------------------------------------------------------------------------------------
+
+
+def _colours(block: str) -> dict[str, tuple[float, ...]]:
+    found = re.findall(r"--([a-z0-9-]+): #([0-9a-f]{3,6});", block)
+    wide = {name: "".join(c * 2 for c in value) if len(value) == 3 else value for name, value in found}
+    return {name: tuple(int(value[i : i + 2], 16) / 255 for i in (0, 2, 4)) for name, value in wide.items()}
+
+
+def _contrast(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+    """WCAG 2.2, "contrast ratio"."""
+
+    def luminance(colour: tuple[float, ...]) -> float:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_texts_and_lines_stand_out_in_light_dark_and_print() -> None:
+    """WCAG AA: 4.5 for text, 3 for graphics."""
+    sheet = (build.HERE / "static" / "style.css").read_text()
+    blocks = [_colours(block) for block in re.findall(r":root \{(.*?)\}", sheet, re.S)]
+    assert len(blocks) == 3
+    for colours in blocks:
+        for ground in (colours["ground"], colours["raised"], colours["hover"]):
+            for name in ("text", "soft", "link", "good", "bad"):
+                assert _contrast(colours[name], ground) >= 4.5, name
+            for name in (*(f"series-{n}" for n in range(6)), "baseline"):
+                assert _contrast(colours[name], ground) >= 3, name
+
+
+def test_a_script_of_ours_is_short_enough_to_read() -> None:
+    for path in (build.HERE / "static").glob("*.js"):
+        assert len(path.read_text().splitlines()) < 400, path.name
+
+
+def test_markup_is_never_made_from_text() -> None:
+    """The scripts build elements; none of the doors through which a text becomes markup or code is used."""
+    for path in (build.HERE / "static").glob("*.js"):
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", path.read_text()
+        ), path.name
+
+
+def test_the_spark_points_of_the_help_are_those_of_the_build() -> None:
+    limits = site_of(build.site_files(small(1)))["limits"]
+    assert limits == {"spark": series.SPARK_POINTS, "beside": series.MOVED_BESIDE_BASELINE, "alone": series.MOVED_ALONE}
