@@ -30,6 +30,9 @@ NOMINAL = {"flops": 1e15, "hbm": 4e12, "link": 4e11}
 HEAP_SLACK_BYTES = 64 << 20
 """Of a symmetric heap, for signals and alignment."""
 
+HEAP_SHARE = 0.4
+"""Of the memory that symmetric heaps may take."""
+
 MEMORY_SHARE = 0.8
 """Of the device's memory that all trees together may take."""
 
@@ -164,7 +167,8 @@ def _plan_case(case: Mapping[str, Any], declarations: Mapping[str, Mapping[str, 
     copies = _copies(method, cost, machine, len(declarations)) if cache == "cold" or method == "graph" else 1
     method = "events" if method == "graph" and copies < LEAST_GRAPH_CALLS else method
     copies = copies if method == "graph" else 1
-    return PlannedCase(name, world, arms, method, copies, _heap_bytes(cost, copies, arms, machine) if world > 1 else 0,
+    return PlannedCase(name, world, arms, method, copies,
+                       heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0,
                        why_not(cost, case, machine, len(declarations)), errors)
 
 
@@ -208,12 +212,13 @@ def why_not(cost: Cost, case: Mapping[str, Any], machine: Mapping[str, Any], tre
         return f"needs {world} GPUs, this machine has {machine['count']}"
     if machine["kind"] == "cpu" and world > machine["cpu_count"]:
         return f"needs {world} ranks, this machine has {machine['cpu_count']} CPU cores and no GPU"
-    if machine["kind"] == "cpu" and (cost.flops > CPU_FLOPS or cost.hbm_bytes > CPU_BYTES):
-        return (f"too large for a CPU: {cost.flops:.3g} FLOP and {cost.hbm_bytes:.3g} bytes a call; "
+    if machine["kind"] == "cpu" and world * max(cost.flops / CPU_FLOPS, cost.hbm_bytes / CPU_BYTES) > 1:
+        return (f"too large for a CPU: {world * cost.flops:.3g} FLOP and {world * cost.hbm_bytes:.3g} bytes a call; "
                 f"the limits are {CPU_FLOPS:.3g} and {CPU_BYTES:.3g}")
-    needed, there = trees * memory_bytes(cost, 1), machine["memory_bytes"]
+    ranks = world if machine["kind"] == "cpu" else 1
+    needed, there = trees * ranks * memory_bytes(cost, 1), machine["memory_bytes"]
     if there and needed > MEMORY_SHARE * there:
-        return f"needs about {needed / 1e9:.1f} GB of device memory, this device has {there / 1e9:.1f} GB"
+        return f"needs about {needed / 1e9:.1f} GB of memory, this device has {there / 1e9:.1f} GB"
     return ""
 
 
@@ -246,14 +251,19 @@ def _copies(method: str, cost: Cost, machine: Mapping[str, Any], trees: int) -> 
     return copies
 
 
-def _heap_bytes(cost: Cost, copies: int, arms: Sequence[Arm], machine: Mapping[str, Any]) -> int:
-    """Symmetric heap of one rank: inputs and outputs of every copy, outputs and staging of every arm."""
-    backends = max((sum(1 for arm in arms if arm.role == role) for role in {arm.role for arm in arms}), default=1)
-    moved = max(cost.hbm_bytes, cost.payload_bytes, cost.link_bytes)
-    wanted = HEAP_SLACK_BYTES + 2 * moved * copies * (1 + backends)
-    return min(wanted, (machine["memory_bytes"] or wanted) // 4)
+def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[Arm], machine: Mapping[str, Any]) -> int:
+    """Symmetric heap of one rank: what a call moves, for every copy, once for the inputs and once for every arm.
+
+    At most HEAP_SHARE of the memory for all heaps in it: those of every tree, and on a CPU of every rank.
+    """
+    roles = {arm.role for arm in arms} or {"head"}
+    backends = max(sum(1 for arm in arms if arm.role == role) for role in roles)
+    wanted = HEAP_SLACK_BYTES + max(cost.hbm_bytes, cost.payload_bytes, cost.link_bytes) * copies * (1 + backends)
+    heaps = len(roles) * (world if machine["kind"] == "cpu" else 1)
+    return min(wanted, int(HEAP_SHARE * (machine["memory_bytes"] or wanted / HEAP_SHARE)) // heaps)
 
 
 def _fits(name: str, kernel: str, patterns: Sequence[str]) -> bool:
     """Whether a case is asked for, by its name or as kernel/name."""
-    return not patterns or any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns for text in (name, f"{kernel}/{name}"))
+    return not patterns or any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns
+                               for text in (name, f"{kernel}/{name}"))

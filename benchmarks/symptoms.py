@@ -64,7 +64,7 @@ def two_modes(seconds: Sequence[float]) -> str | None:
     cut = max(range(least, len(ordered) - least + 1), key=lambda i: ordered[i] - ordered[i - 1])
     low, high = ordered[:cut], ordered[cut:]
     gap, inside = ordered[cut] - ordered[cut - 1], max(_spread(low), _spread(high))
-    if statistics.fmean(high) / statistics.fmean(low) - 1 < MODE_GAP or gap < 2 * inside:
+    if statistics.fmean(high) < (1 + MODE_GAP) * statistics.fmean(low) or gap < 2 * inside:
         return None
     return (f"bimodal: {len(low)} samples around {statistics.median(low) * 1e6:.1f} us and {len(high)} around "
             f"{statistics.median(high) * 1e6:.1f} us")

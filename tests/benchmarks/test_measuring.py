@@ -80,7 +80,8 @@ def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
     assert {name: arm["status"] for name, arm in arms.items()} == {
         "good": "ok", "searches": "ok", "writes_input": "wrong", "wrong": "wrong", "wrong_later": "wrong",
         "raises": "error", "leaves": "error", "fails_to_build": "error", "returns_nothing": "error",
-        "not_callable": "error", "allocates": "error", "hangs": "unsupported", "hangs_later": "hang", "dies_later": "crash", "falls": "crash"}
+        "not_callable": "error", "allocates": "error", "hangs": "unsupported", "hangs_later": "hang",
+        "dies_later": "crash", "falls": "crash"}
     assert all("seconds" not in arm for arm in arms.values() if arm["status"] != "ok")
     assert "[63]" in arms["wrong"]["why"]
     assert arms["wrong_later"]["why"].startswith("check after timing: ")
