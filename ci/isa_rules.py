@@ -193,14 +193,13 @@ def _loads(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) 
 def _heap_bases(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> Said:
     """Loads per byte stored remotely: neither unrolling nor another store width changes that, reloading does."""
     old, new = base["metrics"], head["metrics"]
-    if "heap_base_loads" not in new or not (old["heap_base_loads"] or new["heap_base_loads"]):
+    counts = [(old.get(name, 0), new.get(name, 0)) for name in ("heap_base_loads", "heap_base_loads_in_loops")]
+    if all(before == after for before, after in counts):
         return
-    grown = max(_growth(_per_byte(old, where), _per_byte(new, where)) for where in ("", "_in_loops"))
-    counts = [(old[f"heap_base_loads{where}"], new[f"heap_base_loads{where}"]) for where in ("", "_in_loops")]
-    if any(a != b for a, b in counts):
-        yield (f"heap-base loads: {_step(*counts[0])}, of them in loops: {_step(*counts[1])}"
-               + (" (reloaded where they were kept)" if grown >= policy.heap_base_loads else "")), \
-            grown >= policy.heap_base_loads
+    before, after = _loads_per_byte(old), _loads_per_byte(new)
+    reloaded = bool(before) and after / before >= policy.heap_base_loads
+    yield (f"heap-base loads: {_step(*counts[0])}, of them in loops: {_step(*counts[1])}"
+           + (" (reloaded where they were kept)" if reloaded else "")), reloaded
 
 
 def _occupancy(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> Said:
@@ -225,7 +224,7 @@ def _matrix(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy)
     if lost:
         yield f"{', '.join(lost)} is gone; {words} now: {_counts(new)}", policy.matrix_kind
     else:
-        yield f"{words} instructions: {_counts(old)} -> {_counts(new)}", False
+        yield f"{words} instructions: {_counts(old)} → {_counts(new)}", False
 
 
 _TOLD = {
@@ -251,7 +250,8 @@ def _others(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy)
         if name == "loop":
             yield _loop_words(old or {}, new), False
         elif isinstance(new, Mapping):
-            yield f"{_NAMES.get(name, name)}: {_counts(old or {})} -> {_counts(new)}", False
+            words = _widths if name.endswith("_widths") else _counts
+            yield f"{_NAMES.get(name, name)}: {words(old or {})} → {words(new)}", False
         else:
             yield f"{_NAMES.get(name, name)}: {_step(old, new)}", False
 
@@ -294,25 +294,22 @@ def _without(every: Mapping[str, int], some: Mapping[str, int]) -> dict[str, int
 def _width_words(what: str, old: Mapping[str, int], new: Mapping[str, int], names: Mapping[str, int]) -> str:
     """stores to remote ranks went from 16 B to 2 B a lane: 128 global_store_short"""
     if not new:
-        return f"{what}: none any more; before {_counts(old, ' B')}"
-    shown = _counts(names) if names else _counts(new, " B")
+        return f"{what}: none any more; before {_widths(old)}"
+    shown = _counts(names) if names else _widths(new)
     if not old:
         return f"{what}: none before; now {shown}"
     before, after = _mean(old), _mean(new)
     if before == after:
-        return f"{what}: {sum(old.values())} -> {sum(new.values())} of {_number(after)} B a lane"
+        return f"{what}: {sum(old.values())} → {sum(new.values())} of {_number(after)} B a lane"
     return f"{what} went from {_number(before)} B to {_number(after)} B a lane: {shown}"
 
 
-def _per_byte(metrics: Metrics, where: str) -> float:
-    """Heap-base loads (in loops, or all) for each byte a lane stores remotely there; all without such stores."""
+def _loads_per_byte(metrics: Metrics) -> float:
+    """Heap-base loads for each byte a lane stores remotely, in loops if there are such stores, else anywhere."""
+    where = "_in_loops" if metrics["remote_store_bytes_in_loops"] else ""
     stored: int = metrics[f"remote_store_bytes{where}"]
     loads: int = metrics[f"heap_base_loads{where}"]
-    return loads / max(stored, 1)
-
-
-def _growth(old: float, new: float) -> float:
-    return new / old if old else (float("inf") if new else 1.0)
+    return loads / stored if stored else 0.0
 
 
 def _loop_words(old: Metrics, new: Metrics) -> str:
@@ -322,11 +319,15 @@ def _loop_words(old: Metrics, new: Metrics) -> str:
                     for name in dict.fromkeys([*old["mix"], *new["mix"]])
                     if old["mix"].get(name, 0) != new["mix"].get(name, 0))
     return (f"hot loop: {_step(old['instructions'], new['instructions'])} instructions, matrix share "
-            f"{100 * old['matrix_share']:.0f} -> {100 * new['matrix_share']:.0f} %" + (f" ({mix})" if mix else ""))
+            f"{100 * old['matrix_share']:.0f} → {100 * new['matrix_share']:.0f} %" + (f" ({mix})" if mix else ""))
 
 
-def _counts(counts: Mapping[str, int], unit: str = "") -> str:
-    return ", ".join(f"{count} {name}{unit}" for name, count in counts.items()) or "none"
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
+
+
+def _widths(widths: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} of {width} B" for width, count in widths.items()) or "none"
 
 
 def _number(value: float) -> str:
@@ -334,4 +335,4 @@ def _number(value: float) -> str:
 
 
 def _step(old: Any, new: Any) -> str:
-    return str(new) if old == new else f"{old} -> {new}"
+    return str(new) if old == new else f"{old} → {new}"

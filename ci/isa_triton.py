@@ -20,6 +20,7 @@ from typing import Any
 import jinja2
 from filelock import FileLock
 from rich.table import Table
+from rich.text import Text
 
 from ci.isa import IsaJudgement, Verdict, compare, pairs
 from ci.isa_rules import IsaPolicy
@@ -142,7 +143,7 @@ def cell(entry: Mapping[str, Any]) -> dict[str, Any]:
     spilled = metrics.get("vgpr_spills", 0)
     parts = [f"{metrics.get('vgpr', metrics.get('registers'))} regs", f"{spilled} spilled" if spilled else "",
              f"{metrics['scratch_bytes']} B scratch" if metrics["scratch_bytes"] else "",
-             f"{metrics['lds_bytes'] / 1024:g} K LDS" if metrics["lds_bytes"] else "", f"occ {metrics['occupancy']}",
+             f"{metrics['lds_bytes'] / 1024:.4g} K LDS" if metrics["lds_bytes"] else "", f"occ {metrics['occupancy']}",
              f"st {width:g} B" if width else ""]
     return {"text": ", ".join(part for part in parts if part), "hash": entry["hash"]}
 
@@ -156,13 +157,13 @@ def table(versions: Versions) -> Table:
         out.add_column(version, overflow="fold")
     for row in rows(versions):
         cells = [f"{'! ' if one.get('breaks') else ''}{one.get('text', '-')}" for one in row["cells"].values()]
-        out.add_row(row["name"], row["arch"], *cells)
+        out.add_row(Text(row["name"]), row["arch"], *map(Text, cells))
     return out
 
 
 def sentences(versions: Versions) -> list[str]:
     """Every break in one sentence: which upgrade, which configuration, what."""
-    return [f"{step.old} -> {step.new}: {d.name} on {d.arch}: {d.alarms[0].sentence}"
+    return [f"{step.old} → {step.new}: {d.name} on {d.arch}: {d.alarms[0].sentence}"
             for step in versions.steps for d in step.judgement.of(Verdict.BROKEN, Verdict.SLOWER)]
 
 

@@ -96,7 +96,7 @@ def test_a_tile_that_spills(base, cache, tmp_path):
     found = alarms(judgement)
     assert set(found) == {("sample_wgrad", arch) for arch in ARCHES}
     assert all("spills" in rules for rules in found.values())
-    assert "vector registers spilled: 0 -> " in sentence(judgement, "sample_wgrad", "gfx942", "spills")
+    assert "vector registers spilled: 0 → " in sentence(judgement, "sample_wgrad", "gfx942", "spills")
 
 
 def test_a_stage_too_many_for_lds(base, cache, tmp_path):

@@ -1,4 +1,4 @@
-"""The all-gather in Gluon, flat: each lane owns a contiguous run of the tile."""
+"""The all-gather in Gluon, flat: each lane owns a contiguous run of the tile; translated pointers carry no hint."""
 
 import triton.experimental.gluon.language as gl
 from triton.experimental import gluon
@@ -18,11 +18,11 @@ def gluon_gather_tile(source, target, heap_bases, M, N, RANK: gl.constexpr, WORL
     columns = gl.program_id(1) * BLOCK_N + flat % BLOCK_N
     mask = (rows < M) & (columns < N)
     tile = gl.load(source + rows * N + columns, mask=mask)
-    own = (target + (rows + RANK * M) * N + columns).to(gl.uint64)
+    offsets = (rows + RANK * M) * N + columns
     own_base = gl.load(heap_bases + RANK)
     for peer in gl.static_range(WORLD):
-        remote = (own + (gl.load(heap_bases + peer) - own_base)).to(gl.pointer_type(target.dtype.element_ty))
-        gl.store(remote, tile, mask=mask)
+        base = target.to(gl.uint64) + (gl.load(heap_bases + peer) - own_base)
+        gl.store(base.to(gl.pointer_type(target.dtype.element_ty)) + offsets, tile, mask=mask)
 
 
 compiled(gluon_gather, gluon_gather_tile,
