@@ -29,8 +29,8 @@ from scipy.special import expit, logit, logsumexp, ndtr
 from ci.stats.paired import Shifts
 from ci.stats.types import FloatArray
 
-# Chosen by hand on the recorded H200 trials and runs of 2026-11-20, both GPUs in view, for A/A pairs of separate runs to
-# stay below the false-alarm rate; the numbers by GPU are in ci/stats/study.
+# Chosen by hand on the recorded H200 trials and runs of 2026-11-20, both GPUs in view, for A/A pairs of separate runs
+# to stay below the false-alarm rate; the numbers by GPU are in ci/stats/study.
 STRETCH = ((1.0, 0.3), (2.0, 0.4), (3.5, 0.3))
 """(k, weight): observed variance between trials / variance implied by the rounds is 1.2 to 3.3 in A/A trials."""
 

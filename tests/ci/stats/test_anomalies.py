@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from ci.stats import anomalies
+from ci.stats.types import Clocks, Trial
+
+RNG = np.random.default_rng(5)
+
+
+def relative(trials=4, rounds=39, spikes=()):
+    rows = [np.exp(0.01 * RNG.standard_normal(rounds)) for _ in range(trials)]
+    for trial, place, factor in spikes:
+        rows[trial][place] = factor
+    return rows
+
+
+def test_one_call_in_twenty_ten_times_slower_is_named():
+    spikes = [(t, p, 10.0) for t in range(4) for p in (5, 25)]
+    found = anomalies.collapse(relative(spikes=spikes), relative())
+    assert found.real
+    assert (found.calls, found.trials) == (8, 4)
+    assert found.factor == pytest.approx(10)
+    assert found.cost == pytest.approx(8 * 9 / 156, rel=0.01)
+    assert "8 of 156 calls (in 4 trials) took 10 times the median; they add 46.2%" in found.sentence("head")
+
+
+def test_collapse_in_both_arms_is_the_machine():
+    spikes = [(t, p, 10.0) for t in range(4) for p in (5, 25)]
+    assert not anomalies.collapse(relative(spikes=spikes), relative(spikes=spikes)).real
+
+
+def test_a_burst_in_one_trial_only_is_not_the_code():
+    assert not anomalies.collapse(relative(spikes=[(1, p, 8.0) for p in range(10)]), relative()).real
+
+
+def test_two_spikes_are_not_worth_a_word():
+    assert anomalies.collapse(relative(spikes=[(0, 1, 9.0), (1, 1, 9.0)]), relative()) is None
+    assert anomalies.collapse([], []) is None
+
+
+def slow_two_modes(values):
+    """Otsu's split by trying every cut with the definition."""
+    values = sorted(values)
+    least = max(2, int(np.ceil(anomalies.MODES_SMALLEST * len(values))))
+    cuts = range(least, len(values) - least + 1)
+    best = min(cuts, key=lambda c: np.var(values[:c]) * c + np.var(values[c:]) * (len(values) - c))
+    low, high = values[:best], values[best:]
+    return np.mean(high) - np.mean(low), len(high) / len(values)
+
+
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.8])
+def test_two_speeds_agree_with_the_oracle(share):
+    slow = RNG.random(300) < share
+    logs = 0.004 * RNG.standard_normal(300) + 0.12 * slow
+    found = anomalies.two_modes(logs)
+    assert (found.apart, found.slow_share) == pytest.approx(slow_two_modes(logs), rel=1e-6)
+    assert found.slow_share == pytest.approx(share, abs=0.08)
+
+
+@pytest.mark.parametrize("logs", [RNG.standard_normal(400) * 0.05, RNG.random(400) * 0.2, RNG.exponential(0.05, 400),
+                                  np.zeros(50), np.array([0.0, 1.0])])
+def test_one_speed_is_not_two(logs):
+    assert anomalies.two_modes(logs) is None
+
+
+def test_modes_closer_than_a_percent_or_two_are_not_named():
+    assert anomalies.two_modes(np.repeat([0.0, 0.01], 50) + 1e-5 * RNG.standard_normal(100)) is None
+
+
+def test_bimodal_sentences_name_the_arm_and_the_trials():
+    head = [np.where(RNG.random(39) < 0.5, 1.12, 1.0) * r for r in relative()]
+    shifts = np.array([0.0, 0.0, 0.0, 0.05, 0.05, 0.05]) + 1e-4 * RNG.standard_normal(6)
+    said = anomalies.bimodal_sentences(relative(), head, shifts)
+    assert [s.split(" has ")[0] for s in said][:2] == ["head", "the ratio itself"]
+
+
+def trial(base, head):
+    return Trial(0, np.ones(1), np.ones(1), clocks={"base": base, "head": head})
+
+
+def test_clocks_that_differ_are_named():
+    trials = [trial(Clocks(1900.0, 500.0), Clocks(1800.0, 560.0, None, "power cap"))] * 3
+    said = " | ".join(anomalies.clock_warnings(trials))
+    assert "base 1900 MHz, head 1800 MHz (-5.3%)" in said
+    assert "base 500 W, head 560 W" in said
+    assert "throttling differed between the arms in 3 of 3 trials (none, power cap)" in said
+
+
+def test_clocks_that_agree_or_are_absent_say_nothing():
+    same = Clocks(1900.0, 500.0, 60.0, "")
+    assert anomalies.clock_warnings([trial(same, same)]) == []
+    assert anomalies.clock_warnings([trial(Clocks(), Clocks())]) == []
+    assert anomalies.clock_warnings([Trial(0, np.ones(1), np.ones(1))]) == []
