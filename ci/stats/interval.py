@@ -14,7 +14,9 @@ stories share the prior: *lock-step* (both arms see the same machine: tau is sma
 *apart* (each arm wanders on its own: tau may be large, and then the level of the trials wanders just as much, since
 the variance of a difference is four times that of a mean).  How often the first story holds is learned from all cases
 judged together.  The effect has a flat prior, so given (k, tau) it is normal about the weighted mean, and everything
-asked of it is an average of normal tails.  `ci/stats/study` shows how often this is wrong on recorded trials.
+asked of it is an average of normal tails.  `ci/stats/study` shows how often this is wrong on recorded trials.  Weakest
+are 3 or 4 trials of arms that wander apart by percents: a 99 % interval then holds the truth in 95 to 97 % (synthetic)
+or 98 to 99 % (recorded) of the cases.
 """
 
 from __future__ import annotations

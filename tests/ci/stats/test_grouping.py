@@ -24,9 +24,9 @@ def test_mean_and_median_over_shapes_within_each_trial():
 
 
 def test_only_common_trials_are_used_and_too_few_are_refused():
-    joined = grouping.together([sample(0, range(0, 6)), sample(0, range(2, 8))], robust=False)
+    joined = grouping.together([sample(0, range(6)), sample(0, range(2, 8))], robust=False)
     assert joined.numbers == (2, 3, 4, 5)
-    assert grouping.together([sample(0, range(0, 4)), sample(0, range(2, 8))], robust=False) is None
+    assert grouping.together([sample(0, range(4)), sample(0, range(2, 8))], robust=False) is None
 
 
 def test_neighbours_need_four():

@@ -17,7 +17,8 @@ def made(draws, trials, inside=0.004, between=0.001, level=0.0, effect=0.0, seed
     rng = np.random.default_rng(seed)
     shape = (draws, trials)
     shift = effect + rng.normal(0, inside, shape) + rng.normal(0, between, shape)
-    return Shifts(shift, np.full(shape, inside**2), np.zeros(shape), rng.normal(0, (inside**2 / 4 + level**2)**0.5, shape))
+    wander = rng.normal(0, (inside**2 / 4 + level**2)**0.5, shape)
+    return Shifts(shift, np.full(shape, inside**2), np.zeros(shape), wander)
 
 
 def fitted(values, noise=1e-3, rounds=40, **options):
@@ -70,12 +71,14 @@ def test_the_interval_holds_the_tail_it_should():
 
 
 @pytest.mark.parametrize("trials", [3, 4, 6, 8, 12])
-@pytest.mark.parametrize(("between", "level"), [(0.0, 0.0), (0.004, 0.0), (0.02, 0.01)])
-def test_coverage_is_near_what_it_says_even_at_three_trials(trials, between, level):
-    found = fitted(made(3000, trials, between=between, level=level, effect=0.01),
-                   runs=[np.arange(3000)])
+@pytest.mark.parametrize(("between", "level", "least", "least_at_few"),
+                         [(0.0, 0.0, 0.98, 0.98), (0.004, 0.0, 0.98, 0.98), (0.02, 0.01, 0.97, 0.95)])
+def test_coverage_of_the_99_percent_interval(trials, between, level, least, least_at_few):
+    """Arms that wander apart by 2 % are where it is weakest: 95 to 97 % with 3 or 4 trials, as the module says."""
+    found = fitted(made(3000, trials, between=between, level=level, effect=0.01), runs=[np.arange(3000)])
     low, high = found.interval(0.99)
-    assert np.mean((low <= 0.01) & (0.01 <= high)) > (0.97 if trials > 3 or not level else 0.95)
+    covered = np.mean((low <= 0.01) & (high >= 0.01))
+    assert covered > (least_at_few if trials < 5 else least)
 
 
 def test_swapping_the_arms_mirrors_the_answer():

@@ -10,8 +10,9 @@ RNG = np.random.default_rng(4)
 
 def trial(number, rounds=40, effect=0.0, control=None):
     base, head = (np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, effect))
-    vendor = [np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, control)] if control is not None else [None] * 2
-    return Trial(number, base, head, *vendor)
+    if control is None:
+        return Trial(number, base, head)
+    return Trial(number, base, head, *(np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, control)))
 
 
 def test_each_case_gets_its_own_trials_in_order_whatever_the_rounds():
