@@ -12,10 +12,10 @@ moved to a peer by the difference of two bases (kernels/symmetric_device.py: tra
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import platform
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -47,6 +47,9 @@ class Memory(Protocol):
 
     def view(self, rank: int) -> torch.Tensor:
         """The heap of a rank as uint8[bytes]."""
+
+    def reserve(self, start: int, size: int) -> None:
+        """Make sure that these bytes of the own heap can be written; HeapError if there is no room."""
 
     def barrier(self) -> None:
         """Wait until every rank is here; on a GPU enqueued on the current stream."""
@@ -80,7 +83,9 @@ class SymmetricHeap:
                             f"{sizes} {dtype}, {self.left} of {self.bytes} left; "
                             f"create it with at least {self._used + padded} bytes, "
                             "or reset() it between cases")
-        start, self._used = self._used, self._used + padded
+        start = self._used
+        self._memory.reserve(start, needed)
+        self._used = start + padded
         return self._own[start:start + needed].view(dtype).view(sizes)
 
     def signals(self, *shape: int) -> torch.Tensor:
@@ -169,6 +174,9 @@ class DeviceMemory:
         start = (self.bases[rank] - self._handle.buffer_ptrs[rank])
         return self._handle.get_buffer(rank, (self._tensor.numel(),), torch.uint8, start)
 
+    def reserve(self, start: int, size: int) -> None:
+        """Nothing to do: device memory is there from the start."""
+
     def barrier(self) -> None:
         self._handle.barrier(channel=0)
 
@@ -178,13 +186,16 @@ class DeviceMemory:
 
 
 class SharedFiles:
-    """One mapped file per rank; a counter in each file's first page makes the barrier."""
+    """One mapped file per rank; a counter in each file's first page makes the barrier.
+
+    The files are sparse: a heap may be far larger than /dev/shm, whose memory is taken as it is allocated from.
+    """
 
     device = "cpu"
 
     def __init__(self, rank: int, world: int, size: int, directory: Path) -> None:
         self._rank, self._epoch = rank, 0
-        _reserve(directory / f"heap-{rank}", _HEADER + size)
+        self._file = _sparse(directory / f"heap-{rank}", _HEADER + size)
         maps = [_mapped(directory / f"heap-{peer}", _HEADER + size) for peer in range(world)]
         self._counters = [m[:8].view(torch.int64) for m in maps]
         self._heaps = [m[_HEADER:] for m in maps]
@@ -198,6 +209,11 @@ class SharedFiles:
 
     def view(self, rank: int) -> torch.Tensor:
         return self._heaps[rank]
+
+    def reserve(self, start: int, size: int) -> None:
+        """Take the blocks now: in a full /dev/shm a later store would kill the process (SIGBUS)."""
+        if size:
+            _take(self._file, _HEADER + start, size)
 
     def barrier(self) -> None:
         if platform.machine() in ("x86_64", "AMD64") or not dist.is_initialized():
@@ -214,6 +230,7 @@ class SharedFiles:
 
     def close(self) -> None:
         self._heaps, self._counters = [], []
+        os.close(self._file)
 
 
 class FakeRanks:
@@ -228,6 +245,9 @@ class FakeRanks:
 
     def view(self, rank: int) -> torch.Tensor:
         return self._heaps[rank]
+
+    def reserve(self, start: int, size: int) -> None:
+        """Nothing to do: the memory is there from the start."""
 
     def barrier(self) -> None:
         """Nothing to wait for: the ranks run one after the other."""
@@ -250,19 +270,33 @@ def _meeting_place(rank: int, world: int, directory: str | os.PathLike[str] | No
     return Path(str(told[0]))
 
 
-def _reserve(path: Path, size: int) -> None:
-    """Make a file of that size, its blocks included: a full /dev/shm must fail here, not at a store."""
+def _sparse(path: Path, size: int) -> int:
+    """Make a file of that size that holds its header only; returns its descriptor."""
     part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            part.unlink()
-            free = shutil.disk_usage(path.parent).free
-            raise HeapError(f"no room for a heap of {size} bytes in {path.parent} ({free} free): {error.strerror}; "
-                            "ask for fewer bytes, enlarge /dev/shm (docker: --shm-size), or give another "
-                            "directory") from error
+    file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.truncate(file, size)
+        _take(file, 0, _HEADER)
+    except (OSError, HeapError):
+        os.close(file)
+        part.unlink()
+        raise
     part.rename(path)
+    return file
+
+
+def _take(file: int, start: int, size: int) -> None:
+    """Allocate blocks of a file; HeapError with the numbers if its file system is full."""
+    room = os.fstatvfs(file)
+    free = room.f_bavail * room.f_frsize
+    try:
+        if size > free:  # asked first, because some file systems fill up before they refuse
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.posix_fallocate(file, start, size)
+    except OSError as error:
+        raise HeapError(f"no room for {size} bytes of a symmetric heap, its file system has {free} free: "
+                        f"{error.strerror}; take smaller cases, enlarge /dev/shm (docker: --shm-size), or give "
+                        "another directory") from error
 
 
 def _mapped(path: Path, size: int) -> torch.Tensor:

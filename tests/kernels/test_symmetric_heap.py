@@ -1,5 +1,6 @@
 """Allocations agree on all ranks, what a rank writes is what its peer reads, and faults are said."""
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -131,11 +132,25 @@ def test_a_heap_that_is_too_small_says_all_numbers():
     assert heap.alloc((1000,), torch.float32).numel() == 1000
 
 
-def test_no_room_for_the_file_is_said_before_the_first_store(tmp_path):
-    free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
+def test_memory_is_taken_as_it_is_allocated(meeting):
+    """A heap larger than the file system can be made; what does not fit is said at alloc, not at a store (SIGBUS)."""
+    free = os.statvfs(meeting).f_bavail * os.statvfs(meeting).f_frsize
+    heap = create(0, 1, "cpu", free + (1 << 36), meeting)
+    heap.alloc((1 << 20,), torch.uint8).fill_(1)
+    assert os.fstat(heap._memory._file).st_blocks * 512 < 2 << 20
+    left = heap.left
+    with pytest.raises(HeapError, match=r"free: No space left on device.*--shm-size"):
+        heap.alloc((free + (1 << 30),), torch.uint8)
+    assert heap.left == left, "a failed allocation keeps its bytes"
+
+
+def test_a_file_system_that_refuses_blocks_is_said(meeting, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(HeapError, match="--shm-size"):
-        create(0, 1, "cpu", free + (1 << 40), tmp_path)
-    assert list(Path(tmp_path).iterdir()) == []
+        create(0, 1, "cpu", 4096, meeting)
+    assert list(Path(meeting).iterdir()) == [], "the file stays behind"
 
 
 def test_ranks_without_a_meeting_place_and_gpus_without_a_process_group():
