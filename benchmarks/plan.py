@@ -21,8 +21,8 @@ GRAPH_CALLS = 20
 
 LEAST_GRAPH_CALLS = 10
 
-CPU_FLOPS, CPU_BYTES = 2e10, 1e9
-"""Largest case that a CPU is asked for: about a second of plain torch on two cores (2026-11)."""
+CPU_FLOPS, CPU_BYTES = 2e9, 1e8
+"""Largest case that a CPU is asked for: tens of milliseconds of plain torch on two cores (2026-11)."""
 
 NOMINAL = {"flops": 1e15, "hbm": 4e12, "link": 4e11}
 """FLOP/s and bytes/s assumed for a device that is not in the table; used only to choose the method."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -15,6 +16,7 @@ from ci.policy import Policy
 from ci.stats.sequential import Progress, decide
 from ci.stats.types import Judgement
 from ci.trees import Tree
+from ci.trial_comparisons import comparisons
 from ci.trial_files import TrialLine, read_trials
 
 Measure = Callable[[Sequence[Tree], Plan, Path, Console], int]
@@ -63,6 +65,42 @@ def compare(
             f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled; "
             f"measuring them until they have {target} trials"
         )
+
+
+def identical(
+    trees: Sequence[Tree], plan: Plan, policy: Policy, out: Path, console: Console, measuring: Measure = measure
+) -> Outcome:
+    """Two trees with the same kernel files: measure head once, for its numbers; base is what head is.
+
+    The verdict on every case that head can run is SAME, without timing; a case that fails, fails on both sides.
+    """
+    base, head = trees
+    console.print(
+        "the kernels are the same files in both commits: nothing can have changed; measuring head for the record"
+    )
+    settings = policy.settings()
+    _measured(
+        measuring([head], dataclasses.replace(plan, trials=plan.trials or settings.min_trials), out, console), out
+    )
+    lines = tuple(read_trials(out)[0])
+    mirrored = [mirror(line.data, base.commit.hash if base.commit else None) for line in lines]
+    same = [dataclasses.replace(c, trials=(), same_code=True) for c in comparisons(mirrored)]
+    return Outcome(judge(same, policy), lines)
+
+
+def mirror(trial: Mapping[str, Any], commit: str | None) -> dict[str, Any]:
+    """The trial as if the base, with the same files, had been there and had done what head did."""
+    head = trial["trees"]["head"]
+    cases = {
+        name: {
+            **case,
+            "arms": {
+                key: result for arm, result in case["arms"].items() for key in (arm, arm.replace("head/", "base/", 1))
+            },
+        }
+        for name, case in trial["cases"].items()
+    }
+    return {**trial, "trees": {"base": {**head, "commit": commit}, "head": head}, "cases": cases}
 
 
 def narrowed(plan: Plan, cases: Sequence[str]) -> Plan:

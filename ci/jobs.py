@@ -143,7 +143,7 @@ def ab(
     if dry_run:
         click.echo(f"would compare {trees[1].label} with {trees[0].label} ({plan.tier} tier) into {file}")
         return 0
-    outcome = comparing.compare(trees, plan, rules, machine_kind(), file, err_console())
+    outcome = _compared(repository, trees, plan, rules, file, err_console())
     return _finish(outcome, file, trees, results, as_json=as_json)
 
 
@@ -172,7 +172,7 @@ def check(
     else:
         console.print(f"{head.label} against {found.short} ({found.subject})")
         trees = (repository.checkout(found.hash, "base"), head)
-        outcome = comparing.compare(trees, plan, rules, machine_kind(), file, console)
+        outcome = _compared(repository, trees, plan, rules, file, console)
     code = _finish(outcome, file, trees, results, as_json=as_json, report=report)
     _build_site(site, results)
     click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=as_json)
@@ -414,9 +414,24 @@ def _two_trees(repository: Repository, base: str | None, head: str | None) -> tu
     return first, repository.checkout(head, "head") if head else repository.working_tree()
 
 
+def _compared(
+    repository: Repository, trees: tuple[Tree, Tree], plan: Plan, rules: policy.Policy, file: Path, console: Console
+) -> comparing.Outcome:
+    """Trials in lock-step, or none where the kernels are the same files and run in the same Python."""
+    if not plan.pythons and repository.same_kernels(*trees):
+        return comparing.identical(trees, plan, rules, file, console)
+    return comparing.compare(trees, plan, rules, machine_kind(), file, console)
+
+
 def _with_rounds(plan: Plan) -> Plan:
-    rounds = plan.rounds or (CPU_ROUNDS if machine_kind() == "cpu" else GPU_ROUNDS)
-    return dataclasses.replace(plan, rounds=rounds)
+    """Rounds and state of the caches by the kind of machine, unless asked for.
+
+    A CPU's last level is shared with other tenants and can be hundreds of MB: to sweep it takes longer than a call.
+    """
+    cpu = machine_kind() == "cpu"
+    return dataclasses.replace(
+        plan, rounds=plan.rounds or (CPU_ROUNDS if cpu else GPU_ROUNDS), cache=plan.cache or ("hot" if cpu else "cold")
+    )
 
 
 def _scratch(verb: str, tree: Tree) -> Path:

@@ -37,6 +37,7 @@ class Plan:
     rounds: int = 0
     seed: int = 0
     deadline_s: float | None = None
+    cache: str = ""
     knobs: Sequence[str] = ()
     pythons: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -80,6 +81,8 @@ def command(trees: Sequence[Tree], plan: Plan, out: Path) -> list[str]:
     ):
         for value in values:
             argv += [flag, value]
+    if plan.cache:
+        argv += ["--cache", plan.cache]
     if plan.deadline_s is not None:
         argv += ["--deadline", str(plan.deadline_s)]
     return argv

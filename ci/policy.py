@@ -70,8 +70,11 @@ class FloorRule:
 
     def applies(self, kernel: str, backend: str, case: str) -> bool:
         """Whether the rule is about this case (the last part of a long case name counts too)."""
-        return (fnmatch.fnmatchcase(kernel, self.kernel) and fnmatch.fnmatchcase(backend, self.backend)
-                and (fnmatch.fnmatchcase(case, self.case) or fnmatch.fnmatchcase(case.rsplit("/", 1)[-1], self.case)))
+        return (
+            fnmatch.fnmatchcase(kernel, self.kernel)
+            and fnmatch.fnmatchcase(backend, self.backend)
+            and (fnmatch.fnmatchcase(case, self.case) or fnmatch.fnmatchcase(case.rsplit("/", 1)[-1], self.case))
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,13 +94,18 @@ class Policy:
         settings = Settings(**merged)
         if self.apart:
             floor = max(settings.effect_floor, settings.recorded_floor)
-            settings = dataclasses.replace(settings, effect_floor=floor, same_within=max(settings.same_within, 2 * floor),
-                                           trial_noise=max(settings.trial_noise, settings.recorded_noise))
+            settings = dataclasses.replace(
+                settings,
+                effect_floor=floor,
+                same_within=max(settings.same_within, 2 * floor),
+                trial_noise=max(settings.trial_noise, settings.recorded_noise),
+            )
         if settings.effect_floor > settings.same_within:
             raise PolicyError(
                 f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} is above "
                 f"same_within {settings.same_within}; a change between them would be something and nothing at once: "
-                "raise same_within or lower effect_floor")
+                "raise same_within or lower effect_floor"
+            )
         return settings
 
     def recorded(self) -> Policy:
@@ -157,8 +165,12 @@ def _count(value: Any) -> bool:
 
 
 def _looks(value: Any) -> bool:
-    return (isinstance(value, list) and bool(value) and all(_count(v) and v >= 3 for v in value)
-            and sorted(set(value)) == value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(_count(v) and v >= 3 for v in value)
+        and sorted(set(value)) == value
+    )
 
 
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -198,8 +210,10 @@ def _floor(rule: Any, where: str) -> FloorRule:
     reason, date = _reason_and_date(rule, where)
     for key in ("kernel", "share"):
         if key not in rule:
-            raise PolicyError(f"{where}: {key} is missing; a floor has kernel, share, reason, date, and may have "
-                              "baseline, backend, case (patterns with *)")
+            raise PolicyError(
+                f"{where}: {key} is missing; a floor has kernel, share, reason, date, and may have "
+                "baseline, backend, case (patterns with *)"
+            )
     share = rule["share"]
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 100:
         raise PolicyError(f"{where}: share = {share!r}; allowed: baseline time / our time, such as 0.95")

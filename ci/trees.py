@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 from filelock import FileLock
@@ -93,6 +94,19 @@ class Repository:
         parent = _git(self.root, "rev-parse", "--verify", "--quiet", "HEAD^", check=False)
         return self.resolve(parent) if parent else None
 
+    def same_kernels(self, base: Tree, head: Tree) -> bool:
+        """Whether both trees hold the same files in every package with kernels: then nothing can have changed speed."""
+        if base.commit is None or head.commit is None or head.dirty or base.dirty:
+            return False
+        packages = [listed_packages(tree.path) for tree in (base, head)]
+        if packages[0] != packages[1]:
+            return False
+        paths = [package.replace(".", "/") for package in packages[0]]
+        return all(self._object(base.commit, path) == self._object(head.commit, path) is not None for path in paths)
+
+    def _object(self, commit: Commit, path: str) -> str | None:
+        return _git(self.root, "rev-parse", "--verify", "--quiet", f"{commit.hash}:{path}", check=False)
+
     def _main_branches(self) -> list[str]:
         target = os.environ.get("GITHUB_BASE_REF", "")
         if target and not re.fullmatch(r"[\w./-]+", target):
@@ -119,6 +133,17 @@ class Repository:
                 _git(self.root, "worktree", "prune")
                 _git(self.root, "worktree", "add", "--force", "--detach", "--quiet", str(path), commit.hash)
         return Tree(role, path, commit)
+
+
+def listed_packages(tree: Path) -> list[str]:
+    """The packages with kernels that a tree lists in pyproject.toml, [tool.ridgeline] kernels; ["kernels"] without."""
+    file = tree / "pyproject.toml"
+    try:
+        project = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TreeError(f"{file} is not TOML: {error}") from None
+    listed = project.get("tool", {}).get("ridgeline", {}).get("kernels", ["kernels"])
+    return [str(package) for package in listed] if isinstance(listed, list) else ["kernels"]
 
 
 def _git(folder: Path, *arguments: str, check: bool = True) -> str | None:
