@@ -194,6 +194,9 @@ def _trees(arguments: argparse.Namespace) -> list[Tree]:
         for role in values:
             if role not in paths:
                 raise UsageError(f"there is no --tree {role}=PATH for the {option} of {role!r}")
+    for value in facts["date_ms"].values():
+        if not value.isdigit():
+            raise UsageError(f"{value!r} is not a number of milliseconds since 1970")
     return [Tree(role, Path(path).resolve(), facts["commit"].get(role),
                  int(facts["date_ms"][role]) if role in facts["date_ms"] else None,
                  True if role in arguments.dirty else (False if role in facts["commit"] else None),

@@ -81,6 +81,7 @@ def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
         "good": "ok", "searches": "ok", "writes_input": "wrong", "wrong": "wrong", "wrong_later": "wrong",
         "raises": "error", "leaves": "error", "fails_to_build": "error", "returns_nothing": "error",
         "not_callable": "error", "allocates": "error", "hangs": "unsupported", "hangs_later": "hang",
+        "has_children": "unsupported",
         "dies_later": "crash", "falls": "crash"}
     assert all("seconds" not in arm for arm in arms.values() if arm["status"] != "ok")
     assert "[63]" in arms["wrong"]["why"]
@@ -105,7 +106,7 @@ def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
 def test_what_hung_once_is_not_tried_again(toy_tree):
     tree = toy_tree("tree")
     lines = list(measure(["faults"], [Tree("head", tree)], Protocol(rounds=2, trials=2, deadline_s=3.0), None,
-                         Selection(backends=("hangs",), cases=("endless",))))
+                         Selection("nightly", backends=("hangs",), cases=("endless",))))
     first, second = (line["cases"]["endless"]["arms"]["head/hangs"] for line in lines)
     assert first["status"] == second["status"] == "hang"
     assert "within 3 s in step: first call of head/hangs" in first["why"]

@@ -1,0 +1,153 @@
+"""`python -m benchmarks` as a process: exit codes, progress, interruption, and that nothing it started stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "benchmarks", *map(str, arguments)]
+
+
+def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=200,
+                          env={**os.environ, **variables})
+
+
+def lines_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of processes that contain a text; zombies have none."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and text.encode() in (line := (entry / "cmdline").read_bytes()):
+                found.append(line.replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it ended while we looked
+    return found
+
+
+def wait_until(what: object, seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
+    tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
+    done = run("run", "--tree", f"head={tree}", "--kernel", "steady", "--rounds", 3, "--trials", 1, "--out", out,
+               "--progress", "json", "--commit", "head=" + "a" * 40, "--date-ms", "head=7", "--set", "tile=32", PATH="/nowhere")
+    assert done.returncode == 0, done.stderr
+    [line] = lines_of(out)
+    head = line["trees"]["head"]
+    assert (head["commit"], head["date_ms"], head["dirty"]) == ("a" * 40, 7, False)
+    assert line["cases"]["small"]["arms"]["head/ours"]["knobs"]["tile"] == 32
+    events = [json.loads(text) for text in done.stderr.splitlines()]
+    assert events[-1] == {"done": 3, "total": 3, "what": "done"}
+    assert all(set(event) == {"done", "total", "what"} for event in events)
+
+
+def test_a_fault_gives_exit_code_1_and_is_told(toy_tree, tmp_path):
+    done = run("run", "--tree", f"head={toy_tree('tree')}", "--kernel", "faults", "--backend", "good", "--backend",
+               "wrong", "--rounds", 2, "--trials", 1, "--out", tmp_path / "o.jsonl")
+    assert done.returncode == 1
+    assert "faults one head/wrong: wrong: check: " in done.stderr
+
+
+def test_nothing_measured_gives_exit_code_2(toy_tree, tmp_path):
+    done = run("run", "--tree", f"head={toy_tree('tree')}", "--kernel", "steady", "--case", "crowd", "--trials", 1,
+               "--out", tmp_path / "o.jsonl")
+    assert done.returncode == 2
+    assert "nothing was measured: 3 skipped" in done.stderr
+    assert lines_of(tmp_path / "o.jsonl")[0]["cases"]["crowd"]["arms"]["head/ours"]["status"] == "skipped"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["run", "--tree", "head=/nowhere", "--out", "x"], "/nowhere is not a folder"),
+    (["run", "--tree", "feature=.", "--out", "x"], "expected ROLE=VALUE with ROLE one of head, base"),
+    (["run", "--commit", "base=abc", "--out", "x"], "there is no --tree base=PATH"),
+    (["run", "--out", "x", "--trials", "0"], "expected a number of at least 1"),
+    (["run", "--out", "x", "--tier", "daily"], "invalid choice: 'daily'"),
+    (["run", "--out", "x", "--date-ms", "head=yesterday"], "'yesterday' is not a number of milliseconds"),
+    (["run", "--out", "/proc/nowhere/x"], "cannot write /proc/nowhere/x"),
+    (["run"], "the following arguments are required: --out"),
+    (["fly"], "invalid choice: 'fly'"),
+])
+def test_usage_errors_give_exit_code_3(arguments, message, tmp_path):
+    done = subprocess.run(command(*arguments), cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 3, done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp_path, number):
+    tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
+    running = subprocess.Popen(command("run", "--tree", f"head={tree}", "--kernel", "steady", "--case", "small",
+                                       "--trials", 500, "--rounds", 2, "--out", out, "--progress", "none"), cwd=ROOT)
+    try:
+        wait_until(lambda: out.exists() and out.stat().st_size > 0)
+        wait_until(lambda: processes_with("worker.py\0") and processes_with(str(tree)))
+        running.send_signal(number)
+        assert running.wait(30) == 130
+    finally:
+        running.kill()
+    assert all(line["cases"]["small"]["arms"]["head/ours"]["status"] == "ok" for line in lines_of(out))
+    assert processes_with(str(tree)) == []
+
+
+def test_workers_do_not_outlive_a_killed_conductor(toy_tree, tmp_path):
+    tree = toy_tree("tree")
+    running = subprocess.Popen(command("run", "--tree", f"head={tree}", "--kernel", "faults", "--case", "endless",
+                                       "--backend", "hangs", "--tier", "nightly", "--deadline", 100, "--out",
+                                       tmp_path / "o.jsonl"), cwd=ROOT, stderr=subprocess.DEVNULL)
+    wait_until(lambda: [line for line in processes_with(str(tree)) if "worker.py" in line])
+    running.kill()
+    running.wait()
+    wait_until(lambda: not processes_with(str(tree)), 10)
+
+
+def test_children_of_a_kernel_are_killed_with_it(toy_tree, tmp_path):
+    sleep = f"{random.randrange(10**6, 10**7)}"
+    done = run("run", "--tree", f"head={toy_tree('tree')}", "--kernel", "faults", "--case", "endless", "--backend",
+               "has_children", "--tier", "nightly", "--rounds", 2, "--trials", 1, "--out", tmp_path / "o.jsonl",
+               TOY_SLEEP=sleep)
+    assert done.returncode == 0, done.stderr
+    assert processes_with(sleep) == []
+
+
+def test_list_and_doctor(toy_tree):
+    tree = toy_tree("tree", {"toy/gone.py": "import no_such_module"})
+    listed = json.loads(run("list", "--tree", tree, "--json").stdout)
+    assert [kernel["kernel"] for kernel in listed["kernels"]] == ["faults", "pairs", "steady"]
+    assert listed["broken"][0]["module"] == "toy.gone"
+    assert "steady: backends ours, library, elsewhere; baselines library" in run("list", "--tree", tree).stdout
+    examined = run("doctor", "--tree", tree, "--json")
+    report = json.loads(examined.stdout)
+    assert examined.returncode == 1
+    assert report["machine"]["kind"] in ("cpu", "gpu")
+    assert report["kernels"]["steady"]["small"] == ""
+    assert "needs 512" in report["kernels"]["steady"]["crowd"]
+    assert any("toy.gone does not import" in problem for problem in report["problems"])
+
+
+def test_help_shows_an_example():
+    done = run("run", "--help")
+    assert done.returncode == 0
+    assert "--tree head=. --kernel gemm" in done.stdout
