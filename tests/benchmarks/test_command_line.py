@@ -51,7 +51,8 @@ def wait_until(what: object, seconds: float = 60.0) -> None:
 def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
     tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
     done = run("run", "--tree", f"head={tree}", "--kernel", "steady", "--rounds", 3, "--trials", 1, "--out", out,
-               "--progress", "json", "--commit", "head=" + "a" * 40, "--date-ms", "head=7", "--set", "tile=32", PATH="/nowhere")
+               "--progress", "json", "--commit", "head=" + "a" * 40, "--date-ms", "head=7", "--set", "tile=32",
+               PATH="/nowhere")
     assert done.returncode == 0, done.stderr
     [line] = lines_of(out)
     head = line["trees"]["head"]
