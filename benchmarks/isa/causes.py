@@ -17,9 +17,10 @@ def first_cause(error: BaseException, log: str = "") -> str:
     said = _from_log(log)
     if said:
         return said
+    where = _where(error)
     while error.__cause__ is not None:
         error = error.__cause__
-    where = _where(error)
+        where = _where(error) or where
     message = str(getattr(error, "error_message", None) or "") or _last_line(str(error))
     text = " ".join(message.split()) or "no message"
     return f"{type(error).__name__}{where}: {_shortened(text)}"

@@ -84,7 +84,8 @@ class Code:
         the header (Aho, Lam, Sethi, Ullman: Compilers, section 9.6).
         """
         dominators = immediate_dominators(self.successors)
-        before = _predecessors(self.successors)
+        live = [after if dominators[block] is not None else [] for block, after in enumerate(self.successors)]
+        before = _predecessors(live)
         bodies: dict[int, set[int]] = {}
         for source, targets in enumerate(self.successors):
             for header in targets:

@@ -8,6 +8,7 @@ process, so one process compiles for one architecture only.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 import warnings
 from collections.abc import Mapping
@@ -167,6 +168,18 @@ def key(found: Specialised, arch: str, version: str) -> str:
                    "arch": arch, "triton": version, "readers": readers_digest(), "name": found.source.name})
 
 
+def forget_half_made_keys() -> None:
+    """Take back the placeholders that Triton leaves as the digest of a function if computing it fails.
+
+    With one, the next compilation of that function (or of one that calls it) would have a key without its source.
+    """
+    from triton.runtime.jit import JITCallable
+
+    for thing in gc.get_objects():
+        if isinstance(thing, JITCallable) and str(thing.hash).startswith("recursion:"):
+            thing.hash = None
+
+
 class Compiler:
     """Compiles declared units for one architecture, with the cache in front."""
 
@@ -188,11 +201,12 @@ class Compiler:
         try:
             check(compilation, self._gpu_target, self.version)
             found = specialise(compilation, self._gpu_target)
+            name = key(found, self.arch, self.version)
         except Refused as error:
             return {"status": "refused", "why": str(error)}
         except Exception as error:
+            forget_half_made_keys()
             return {"status": "failed", "why": first_cause(error, written())}
-        name = key(found, self.arch, self.version)
         record = self.cache.load(name) or self._compile(found, name, written)
         return record | {"key": name, "notes": list(found.notes)}
 

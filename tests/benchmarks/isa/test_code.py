@@ -1,0 +1,129 @@
+"""Control flow: dominators and loops against obvious definitions, paths against enumeration, text without names."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.isa.code import Code, Instruction, Jump, immediate_dominators
+
+
+def jump(instruction):
+    """A toy instruction set: `go A B` goes to A or B or on, `goto A` to A, `end` nowhere."""
+    if instruction.mnemonic == "go":
+        return Jump(instruction.operands, falls_through=True)
+    if instruction.mnemonic == "goto":
+        return Jump(instruction.operands, falls_through=False)
+    return Jump((), falls_through=False) if instruction.mnemonic == "end" else None
+
+
+def code(text):
+    lines = [line.strip() for line in text.split(";")]
+    return Code([line[:-1] if line.endswith(":") else Instruction(line.split()[0], tuple(line.split()[1:]))
+                 for line in lines], jump)
+
+
+@st.composite
+def graphs(draw):
+    """Random programs: one block a label, each with up to two jumps."""
+    size = draw(st.integers(1, 7))
+    lines = []
+    for block in range(size):
+        targets = draw(st.lists(st.integers(0, size - 1), max_size=2))
+        lines += [f"b{block}:", "work", f"{draw(st.sampled_from(['go', 'goto', 'end']))} " + " ".join(
+            f"b{t}" for t in targets)]
+    return code(";".join(lines))
+
+
+def reachable(successors, without=None, start=0):
+    seen, waiting = set(), [start] if start != without else []
+    while waiting:
+        block = waiting.pop()
+        if block not in seen:
+            seen.add(block)
+            waiting += [t for t in successors[block] if t != without]
+    return seen
+
+
+@given(graphs())
+def test_a_block_dominates_what_cannot_be_reached_without_it(program):
+    successors = program.successors
+    found = immediate_dominators(successors)
+    for block in range(len(successors)):
+        if block not in reachable(successors):
+            assert found[block] is None
+            continue
+        above = {d for d in range(len(successors)) if block not in reachable(successors, without=d)}
+        climbed, at = {block}, block
+        while at != 0:
+            at = found[at]
+            climbed.add(at)
+        assert climbed == above
+
+
+@given(graphs())
+def test_a_loop_is_what_reaches_its_back_edge_without_its_header(program):
+    successors, live = program.successors, reachable(program.successors)
+    expected = {}
+    for source in live:
+        for header in successors[source]:
+            if source not in reachable(successors, without=header):
+                body = {b for b in live if b != header and source in reachable(successors, without=header, start=b)}
+                expected.setdefault(header, set()).update(body | {header, source})
+    assert {loop.header: set(loop.blocks) for loop in program.loops} == expected
+    for loop in program.loops:
+        assert loop.depth == sum(loop.header in body for body in expected.values())
+
+
+@given(graphs(), st.lists(st.integers(0, 9), min_size=7, max_size=7))
+def test_the_heaviest_path_against_all_paths(program, weights):
+    rank = {}
+
+    def visit(block):  # the order in which edges count as forward is that of a depth-first walk
+        rank[block] = None
+        for target in program.successors[block]:
+            if target not in rank:
+                visit(target)
+        finished.append(block)
+    finished = []
+    visit(0)
+    place = {block: index for index, block in enumerate(reversed(finished))}
+
+    def best(block):
+        return weights[block] + max((best(t) for t in program.successors[block] if place[t] > place[block]), default=0)
+    assert program.heaviest_path(dict(enumerate(weights))) == best(0)
+
+
+NEST = "a;outer:;b;inner:;c;go inner;d;go outer;e;end"
+
+
+def test_nested_loops_have_depths_and_the_hottest_is_innermost():
+    program = code(NEST)
+    assert [(loop.depth, loop.innermost) for loop in program.loops] == [(1, False), (2, True)]
+    hot = program.hottest(lambda body: (len(body),))
+    assert [i.mnemonic for i in program.within(hot.blocks)] == ["c", "go"]
+    assert code("a;end").hottest(len) is None
+
+
+def test_text_marks_loops_and_renames_labels_in_order():
+    assert code(NEST).text() == code(NEST.replace("outer", ".LBB7_3").replace("inner", ".LBB7_9")).text()
+    assert code(NEST).text().splitlines() == [
+        "; no loop", "\ta", "; loop L0 depth 1", "L0:", "\tb", "; loop L1 depth 2", "L1:", "\tc", "\tgo L1",
+        "; loop L0 depth 1", "\td", "\tgo L0", "; no loop", "\te", "\tend"]
+
+
+def test_labels_do_not_eat_parts_of_other_names():
+    assert "\twork L0x" in code("L:;goto L;work Lx;end").text().replace("Lx", "L0x")
+    assert code(".L1:;a .L10;goto .L1").text().count(".L10") == 1
+
+
+def test_an_empty_program_has_nothing():
+    empty = Code([], jump)
+    assert (empty.loops, empty.instructions, empty.heaviest_path({})) == ([], [], 0)
+
+
+def test_fallthrough_into_the_next_block():
+    assert code("a;go x;b;x:;end").successors == [[2, 1], [2], []]
+    assert list(itertools.chain(*code("goto nowhere;end").successors)) == []

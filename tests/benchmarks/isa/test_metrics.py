@@ -1,0 +1,154 @@
+"""What follows from raw metrics, what cannot be launched, how records become entries, how the cache keeps them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.isa.cache import Cache, key_of
+from benchmarks.isa.causes import first_cause
+from benchmarks.isa.explain import explain, explain_markdown, limiter
+from benchmarks.isa.metrics import MEANING, document, entries, finish, mean_width, will_load
+from benchmarks.isa.targets import UnknownArch, environment, target
+
+RAW = {"vgpr": 86, "agpr": 0, "sgpr": 24, "vgpr_spills": 0, "sgpr_spills": 0, "scratch_bytes": 0, "lds_bytes": 32768,
+       "waves_per_group": 8, "scratch_ops": 0, "scratch_ops_in_loops": 0, "code_bytes": 3400, "instructions": 532,
+       "matrix": {"v_mfma_f32_16x16x16_f16": 96}, "load_widths": {"16": 12}, "store_widths": {"8": 6, "2": 2},
+       "remote_store_widths": {}, "lds_read_widths": {}, "lds_write_widths": {}, "barriers": 5, "waits": 30,
+       "atomics": {}, "loops": 1,
+       "loop": {"instructions": 70, "depth": 1, "mix": {"mfma": 32, "lds": 16, "valu": 22}, "matrix_share": 0.4571}}
+
+
+def test_occupancy_is_the_lesser_of_registers_and_lds():
+    found = finish(RAW, "gfx942")
+    assert found["lds_limit"] == 65536
+    assert (found["occupancy_by_registers"], found["occupancy_by_lds"], found["occupancy"]) == (4, 4, 4)
+    assert finish({**RAW, "lds_bytes": 40000}, "gfx942")["occupancy"] == 2
+    assert finish({**RAW, "vgpr": 256}, "gfx942")["occupancy"] == 2
+    assert finish({**RAW, "lds_bytes": 0, "vgpr": 20}, "gfx950")["occupancy"] == 8
+
+
+def test_every_metric_has_a_meaning_and_its_place():
+    found = finish(RAW, "gfx942")
+    assert list(found) == [name for name in MEANING if name in found]
+    assert RAW.keys() <= found.keys()
+
+
+def test_mean_width():
+    assert mean_width({"16": 1, "2": 7}) == 3.75
+    assert mean_width({}) is None
+
+
+@pytest.mark.parametrize(("changed", "arch", "said"), [
+    ({"lds_bytes": 98304}, "gfx942", "it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B"),
+    ({"waves_per_group": 32}, "gfx942", "its workgroup has 2048 threads and gfx942 allows 1024"),
+    ({"vgpr": 264, "waves_per_group": 16}, "gfx942", "264 registers a lane times 16 waves do not fit"),
+])
+def test_what_cannot_be_launched_is_said(changed, arch, said):
+    assert will_load(finish({**RAW, **changed}, arch), arch).startswith(said)
+
+
+def test_what_fits_another_chip_loads_there():
+    assert will_load(finish(RAW, "gfx942"), "gfx942") is None
+    assert will_load(finish({**RAW, "lds_bytes": 98304}, "gfx950"), "gfx950") is None
+
+
+LISTING = {"triton": "3.8.0", "broken": [], "units": [
+    {"kernel": "gemm", "backend": "triton", "case": case, "label": label}
+    for label in ("a", "b") for case in ("one", "two")]}
+
+
+def ok(key):
+    return {"status": "ok", "hash": key * 2, "asm": f"{key}.s", "metrics": RAW, "notes": [], "key": key}
+
+
+def test_cases_that_lead_to_one_compilation_are_one_entry():
+    records = {0: ok("k"), 1: ok("k"), 2: ok("l"), 3: {"status": "failed", "why": "no"}}
+    found = entries("gfx942", LISTING, records)
+    assert [(e["label"], e["cases"], e["status"]) for e in found] == [
+        ("a", ["one", "two"], "ok"), ("b", ["one"], "ok"), ("b", ["two"], "failed")]
+    assert "key" not in found[0]
+
+
+def test_a_document_of_a_failed_listing_says_so():
+    found = document([("gfx942", None, {}, "it died"), ("gfx950", LISTING, dict.fromkeys(range(4), ok("k")), "")])
+    assert found["failures"] == [{"arch": "gfx942", "why": "it died"}]
+    assert (found["triton"], len(found["entries"])) == ("3.8.0", 2)
+
+
+def test_the_cache_gives_back_what_it_was_given(tmp_path):
+    cache = Cache(tmp_path)
+    kept = cache.store("key", {"status": "ok", "metrics": RAW}, "code\n")
+    assert cache.load("key") == kept
+    assert (tmp_path / kept["asm"]).read_text() == "code\n"
+    assert cache.load("other") is None
+
+
+@pytest.mark.parametrize("damage", ["record", "text", "gone"])
+def test_a_damaged_cache_is_no_cache(tmp_path, damage):
+    cache = Cache(tmp_path)
+    kept = cache.store("key", {"status": "ok"}, "code\n")
+    if damage == "record":
+        (tmp_path / "key.json").write_text('{"status": "o')
+    elif damage == "text":
+        (tmp_path / kept["asm"]).write_text("other\n")
+    else:
+        (tmp_path / kept["asm"]).unlink()
+    assert cache.load("key") is None
+
+
+def test_keys_depend_on_content_only():
+    assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1}) != key_of({"a": 1, "b": 3})
+
+
+def test_what_changes_code_is_not_inherited():
+    found = environment({"TRITON_ALWAYS_COMPILE": "1", "AMDGCN_ENABLE_DUMP": "1", "PATH": "/bin", "HOME": "/"})
+    assert found["PATH"] == "/bin"
+    assert not any(name.startswith("AMDGCN") or name == "TRITON_ALWAYS_COMPILE" for name in found)
+    assert found["TRITON_DISABLE_LINE_INFO"] == "1"
+
+
+def test_an_unknown_arch_lists_the_known():
+    with pytest.raises(UnknownArch, match="known: gfx942, gfx950, sm_90"):
+        target("gfx90a")
+
+
+def test_the_compilers_own_words_come_first():
+    log = "noise\nLLVM ERROR: Unsupported DotScaleOp found when converting TritonGPU to LLVM.\nmodule {...}\n"
+    assert first_cause(RuntimeError("PassManager::run failed"), log) == (
+        "the compiler says: Unsupported DotScaleOp found when converting TritonGPU to LLVM.")
+    assert first_cause(ValueError("line one\nline two")) == "ValueError: line two"
+    assert first_cause(RuntimeError("see /a/b/c.py")) == "RuntimeError: see c.py"
+    assert len(first_cause(RuntimeError("x" * 1000))) < 400
+
+
+def result(**changed):
+    record = {**ok("k"), "metrics": {**RAW, **changed}}
+    return document([("gfx942", LISTING, dict.fromkeys(range(4), record), "")])
+
+
+def test_explanations_name_the_limiter():
+    assert limiter(finish(RAW, "gfx942"), "gfx942") == "registers and LDS"
+    assert limiter(finish({**RAW, "vgpr": 200}, "gfx942"), "gfx942") == "registers"
+    assert limiter(finish({**RAW, "lds_bytes": 40000}, "gfx942"), "gfx942") == "LDS"
+    assert limiter(finish({**RAW, "lds_bytes": 0, "vgpr": 20}, "gfx942"), "gfx942") == "nothing"
+    assert limiter(finish({**RAW, "lds_bytes": 70000}, "gfx942"), "gfx942") == "LDS over the limit"
+
+
+def test_an_explanation_as_markdown():
+    told = explain(result(vgpr_spills=104, scratch_bytes=404, scratch_ops=213, scratch_ops_in_loops=213))
+    assert json.loads(json.dumps(told)) == told
+    first, rest = explain_markdown(told[:1]).split("allow 4, 32768")
+    assert first == """\
+## gemm
+
+**triton a on gfx942** (cases: one, two)
+
+- 4 waves a SIMD, limited by registers and LDS: 86 registers a lane \
+"""
+    assert rest == """ B of LDS (50 % of the chip's) allow 4.
+- 104 registers spill, 404 B of scratch a lane; 213 of 213 scratch instructions lie in loops.
+- The hot loop has 70 instructions, 46 % of them MFMA (32 mfma, 22 valu, 16 lds); MFMA kinds: v_mfma_f32_16x16x16_f16.
+- All stores 8 (6) / 2 (2) B, loads 16 (12) B (instructions in brackets).
+"""
