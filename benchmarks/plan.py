@@ -213,8 +213,7 @@ def why_not(cost: Cost, case: Mapping[str, Any], machine: Mapping[str, Any], tre
     if machine["kind"] == "cpu" and world > machine["cpu_count"]:
         return f"needs {world} ranks, this machine has {machine['cpu_count']} CPU cores and no GPU"
     if machine["kind"] == "cpu" and world * max(cost.flops / CPU_FLOPS, cost.hbm_bytes / CPU_BYTES) > 1:
-        return (f"too large for a CPU: {world * cost.flops:.3g} FLOP and {world * cost.hbm_bytes:.3g} bytes a call; "
-                f"the limits are {CPU_FLOPS:.3g} and {CPU_BYTES:.3g}")
+        return f"too large for a CPU: over {CPU_FLOPS:.3g} FLOP or {CPU_BYTES:.3g} bytes a call"
     ranks = world if machine["kind"] == "cpu" else 1
     needed, there = trees * ranks * memory_bytes(cost, 1), machine["memory_bytes"]
     if there and needed > MEMORY_SHARE * there:

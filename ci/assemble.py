@@ -59,17 +59,24 @@ def _warnings(trial: Mapping[str, Any]) -> list[str]:
 
 
 def skips_of(lines: Sequence[TrialLine]) -> Iterable[Skip]:
-    """One entry per arm that has no time, named without the tree where both trees say the same."""
-    found: dict[tuple[str, str, str], set[str]] = {}
+    """What has no time: one entry for all backends and cases of a kernel that share a reason."""
+    found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for line in lines:
         for name, case in line.data["cases"].items():
             for arm, result in case.get("arms", {}).items():
-                role, backend = arm.split("/", 1)
                 if result["status"] != "ok":
-                    key = (f"{line.data['kernel']}/{backend}/{name}", result["status"], str(result.get("why", "")))
-                    found.setdefault(key, set()).add(role)
-    for (what, status, why), roles in found.items():
-        yield Skip(what if len(roles) > 1 else f"{what} ({'/'.join(sorted(roles))})", status, why)
+                    key = (line.data["kernel"], result["status"], str(result.get("why", "")))
+                    found.setdefault(key, []).append((arm.split("/", 1)[1], name))
+    for (kernel, status, why), arms in found.items():
+        backends, cases = (list(dict.fromkeys(part)) for part in zip(*arms, strict=True))
+        yield Skip(f"{kernel}/{_few(backends)}/{_few(cases)}", status, why)
+
+
+def _few(names: Sequence[str]) -> str:
+    """One name as it is, a few in braces, many by their number."""
+    if len(names) == 1:
+        return names[0]
+    return "{" + ",".join(names) + "}" if len(names) <= 3 else f"({len(names)}: {names[0]} ...)"
 
 
 def costs_of(lines: Sequence[TrialLine]) -> dict[str, CaseCost]:

@@ -46,7 +46,7 @@ EXPECTED = (
 
 WORST = (Verdict.BROKEN, Verdict.SLOWER, Verdict.YARDSTICK_CHANGED, Verdict.CANNOT_TELL, Verdict.FASTER, Verdict.SAME)
 
-CPU_ROUNDS, GPU_ROUNDS = 10, 40
+CPU_ROUNDS, GPU_ROUNDS = 20, 40
 """Rounds in a trial unless asked otherwise: 40 repeat a GPU's median to 0.1 %; a CPU's calls take milliseconds each."""
 
 
