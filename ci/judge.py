@@ -219,7 +219,8 @@ def _against_control(t: _Timed, verdict: Verdict, progress: Progress | None) -> 
         return verdict, []
     name = t.comparison.control or "the control"
     blame = (f"the machine moved: {name}, the same library in both trees, changed by "
-             f"{math.expm1(control.log_ratio):+.2%} ({math.expm1(control.low):+.2%} to {math.expm1(control.high):+.2%})")
+             f"{math.expm1(control.log_ratio):+.2%} ({math.expm1(control.low):+.2%} to "
+             f"{math.expm1(control.high):+.2%})")
     relative = adjusted(t.sample, t.control)
     if relative is not None:
         effect = effects([relative], [_scale(s)])[0]

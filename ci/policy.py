@@ -109,7 +109,7 @@ class Policy:
         return settings
 
     def recorded(self) -> Policy:
-        """The same policy for commits that were recorded apart, each beside the vendor baseline: wider floor and noise."""
+        """The same policy for commits recorded apart, each beside the vendor baseline: wider floor and noise."""
         return dataclasses.replace(self, apart=True)
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:

@@ -21,6 +21,7 @@ from scipy import stats
 
 from ci import policy, study_pages
 from ci.stats import simulate
+from ci.stats.interval import fit
 from ci.stats.paired import Shifts, shifts
 from ci.stats.simulate import Noise, findings, subsets, take
 from ci.stats.types import FloatArray
@@ -111,6 +112,23 @@ class Study:
                              "together": float(np.mean(together)), "judged": draws * len(alone) * 2})
         return rows
 
+    def coverage(self) -> list[dict[str, Any]]:
+        """Share of intervals that hold "no change": A/A in lock-step, and A/A pairs of separate runs."""
+        rows = []
+        pools = [(f"lock-step, {gpu}", case, values, 40) for gpu in self.gpus
+                 for case, values in self.shifts[gpu, "same"].items()]
+        pools += [(f"separate runs, {way}", case, simulate.all_pairs(runs), runs.shape[1]) for gpu in self.gpus
+                  for way in ("seq", "il", "gr") for case, runs in self.runs[gpu][way].items()]
+        for kind, case, values, rounds in pools:
+            for n in TRIALS:
+                draws = max(50, self.draws // 4)
+                index: Any = subsets(self.rng, draws, len(values.shift), n if values.shift.ndim == 1 else 2 * n)
+                drawn = take(values, index if values.shift.ndim == 1 else (index[:, :n], index[:, n:]))
+                fitted = fit([(drawn, rounds, np.full(draws, self.settings.trial_noise))], [np.arange(draws)])[0]
+                low, high = fitted.interval(self.settings.confidence)
+                rows.append({"kind": kind, "case": case, "trials": n, "held": float(np.mean((low <= 0) & (high >= 0)))})
+        return rows
+
     def power(self) -> list[dict[str, Any]]:
         """Share of draws in which each arm is SLOWER (and, never, FASTER), judged alone."""
         rows = []
@@ -174,7 +192,7 @@ class Study:
         """asv's own comparison (asv 0.6, `_is_result_better`) on the pooled samples of 8 trials."""
         from asv._stats import is_different
         from asv_runner.statistics import compute_stats
-        index = subsets(self.rng, max(40, self.draws // 50), len(base), 8)
+        index = subsets(self.rng, max(10, self.draws // 40), len(base), 8)
         hits = {1.1: 0, 1.005: 0}
         for chosen in index:
             one, two = base[chosen].ravel(), head[chosen].ravel()
@@ -225,7 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study = Study(options.data, options.draws, options.seed)
     except OSError as error:
         parser.exit(3, f"{error}\n")
-    parts = ("scatter", "false_alarms", "separate_false_alarms", "power", "rounds", "stress", "looks", "others")
+    parts = ("scatter", "false_alarms", "separate_false_alarms", "coverage", "power", "rounds", "stress", "looks",
+             "others")
     numbers: dict[str, Any] = {"draws": options.draws, "seed": options.seed}
     for part in parts:
         print(f"{part} ...", flush=True)

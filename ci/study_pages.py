@@ -50,6 +50,9 @@ def page(numbers: dict[str, Any], settings: Settings, promises: Sequence[tuple[s
         "way "
         "that no rule can tell from a change; the worst case (of 48) is shown beside the mean.", "",
         _false(numbers["separate_false_alarms"], "way"),
+        f"## Coverage of the {settings.confidence:.0%} interval, A/A", "",
+        "Mean over the cases of the share of intervals that hold 1.  Arms of one tree differ by up to 0.08 % for good",
+        "(which process goes first), which 12 quiet trials begin to see.", "", _coverage(numbers["coverage"]),
         "## Promised power", "",
         _table(("case", "arm", "effect", "trials", "found, by GPU"), _promised(numbers["power"], promises)),
         "## Power: share of draws that are SLOWER (mean of the GPUs)", "", _power(numbers["power"]),
@@ -84,6 +87,13 @@ def _false(rows: Sequence[Row], key: str) -> str:
     return _table((key, "trials", "alone", "worst case", "together", "cases judged"),
                   ((r[key], r["trials"], *(f"{1000 * r[k]:.2f}" for k in ("alone", "worst", "together")),
                     r["judged"]) for r in rows))
+
+
+def _coverage(rows: Sequence[Row]) -> str:
+    kinds, counts = list(dict.fromkeys(r["kind"] for r in rows)), sorted({r["trials"] for r in rows})
+    return _table(("", *(f"{n} trials" for n in counts)), (
+        (kind, *(f"{np.mean([r['held'] for r in rows if (r['kind'], r['trials']) == (kind, n)]):.3f}" for n in counts))
+        for kind in kinds))
 
 
 def _promised(rows: Sequence[Row], promises: Sequence[tuple[str, str, int]]) -> Iterable[Sequence[Any]]:
