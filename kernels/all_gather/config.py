@@ -10,14 +10,16 @@ wait          False leaves the completion barrier's waiting out; only for tests 
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from kernels.spec import Case, Unsupported
 
 MIB = 1 << 20
 
-TUNED: dict[tuple[str, str], dict[str, Any]] = {}
-"""Winners of a sweep, by (arch, size class of the case); they replace the rules below.  State device and date."""
+TUNED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+"""Winners of a sweep, by arch and size class of the case; the file says on which device and when."""
 
 _LIMITS = {"sm_90": (96, 16, 4), "gfx942": (64, 8, 4), "gfx950": (64, 8, 4), "cpu": (2, 4, 1)}
 """Most programs, warps, unroll by arch.  On AMD iris takes 64 CUs; "cpu" is for the interpreter in tests."""
@@ -38,8 +40,8 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 
     Small shards: one step for every program, so that all loads and all stores are in flight at once.
     """
-    if (arch, size_class(case)) in TUNED:
-        return dict(TUNED[arch, size_class(case)])
+    if size_class(case) in TUNED.get(arch, {}):
+        return dict(TUNED[arch][size_class(case)])
     if arch not in _LIMITS:
         raise Unsupported(f"no all-gather configuration for arch {arch!r}, only for {', '.join(_LIMITS)}; "
                           "add one to kernels/all_gather/config.py and sweep it")

@@ -14,12 +14,14 @@ num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from kernels.spec import Case, Unsupported
 
-TUNED: dict[tuple[str, str], dict[str, Any]] = {}
-"""Winners of a sweep, by (arch, shape of the case); they replace the rules below.  State the device and the date."""
+TUNED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+"""Winners of a sweep, by arch and shape of the case; the file says on which device and when."""
 
 HOPPER_SMS = 132
 """Streaming multiprocessors of H100 SXM and H200; split_k is chosen to fill them."""
@@ -35,8 +37,8 @@ def shape(case: Case) -> str:
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any.  "cpu" is for the interpreter in tests."""
-    if (arch, shape(case)) in TUNED:
-        return dict(TUNED[arch, shape(case)])
+    if shape(case) in TUNED.get(arch, {}):
+        return dict(TUNED[arch][shape(case)])
     rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
     if arch not in rules:
         raise Unsupported(f"no GEMM configuration for arch {arch!r}, only for {', '.join(rules)}; "
