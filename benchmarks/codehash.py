@@ -86,13 +86,21 @@ def _triton_launches(trace: Trace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def compiling() -> Iterator[list[float]]:
-    """The seconds of every Triton compilation inside, loading from the cache included."""
+    """The seconds that Triton takes inside to compile, to load from its cache, and to make launchers."""
     seconds: list[float] = []
-    jit = sys.modules.get("triton.runtime.jit")
-    original = getattr(getattr(jit, "JITFunction", None), "_do_compile", None)
-    if jit is None or original is None:
+    with contextlib.ExitStack() as stack:
+        for module, owner, name in (("triton.runtime.jit", "JITFunction", "_do_compile"),
+                                    ("triton.compiler.compiler", "CompiledKernel", "_init_handles")):
+            found = getattr(sys.modules.get(module), owner, None)
+            if hasattr(found, name):
+                stack.enter_context(_timed(found, name, seconds))
         yield seconds
-        return
+
+
+@contextlib.contextmanager
+def _timed(owner: Any, name: str, seconds: list[float]) -> Iterator[None]:
+    """Collect the seconds of every call of a method."""
+    original = getattr(owner, name)
 
     def timing(self: Any, *args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
@@ -100,11 +108,11 @@ def compiling() -> Iterator[list[float]]:
             return original(self, *args, **kwargs)
         finally:
             seconds.append(time.perf_counter() - start)
-    jit.JITFunction._do_compile = timing
+    setattr(owner, name, timing)
     try:
-        yield seconds
+        yield
     finally:
-        jit.JITFunction._do_compile = original
+        setattr(owner, name, original)
 
 
 def code_of(kernel: Any) -> str:

@@ -75,7 +75,7 @@ class Crew:
     def _begin(self, role: str) -> bool:
         tree, s = self.trees[role], self.setting
         variables = {"TRITON_DISABLE_LINE_INFO": "1",  # code must not differ by the path of its source
-                     "PYTHONFAULTHANDLER": "1"}
+                     "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}  # a log to read after a crash
         if not s.gpu:
             variables.update(OMP_NUM_THREADS=str(s.threads), GLOO_SOCKET_IFNAME="lo")
         try:

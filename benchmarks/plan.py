@@ -158,8 +158,7 @@ def _plan_case(case: Mapping[str, Any], declarations: Mapping[str, Mapping[str, 
                selection: Selection, cache: str) -> PlannedCase:
     name, world = case["name"], case["world"]
     arms = tuple(_arms(name, declarations, selection))
-    errors = {arm.key: declarations[arm.role]["cost_errors"][name] for arm in arms
-              if name in declarations[arm.role]["cost_errors"]}
+    errors = {arm.key: why for arm in arms if (why := _arm_error(case, declarations[arm.role]))}
     costs = [Cost(**d["costs"][name]) for d in declarations.values() if name in d["costs"]]
     cost = max(costs, key=lambda c: (c.flops, c.hbm_bytes), default=Cost())
     asked = next((d["method"] for d in declarations.values() if d["method"]), None)
@@ -181,6 +180,15 @@ def _arms(case: str, declarations: Mapping[str, Mapping[str, Any]], selection: S
                     overrides = {k: v for k, v in selection.knobs.items() if k in declaration["knobs"][backend]}
                     arms.append(Arm(role, backend, overrides))
     return arms
+
+
+def _arm_error(case: Mapping[str, Any], declaration: Mapping[str, Any]) -> str:
+    """Why a tree's arms of a case cannot be measured although it declares the case."""
+    own = next(known for known in declaration["cases"] if known["name"] == case["name"])
+    if own["world"] != case["world"]:
+        return (f"this tree declares {case['name']} for {own['world']} ranks, the other for {case['world']}; "
+                "a case name stands for one case for ever: rename one")
+    return declaration["cost_errors"].get(case["name"], "")
 
 
 def choose_method(cost: Cost, dtype: str, world: int, machine: Mapping[str, Any], asked: str | None = None) -> str:

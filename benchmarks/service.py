@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ class Service:
         self._place = spec.Place(rank, world, device, arch, compute_units,
                                  MissingHeap(why) if why else self._heap)
         self._numerics = bench.harness_numerics()
+        if gpu:
+            _wake_libraries(device)
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
@@ -188,6 +191,20 @@ def _meet(rank: int, world: int, device: str, store: str) -> None:
                             device_id=None if device == "cpu" else torch.device(device))
     token = torch.zeros(1, device=device)
     dist.all_reduce(token)  # connect now, not in the first sample
+
+
+def _wake_libraries(device: str) -> None:
+    """Let the BLAS library and Triton make their handles now: it is nobody's first-call work."""
+    import torch
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        square = torch.ones(64, 64, dtype=dtype, device=device)
+        torch.mm(square, square)
+    try:
+        driver = importlib.import_module("triton.runtime").driver
+        driver.active.get_current_target()
+    except Exception as error:  # without Triton its backends say so themselves
+        print(f"Triton is not ready: {type(error).__name__}: {error}", file=sys.stderr)
+    torch.cuda.synchronize(device)
 
 
 def _kernel(module: Any, name: str, kind: type) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 import types
 from pathlib import Path
 
@@ -104,3 +105,17 @@ def test_debug_information_is_no_code():
     assert codehash.normalised(ptx, "ptx") == "add.s32 %r1, %r2, 1;\nret;"
     gcn = "\ts_endpgm ; the end\n; %bb.0:\n\t.ident \"clang\"\nv_add_f32 v0, v1, v2"
     assert codehash.normalised(gcn, "amdgcn") == "\ts_endpgm\nv_add_f32 v0, v1, v2"
+
+
+def test_compiling_is_told_from_the_rest_of_a_first_call(monkeypatch):
+    class JITFunction:
+        def _do_compile(self) -> str:
+            time.sleep(0.05)
+            return "compiled"
+    monkeypatch.setitem(sys.modules, "triton.runtime.jit", types.SimpleNamespace(JITFunction=JITFunction))
+    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", types.SimpleNamespace())
+    original = JITFunction._do_compile
+    with codehash.compiling() as seconds:
+        assert JITFunction()._do_compile() == "compiled"
+    assert 0.05 <= sum(seconds) < 0.5
+    assert JITFunction._do_compile is original

@@ -72,10 +72,10 @@ def test_declared_cost_and_hardware_choose_the_method(cost, machine, asked, meth
     (H200, {"world": 4}, Cost(), "needs 4 GPUs, this machine has 2"),
     (H200, {"world": 2}, Cost(), ""),
     (CPU, {"world": 8}, Cost(), "needs 8 ranks, this machine has 4 CPU cores"),
-    (CPU, {}, Cost(flops=3 * 10**10), "3e+10 FLOP"),
-    (CPU, {"world": 4}, Cost(flops=10**10), "4e+10 FLOP"),
-    (CPU, {}, Cost(hbm_bytes=2 * 10**9), "2e+09 bytes"),
-    (CPU, {}, Cost(flops=10**10, hbm_bytes=9 * 10**8), ""),
+    (CPU, {}, Cost(flops=3 * 10**10), "too large for a CPU"),
+    (CPU, {"world": 4}, Cost(flops=int(plan.CPU_FLOPS / 2)), "too large for a CPU"),
+    (CPU, {}, Cost(hbm_bytes=2 * 10**9), "too large for a CPU: over"),
+    (CPU, {}, Cost(flops=int(plan.CPU_FLOPS), hbm_bytes=int(plan.CPU_BYTES)), ""),
     (H200, {}, Cost(hbm_bytes=50 * 10**9), "needs about 300.0 GB of memory, this device has 150.8 GB"),
 ])
 def test_what_cannot_be_measured_says_why(machine, case, cost, why):
@@ -104,6 +104,14 @@ def test_a_failing_cost_is_an_error_of_its_arms():
     broken = {**declaration({}), "costs": {}, "cost_errors": {"c0": "cost: ValueError: no"}}
     [case] = plan.plan_kernel({"head": broken}, CPU, Selection(), "cold")
     assert case.errors == {"head/ours": "cost: ValueError: no", "head/library": "cost: ValueError: no"}
+
+
+def test_a_name_that_means_two_world_sizes_is_an_error_of_one_tree():
+    both = {"head": declaration({"world": 2}), "base": declaration({"world": 4})}
+    [case] = plan.plan_kernel(both, H200, Selection(), "cold")
+    assert case.world == 2
+    assert set(case.errors) == {"base/ours", "base/library"}
+    assert "declares c0 for 4 ranks, the other for 2" in case.errors["base/ours"]
 
 
 def test_knobs_go_to_the_backends_that_have_them():
