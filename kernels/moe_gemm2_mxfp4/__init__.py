@@ -1,0 +1,116 @@
+"""The second product of a mixture-of-experts layer in MXFP4 (a4w4).
+
+out[t] = sum over the slots s of weight[t, s] * W2[expert of (t, s)] a[t, s]
+
+Rows of activations come sorted by expert, each expert's rows padded to blocks of BM (sorting.py); codes are e2m1, two a
+byte, with one e8m0 scale for 32 along K (formats.py).  a [padded rows, K / 2], w [E, N, K / 2] -> bf16 [M, N].
+
+triton_atomic adds bf16 rows to a zeroed output; the zeroing is timed, and the bits depend on the order of the adds.
+triton_reduce stores each row by (token, slot) and sums the slots in order: the same bits at every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernels.moe_gemm2_mxfp4 import formats, launch, sorting, tuning, vendors
+from kernels.moe_gemm2_mxfp4.cases import cases
+from kernels.moe_gemm2_mxfp4.tuning import candidates
+from kernels.numerics import seed_for
+from kernels.spec import Case, Cost, Kernel, Tolerance, Unsupported
+
+__all__ = ["candidates", "moe_gemm2_mxfp4"]
+
+moe_gemm2_mxfp4 = Kernel("moe_gemm2_mxfp4", cases=cases(), tolerance={"mxfp4": Tolerance(norm=1.2e-2, peak=0.12)})
+"""Products and sums are exact or fp32; the bounds are for the atomic epilogue, which rounds to bf16 (2^-9) at each of
+topk adds and once before it: sqrt(2 * 9) roundings of up to the final size.  `reduce` stays under a third of them."""
+
+moe_gemm2_mxfp4.protocol = "graph"  # type: ignore[attr-defined]  # calls of 10 to 100 us
+
+
+@moe_gemm2_mxfp4.inputs
+def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+    """Normal values, quantised.  "exact": any codes, scales 2^-1 to 2^1, so that fp32 holds every sum exactly."""
+    formats.check_depth(case.K)
+    device = case.place.device if case.place else "cpu"
+    order = sorting.sort(sorting.choice(case), sorting.weights(case, seed), case.E, case.BM)
+    rows = order.ids.numel()
+    w = torch.empty((case.E, case.N, case.K // 2), dtype=torch.uint8, device=device)
+    w_scale = torch.empty((case.E, case.N, case.K // 32), dtype=torch.uint8, device=device)
+    for expert in range(case.E):
+        w[expert], w_scale[expert] = _codes(case, (case.N, case.K), seed_for(seed, case.name, "w", expert), device)
+    a, a_scale = _codes(case, (rows, case.K), seed_for(seed, case.name, "a"), device)
+    return {"a": a, "a_scale": a_scale, "w": w, "w_scale": w_scale, "ids": order.ids.to(device),
+            "weights": order.weights.to(device), "experts": order.experts.to(device), "valid": order.valid.to(device)}
+
+
+def _codes(case: Case, shape: tuple[int, int], seed: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator(device=device).manual_seed(seed)
+    if case.distribution == "exact":
+        packed = torch.randint(0, 256, (shape[0], shape[1] // 2), generator=generator, device=device)
+        scales = torch.randint(126, 129, (shape[0], shape[1] // 32), generator=generator, device=device)
+        return packed.to(torch.uint8), scales.to(torch.uint8)
+    return formats.quantise(torch.randn(shape, generator=generator, device=device))
+
+
+@moe_gemm2_mxfp4.cost
+def cost(case: Case) -> Cost:
+    """2 M topk N K FLOP.  Bytes: packed weights and scales of the experts that have a token, once; the activations of
+    M topk rows; the bf16 output once.  Padding rows and partial results are not counted.
+    """
+    pairs = case.M * case.topk
+    packed = case.K // 2 + case.K // 32
+    weights = sorting.active_experts(case) * case.N * packed
+    return Cost(flops=2 * pairs * case.N * case.K, hbm_bytes=weights + pairs * packed + case.M * case.N * 2)
+
+
+@moe_gemm2_mxfp4.reference
+def reference(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Dequantise to fp32, one product for each expert, weight, sum over the slots in fp32, round to bf16 once."""
+    used = int(x["valid"][0])
+    ids, weights = x["ids"][:used].long(), x["weights"][:used]
+    owner = x["experts"][:used // case.BM].long().repeat_interleave(case.BM)
+    real = (ids & 0xFFFFFF) < case.M
+    partial = torch.zeros((case.M * case.topk, case.N), dtype=torch.float32, device=ids.device)
+    for expert in owner.unique().tolist():
+        rows = torch.nonzero((owner == expert) & real).flatten()
+        a = formats.dequantise(x["a"][rows], x["a_scale"][rows])
+        product = a @ formats.dequantise(x["w"][expert], x["w_scale"][expert]).T
+        partial[(ids[rows] & 0xFFFFFF) * case.topk + (ids[rows] >> 24)] = product * weights[rows, None]
+    return partial.view(case.M, case.topk, case.N).sum(1).to(torch.bfloat16)
+
+
+Build = Callable[[Case, dict[str, torch.Tensor], dict[str, Any]], Callable[[], torch.Tensor]]
+
+
+def _declare(name: str, build: Build, atomic: bool) -> None:
+    @moe_gemm2_mxfp4.backend(name, config=tuning.config)
+    def triton(case: Case, x: dict[str, torch.Tensor], *, layout: str, block_n: int, block_k: int, num_warps: int,
+               num_stages: int, programs_per_cu: int, non_temporal: bool, maxnreg: int, partial: str, tiles: int,
+               nonkdim: int = 16, waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
+        knobs = {"layout": layout, "block_n": block_n, "block_k": block_k, "num_warps": num_warps,
+                 "num_stages": num_stages, "programs_per_cu": programs_per_cu, "non_temporal": non_temporal,
+                 "maxnreg": maxnreg, "partial": partial, "tiles": tiles, "nonkdim": nonkdim,
+                 "waves_per_eu": waves_per_eu}
+        return build(case, x, knobs)
+
+    @moe_gemm2_mxfp4.isa(name)
+    def compilations(case: Case, arch: str) -> Any:
+        return launch.compilation(case, arch, atomic)
+
+
+_declare("triton_atomic", launch.atomic_call, atomic=True)
+_declare("triton_reduce", launch.reduce_call, atomic=False)
+moe_gemm2_mxfp4.baseline("dequant+torch")(vendors.dequantise_and_multiply)
+moe_gemm2_mxfp4.baseline("aiter")(vendors.aiter)
+
+
+@moe_gemm2_mxfp4.backend("torch")
+def torch_on_cpu(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """The same as dequant+torch, for machines without a GPU; small cases only."""
+    if case.place.device != "cpu":
+        raise Unsupported(f"torch is for CPUs, this is {case.place.arch}; there dequant+torch is the same")
+    return vendors.dequantise_and_multiply(case, x)

@@ -1,0 +1,146 @@
+"""Knobs of the Triton kernels: what a launch uses by default, and the points worth sweeping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels.hardware import DEVICES, UnknownHardware, lds_limit
+from kernels.moe_gemm2_mxfp4.sorting import used_blocks
+from kernels.spec import Case
+
+LAYOUTS = ("recoded", "plain")
+"""How weights lie: `recoded` (formats.recode, once in set-up) for GPUs without FP4 matrix units, `plain` for others."""
+
+PREPARING = 0.7
+"""Cost of an item's start (its activations) in column tiles, for choosing the tiles of an item: from the instruction
+counts of the code for sm_90, 670 against 740 and a wait for memory (2026-11)."""
+
+
+def config(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs of a case.  block_k counts codes; tiles: column tiles of one item; UnknownHardware without an entry."""
+    rules = {"sm_90": _hopper, "sm_100": _hopper, "gfx942": _cdna3, "gfx950": _cdna4, "cpu": _interpreter}
+    if arch not in rules:
+        raise UnknownHardware(f"no knobs for arch {arch!r}; known: {', '.join(rules)}; "
+                              "extend kernels/moe_gemm2_mxfp4/tuning.py")
+    knobs = rules[arch](case)
+    spread = knobs.pop("spread")
+    programs = compute_units(case, arch) * knobs["programs_per_cu"]
+    return {**knobs, "tiles": best_tiles(case, knobs["block_n"], programs) if spread else 1}
+
+
+def _depth(case: Case) -> int:
+    """Codes of one step: all of K, as a power of two, up to 512."""
+    return min(1 << (case.K - 1).bit_length(), 512)
+
+
+def _hopper(case: Case) -> dict[str, Any]:
+    large = case.BM > 32
+    depth = _depth(case)
+    return {"layout": "recoded", "block_n": 128 if large or depth <= 256 else 64, "block_k": depth,
+            "num_warps": 8 if large else 4, "num_stages": 2 if large else 3, "programs_per_cu": 1 if large else 2,
+            "non_temporal": False, "maxnreg": 0, "partial": "fp32" if case.M <= 1024 else "bf16",
+            "spread": depth >= case.K}
+
+
+def _cdna3(case: Case) -> dict[str, Any]:
+    large = case.BM > 32
+    return {"layout": "recoded", "block_n": 64, "block_k": min(_depth(case), 256 if large else 512), "num_warps": 4,
+            "num_stages": 1, "programs_per_cu": 2, "non_temporal": True, "maxnreg": 0,
+            "partial": "fp32" if case.M <= 1024 else "bf16", "spread": (256 if large else 512) >= case.K,
+            "nonkdim": 16, "waves_per_eu": 0}
+
+
+def _cdna4(case: Case) -> dict[str, Any]:
+    large = case.BM > 32
+    return {"layout": "plain", "block_n": 256 if large else 128, "block_k": 256, "num_warps": 8 if large else 4,
+            "num_stages": 2, "programs_per_cu": 2, "non_temporal": True, "maxnreg": 0,
+            "partial": "fp32" if case.M <= 1024 else "bf16", "spread": True, "nonkdim": 16, "waves_per_eu": 0}
+
+
+def _interpreter(case: Case) -> dict[str, Any]:
+    return {"layout": "recoded", "block_n": 64, "block_k": min(_depth(case), 128), "num_warps": 4, "num_stages": 1,
+            "programs_per_cu": 1, "non_temporal": False, "maxnreg": 0, "partial": "fp32",
+            "spread": case.K <= 128}
+
+
+def best_tiles(case: Case, block_n: int, programs: int) -> int:
+    """Column tiles of an item: few, so that programs end together; many, so that activations are prepared rarely."""
+    columns, blocks = -(-case.N // block_n), used_blocks(case)
+
+    def cost(tiles: int) -> float:
+        items = blocks * -(-columns // tiles)
+        return -(-items // programs) * (tiles + PREPARING)
+    return min(range(1, min(columns, 16) + 1), key=cost)
+
+
+def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """Knobs to try for a case, the default first, all different.  Those with several programs a CU re-balance tiles."""
+    base = config(case, arch)
+    changes: list[dict[str, Any]] = [{}, {"non_temporal": not base["non_temporal"]}]
+    if arch.startswith("sm_"):
+        changes += [
+            {"num_stages": 4}, {"num_stages": 2}, {"maxnreg": 168, "programs_per_cu": 3},
+            {"maxnreg": 128, "programs_per_cu": 4, "num_stages": 2}, {"maxnreg": 128, "programs_per_cu": 4},
+            {"block_n": 128, "num_warps": 8, "programs_per_cu": 1}, {"block_n": 64, "num_warps": 4},
+            {"block_n": 128, "num_warps": 4}, {"block_n": 64, "num_warps": 4, "num_stages": 1, "programs_per_cu": 4},
+            {"num_warps": 8, "block_n": 256, "num_stages": 2, "programs_per_cu": 1}]
+    elif arch.startswith("gfx"):
+        changes += [{"block_n": 128}, {"block_n": 256, "num_warps": 8}, {"num_stages": 2}, {"programs_per_cu": 1},
+                    {"programs_per_cu": 4}, {"waves_per_eu": 2}, {"block_k": 128}]
+    points: list[dict[str, Any]] = []
+    for change in changes:
+        knobs = {**base, **change}
+        if base["tiles"] > 1:
+            programs = compute_units(case, arch) * knobs["programs_per_cu"]
+            knobs["tiles"] = best_tiles(case, knobs["block_n"], programs)
+        if knobs not in points and arch != "cpu" and shared_bytes(case, knobs, arch) <= lds_limit(arch):
+            points.append(knobs)
+    return points or [base]
+
+
+def compute_units(case: Case, arch: str) -> int:
+    """CUs or SMs of the placed case; without a device those of the first product with the architecture."""
+    if case.place is not None and case.place.compute_units:
+        return case.place.compute_units
+    return next((d.compute_units for d in DEVICES if d.arch == arch), 4)
+
+
+def xcds(arch: str) -> int:
+    """Compute dies that workgroups are dealt to in turn."""
+    return next((d.xcds for d in DEVICES if d.arch == arch), 1)
+
+
+def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:
+    """Shared memory of a workgroup: activations of a step, and the weights in flight with their scales.
+
+    recoded: activations are bf16, weights packed; one buffer fewer than stages, or one for changing the layout.
+    plain: all is packed, in a buffer for each stage, padded by at most 1 / 16.
+    """
+    weights = knobs["block_n"] * knobs["block_k"] * 17 // 32
+    if knobs["layout"] == "plain":
+        activations = case.BM * knobs["block_k"] * 17 // 32
+        return (weights + activations) * knobs["num_stages"] * 17 // 16
+    activations = case.BM * knobs["block_k"] * 2
+    finishing = min(knobs["block_n"] * case.BM * 4, 16384)  # larger tiles change their layout in parts
+    return activations + weights * max(knobs["num_stages"] - 1, 1) + finishing
+
+
+def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
+    """ValueError, before any launch, for blocks that are no powers of two, that do not fit, or an unknown layout."""
+    if knobs["layout"] not in LAYOUTS:
+        raise ValueError(f"layout {knobs['layout']!r} is not one of {', '.join(LAYOUTS)}")
+    if knobs["partial"] not in ("fp32", "bf16"):
+        raise ValueError(f"partial {knobs['partial']!r} is not one of fp32, bf16")
+    sizes = (("BM", case.BM, 16), ("block_n", knobs["block_n"], 16), ("block_k", knobs["block_k"], 64))
+    for name, value, least in sizes:
+        if value < least or value & (value - 1):
+            raise ValueError(f"{name} is {value}; it must be a power of two, at least {least}")
+    if knobs["tiles"] > 1 and knobs["layout"] == "recoded" and knobs["block_k"] < case.K:
+        raise ValueError(f"tiles is {knobs['tiles']} with block_k {knobs['block_k']} under K {case.K}; "
+                         "several tiles of an item need a step that covers K")
+    if arch == "cpu":
+        return
+    need, limit = shared_bytes(case, knobs, arch), lds_limit(arch)
+    if need > limit:
+        raise ValueError(f"BM {case.BM}, block_n {knobs['block_n']}, block_k {knobs['block_k']} with "
+                         f"{knobs['num_stages']} stages need {need} bytes of shared memory; {arch} has {limit}")
