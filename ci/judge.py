@@ -33,8 +33,9 @@ NOMINAL = 0.4
 """Share of the allowed false-alarm rate given to the posterior tail; the rest is for what the model does not know.
 Chosen on recorded separate runs, where the tail is up to twice as heavy as the model's (ci/stats/study)."""
 
-GROUP_SHARE, MEMBER_TAIL = 0.25, 0.01
-"""Neighbouring shapes: share of the rate for the median over shapes, and the tail a shape itself must reach."""
+GROUP_SHARE, MEMBER_TAIL, GROUP_LOCK_STEP = 0.1, 0.01, 0.5
+"""Neighbouring shapes: share of the rate for the median over shapes, the tail a shape itself must reach, and how likely
+the arms must be in lock-step (shapes of one process that wanders agree with each other for no reason of the code)."""
 
 WORST_FIRST = (Verdict.BROKEN, Verdict.SLOWER, Verdict.YARDSTICK_CHANGED, Verdict.CANNOT_TELL, Verdict.FASTER,
                Verdict.SAME)
@@ -144,7 +145,8 @@ def _borrow(timed: list[_Timed], progress: Progress | None) -> None:
     fitted = effects([sample for _, sample in together], (_scale(timed[m[0]].settings) for m, _ in together))
     for (members, _), effect in zip(together, fitted, strict=True):
         first = timed[members[0]]
-        if effect.p_value > GROUP_SHARE * _allowed(first, progress) or not _beyond_floor(effect, first.settings):
+        certain = effect.p_value <= GROUP_SHARE * _allowed(first, progress) and effect.lock_step >= GROUP_LOCK_STEP
+        if not certain or not _beyond_floor(effect, first.settings):
             continue
         for t in (timed[i] for i in members):
             tail = t.effect.not_slower if effect.log_ratio > 0 else t.effect.not_faster

@@ -13,6 +13,7 @@ from ci.policy import Settings
 
 matplotlib.use("svg")
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 Row = dict[str, Any]
 CASES = ("copy", "tgemm", "mm", "tgemm_m64", "mm_m16")
@@ -166,19 +167,24 @@ def _others(numbers: dict[str, Any]) -> str:
 
 
 def plot(numbers: dict[str, Any], path: Path) -> None:
-    """Share found against effect: this rule at 4, 8, 12 trials, the others beside it."""
+    """Share found against effect: left this rule with 4, 8 and 12 trials, right the other rules."""
     plt.rcParams["svg.hashsalt"] = "ridgeline"
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
     for trials, marker in ((4, "v"), (8, "o"), (12, "^")):
-        mine = [r for r in numbers["power"] if r["trials"] == trials]
-        axes.plot([100 * r["effect"] for r in mine], [r["slower"] for r in mine], marker, label=f"this rule, {trials} "
-                                                                                                "trials")
-    for rule in dict.fromkeys(r["rule"] for r in numbers["others"]):
-        mine = [r for r in numbers["others"] if r["rule"] == rule]
-        axes.plot([100 * r["effect"] for r in mine], [r["found"] for r in mine], "x", alpha=0.6, label=rule)
-    axes.axhline(0.95, color="grey", linewidth=0.8, linestyle=":")
-    axes.set(xlabel="true effect, % of the time", ylabel="share of draws with a finding", xlim=(-0.3, 7),
-             ylim=(-0.03, 1.03))
-    axes.legend(fontsize=8, loc="center right")
+        _points(left, [(r["effect"], r["slower"]) for r in numbers["power"] if r["trials"] == trials], marker,
+                f"{trials} trials")
+    _points(left, [(0.0, r["alone"]) for r in numbers["false_alarms"]], "s", "A/A: false alarms")
+    for rule, marker in zip(dict.fromkeys(r["rule"] for r in numbers["others"]), "+xvo^", strict=True):
+        _points(right, [(r["effect"], r["found"]) for r in numbers["others"] if r["rule"] == rule], marker, rule)
+    left.set(title="this rule, A/B in lock-step", ylabel="share of draws with a finding", ylim=(-0.03, 1.03))
+    right.set(title="other rules, 8 trials or runs")
+    for axes in (left, right):
+        axes.axhline(0.95, color="grey", linewidth=0.8, linestyle=":")
+        axes.set(xlabel="true effect, % of the time", xlim=(-0.3, 7))
+        axes.legend(fontsize=8, loc="center right")
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+
+
+def _points(axes: Axes, points: Sequence[tuple[float, float]], marker: str, label: str) -> None:
+    axes.plot([100 * effect for effect, _ in points], [share for _, share in points], marker, alpha=0.7, label=label)
