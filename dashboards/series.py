@@ -71,7 +71,7 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame in the order of history: one row per place, commit and arm; no nulls in texts, no infinities."""
     frame = frame.copy()
     for column in ("machine", "commit", "env", *KEY, "status", "why", "yardstick", "case_yardstick", "dtype", "tier"):
-        frame[column] = frame[column].astype(object).where(frame[column].notna(), "").map(str).astype(object)
+        frame[column] = frame[column].astype(object).where(frame[column].notna(), "").map(str)
     numbers = ["seconds", "seconds_low", "seconds_high", *RATES, "baseline_ratio"]
     frame[numbers] = frame[numbers].astype(float).replace([np.inf, -np.inf], np.nan)
     frame["date"] = pd.to_datetime(frame["date"], utc=True)

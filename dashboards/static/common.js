@@ -62,6 +62,9 @@ var Ridgeline = (() => {
     return value.toLocaleString("en-US", {minimumFractionDigits: places, maximumFractionDigits: places});
   }
 
+  /** The label of a tick: no digits that say nothing. */
+  const tick = value => Number(value.toPrecision(4)).toLocaleString("en-US", {maximumFractionDigits: 6});
+
   function withUnit(value, rate) {
     if (value === null || value === undefined || !Number.isFinite(value)) return "–";
     if (rate === "peak_share") return percent(value);
@@ -229,6 +232,7 @@ var Ridgeline = (() => {
     keepFocus,
     RATES,
     number,
+    tick,
     withUnit,
     duration,
     percent,

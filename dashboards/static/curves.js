@@ -76,7 +76,7 @@
       lines,
       label: `${data.kernel}: ${R.RATES[rate].name} over the message size, ${title}`,
       x: {kind: "log", values: sizes, tick: size => R.quantity(size, "B", true)},
-      y: {title: R.axisTitle(rate), tick: value => R.number(value, 3), zero: rate !== "time", log: rate === "time"},
+      y: {title: R.axisTitle(rate), tick: R.tick, zero: rate !== "time", log: rate === "time"},
       right: null,
       picked: n => select(cases[n]),
       tip: n => [

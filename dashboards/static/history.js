@@ -118,7 +118,7 @@
       lines,
       label: `${data.kernel}, ${info.name}: ${R.RATES[now.rate].name} over ${commits.length} commits`,
       x: {kind: "commits", count: commits.length, tick: i => [commits[i][1].slice(0, 10), R.short(commits[i][0])]},
-      y: {title: R.axisTitle(now.rate), tick: value => R.number(value, 3), zero: now.zero},
+      y: {title: R.axisTitle(now.rate), tick: R.tick, zero: now.zero},
       right: roof(all, now.rate),
       range: now.range,
       marks: marks(data, all),

@@ -45,12 +45,17 @@ class Page:
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._write, self._read, self._buffer = to_browser, from_browser, b""
-        self._number, self._session = 0, ""
+        self._number = 0
         self.errors: list[str] = []
         self.requests: list[str] = []
+        self.renew()
+
+    def renew(self) -> None:
+        """A fresh tab, at the start and after a crash."""
+        self._session, self.crashed = "", False
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Network", "Log"):
+        for domain in ("Page", "Runtime", "Network", "Log", "Inspector"):
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -136,6 +141,9 @@ class Page:
 
     def _note(self, event: dict[str, Any]) -> None:
         parameters = event.get("params", {})
+        if event.get("method") == "Inspector.targetCrashed":
+            self.crashed = True
+            raise RuntimeError("the tab has crashed; if the kernel log (dmesg) names Chromium, memory ran out")
         if event.get("method") == "Network.requestWillBeSent":
             self.requests.append(parameters["request"]["url"])
         elif event.get("method") == "Runtime.exceptionThrown":

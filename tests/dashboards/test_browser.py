@@ -46,6 +46,8 @@ def tab() -> Iterator[chromium.Page]:
 @pytest.fixture
 def page(tab: chromium.Page) -> Iterator[chromium.Page]:
     """The tab, which must not have complained or asked for anything but files when the test is over."""
+    if tab.crashed:
+        tab.renew()
     tab.errors.clear()
     tab.requests.clear()
     tab.size(1400, 1000)
