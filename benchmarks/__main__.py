@@ -37,11 +37,11 @@ FAULTY = ("wrong", "error", "hang", "crash")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = parser().parse_args(argv)
-    for name in (signal.SIGTERM, signal.SIGHUP):
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, _interrupted)
     try:
         return arguments.command(arguments)
-    except (UsageError, TreeError, notes.OutputError, Unkillable) as error:
+    except (UsageError, TreeError, notes.OutputError, Unkillable, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:

@@ -114,7 +114,7 @@ class CaseRun:
         return self._step(arm, step, "check")
 
     def _capture(self, arm: Arm) -> None:
-        whys = self._step(arm, "graph capture", "capture")
+        whys = self._step(arm, "graph capture", "capture", calls=self.case.calls)
         if whys is None:
             return
         if any(whys):
@@ -266,7 +266,8 @@ class CaseRun:
             self.warnings.append(f"{arm.key}: in {facts['starved']} of {self.protocol.rounds} samples the device was "
                                  "faster than the host could enqueue the call: launch latency is in the time")
         return {"status": "ok", "seconds": facts["seconds"], "skew_s": facts["skew_s"], "knobs": facts["knobs"],
-                "error": facts["error"], "code_hash": facts["code_hash"], "calls_per_sample": self._copies,
+                "error": facts["error"], "code_hash": facts["code_hash"],
+                "calls_per_sample": self.case.calls if self.method == "graph" else 1,
                 "first_call_s": facts["first_call_s"], "compile_s": facts["compile_s"]}
 
 

@@ -7,7 +7,7 @@ graph   the same pair around one replay of a graph of calls, each on its own cop
 clock   the host's clock around one call, on a CPU.
 
 The cache is made cold by *reading* a buffer of more than twice L2 + last-level cache: a memset would leave dirty lines
-that the timed call has to write back (kernels.md 1.1).
+that the timed call has to write back.
 """
 
 from __future__ import annotations

@@ -52,13 +52,15 @@ class Crew:
         return self
 
     def __exit__(self, kind: Any, *_: object) -> None:
-        for pool in self.pools.values():
+        try:
             if kind is None:
-                pool.quit()
-            else:
+                for pool in self.pools.values():
+                    pool.quit()
+                for pool in self.pools.values():
+                    pool.close()
+        finally:
+            for pool in self.pools.values():
                 pool.kill()
-        for pool in self.pools.values():
-            pool.close()
 
     def ready(self, roles: Iterable[str]) -> None:
         """Have a live pool for every role, or its failure in `lost`; all that are missing start at once."""

@@ -14,7 +14,7 @@ TIMING_VERSION = 1
 """Raised when the way a sample is taken changes: part of the yardstick, so that old and new are never compared."""
 
 SHORT_S = 50e-6
-"""A case whose roofline time is below this is timed in a graph: an event pair resolves about 1 us (kernels.md 1.13)."""
+"""A case whose roofline time is below this is timed in a graph: an event pair resolves about 1 us."""
 
 GRAPH_CALLS = 20
 """Calls in a graph, each on its own buffers; never fewer than LEAST_GRAPH_CALLS."""
@@ -87,13 +87,17 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedCase:
-    """A case and how it is measured; `skip` says why it is not, arm by arm in `errors` what cannot be."""
+    """A case and how it is measured; `skip` says why it is not, arm by arm in `errors` what cannot be.
+
+    copies: sets of buffers; calls: calls in a sample, each on its own buffers unless the cache is to be hot.
+    """
 
     name: str
     world: int
     arms: tuple[Arm, ...]
     method: str
     copies: int
+    calls: int
     heap_bytes: int
     skip: str = ""
     errors: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
@@ -163,10 +167,11 @@ def _plan_case(case: Mapping[str, Any], declarations: Mapping[str, Mapping[str, 
     cost = max(costs, key=lambda c: (c.flops, c.hbm_bytes), default=Cost())
     asked = next((d["method"] for d in declarations.values() if d["method"]), None)
     method = choose_method(cost, case["dtype"], world, machine, asked)
-    copies = _copies(method, cost, machine, len(declarations)) if cache == "cold" or method == "graph" else 1
-    method = "events" if method == "graph" and copies < LEAST_GRAPH_CALLS else method
+    copies = _copies(method, cost, machine, len(declarations)) if cache == "cold" else 1
+    method = "events" if method == "graph" and cache == "cold" and copies < LEAST_GRAPH_CALLS else method
     copies = copies if method == "graph" else 1
-    return PlannedCase(name, world, arms, method, copies,
+    calls = 1 if method != "graph" else copies if cache == "cold" else GRAPH_CALLS
+    return PlannedCase(name, world, arms, method, copies, calls,
                        heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0,
                        why_not(cost, case, machine, len(declarations)), errors)
 

@@ -116,11 +116,11 @@ class Service:
         """Digest of the code an arm launches."""
         return self._bench.trace(backend)
 
-    def do_capture(self, backend: str) -> str:
+    def do_capture(self, backend: str, calls: int) -> str:
         """Capture an arm in a graph; returns why it cannot be, or ""."""
         from benchmarks import bench
         try:
-            self._bench.capture(backend)
+            self._bench.capture(backend, calls)
         except bench.CaptureFailed as error:
             return str(error)
         return ""

@@ -86,9 +86,11 @@ def test_what_cannot_be_measured_says_why(machine, case, cost, why):
 
 def test_a_graph_rotates_over_as_many_buffers_as_it_has_calls():
     [short] = planned(H200, {}, cost=Cost(hbm_bytes=10**8))
-    assert (short.method, short.copies) == ("graph", plan.GRAPH_CALLS)
+    assert (short.method, short.copies, short.calls) == ("graph", plan.GRAPH_CALLS, plan.GRAPH_CALLS)
+    [hot] = plan.plan_kernel({"head": declaration({})}, H200, Selection(), "hot")
+    assert (hot.method, hot.copies, hot.calls) == ("graph", 1, plan.GRAPH_CALLS)
     [long] = planned(H200, {}, cost=Cost(hbm_bytes=10**9))
-    assert (long.method, long.copies) == ("events", 1)
+    assert (long.method, long.copies, long.calls) == ("events", 1, 1)
 
 
 def test_fewer_buffers_where_memory_is_short_and_events_where_too_few_fit():

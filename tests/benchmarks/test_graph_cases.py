@@ -1,0 +1,165 @@
+"""Cases timed in graphs, conducted for real on ranks that live in this process; only the capture is simulated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import bench, clocks, failures
+from benchmarks.caserun import CaseRun
+from benchmarks.plan import Arm, PlannedCase, Protocol
+from benchmarks.ranks import Failure, StepFailed
+from benchmarks.service import Service
+from kernels.spec import Case, Cost, Kernel, Place, Tolerance
+
+toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=16)], tolerance=Tolerance())
+
+
+@toy.inputs
+def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+    return {"x": torch.randn(case.n)}
+
+
+@toy.cost
+def cost(case: Case) -> Cost:
+    return Cost()
+
+
+@toy.reference
+def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    return inputs["x"] * 2
+
+
+def doubling(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    out = torch.empty_like(inputs["x"])
+    return lambda: torch.mul(inputs["x"], 2, out=out)
+
+
+toy.backend("good")(doubling)
+toy.baseline("library")(doubling)
+
+
+@toy.backend("stubborn")
+def stubborn(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    call = doubling(case, inputs)
+
+    def checked() -> torch.Tensor:
+        if SimulatedGraph.capturing:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return call()
+    return checked
+
+
+@toy.backend("forgetful")
+def forgetful(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Right when called, but writes nothing when it is replayed: as a graph of a call that decides on the host."""
+    out, replaying = torch.empty_like(inputs["x"]), SimulatedGraph
+    return lambda: out if replaying.replaying else torch.mul(inputs["x"], 2, out=out)
+
+
+class SimulatedGraph:
+    """Replays by calling again."""
+
+    capturing = replaying = False
+
+    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+        self._calls = calls
+
+    def replay(self) -> None:
+        SimulatedGraph.replaying = True
+        for call in self._calls:
+            call()
+        SimulatedGraph.replaying = False
+
+
+def simulated_capture(calls: Sequence[Callable[[], Any]]) -> tuple[SimulatedGraph, list[Any]]:
+    SimulatedGraph.capturing = True
+    try:
+        return SimulatedGraph(calls), [call() for call in calls]
+    finally:
+        SimulatedGraph.capturing = False
+
+
+class LocalPool:
+    """One rank in this process."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self._service = Service(".")
+        self._service._kernel, self._service._place = toy, Place()
+        self._service._clock, self._service._numerics = clocks.HostClock(0, None), bench.harness_numerics()
+        self._request: tuple[str, dict[str, Any]] | None = None
+
+    def post(self, step: str, limit_s: float, op: str, **fields: Any) -> None:
+        self._request = op, fields
+
+    def collect(self) -> list[Any]:
+        op, fields = self._request
+        try:
+            return [getattr(self._service, f"do_{op}")(**fields)]
+        except Exception as error:
+            told = failures.answer(error)
+            raise StepFailed(Failure(told["status"], told["why"], told["detail"], True, told["spoiled"])) from error
+
+    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+        assert self.alive
+        self.post(step, limit_s, op, **fields)
+        return self.collect()
+
+    def kill(self) -> None:
+        self.alive = False
+
+
+class LocalCrew(SimpleNamespace):
+    def ready(self, roles: Iterable[str]) -> None:
+        for role in roles:
+            if role not in self.pools or not self.pools[role].alive:
+                self.pools[role] = LocalPool()
+                self.starts += 1
+
+
+@pytest.fixture
+def conduct(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, Any], LocalCrew]]:
+    monkeypatch.setattr(clocks, "capture", simulated_capture)
+
+    def run(*backends: str, copies: int = 4, calls: int = 4) -> tuple[dict[str, Any], LocalCrew]:
+        arms = tuple(Arm("head", name) for name in backends)
+        case = PlannedCase("c", 1, arms, "graph", copies, calls, 0)
+        crew = LocalCrew(pools={}, lost={}, starts=0)
+        return CaseRun(crew, case, Protocol(rounds=5), random.Random(0), {}).run(), crew
+    return run
+
+
+def test_a_graph_sample_is_one_replay_divided_by_its_calls(conduct):
+    entry, crew = conduct("good", "library")
+    assert entry["method"] == "graph"
+    assert all(arm["status"] == "ok" and arm["calls_per_sample"] == 4 for arm in entry["arms"].values())
+    assert len(entry["arms"]["head/good"]["seconds"]) == 5
+    arm = crew.pools["head"]._service._bench.arms["good"]
+    assert len({output.data_ptr() for output in arm.outputs}) == 4, "every copy has buffers of its own"
+
+
+def test_one_copy_can_be_called_many_times(conduct):
+    entry, crew = conduct("good", copies=1, calls=6)
+    assert entry["arms"]["head/good"]["calls_per_sample"] == 6
+    assert len(crew.pools["head"]._service._bench.arms["good"].calls) == 1
+
+
+def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(conduct):
+    entry, crew = conduct("good", "stubborn", "library")
+    assert entry["method"] == "events"
+    assert all(arm["status"] == "ok" and arm["calls_per_sample"] == 1 for arm in entry["arms"].values())
+    assert "head/stubborn cannot be captured in a graph (RuntimeError: operation not permitted" in entry["warnings"][0]
+    assert crew.starts == 2, "a failed capture is followed by a fresh process"
+
+
+def test_a_graph_that_computes_nothing_is_wrong(conduct):
+    entry, _ = conduct("good", "forgetful")
+    assert entry["arms"]["head/good"]["status"] == "ok"
+    assert entry["arms"]["head/forgetful"]["status"] == "wrong"
+    assert "check of the graph: the output is nan" in entry["arms"]["head/forgetful"]["why"]
