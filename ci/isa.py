@@ -196,12 +196,12 @@ def _why(verdict: Verdict, differences: Sequence[Difference]) -> str:
     """One sentence for the heading."""
     concerned = [d for d in differences if d.verdict is verdict]
     kernels = ", ".join(dict.fromkeys(d.kernel for d in concerned))
-    number = f"{len(concerned)} of {len(differences)} configurations"
+    number = f"Of {len(differences)} configurations, {len(concerned)}"
     return {
         Verdict.BROKEN: f"{number} no longer compile: {kernels}.",
-        Verdict.SLOWER: f"{number} are expected to be slower by what the compiler emits: {kernels}.",
-        Verdict.CHANGED: f"The code of {number} changed, and no rule says for the worse: {kernels}.",
-        Verdict.SAME: f"All {len(differences)} configurations have the same code on both sides.",
+        Verdict.SLOWER: f"{number} expected to be slower by what the compiler emits: {kernels}.",
+        Verdict.CHANGED: f"{number} with other code, and no rule says for the worse: {kernels}.",
+        Verdict.SAME: f"{number} with the same code on both sides, none with other code.",
     }.get(verdict, "Nothing could be compared." if not concerned else f"{number} could not be compiled: {kernels}.")
 
 

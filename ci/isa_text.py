@@ -31,7 +31,7 @@ def terminal(judgement: IsaJudgement) -> Text:
             out.append(f"  [accepted: {finding.accepted}]\n" if finding.accepted else "\n")
     same = judgement.of(Verdict.SAME)
     if same and judgement.verdict is not Verdict.SAME:
-        out.append(f"SAME  {len(same)} configurations have the same code on both sides.\n", STYLES[Verdict.SAME])
+        out.append(f"SAME  the code of {len(same)} more is the same on both sides.\n", STYLES[Verdict.SAME])
     for difference in same:
         for finding in difference.findings:
             out.append(f"      {difference.name} on {difference.arch} {finding.sentence}\n")

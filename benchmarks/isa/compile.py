@@ -90,7 +90,19 @@ def pretend(arch: str) -> Any:
     found = target(arch)
     gpu_target = GPUTarget(found.backend, found.arch, found.wave_size)
     driver.set_active(OfflineDriver(gpu_target))
+    _without_torch()
     return gpu_target
+
+
+def _without_torch() -> None:
+    """Keep Triton's AMD backend from importing torch (1 to 3 s) to look for torch tensors, of which there are none.
+
+    From 3.8 on it asks a class attribute first; earlier ones import torch in any case.
+    """
+    from triton.backends.amd.compiler import HIPBackend
+
+    if hasattr(HIPBackend, "_torch_available"):
+        HIPBackend._torch_available = False
 
 
 def argument(name: str, declared: Any) -> Any:

@@ -22,6 +22,9 @@ HARNESS = Path(__file__).resolve().parents[2]
 MOST_WORKERS = 4
 """Processes per architecture on a large machine: each imports torch and Triton anew (about 2 s and 0.5 GB)."""
 
+UNITS_PER_WORKER = 8
+"""Compilations for which one more process is worth its start."""
+
 LIST_LIMIT_S = 120.0
 _POLL_S = 0.05
 _TAIL = 4000
@@ -151,13 +154,21 @@ class ArchRun:
         self._compute_units = next(d.compute_units for d in DEVICES if d.arch == arch)
         self._lock = threading.Lock()
         self._next = 0
+        self._listed = threading.Event()
         self.listing: dict[str, Any] | None = None
         self.failure = ""
         self.records: dict[int, dict[str, Any]] = {}
 
-    def work(self) -> None:
-        """The life of one worker slot: list, then compile until nothing is left; a dead worker is replaced."""
+    def work(self, slot: int) -> None:
+        """The life of one worker slot: list, then compile until nothing is left; a dead worker is replaced.
+
+        Slots beyond the first wait for the listing, and start only if there is enough to do for one more.
+        """
         worker: Worker | None = None
+        if slot:
+            self._listed.wait()
+            if not self.listing or len(self.listing["units"]) < UNITS_PER_WORKER * (slot + 1):
+                return
         try:
             while self._more():
                 worker = worker or self._ready()
@@ -174,6 +185,7 @@ class ArchRun:
                     worker = None
                 self._keep(index, answer)
         finally:
+            self._listed.set()
             if worker:
                 worker.kill()
 
@@ -193,6 +205,7 @@ class ArchRun:
                 if self.listing is not None and listing["units"] != self.listing["units"]:
                     raise Ended("two processes listed different compilations; declarations must not depend on chance")
                 self.listing = self.listing or listing
+            self._listed.set()
             return worker
         except Ended as end:
             self.failure = f"the kernels could not be listed for {self.arch}: {end}"
@@ -228,7 +241,8 @@ def compile_all(arches: Sequence[str], choice: Choice, setting: Setting,
     slots = min(MOST_WORKERS, max(1, (os.cpu_count() or 1) // len(arches)))
     with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as scratch:
         runs = [ArchRun(arch, choice, setting, Path(scratch), tell) for arch in arches]
-        threads = [threading.Thread(target=run.work, daemon=True) for run in runs for _ in range(slots)]
+        threads = [threading.Thread(target=run.work, args=(slot,), daemon=True)
+                   for run in runs for slot in range(slots)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -26,7 +26,8 @@ def cache(tmp_path_factory):
 
 def compiled(tree, cache, *arches, kernels=()):
     """The result file of a tree."""
-    command = [sys.executable, "-m", "benchmarks.isa", "metrics", "--tree", tree, "--cache", cache, "--progress", "none"]
+    command = [sys.executable, "-m", "benchmarks.isa", "metrics", "--tree", tree, "--cache", cache,
+               "--progress", "none"]
     for flag, values in (("--arch", arches), ("--kernel", kernels)):
         for value in values:
             command += [flag, value]
@@ -149,5 +150,6 @@ def test_refactoring_that_changes_no_code_makes_no_difference(base, cache, tmp_p
 def test_two_checkouts_in_different_folders_give_the_same_bytes(base, tmp_path):
     elsewhere = tmp_path / "a much longer folder name" / "checkout"
     shutil.copytree(SAMPLES, elsewhere, ignore=shutil.ignore_patterns("__pycache__"))
-    again = compiled(elsewhere, tmp_path / "another cache", *ARCHES)
-    assert json.dumps(again) == json.dumps(base)
+    kernels = ("sample_gemm_scatter", "sample_gluon_gather", "sample_wgrad")
+    again = compiled(elsewhere, tmp_path / "another cache", *ARCHES, kernels=kernels)
+    assert json.dumps(again["entries"]) == json.dumps([e for e in base["entries"] if e["kernel"] in kernels])
