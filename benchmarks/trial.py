@@ -51,10 +51,10 @@ class Session:
         self.id = os.urandom(8).hex()
         self.descriptions: dict[str, Description] = {}
         self.machine: dict[str, Any] = {}
-        self._directory = make_directories()
         self._tell = on_progress or (lambda event: None)
         self._hangs: dict[str, dict[tuple[str, str], str]] = {}
         self._digests = {tree.role: kernels_digest(tree) for tree in self.trees}
+        self._directory = make_directories()
 
     def describe(self) -> None:
         """Ask all trees at once what they declare, and find out what machine this is."""
