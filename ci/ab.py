@@ -50,7 +50,7 @@ def compare(
     """
     settings = policy.settings(machine_kind=kind)
     progress = Progress(_looks(settings.looks, plan.trials), settings.confirming)
-    target, wanted = progress.looks[0], plan
+    target, wanted = 1, plan  # one trial shows which cases launch equal code and need no time
     while True:
         missing = target - _finished(out, wanted)
         if missing > 0:

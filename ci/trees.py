@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -129,10 +130,20 @@ class Repository:
         path = self.root / ".ridgeline" / "trees" / commit.hash[:12]
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
-            if _git(path, "rev-parse", "HEAD", check=False) != commit.hash or not (path / ".git").exists():
+            if not _is_clean(path, commit):
+                shutil.rmtree(path, ignore_errors=True)
                 _git(self.root, "worktree", "prune")
                 _git(self.root, "worktree", "add", "--force", "--detach", "--quiet", str(path), commit.hash)
         return Tree(role, path, commit)
+
+
+def _is_clean(worktree: Path, commit: Commit) -> bool:
+    """Whether a worktree of ours is there, at that commit and unchanged."""
+    return (
+        (worktree / ".git").is_file()
+        and _git(worktree, "rev-parse", "HEAD", check=False) == commit.hash
+        and _git(worktree, "status", "--porcelain", check=False) == ""
+    )
 
 
 def listed_packages(tree: Path) -> list[str]:

@@ -1,0 +1,144 @@
+"""The command line: examples that parse, usage errors that leave with 3, verdicts that leave with their code."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from ci import jobs
+from ci.__main__ import main
+
+RECORDINGS = Path(__file__).parent.parent / "recordings" / "h200"
+README = Path(__file__).parent.parent.parent / "README.md"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), standalone_mode=True)
+
+
+def examples(verb: str) -> list[list[str]]:
+    epilog = main.commands[verb].epilog or ""
+    return [shlex.split(line.strip())[1:] for line in epilog.splitlines() if line.strip().startswith("ridgeline ")]
+
+
+def parse(words: list[str]) -> click.Context:
+    """Parse a command line without carrying it out."""
+    return main.commands[words[0]].make_context(words[0], words[1:])
+
+
+def readme_commands() -> list[list[str]]:
+    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    lines = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("ridgeline ")]
+
+
+@pytest.mark.parametrize("verb", sorted(main.commands))
+def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> None:
+    shown = invoke(verb, "--help")
+    assert shown.exit_code == 0
+    assert "Example:" in shown.output
+    assert examples(verb), verb
+    for words in examples(verb):
+        assert words[0] == verb
+        parse(words)
+
+
+def test_every_ridgeline_command_of_the_readme_parses() -> None:
+    found = readme_commands()
+    assert len(found) >= 6
+    for words in found:
+        parse(words)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nosuchverb",),
+        ("run", "--tier", "weekly"),
+        ("run", "--trials", "0"),
+        ("gate", "only-one"),
+        ("report",),
+        ("ab", "--rounds", "many"),
+    ],
+)
+def test_usage_errors_leave_with_3(arguments: tuple[str, ...]) -> None:
+    assert invoke(*arguments).exit_code == 3
+
+
+def draw(tmp_path: Path, head: str, trials: int = 8) -> Path:
+    """A replay file: the first trials of a recording, with one of its arms as head."""
+    lines = gzip.open(RECORDINGS / "ab_trials_gpu0.jsonl.gz", "rt").read().splitlines()[:trials]
+    out = tmp_path / "replay.jsonl"
+    out.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "trial": row["trial"],
+                    "unit": row["unit"],
+                    "cases": {case: {"base": arms["base"], "head": arms[head]} for case, arms in row["cases"].items()},
+                }
+            )
+            + "\n"
+            for row in map(json.loads, lines)
+        )
+    )
+    return out
+
+
+@pytest.mark.parametrize(("head", "code", "verdict"), [("same", 0, "SAME"), ("head3", 1, "SLOWER")])
+def test_a_replay_leaves_with_the_code_of_its_verdict(tmp_path: Path, head: str, code: int, verdict: str) -> None:
+    done = invoke("ab", "--replay", str(draw(tmp_path, head)), "--json")
+    assert done.exit_code == code, done.output
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == verdict
+    assert {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds"} <= answer["cases"][0].keys()
+
+
+def test_an_empty_replay_is_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    assert invoke("ab", "--replay", str(tmp_path / "empty.jsonl")).exit_code == 2
+
+
+def test_a_replay_that_is_none_leaves_with_3_and_names_the_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("hello\n" * 3)
+    done = invoke("ab", "--replay", str(tmp_path / "bad.jsonl"))
+    assert done.exit_code == 3
+    assert "bad.jsonl:1" in done.output
+
+
+def test_a_missing_replay_leaves_with_3() -> None:
+    done = invoke("ab", "--replay", "/nowhere/trials.jsonl")
+    assert done.exit_code == 3
+    assert "/nowhere/trials.jsonl" in done.output
+
+
+def test_a_commit_must_be_a_full_hash(tmp_path: Path) -> None:
+    done = invoke("run", "--commit", "abc", "--out", str(tmp_path / "t.jsonl"))
+    assert done.exit_code == 3
+    assert "40 hex digits" in done.output
+
+
+def test_outside_a_repository_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (("check",), ("run",), ("ab",), ("gate", "a", "b")):
+        done = invoke(*arguments)
+        assert done.exit_code == 3, arguments
+        assert "git repository" in done.output
+
+
+def test_expected_errors_have_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(jobs, "examine", full)
+    done = invoke("doctor")
+    assert done.exit_code == 3
+    assert "No space left" in done.output
+    assert "Traceback" not in done.output
