@@ -318,8 +318,10 @@ def _loop_words(old: Metrics, new: Metrics) -> str:
     mix = ", ".join(f"{name} {_step(old['mix'].get(name, 0), new['mix'].get(name, 0))}"
                     for name in dict.fromkeys([*old["mix"], *new["mix"]])
                     if old["mix"].get(name, 0) != new["mix"].get(name, 0))
-    return (f"hot loop: {_step(old['instructions'], new['instructions'])} instructions, matrix share "
-            f"{100 * old['matrix_share']:.0f} → {100 * new['matrix_share']:.0f} %" + (f" ({mix})" if mix else ""))
+    share = (f", matrix share {100 * old['matrix_share']:.0f} → {100 * new['matrix_share']:.0f} %"
+             if old["matrix_share"] or new["matrix_share"] else "")
+    changed = f" ({mix})" if mix else ""
+    return f"hot loop: {_step(old['instructions'], new['instructions'])} instructions{share}{changed}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

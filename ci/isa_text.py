@@ -74,9 +74,12 @@ def _said(verdict: Verdict) -> str:
 
 
 def _cases(difference: Difference) -> str:
-    shown = ", ".join(difference.cases[:MOST_CASES])
-    more = len(difference.cases) - MOST_CASES
-    return shown + (f" and {more} more" if more > 0 else "")
+    return _few(difference.cases)
+
+
+def _few(cases: Sequence[str]) -> str:
+    more = len(cases) - MOST_CASES
+    return ", ".join(cases[:MOST_CASES]) + (f" and {more} more" if more > 0 else "")
 
 
 def listing(document: Mapping[str, Any]) -> Text:
@@ -84,7 +87,7 @@ def listing(document: Mapping[str, Any]) -> Text:
     out = Text()
     for entry in document["entries"]:
         name = f"{entry['kernel']}/{entry['backend']}" + (f" [{entry['label']}]" if entry["label"] else "")
-        out.append(f"{name} on {entry['arch']}: ", "bold")
+        out.append(f"{name} on {entry['arch']} ({_few(entry['cases'])}): ", "bold")
         if entry["status"] == "ok":
             out.append(summary(entry["metrics"]) + "\n")
             if entry["will_not_load"]:

@@ -65,11 +65,16 @@ class Units:
         except Exception as error:
             why = f"its isa() declaration failed: {first_cause(error)}"
             return [self._unit(name | {"label": "", "status": "failed", "why": why}, None)]
-        return [self._unit(name | {"label": str(one.label)}, one) for one in declared]
+        return [self._unit(name | {"label": _label(one.label, case.name)}, one) for one in declared]
 
     def _unit(self, described: dict[str, Any], compilation: Any) -> dict[str, Any]:
         self.declared.append(compilation)
         return described
+
+
+def _label(declared: object, case: str) -> str:
+    """A compilation's name without the case's, so that cases that lead to one compilation can share it."""
+    return str(declared).removeprefix(case).strip()
 
 
 def _matches(name: str, patterns: list[str]) -> bool:

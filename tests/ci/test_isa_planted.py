@@ -123,6 +123,32 @@ def test_dot_scaled_replaced_by_a_dequantise(base, cache, tmp_path):
     assert difference.verdict is Verdict.SLOWER
 
 
+@pytest.fixture(scope="module")
+def own(tmp_path_factory, cache):
+    """The repository's own all-gather: (result file, a copy of the tree to plant in)."""
+    tree = tmp_path_factory.mktemp("own") / "tree"
+    shutil.copytree(ROOT / "kernels", tree / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    return compiled(ROOT, cache, "gfx942", kernels=["all_gather"]), tree
+
+
+@pytest.mark.parametrize(("file", "old", "new", "rule"), [
+    ("symmetric_device.py", "return tl.multiple_of(address.to(pointer.dtype), ALIGN)",
+     "return address.to(pointer.dtype)", "remote_store_width"),
+    ("all_gather/device.py", "            there = tl.load(bases + ",
+     "            here = tl.load(bases + rank)\n            there = tl.load(bases + ", "heap_bases")])
+def test_the_repositorys_own_all_gather(own, cache, file, old, new, rule):
+    before, tree = own
+    path = tree / "kernels" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    after = compiled(tree, cache, "gfx942", kernels=["all_gather"])
+    path.write_text(text)
+    judgement = compare(before, after, IsaPolicy())
+    assert judgement.verdict is Verdict.SLOWER
+    assert all(d.alarms[0].rule == rule for d in judgement.differences)
+
+
 DEQUANTISE = '''@triton.jit
 def dequantised(packed, scale):
     """[rows, K/2] bytes of two e2m1 and [rows, K/32] e8m0 -> [rows, K] bf16."""
