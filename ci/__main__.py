@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ci import jobs
+from ci import measuring
 from ci.measure import Plan
 from ci.submit import submit
 
@@ -31,7 +31,9 @@ class Verbs(click.Group):
         except click.ClickException as error:
             error.show()
             sys.exit(USAGE)
-        except jobs.EXPECTED as error:
+        except Exception as error:
+            if not (isinstance(error, OSError) or type(error).__module__.startswith("ci.")):
+                raise  # what is not an error of our own making is a bug and shows its traceback
             click.echo(f"Error: {error}", err=True)
             sys.exit(USAGE)
 
@@ -93,7 +95,7 @@ WHAT: Callable[[Any], Any] = _options(
 
 
 def _plan(trials: int | None, **options: Any) -> Plan:
-    return jobs.plan(trials=trials, **options)
+    return measuring.plan(trials=trials, **options)
 
 
 @main.command(epilog=_example("ridgeline doctor --json"))
@@ -101,6 +103,8 @@ def _plan(trials: int | None, **options: Any) -> Plan:
 @JSON
 def doctor(as_json: bool, results: Path) -> int:
     """What this machine is, what can be measured on it, what is broken and what to do about it."""
+    from ci import jobs
+
     return jobs.examine(as_json, results)
 
 
@@ -129,7 +133,7 @@ def run(
     **what: Any,
 ) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file."""
-    return jobs.run(
+    return measuring.run(
         _plan(trials, **what),
         commit=commit,
         commit_date=commit_date,
@@ -148,6 +152,8 @@ def run(
 @DRY_RUN
 def record(files: tuple[Path, ...], push_to: str | None, results: Path, as_json: bool, dry_run: bool) -> int:
     """Turn trial files, measured anywhere, into asv records and notes; twice is the same as once."""
+    from ci import jobs
+
     return jobs.record(files, results, as_json=as_json, dry_run=dry_run, push_to=push_to)
 
 
@@ -183,6 +189,8 @@ def ab(
     Without HEAD the working tree is compared; without BASE too, it is compared with where it left the main branch.
     An --out file that exists is resumed.
     """
+    from ci import jobs
+
     if replay:
         return jobs.judge_file(replay, policy_file, as_json=as_json)
     pythons = {role: path for role, path in (("base", env_base), ("head", env_head)) if path}
@@ -224,6 +232,8 @@ def check(
     **what: Any,
 ) -> int:
     """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes."""
+    from ci import jobs
+
     return jobs.check(
         base, _plan(trials, **what), site=site, report=report, results=results, as_json=as_json, dry_run=dry_run
     )
@@ -247,6 +257,8 @@ def gate(
     as_json: bool,
 ) -> int:
     """Judge one recorded commit against another; measures nothing."""
+    from ci import jobs
+
     return jobs.judge_records(base, head, machine, policy_file, report=report, results=results, as_json=as_json)
 
 
@@ -272,6 +284,8 @@ def gate(
 @DRY_RUN
 def report(file: Path, style: str, post: str | None, topic: str | None, links: tuple[str, ...], dry_run: bool) -> int:
     """Render a report file that `check` or `gate` wrote, or post it as the pull request's comment."""
+    from ci import jobs
+
     return jobs.render(file, style, post, topic, _pairs("--link", links), dry_run)
 
 
@@ -287,6 +301,8 @@ def report(file: Path, style: str, post: str | None, topic: str | None, links: t
 @DRY_RUN
 def site(out: Path, repo_url: str | None, serve: int | None, results: Path, dry_run: bool) -> int:
     """Build the dashboard from the records: a folder that works offline."""
+    from ci import jobs
+
     return jobs.build_site(out, results, repo_url=repo_url, serve=serve, dry_run=dry_run)
 
 

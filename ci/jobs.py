@@ -3,101 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 
 from ci import ab as comparing
-from ci import assemble, doctor, gate, github, policy, push, records, replay, summary
-from ci.executors import ExecutorError
+from ci import assemble, doctor, gate, github, policy, push, records, replay
 from ci.github import GitHub, GitHubError, post_report
 from ci.judge import EXIT_CODES, judge, to_json
 from ci.measure import HARNESS, INTERRUPTED, USAGE, MeasureError, Plan, machine_kind, measure
+from ci.measuring import err_console, out_console, scratch, with_rounds
 from ci.report import jsonout, markdown, terminal
 from ci.report.model import Report
 from ci.stats.types import Judgement, Verdict
-from ci.trees import Commit, Repository, Tree, TreeError
-from ci.trial_files import RecordError, TrialLine, read_trials
-
-EXPECTED = (
-    TreeError,
-    MeasureError,
-    RecordError,
-    replay.ReplayError,
-    policy.PolicyError,
-    jsonout.ReportError,
-    gate.GateError,
-    push.PushError,
-    GitHubError,
-    ExecutorError,
-    comparing.Interrupted,
-    OSError,
-)
-"""Errors whose text is the whole message: no traceback helps the reader."""
+from ci.trees import Repository, Tree, TreeError
+from ci.trial_files import read_trials
 
 WORST = (Verdict.BROKEN, Verdict.SLOWER, Verdict.YARDSTICK_CHANGED, Verdict.CANNOT_TELL, Verdict.FASTER, Verdict.SAME)
 
-CPU_ROUNDS, GPU_ROUNDS = 20, 40
-"""Rounds in a trial unless asked otherwise: 40 repeat a GPU's median to 0.1 %; a CPU's calls take milliseconds each."""
-
-
-def out_console() -> Console:
-    """Where results go."""
-    return Console(highlight=False)
-
-
-def err_console() -> Console:
-    """Where progress and remarks go."""
-    return Console(stderr=True, highlight=False)
-
-
 # ---- measuring ---------------------------------------------------------------------------------------------------
-
-
-def run(
-    plan: Plan,
-    *,
-    commit: str | None,
-    commit_date: int | None,
-    tree: Path | None,
-    out: Path | None,
-    results: Path,
-    dry_run: bool,
-) -> int:
-    """Measure one tree; record it unless --out asks for the trial file only."""
-    head = _one_tree(commit, commit_date, tree)
-    if out is None and (head.dirty or head.commit is None):
-        raise TreeError(
-            f"{head.path} has uncommitted changes, so its numbers belong to no commit: commit them, or write "
-            "a trial file with --out FILE"
-        )
-    file = out or _scratch("run", head)
-    plan = _with_rounds(plan)
-    if dry_run:
-        click.echo(
-            f"would measure {head.label} ({plan.tier} tier, {plan.trials} trials of {plan.rounds} rounds) into "
-            f"{file}" + ("" if out else f" and record it in {results}")
-        )
-        return 0
-    before = len(read_trials(file)[0]) if file.exists() else 0
-    code = measure([head], plan, file, err_console())
-    lines = read_trials(file)[0][before:] if file.exists() else []
-    summary.show(lines, out_console())
-    _say_busy(lines)
-    if not out and lines:
-        _print_recorded(records.record([file], results))
-    elif lines:
-        click.echo(f"{len(lines)} trials in {file}; `ridgeline record {file}` makes asv records of them")
-    return code
 
 
 def record(files: Sequence[Path], results: Path, *, as_json: bool, dry_run: bool, push_to: str | None) -> int:
@@ -116,7 +46,7 @@ def record(files: Sequence[Path], results: Path, *, as_json: bool, dry_run: bool
             )
         )
     else:
-        _print_recorded(done, dry_run)
+        print_recorded(done, dry_run)
     if push_to and not dry_run:
         commit = push.push_records(results, push_to, "Record measurements", token=os.environ.get("GITHUB_TOKEN", ""))
         click.echo(f"pushed {commit[:8]} to {push_to}" if commit else "nothing new to push")
@@ -138,8 +68,8 @@ def ab(
     rules = policy.load(policy_file)
     repository = Repository(Path.cwd())
     trees = _two_trees(repository, base, head)
-    file = out or _scratch("ab", trees[1])
-    plan = _with_rounds(plan)
+    file = out or scratch("ab", trees[1])
+    plan = with_rounds(plan)
     if dry_run:
         click.echo(f"would compare {trees[1].label} with {trees[0].label} ({plan.tier} tier) into {file}")
         return 0
@@ -164,8 +94,8 @@ def check(
             f"write {report}.md and {report}.json, and build {site}"
         )
         return 0
-    plan = _with_rounds(plan)
-    file = _scratch("check", head)
+    plan = with_rounds(plan)
+    file = scratch("check", head)
     if found is None:
         outcome = _without_base(head, plan, file, repository.is_shallow(), console)
         trees: tuple[Tree, ...] = (head,)
@@ -345,7 +275,7 @@ def _finish(
     if report:
         _write_report(made, report)
     if outcome.lines and not any(tree.dirty for tree in trees):
-        _print_recorded(records.record([file], results), to_stderr=as_json)
+        print_recorded(records.record([file], results), to_stderr=as_json)
     elif outcome.lines:
         click.echo("not recorded: the tree has uncommitted changes", err=True)
     return EXIT_CODES[outcome.judgement.verdict]
@@ -357,7 +287,7 @@ def _write_report(report: Report, stem: Path) -> None:
     stem.with_suffix(".json").write_text(jsonout.dumps(report), encoding="utf-8")
 
 
-def _print_recorded(done: records.Recorded, dry_run: bool = False, to_stderr: bool = False) -> None:
+def print_recorded(done: records.Recorded, dry_run: bool = False, to_stderr: bool = False) -> None:
     verb = "would record" if dry_run else "recorded"
     click.echo(
         f"{verb} {done.added} new trials ({done.known} known already) in "
@@ -368,36 +298,12 @@ def _print_recorded(done: records.Recorded, dry_run: bool = False, to_stderr: bo
         click.echo(f"left out: {problem}", err=True)
 
 
-def _say_busy(lines: Sequence[TrialLine]) -> None:
-    shares = [line.data["busy_share"] for line in lines if line.data.get("busy_share")]
-    if shares and lines[0].data["machine"].get("kind") == "gpu":
-        click.echo(f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops")
-
-
 def _github() -> GitHub:
     missing = [name for name in ("GITHUB_REPOSITORY", "GITHUB_TOKEN") if not os.environ.get(name)]
     if missing:
         raise GitHubError(f"{' and '.join(missing)} not set; a workflow's step gives them through `env:`")
     api = os.environ.get("GITHUB_API_URL", github.API)
     return GitHub(os.environ["GITHUB_REPOSITORY"], os.environ["GITHUB_TOKEN"], api)
-
-
-def _one_tree(commit: str | None, date_ms: int | None, path: Path | None) -> Tree:
-    """The tree of `run`: named by the caller on a node without git, else the working tree of the repository."""
-    if commit is None:
-        repository = Repository(path or Path.cwd())
-        return repository.working_tree()
-    if not re.fullmatch(r"[0-9a-f]{40}", commit):
-        raise TreeError(
-            f"--commit {commit!r} is not a full commit hash; `git rev-parse HEAD` prints one (40 hex digits)"
-        )
-    if date_ms is None:
-        try:
-            date_ms = Repository(path or Path.cwd()).resolve(commit).date_ms
-        except TreeError:
-            date_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
-            click.echo("the commit's date is not known here: today's is recorded; --commit-date gives it", err=True)
-    return Tree("head", (path or Path.cwd()).resolve(), Commit(commit, date_ms, ""))
 
 
 def _two_trees(repository: Repository, base: str | None, head: str | None) -> tuple[Tree, Tree]:
@@ -421,29 +327,3 @@ def _compared(
     if not plan.pythons and repository.same_kernels(*trees):
         return comparing.identical(trees, plan, rules, file, console)
     return comparing.compare(trees, plan, rules, machine_kind(), file, console)
-
-
-def _with_rounds(plan: Plan) -> Plan:
-    """Rounds and state of the caches by the kind of machine, unless asked for.
-
-    A CPU's last level is shared with other tenants and can be hundreds of MB: to sweep it takes longer than a call.
-    """
-    cpu = machine_kind() == "cpu"
-    return dataclasses.replace(
-        plan, rounds=plan.rounds or (CPU_ROUNDS if cpu else GPU_ROUNDS), cache=plan.cache or ("hot" if cpu else "cold")
-    )
-
-
-def _scratch(verb: str, tree: Tree) -> Path:
-    """A new trial file under .ridgeline/trials, named by time and commit."""
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
-    return (
-        Path(".ridgeline/trials") / f"{stamp}-{verb}-{tree.commit.short if tree.commit else 'tree'}-{os.getpid()}.jsonl"
-    )
-
-
-def plan(**options: Any) -> Plan:
-    """A plan from the options of a verb; what was not asked for keeps its default."""
-    given = {key: value for key, value in options.items() if value is not None}
-    given["deadline_s"] = given.pop("deadline", None)
-    return Plan(**given)

@@ -10,8 +10,6 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from filelock import FileLock
-
 
 class TreeError(Exception):
     """A commit or tree cannot be used; the text names it and says the next step."""
@@ -128,6 +126,8 @@ class Repository:
         """The revision in a worktree of its own under .ridgeline/trees, made once and reused."""
         commit = self.resolve(revision)
         path = self.root / ".ridgeline" / "trees" / commit.hash[:12]
+        from filelock import FileLock  # not needed to measure on a node without git
+
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
             if not _is_clean(path, commit):

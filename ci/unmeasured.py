@@ -40,7 +40,7 @@ def settle(comparison: Comparison) -> CaseVerdict | None:
 
 
 def too_few(comparison: Comparison, settings: Settings, sample: Sample | None, warnings: list[str]) -> CaseVerdict:
-    """CANNOT TELL for want of trials, unless both sides launch equal code; the ratio of what there is is shown without an interval."""
+    """CANNOT TELL for want of trials, unless both sides launch equal code; the ratio there is has no interval."""
     if comparison.same_code:
         return _said(comparison, Verdict.SAME, SAME_CODE)
     trials = sample.trials if sample else 0
