@@ -78,7 +78,7 @@ def test_the_history_is_recorded_and_read_by_asv(run, tmp_path, repository):
 def test_the_working_tree_is_described_and_explained(run):
     code, out = run("--arch", "gfx942")
     assert code == 0
-    assert "sample_all_gather/triton [tile] on gfx942: 30 VGPRs" in out
+    assert "sample_all_gather/triton [tile] on gfx942 (m1024, m2048): 30 VGPRs" in out
     code, out = run("--arch", "gfx942", "--explain")
     assert out.startswith("## sample_all_gather\n")
     code, out = run("--arch", "gfx942", "--json")
