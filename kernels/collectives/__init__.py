@@ -1,0 +1,1 @@
+"""What the collective families share: refusals, device functions, plans.  It declares no kernel itself."""

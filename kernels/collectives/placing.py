@@ -1,0 +1,47 @@
+"""What a collective needs of the place where it runs, asked before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kernels.spec import Case, Unsupported
+
+
+def heap_of(case: Case) -> Any:
+    """The symmetric heap of the case's ranks; Unsupported if there is none, with the number of GPUs seen here."""
+    heap = case.place.heap
+    if heap is None or heap.world != case.world:
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        raise Unsupported(f"{case.world} ranks with a symmetric heap are needed (kernels.symmetric_heap.create); "
+                          f"there is {'none' if heap is None else f'one of {heap.world}'}, and this machine has "
+                          f"{gpus} GPU{'' if gpus == 1 else 's'}")
+    return heap
+
+
+def accept(case: Case, dtypes: Sequence[str]) -> None:
+    """Unsupported unless the dtype is one of these."""
+    if case.dtype not in dtypes:
+        raise Unsupported(f"dtype {case.dtype} is not supported, only {', '.join(dtypes)}")
+
+
+def need_group(case: Case) -> None:
+    """Unsupported unless a process group is there for the vendor's library."""
+    if not torch.distributed.is_initialized():
+        raise Unsupported("the process group is not initialised; torch.distributed.init_process_group is needed "
+                          f"with {case.world} ranks")
+
+
+def only_on_cpu(case: Case) -> None:
+    """Unsupported on a GPU: plain copies by the host are for machines without one."""
+    if case.place.device != "cpu":
+        raise Unsupported("plain copies and a barrier are timed on a CPU only; on a GPU use triton or the baseline")
+
+
+def can_launch(case: Case, interpreted: bool) -> None:
+    """Unsupported where Triton has nothing to compile for."""
+    if case.place.device == "cpu" and not interpreted:
+        raise Unsupported("Triton compiles for GPUs only, and this machine has none; "
+                          "GPUs are needed (Triton's interpreter is for tests and is never timed)")

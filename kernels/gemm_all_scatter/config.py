@@ -1,0 +1,177 @@
+"""Knobs of GEMM + all-scatter: what is launched for a case on an architecture, and what a sweep should try.
+
+block_*       tile of a rank's columns (block_m x block_n) and K step; group_m: rows of tiles per band, for L2.
+split_k       K slices per tile (fp32 partial sums, added in slice order by whoever is last).
+programs      persistent programs, which share out the tiles (times slices); 0 = one per compute unit.
+scatter       how a tile reaches the ranks: "store" from registers, "put" read back from the own output,
+              "tma" by the copy engine (Hopper; whole tiles only), in `parts` column parts.
+hint          tell the compiler that translated pointers keep their alignment; without it every element is a store.
+tma           load through tensor descriptors; flatten: prefetch across tiles (with tma); swap: weights as matrix rows.
+xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
+num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only).
+wait          False leaves the completion barrier's waiting out; only for tests that run the ranks one by one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from kernels.spec import Case, Unsupported
+
+TUNED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+"""Winners of a sweep, by arch and shape of the case; the file says on which devices and when."""
+
+UNITS = {"sm_90": 132, "gfx942": 304, "gfx950": 256}
+"""Compute units of a whole device: SMs of H100 SXM and H200, CUs of MI300X or MI325X, MI350X or MI355X."""
+
+
+def shape(case: Case) -> str:
+    """The key of a shape: ranks, then the case's name without its dtype."""
+    return f"w{case.world}_n{case.N}_k{case.K}_m{case.M}"
+
+
+def config(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs for a case; Unsupported names the architectures that have any.  "cpu" is for the interpreter in tests."""
+    if shape(case) in TUNED.get(arch, {}):
+        return dict(TUNED[arch][shape(case)])
+    rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
+    if arch not in rules:
+        raise Unsupported(f"no GEMM + all-scatter configuration for arch {arch!r}, only for {', '.join(rules)}; "
+                          "add a rule to kernels/gemm_all_scatter/config.py and sweep it")
+    return rules[arch](case, arch)
+
+
+def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """What a sweep tries for a case: the present choice first, then others of its shape class."""
+    table = _hopper_candidates(case) if arch == "sm_90" else _cdna_candidates(case, arch)
+    found = [config(case, arch)]
+    for knobs in table:
+        if knobs not in found:
+            found.append(knobs)
+    return found
+
+
+def bulk_config(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs of the bulk-synchronous variant's scattering kernel: as many programs as keep one step each, at most 96."""
+    if arch not in ("sm_90", "gfx942", "gfx950", "cpu"):
+        raise Unsupported(f"no scattering configuration for arch {arch!r}; add one to "
+                          "kernels/gemm_all_scatter/config.py and sweep it")
+    if arch == "cpu":
+        return {"programs": 2, "num_warps": 1, "unroll": 1}
+    warps, lanes = (8, 64) if arch.startswith("gfx") else (16, 32)
+    steps = -(-int(case.M * case.N // case.world * case.itemsize) // (warps * lanes * 16))
+    return {"programs": max(1, min(64 if arch.startswith("gfx") else 96, steps)), "num_warps": warps,
+            "unroll": 4 if steps >= 4 * 96 else 1}
+
+
+def tiles(case: Case, m: int, n: int) -> int:
+    """Tiles of m x n in a rank's columns."""
+    return -(-case.M // m) * -(-case.N // case.world // n)
+
+
+def _split(case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill: int = 0, split_k: int = 0,
+           **others: Any) -> dict[str, Any]:
+    """One program per tile and K slice; split_k, or the power of two up to 16 that fills `fill` programs the best.
+
+    A slice keeps at least four K steps, so that its loads can be pipelined.
+    """
+    count = tiles(case, m, n)
+    if not split_k:
+        split_k = next((s for s in (16, 8, 4, 2) if count * s <= fill and case.K // (s * k) >= 4), 1)
+    return {"block_m": m, "block_n": n, "block_k": k, "num_warps": warps, "num_stages": stages, "group_m": 8,
+            "split_k": split_k, "programs": count * split_k} | others
+
+
+# ---- Hopper ----------------------------------------------------------------------------------------------------------
+
+def _hopper(case: Case, arch: str) -> dict[str, Any]:
+    """By the number of tiles against the SMs: large tiles where they fill the device, slices of K where not."""
+    units = UNITS[arch]
+    if case.M <= 16:
+        return _tma(case, 16, 64, 256, 4, 3, swap=True, fill=units)
+    if case.M <= 64:
+        return _tma(case, 64, 64, 128, 4, 6, fill=units)
+    if tiles(case, 128, 256) > 0.9 * units:
+        return _persistent(128, 256, 64, 8, 3)
+    if case.M <= 128 or tiles(case, 128, 128) * 2 <= units:
+        return _tma(case, 128, 128, 64, 8, 5, fill=units)
+    return _persistent(128, 128, 64, 8, 5)
+
+
+def _tma(case: Case, *tile: int, **others: Any) -> dict[str, Any]:
+    return _split(case, *tile, tma=True, **others)  # type: ignore[arg-type]
+
+
+def _persistent(m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
+    return {"block_m": m, "block_n": n, "block_k": k, "num_warps": warps, "num_stages": stages, "group_m": 8,
+            "split_k": 1, "programs": 0, "tma": True, **others}
+
+
+def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
+    sms = UNITS["sm_90"]
+    if case.M <= 16:
+        return [*(_tma(case, 16, 64, 128, 4, stages, swap=True, fill=f) for stages in (4, 6) for f in (sms, 2 * sms)),
+                *(_tma(case, 16, 64, 256, 4, 3, swap=True, fill=f) for f in (sms, 2 * sms)),
+                *(_tma(case, 16, 128, 128, w, 4, swap=True, fill=f) for w in (4, 8) for f in (sms, 2 * sms)),
+                _tma(case, 16, 64, 256, 4, 5, swap=True, fill=sms), _tma(case, 16, 32, 256, 4, 4, fill=sms),
+                _tma(case, 16, 64, 128, 4, 6, swap=True, fill=sms, scatter="put")]
+    if case.M <= 64:
+        return [*(_tma(case, 64, 64, 128, 4, stages, fill=sms) for stages in (4, 5)),
+                *(_tma(case, 64, 64, 128, 4, 3, fill=f) for f in (sms, 2 * sms)),
+                *(_tma(case, 64, 128, 64, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
+                *(_tma(case, 64, 128, 128, w, 4, fill=sms) for w in (4, 8)),
+                *(_tma(case, 64, 32, 128, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
+                _tma(case, 64, 64, 128, 4, 6, fill=sms, scatter="put"),
+                _tma(case, 32, 64, 128, 4, 6, fill=sms)]
+    middle = [_tma(case, 128, 128, 64, 8, 4, fill=sms), _tma(case, 128, 128, 64, 4, 3, fill=2 * sms),
+              _tma(case, 64, 128, 128, 4, 3, fill=sms), _tma(case, 128, 64, 128, 4, 4, fill=sms),
+              _tma(case, 64, 256, 64, 4, 4, fill=sms), _tma(case, 128, 64, 128, 4, 2, fill=2 * sms),
+              _tma(case, 128, 128, 64, 8, 5, fill=sms, scatter="put"), _tma(case, 128, 128, 128, 8, 3, fill=sms),
+              _tma(case, 128, 256, 64, 8, 4, fill=sms)]
+    whole = [_persistent(128, 128, 64, 8, 5), _persistent(128, 128, 64, 8, 5, scatter="tma"),
+             _persistent(128, 64, 128, 4, 4), _persistent(128, 64, 64, 4, 4, programs=2 * sms)]
+    if tiles(case, 128, 128) < sms // 3:
+        return middle + whole[2:]
+    if tiles(case, 128, 256) <= sms // 2:
+        return [*middle, *whole, _persistent(128, 256, 64, 8, 3)]
+    return [*whole, *middle[:4], _persistent(128, 128, 64, 4, 3, programs=2 * sms),
+            *(_persistent(128, 256, 64, 8, s, scatter="tma", parts=p) for s, p in ((3, 1), (4, 4))),
+            *(_persistent(128, 256, 64, 8, s) for s in (3, 4)), _persistent(128, 256, 64, 8, 3, flatten=False),
+            _persistent(128, 256, 64, 8, 3, scatter="put"), _persistent(256, 128, 64, 8, 3, scatter="tma"),
+            _persistent(128, 256, 64, 8, 3, scatter="tma", group_m=16)]
+
+
+# ---- CDNA ------------------------------------------------------------------------------------------------------------
+
+def _cdna(case: Case, arch: str) -> dict[str, Any]:
+    """Tiles that hold no register in scratch memory and fit the LDS (64 KiB, 160 KiB) with Triton 3.6 and 3.8."""
+    fill = UNITS[arch]
+    if case.M <= 16:
+        return _amd(case, 16, 64, 256, 4, fill=fill)
+    if case.M <= 64:
+        return _amd(case, 64, 64, 128, 4, fill=fill)
+    if tiles(case, 256, 128) < 0.9 * fill:
+        return _amd(case, 128, 128, 64, 4, fill=fill)
+    return _amd(case, 256, 128, 64, 8, split_k=1, group_m=4, programs=0)
+
+
+def _amd(case: Case, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:
+    tuned = {"xcds": 8, "scatter": "put", "matrix_instr_nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
+    return _split(case, m, n, k, warps, stages, **{**tuned, **others})
+
+
+def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    fill = UNITS[arch]
+    if case.M <= 256:
+        m = 16 if case.M <= 16 else 64 if case.M <= 64 else 128
+        return [_amd(case, m, n, k, 4, fill=f, scatter=way)
+                for n, k in ((32, 128), (64, 128), (128, 64)) for f in (fill, 2 * fill) for way in ("put", "store")]
+    shapes = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 128, 64, 4), (256, 64, 64, 8))
+    return [_amd(case, *tile, split_k=1, group_m=g, programs=0, scatter=way)
+            for tile in shapes for g in (4, 6) for way in ("put", "store")]
+
+
+def _interpreter(case: Case, arch: str) -> dict[str, Any]:
+    return {**_split(case, 32, 32, 64, 4, 2, split_k=2), "programs": 2}

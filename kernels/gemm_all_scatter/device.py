@@ -1,0 +1,210 @@
+"""Triton kernels of GEMM + all-scatter: a rank's columns of C = A @ W^T, stored to all ranks as they are computed.
+
+A rank owns the columns [rank * N, (rank + 1) * N) of out [M, WORLD * N]; N is the number of its own columns throughout.
+All operands are row-major and contiguous, sums are fp32.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from kernels.ordering import stores_done
+from kernels.symmetric_device import finish, translate
+
+
+@triton.jit
+def _spread(pid, programs, XCDS: tl.constexpr):
+    """Renumber programs so that neighbours share an XCD: hardware deals them out round robin over the XCDs."""
+    if XCDS == 1:
+        return pid
+    xcd, local = pid % XCDS, pid // XCDS
+    return xcd * (programs // XCDS) + tl.minimum(xcd, programs % XCDS) + local
+
+
+@triton.jit
+def _tile(index, rows, cols, GROUP_M: tl.constexpr):
+    """(row, column) of a tile: down a band of GROUP_M rows before the next column, so that L2 serves both operands."""
+    band = index // (GROUP_M * cols)
+    first = band * GROUP_M
+    height = tl.minimum(rows - first, GROUP_M)
+    within = index % (GROUP_M * cols)
+    return first + within % height, within // height
+
+
+@triton.jit
+def _scatter(tile, out, at, inside, bases, rank, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr,
+             AMD: tl.constexpr):
+    """Store a tile at out + at on every rank, the own one first, then rank + 1, rank + 2, ...: no link is crowded.
+
+    PUT: the peers get what is read back from the own copy, in the layout that is best for copying, and not what the
+    matrix unit left in registers.
+    """
+    here = tl.load(bases + rank)
+    tl.store(translate(out, here, here, ALIGN) + at, tile, mask=inside)
+    if PUT:
+        stores_done(AMD)
+        tile = tl.load(translate(out, here, here, ALIGN) + at, mask=inside, cache_modifier=".cg")
+    for i in tl.static_range(1, WORLD):
+        there = tl.load(bases + (rank + i) % WORLD)
+        tl.store(translate(out, here, there, ALIGN) + at, tile, mask=inside)
+
+
+@triton.jit
+def _product(a, w, row, col, first, last, M, N, K,
+             BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, TMA: tl.constexpr,
+             SWAP: tl.constexpr, EVEN_K: tl.constexpr):
+    """The fp32 sum of a tile over the K steps [first, last); transposed with SWAP."""
+    k = tl.arange(0, BLOCK_K)
+    if not TMA:
+        x_at = a + ((row * BLOCK_M + tl.arange(0, BLOCK_M)) % M)[:, None] * K + (first * BLOCK_K + k)[None, :]
+        y_at = w + ((col * BLOCK_N + tl.arange(0, BLOCK_N)) % N)[:, None] * K + (first * BLOCK_K + k)[None, :]
+    if SWAP:
+        acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    else:
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for step in range(first, last):
+        if TMA:
+            x = a.load([row * BLOCK_M, step * BLOCK_K])
+            y = w.load([col * BLOCK_N, step * BLOCK_K])
+        else:
+            if EVEN_K:
+                x, y = tl.load(x_at), tl.load(y_at)
+            else:
+                inside = (step * BLOCK_K + k < K)[None, :]
+                x, y = tl.load(x_at, mask=inside, other=0.0), tl.load(y_at, mask=inside, other=0.0)
+            x_at += BLOCK_K
+            y_at += BLOCK_K
+        if SWAP:
+            acc = tl.dot(y, x.T, acc)
+        else:
+            acc = tl.dot(x, y.T, acc)
+    return acc
+
+
+@triton.jit(do_not_specialize=["rank"])
+def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
+          BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+          SPLIT_K: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, FLATTEN: tl.constexpr,
+          TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
+          PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr):
+    """PROGRAMS programs walk over all (tile, K slice) pairs; a and w are pointers, or descriptors when TMA.
+
+    With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
+    that arrives last at arrivals[tile] adds them in the order of the slices and stores the tile to all ranks, so the
+    result does not depend on who was last; it sets the counter back to 0, so nothing has to be cleared between calls.
+    SWAP multiplies the transposed tile, with the weights as rows of the matrix unit (64 on Hopper): for few tokens.
+    FLATTEN makes one loop of tiles and K steps: the loads of the next tile start while this one is scattered.
+    """
+    pid = tl.program_id(0)
+    rows, cols = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+    tiles, steps = rows * cols, tl.cdiv(K, BLOCK_K)
+    per_slice = tl.cdiv(steps, SPLIT_K)
+    start = _spread(pid, PROGRAMS, XCDS)
+    stored = start - PROGRAMS
+    for item in tl.range(start, tiles * SPLIT_K, PROGRAMS, flatten=FLATTEN):
+        row, col = _tile(item % tiles, rows, cols, GROUP_M)
+        first = (item // tiles) * per_slice
+        acc = _product(a, w, row, col, first, tl.minimum(first + per_slice, steps), M, N, K,
+                       BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
+        if SWAP:
+            acc = acc.T
+        stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
+        row, col = _tile(stored % tiles, rows, cols, GROUP_M)
+        m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
+        inside = (m < M)[:, None] & (n < N)[None, :]
+        at = m[:, None] * (WORLD * N) + (rank * N + n)[None, :]
+        if SPLIT_K == 1:
+            _scatter(acc.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+        else:
+            cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+            tile, part = stored % tiles, stored // tiles
+            partial = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
+            tl.store(partial + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
+            stores_done(AMD)
+            arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
+            if arrived == SPLIT_K - 1:
+                total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+                for i in range(SPLIT_K):
+                    total += tl.load(partial + i * (BLOCK_M * BLOCK_N), cache_modifier=".cg")
+                _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+                tl.store(arrivals + tile, 0)
+    finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+
+
+@triton.jit
+def _copies_done(value):
+    """Until the copy engine has written all that this thread gave it; from then on a release covers those writes too.
+
+    Triton waits only until the engine has read its source.  The fence orders what the engine (the async proxy) wrote
+    before what follows (PTX memory model); `value` is handed through, to tie the instruction to its place.
+    """
+    return tl.inline_asm_elementwise("cp.async.bulk.wait_group 0;\n\tfence.proxy.async;\n\tmov.b32 $0, $1;", "=r,r",
+                                     [value], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, m, n, part, WORLD: tl.constexpr, WIDTH: tl.constexpr,
+                 PARTS: tl.constexpr):
+    """Give a tile to the copy engine, once for each rank, in 1, 2 or 4 column parts of WIDTH: less shared memory."""
+    if PARTS == 1:
+        tile = part.to(c0.dtype)
+        c0.store([m, n], tile)
+        if WORLD > 1:
+            c1.store([m, n], tile)
+        if WORLD > 2:
+            c2.store([m, n], tile)
+            c3.store([m, n], tile)
+        if WORLD > 4:
+            c4.store([m, n], tile)
+            c5.store([m, n], tile)
+            c6.store([m, n], tile)
+            c7.store([m, n], tile)
+    else:
+        halves = tl.permute(tl.reshape(part, (part.shape[0], 2, part.shape[1] // 2)), (0, 2, 1))
+        left, right = tl.split(halves)
+        _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, m, n, left, WORLD, WIDTH, PARTS // 2)
+        _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, m, n + WIDTH * (PARTS // 2), right, WORLD, WIDTH, PARTS // 2)
+
+
+@triton.jit(do_not_specialize=["rank"])
+def fused_tma(a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, rank,
+              BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+              PROGRAMS: tl.constexpr, PARTS: tl.constexpr, FLATTEN: tl.constexpr, WORLD: tl.constexpr,
+              LANES: tl.constexpr, ENGINE: tl.constexpr, WAIT: tl.constexpr):
+    """fused without slices of K, where the copy engine (TMA) also writes: c0, c1, ... are descriptors of this rank's
+    columns in the output of rank, rank + 1, ..., blocks [BLOCK_M, BLOCK_N / PARTS]; those past WORLD are not used.
+
+    ENGINE is False in the interpreter, where a copy is done when it returns.
+    """
+    pid = tl.program_id(0)
+    rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
+    stored = pid - PROGRAMS
+    for item in tl.range(pid, rows * cols, PROGRAMS, flatten=FLATTEN):
+        row, col = _tile(item, rows, cols, GROUP_M)
+        acc = _product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, True, False, True)
+        stored += PROGRAMS  # as in fused
+        row, col = _tile(stored, rows, cols, GROUP_M)
+        _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, row * BLOCK_M, col * BLOCK_N, acc, WORLD, BLOCK_N // PARTS, PARTS)
+    if ENGINE:
+        pid = _copies_done(pid)
+    finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, False, WAIT)
+
+
+@triton.jit(do_not_specialize=["rank"])
+def scatter(c, out, bases, signals, words, rank, ROW: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
+            WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr):
+    """Second half of the bulk-synchronous variant: c, M rows of ROW words, into this rank's columns on every rank.
+
+    A word is 4 bytes, words = M * ROW; ROW is a multiple of 4, so a lane moves 16 bytes at a time.
+    """
+    program = tl.program_id(0)
+    here = tl.load(bases + rank)
+    for block in range(program, tl.cdiv(words, BLOCK), PROGRAMS):
+        at = block * BLOCK + tl.arange(0, BLOCK)
+        values = tl.load(c + at, mask=at < words)
+        to = at // ROW * (WORLD * ROW) + at % ROW + rank * ROW
+        for i in tl.static_range(WORLD):
+            there = tl.load(bases + (rank + i) % WORLD)
+            tl.store(translate(out, here, there) + to, values, mask=at < words)
+    finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

@@ -1,0 +1,91 @@
+"""Run by test_gemm_all_scatter.py in processes with TRITON_INTERPRET=1: the kernels' arithmetic on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kernels.gemm_all_scatter import gemm_all_scatter
+from kernels.numerics import compare, poison
+from kernels.spec import Case, Place
+from kernels.symmetric_heap import FakeRanks, create
+
+HEAP = 1 << 17
+SMALL = {"block_m": 32, "block_n": 32, "block_k": 32, "programs": 3, "group_m": 2}
+
+
+def placed(world: int, rank: int, m: int, n: int, k: int, heap: Any) -> Case:
+    case = Case("t", world=world, dtype="fp16", M=m, N=n, K=k)
+    return case.at(Place(rank=rank, world=world, heap=heap, compute_units=3))
+
+
+def right(world: int, m: int, n: int, k: int, backend: str = "triton", **knobs: object) -> None:
+    """Fake ranks, one after the other: two rounds into poisoned outputs match the reference on every rank."""
+    ranks, built = FakeRanks(world, HEAP), []
+    for heap in ranks.heaps:
+        case = placed(world, heap.rank, m, n, k, heap)
+        given = gemm_all_scatter.function("inputs")(case, 7)
+        built.append(gemm_all_scatter.backends[backend].build(case, given, wait=False, **knobs))
+    expected = gemm_all_scatter.function("reference")(case, given)
+    for turn in range(2):
+        outputs = [call() for call in built]
+        for rank, out in enumerate(outputs):
+            found = compare(out, expected, gemm_all_scatter.tolerance_for(case))
+            assert found.ok, (turn, rank, world, m, n, k, knobs, found.why)
+            poison(out)
+
+
+def tails_and_slices() -> None:
+    right(1, 33, 70, 136, **SMALL)
+    right(2, 33, 70, 136, **SMALL, scatter="put", hint=False)
+    right(2, 33, 144, 136, **SMALL, split_k=2, xcds=2)
+    right(4, 40, 160, 136, **{**SMALL, "programs": 2}, split_k=3, scatter="put")
+    right(8, 5, 128, 64, **{**SMALL, "block_m": 16, "block_n": 16}, swap=True)
+    right(2, 1, 80, 200, **{**SMALL, "block_m": 16, "block_n": 64}, swap=True, split_k=4)
+
+
+def descriptors() -> None:
+    """Loads through descriptors, and stores through a descriptor for every rank, whole and in parts."""
+    right(2, 40, 144, 136, **SMALL, tma=True)
+    right(2, 16, 144, 136, **{**SMALL, "block_m": 16}, tma=True, swap=True, split_k=2)
+    for world, parts, flatten in ((1, 1, True), (2, 2, False), (4, 1, True), (8, 2, True)):
+        right(world, 40, 40 * world, 136, **SMALL, tma=True, scatter="tma", parts=parts, flatten=flatten)
+
+
+def bulk() -> None:
+    right(2, 33, 80, 40, backend="bulk", programs=2, num_warps=1)
+    right(4, 5, 160, 40, backend="bulk", programs=3, num_warps=1, unroll=2, barrier=False)
+    right(1, 3, 48, 40, backend="bulk", programs=1, num_warps=1)
+
+
+def a_missing_rank_shows() -> None:
+    """While rank 1 has not called, its columns stay poisoned everywhere: nobody computes them in its place."""
+    ranks, built, outputs = FakeRanks(2, HEAP), [], []
+    for heap in ranks.heaps:
+        case = placed(2, heap.rank, 32, 64, 64, heap)
+        built.append(gemm_all_scatter.backends["triton"].build(
+            case, gemm_all_scatter.function("inputs")(case, 7), wait=False, **SMALL))
+        outputs.append(ranks.view(heap.rank)[:32 * 64 * 2].view(torch.float16).view(32, 64))
+        poison(outputs[-1])
+    built[0]()
+    for out in outputs:
+        assert not out[:, :32].isnan().any()
+        assert out[:, 32:].isnan().all()
+
+
+def real_ranks(rank: int, world: int, directory: str) -> None:
+    """Real processes with the waiting in: each call returns with a complete output, several calls in a row."""
+    with create(rank, world, "cpu", HEAP, directory) as heap:
+        case = placed(world, rank, 33, 32 * world, 72, heap)
+        inputs = gemm_all_scatter.function("inputs")(case, 5)
+        expected = gemm_all_scatter.function("reference")(case, inputs)
+        for backend, knobs in (("triton", {**SMALL, "split_k": 2, "programs": 2}), ("bulk", {"programs": 2})):
+            call = gemm_all_scatter.backends[backend].build(case, inputs, num_warps=1, **knobs)
+            for turn in range(5):
+                out = call()
+                found = compare(out, expected, gemm_all_scatter.tolerance_for(case))
+                assert found.ok, (backend, turn, rank, found.why)
+                heap.barrier()
+                poison(out)
+                heap.barrier()
