@@ -22,45 +22,45 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     if arch not in rules:
         raise UnknownHardware(f"no knobs for arch {arch!r}; known: {', '.join(rules)}; "
                               "extend kernels/moe_gemm2_mxfp4/tuning.py")
-    knobs = rules[arch](case)
-    spread = knobs.pop("spread")
+    return _with_tiles(case, arch, rules[arch](case))
+
+
+def _with_tiles(case: Case, arch: str, knobs: dict[str, Any]) -> dict[str, Any]:
     programs = compute_units(case, arch) * knobs["programs_per_cu"]
-    return {**knobs, "tiles": best_tiles(case, knobs["block_n"], programs) if spread else 1}
+    return {**knobs, "tiles": best_tiles(case, knobs["block_n"], programs)}
 
 
 def _depth(case: Case) -> int:
     """Codes of one step: all of K, as a power of two, up to 512."""
-    return min(1 << (case.K - 1).bit_length(), 512)
+    return min(max(1 << (case.K - 1).bit_length(), 64), 512)
 
 
 def _hopper(case: Case) -> dict[str, Any]:
     large = case.BM > 32
-    depth = _depth(case)
+    depth = min(_depth(case), 256) if case.BM > 64 else _depth(case)  # 128 rows of 512 bf16 spill registers
     return {"layout": "recoded", "block_n": 128 if large or depth <= 256 else 64, "block_k": depth,
             "num_warps": 8 if large else 4, "num_stages": 2 if large else 3, "programs_per_cu": 1 if large else 2,
-            "non_temporal": False, "maxnreg": 0, "partial": "fp32" if case.M <= 1024 else "bf16",
-            "spread": depth >= case.K}
+            "non_temporal": False, "maxnreg": 0, "partial": "fp32" if case.M <= 1024 else "bf16"}
 
 
 def _cdna3(case: Case) -> dict[str, Any]:
-    large = case.BM > 32
-    return {"layout": "recoded", "block_n": 64, "block_k": min(_depth(case), 256 if large else 512), "num_warps": 4,
-            "num_stages": 1, "programs_per_cu": 2, "non_temporal": True, "maxnreg": 0,
-            "partial": "fp32" if case.M <= 1024 else "bf16", "spread": (256 if large else 512) >= case.K,
-            "nonkdim": 16, "waves_per_eu": 0}
+    depth = min(_depth(case), 512 if case.BM <= 32 else 256 if case.BM <= 64 else 128)  # more spills registers
+    return {"layout": "recoded", "block_n": 64, "block_k": depth, "num_warps": 4, "num_stages": 1,
+            "programs_per_cu": 2, "non_temporal": True, "maxnreg": 0,
+            "partial": "fp32" if case.M <= 1024 else "bf16", "nonkdim": 16,
+            "waves_per_eu": 0}
 
 
 def _cdna4(case: Case) -> dict[str, Any]:
     large = case.BM > 32
     return {"layout": "plain", "block_n": 256 if large else 128, "block_k": 256, "num_warps": 8 if large else 4,
             "num_stages": 2, "programs_per_cu": 2, "non_temporal": True, "maxnreg": 0,
-            "partial": "fp32" if case.M <= 1024 else "bf16", "spread": True, "nonkdim": 16, "waves_per_eu": 0}
+            "partial": "fp32" if case.M <= 1024 else "bf16", "nonkdim": 16, "waves_per_eu": 0}
 
 
 def _interpreter(case: Case) -> dict[str, Any]:
     return {"layout": "recoded", "block_n": 64, "block_k": min(_depth(case), 128), "num_warps": 4, "num_stages": 1,
-            "programs_per_cu": 1, "non_temporal": False, "maxnreg": 0, "partial": "fp32",
-            "spread": case.K <= 128}
+            "programs_per_cu": 1, "non_temporal": False, "maxnreg": 0, "partial": "fp32"}
 
 
 def best_tiles(case: Case, block_n: int, programs: int) -> int:
@@ -89,10 +89,7 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
                     {"programs_per_cu": 4}, {"waves_per_eu": 2}, {"block_k": 128}]
     points: list[dict[str, Any]] = []
     for change in changes:
-        knobs = {**base, **change}
-        if base["tiles"] > 1:
-            programs = compute_units(case, arch) * knobs["programs_per_cu"]
-            knobs["tiles"] = best_tiles(case, knobs["block_n"], programs)
+        knobs = _with_tiles(case, arch, {**base, **change})
         if knobs not in points and arch != "cpu" and shared_bytes(case, knobs, arch) <= lds_limit(arch):
             points.append(knobs)
     return points or [base]
@@ -113,16 +110,19 @@ def xcds(arch: str) -> int:
 def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:
     """Shared memory of a workgroup: activations of a step, and the weights in flight with their scales.
 
-    recoded: activations are bf16, weights packed; one buffer fewer than stages, or one for changing the layout.
     plain: all is packed, in a buffer for each stage, padded by at most 1 / 16.
+    recoded: weights are packed; one buffer fewer than stages, or one for changing the layout.  Activations are bf16, on
+    NVIDIA in shared memory as the right operand, on AMD in registers, where one buffer then serves all changes.
     """
     weights = knobs["block_n"] * knobs["block_k"] * 17 // 32
     if knobs["layout"] == "plain":
         activations = case.BM * knobs["block_k"] * 17 // 32
         return (weights + activations) * knobs["num_stages"] * 17 // 16
-    activations = case.BM * knobs["block_k"] * 2
-    finishing = min(knobs["block_n"] * case.BM * 4, 16384)  # larger tiles change their layout in parts
-    return activations + weights * max(knobs["num_stages"] - 1, 1) + finishing
+    buffers = weights * max(knobs["num_stages"] - 1, 1)
+    finishing = min(knobs["block_n"] * case.BM * 4, 17408)  # larger tiles change their layout in parts
+    if arch.startswith("gfx"):
+        return max(buffers, finishing)
+    return case.BM * knobs["block_k"] * 2 + buffers + finishing
 
 
 def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
@@ -135,9 +135,6 @@ def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
     for name, value, least in sizes:
         if value < least or value & (value - 1):
             raise ValueError(f"{name} is {value}; it must be a power of two, at least {least}")
-    if knobs["tiles"] > 1 and knobs["layout"] == "recoded" and knobs["block_k"] < case.K:
-        raise ValueError(f"tiles is {knobs['tiles']} with block_k {knobs['block_k']} under K {case.K}; "
-                         "several tiles of an item need a step that covers K")
     if arch == "cpu":
         return
     need, limit = shared_bytes(case, knobs, arch), lds_limit(arch)

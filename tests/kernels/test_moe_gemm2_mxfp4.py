@@ -1,0 +1,347 @@
+"""MoE gemm2 in MXFP4: the format, the sorted order, both kernels bit by bit, what is refused, and the code for GPUs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.hardware import UnknownHardware, lds_limit
+from kernels.moe_gemm2_mxfp4 import formats, launch, moe_gemm2_mxfp4, sorting, tuning, vendors
+from kernels.numerics import compare
+from kernels.spec import Case, Place, Tolerance, Unsupported
+from tests.kernels.ranks import run_alone
+
+CPU, EXACT = Place(), Tolerance()
+BACKENDS = moe_gemm2_mxfp4.backends
+
+
+def small(**changes):
+    dims = {"M": 7, "N": 96, "K": 64, "E": 6, "topk": 3, "BM": 16, "distribution": "exact", **changes}
+    return Case("small", dtype="mxfp4", **dims).at(CPU)
+
+
+def inputs_of(case, seed=0):
+    return moe_gemm2_mxfp4.function("inputs")(case, seed)
+
+
+# ---- the format ----------------------------------------------------------------------------------------------------
+
+def slow_value(code, scale):
+    """The value of one code, from the definition of e2m1 and e8m0."""
+    sign, exponent, mantissa = code >> 3, code >> 1 & 3, code & 1
+    size = mantissa * 0.5 if exponent == 0 else 2.0 ** (exponent - 1) * (1 + mantissa / 2)
+    return (-1) ** sign * size * 2.0 ** (scale - 127)
+
+
+def test_every_code_has_the_value_of_the_definition():
+    codes = torch.arange(16, dtype=torch.uint8).repeat(2)
+    for scale in (0, 1, 100, 127, 130, 250):
+        scales = torch.tensor([scale], dtype=torch.uint8)
+        values = formats.dequantise(formats.pack(codes), scales, torch.float64)
+        assert values.tolist() == [slow_value(int(c), scale) for c in codes]
+
+
+def test_the_even_index_is_the_low_nibble():
+    assert formats.pack(torch.tensor([3, 12], dtype=torch.uint8)).tolist() == [3 | 12 << 4]
+    assert formats.unpack(torch.tensor([0xC3], dtype=torch.uint8)).tolist() == [3, 12]
+
+
+def test_quantising_takes_the_nearest_value_and_ties_to_the_even_code():
+    ties = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 6.0] * 4)
+    packed, scales = formats.quantise(ties)
+    assert scales.tolist() == [127]
+    assert formats.dequantise(packed, scales)[:8].tolist() == [0.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0]
+
+
+@given(seed=st.integers(0, 10**6), power=st.integers(-100, 100))
+@settings(max_examples=30, deadline=None)
+def test_quantising_keeps_within_half_a_step(seed, power):
+    values = torch.randn(4, 64, generator=torch.Generator().manual_seed(seed)) * 2.0 ** power
+    packed, scales = formats.quantise(values)
+    back = formats.dequantise(packed, scales)
+    step = torch.exp2(scales.float() - 127).repeat_interleave(32, -1)
+    assert bool(((back - values).abs() <= step).all())            # codes 4 and 6 are two steps apart
+    assert bool((values.abs() <= 6 * step).all())                 # nothing saturates
+    again = formats.quantise(back)
+    assert torch.equal(formats.dequantise(*again), back)
+
+
+def test_a_block_of_zeros_stays_zero():
+    packed, scales = formats.quantise(torch.zeros(1, 32))
+    assert not packed.any()
+    assert scales.tolist() == [[127]]
+
+
+def slow_spread(word):
+    """What the kernel does with one re-coded word: four words of two bf16 bit patterns."""
+    mask = 0x81C081C0
+    word &= 0xFFFFFFFF
+    last = (word << 1) & 0x80008000 | (word >> 3) & 0x01800180 | (word >> 7) & 0x00400040
+    return [word & mask, word << 3 & mask, word << 6 & mask, last]
+
+
+@given(codes=st.lists(st.integers(0, 15), min_size=8, max_size=8))
+def test_recoded_words_hold_the_codes_as_bf16_bits(codes):
+    word = int(formats.recode(formats.pack(torch.tensor(codes, dtype=torch.uint8)))[0])
+    halves = [half for pair in slow_spread(word) for half in (pair & 0xFFFF, pair >> 16)]
+    assert halves == [(code >> 3) << 15 | (code & 7) << 6 for code in codes]
+
+
+def test_large_scales_are_moved_into_the_factor():
+    fields, factor = formats.fields(torch.tensor([0, 100, 128], dtype=torch.uint8))
+    assert (fields.tolist(), factor) == ([126, 226, 254], 1.0)
+    fields, factor = formats.fields(torch.tensor([0, 100, 138], dtype=torch.uint8))
+    assert (fields.tolist(), factor) == ([116, 216, 254], 1024.0)
+    with pytest.raises(ValueError, match="255, the code of NaN"):
+        formats.fields(torch.tensor([255], dtype=torch.uint8))
+
+
+# ---- the sorted order ----------------------------------------------------------------------------------------------
+
+@given(tokens=st.integers(1, 40), experts=st.integers(1, 12), topk=st.integers(1, 5), block=st.sampled_from([16, 32]),
+       seed=st.integers(0, 999))
+@settings(max_examples=60, deadline=None)
+def test_every_pair_is_sorted_once_into_a_block_of_its_expert(tokens, experts, topk, block, seed):
+    generator = torch.Generator().manual_seed(seed)
+    topk = min(topk, experts)
+    choice = torch.rand((tokens, experts), generator=generator).topk(topk, -1).indices
+    weights = torch.rand((tokens, topk), generator=generator)
+    order = sorting.sort(choice, weights, experts, block)
+    used = int(order.valid[0])
+    assert used % block == 0
+    assert order.ids.numel() == tokens * topk + experts * block - topk >= used
+    assert bool((order.experts[used // block:] == -1).all())
+    seen = set()
+    for row, packed in enumerate(order.ids.tolist()):
+        token, slot = packed & 0xFFFFFF, packed >> 24
+        if token == tokens:
+            assert slot == topk
+            continue
+        assert row < used
+        assert int(order.experts[row // block]) == int(choice[token, slot])
+        assert float(order.weights[row]) == float(weights[token, slot])
+        seen.add((token, slot))
+    assert len(seen) == tokens * topk
+
+
+def test_too_many_tokens_for_24_bits_are_refused():
+    huge = torch.zeros(1, 1, dtype=torch.int64).expand(1 << 24, 1)
+    with pytest.raises(ValueError, match="16777216 tokens; .* at most 16777215"):
+        sorting.sort(huge, huge.float(), 1, 16)
+
+
+def test_routing_is_a_property_of_the_case():
+    case = moe_gemm2_mxfp4.case("kimi_m64_bm16")
+    choice = sorting.choice(case)
+    assert bool((choice[:, -1] == 384).all())
+    assert all(len(set(row)) == 9 for row in choice.tolist())
+    expected = 384 * (1 - (1 - 8 / 384) ** 64) + 1
+    assert sorting.active_experts(case) == pytest.approx(expected, rel=0.05)
+    packed = sorting.active_experts(case) * 7168 * (256 + 16)
+    assert moe_gemm2_mxfp4.function("cost")(case).hbm_bytes == packed + 64 * 9 * (256 + 16) + 64 * 7168 * 2
+
+
+# ---- the reference, and what a CPU can run -------------------------------------------------------------------------
+
+def test_the_reference_agrees_with_a_loop_over_pairs():
+    case = small(M=3, N=32, topk=2, E=4, distribution="normal")
+    x = inputs_of(case)
+    out = torch.zeros(3, 32)
+    for row in range(int(x["valid"][0])):
+        token = int(x["ids"][row]) & 0xFFFFFF
+        if token < 3:
+            expert = int(x["experts"][row // 16])
+            a = formats.dequantise(x["a"][row], x["a_scale"][row])
+            w = formats.dequantise(x["w"][expert], x["w_scale"][expert])
+            out[token] += float(x["weights"][row]) * (w @ a)
+    expected = moe_gemm2_mxfp4.function("reference")(case, x)
+    assert compare(expected, out, Tolerance(norm=3e-3, peak=2e-2)).ok
+
+
+@pytest.mark.parametrize("changes", [{"M": 5, "E": 40, "topk": 3}, {"M": 40, "E": 3, "topk": 2}])
+def test_the_baseline_is_right_with_few_blocks_and_with_many(changes):
+    case = small(distribution="normal", **changes)
+    x = inputs_of(case)
+    call = vendors.dequantise_and_multiply(case, x)
+    call().fill_(float("nan"))
+    assert compare(call(), moe_gemm2_mxfp4.function("reference")(case, x), Tolerance(norm=1e-2, peak=0.1)).ok
+
+
+def test_rows_by_slot_undo_the_sorting():
+    case = small()
+    x = inputs_of(case)
+    by_slot = vendors._by_slot(case, x)
+    for row, packed in enumerate(x["ids"].tolist()):
+        if packed & 0xFFFFFF < case.M:
+            assert torch.equal(by_slot[packed & 0xFFFFFF, packed >> 24], x["a"][row])
+
+
+def test_what_is_not_here_says_what_it_needs():
+    case = moe_gemm2_mxfp4.case("tiny_bm16").at(CPU)
+    x = inputs_of(case)
+    for name in ("triton_atomic", "triton_reduce", "aiter"):
+        with pytest.raises(Unsupported, match="GPU|aiter"):
+            BACKENDS[name].build(case, x, **BACKENDS[name].knobs(case, "cpu"))
+    large = moe_gemm2_mxfp4.case("kimi_m16384_bm64").at(CPU)
+    with pytest.raises(Unsupported, match="FLOP, more than the"):
+        BACKENDS["torch"].build(large, {})
+
+
+# ---- the kernels, bit by bit, in the interpreter -------------------------------------------------------------------
+
+def check_kernels(case, x=None, atomic=True, **changes):
+    """Both epilogues must give the bits of the reference; the data has sums that fp32 holds exactly in any order."""
+    x = x or inputs_of(case)
+    knobs = {**tuning.config(case, "cpu"), **changes}
+    expected = moe_gemm2_mxfp4.function("reference")(case, x).float()
+    for build in (launch.reduce_call, launch.atomic_call)[:1 + atomic]:
+        call = build(case, x, knobs, torch.float32)
+        call().fill_(float("nan"))
+        verdict = compare(call().bfloat16().float() + 0, expected + 0, EXACT)
+        assert verdict.ok, (build.__name__, case, knobs, verdict.why)
+
+
+def interpreted_recoded():
+    check_kernels(small())
+    check_kernels(small(N=80, K=96), block_n=64, block_k=128, tiles=2)              # tails in N and K
+    check_kernels(small(K=160), block_k=64, tiles=2)                                # several steps, the last half empty
+    check_kernels(small(M=40, E=2, topk=2, BM=32), block_n=32, tiles=3)             # several blocks of one expert
+    check_kernels(small(M=1, E=1, topk=1), programs_per_cu=2)                       # one pair, idle programs
+
+
+def interpreted_plain():
+    check_kernels(small(), layout="plain", block_k=64, block_n=32, tiles=3)
+    check_kernels(small(N=80, K=96), atomic=False, layout="plain", block_k=64, block_n=64, tiles=2, non_temporal=True)
+
+
+def interpreted_scales():
+    """Scales at the ends of e8m0: 2^-127 for activations, weights so large that the factor takes over."""
+    case = small(M=2, K=32, topk=1, E=2)
+    x = inputs_of(case)
+    x["a_scale"].fill_(0)
+    x["w_scale"].fill_(200)
+    check_kernels(case, x, atomic=False)
+    x["a_scale"].fill_(230)
+    x["w_scale"].fill_(20)
+    check_kernels(case, x, atomic=False)
+
+
+def interpreted_fault():
+    """One wrong nibble, one wrong scale or one wrong owner of a block must change the output."""
+    case = small()
+    right = inputs_of(case)
+    expected = moe_gemm2_mxfp4.function("reference")(case, right).float()
+    for name, change in (("a", 0x10), ("w", 0x10), ("w_scale", 1), ("a_scale", 1), ("experts", 1)):
+        x = {key: value.clone() for key, value in right.items()}
+        x[name].view(-1)[0] ^= change
+        got = launch.reduce_call(case, x, tuning.config(case, "cpu"), torch.float32)()
+        assert not compare(got.bfloat16().float() + 0, expected + 0, EXACT).ok, name
+
+
+@pytest.mark.parametrize("function", ["interpreted_recoded", "interpreted_plain", "interpreted_scales",
+                                      "interpreted_fault"])
+def test_kernels_give_the_bits_of_the_reference(function):
+    run_alone("tests.kernels.test_moe_gemm2_mxfp4", function, TRITON_INTERPRET="1")
+
+
+# ---- bad input -----------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("depth", [0, 16, 100])
+def test_a_depth_that_is_no_multiple_of_32_is_named(depth):
+    with pytest.raises(ValueError, match=f"K is {depth}; MXFP4 needs a positive multiple of 32"):
+        formats.check_depth(depth)
+    with pytest.raises(ValueError, match=f"K is {depth}"):
+        launch.check(small(K=depth), {})
+
+
+@pytest.mark.parametrize(("name", "change", "message"), [
+    ("w", lambda w: w[:, :, :16], r"w is torch.uint8 \(6, 96, 16\); it must be torch.uint8 \(6, 96, 32\)"),
+    ("w_scale", lambda s: s.float(), "w_scale is torch.float32"),
+    ("ids", lambda i: i[:-1], "ids is torch.int32"),
+    ("a", lambda a: a.T.contiguous().T, "contiguous")])
+def test_operands_that_do_not_fit_are_named(name, change, message):
+    case = small()
+    x = inputs_of(case)
+    with pytest.raises(ValueError, match=message):
+        launch.check(case, {**x, name: change(x[name])})
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"block_n": 48}, "block_n is 48; it must be a power of two"),
+    ({"block_k": 32}, "block_k is 32; it must be a power of two, at least 64"),
+    ({"layout": "odd"}, "layout 'odd' is not one of recoded, plain"),
+    ({"partial": "fp8"}, "partial 'fp8' is not one of fp32, bf16"),
+    ({"num_stages": 20}, "20 stages need [0-9]+ bytes of shared memory; sm_90 has 232448")])
+def test_knobs_that_do_not_fit_are_named_before_a_launch(changes, message):
+    case = moe_gemm2_mxfp4.case("kimi_m16_bm16")
+    with pytest.raises(ValueError, match=message):
+        tuning.check_fits(case, {**tuning.config(case, "sm_90"), **changes}, "sm_90")
+
+
+def test_a_block_of_rows_that_is_no_power_of_two_is_named():
+    case = small(BM=24)
+    with pytest.raises(ValueError, match="BM is 24; it must be a power of two, at least 16"):
+        tuning.check_fits(case, tuning.config(case, "cpu"), "cpu")
+
+
+def test_an_architecture_without_knobs_is_named():
+    with pytest.raises(UnknownHardware, match="no knobs for arch 'gfx90a'"):
+        tuning.config(moe_gemm2_mxfp4.cases[0], "gfx90a")
+
+
+# ---- knobs and the code that a GPU would get -----------------------------------------------------------------------
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
+def test_every_point_of_a_sweep_fits_and_differs(arch):
+    for name in ("kimi_m4_bm16", "dsv3_m64_bm32", "kimi_m16384_bm64"):
+        case = moe_gemm2_mxfp4.case(name)
+        points = tuning.candidates(case, arch)
+        for knobs in points:
+            tuning.check_fits(case, knobs, arch)
+        assert points[0] == tuning.config(case, arch)
+        assert len({json.dumps(p, sort_keys=True) for p in points}) == len(points) >= 6
+
+
+def test_items_are_spread_over_the_programs():
+    case = moe_gemm2_mxfp4.case("kimi_m4_bm16")
+    tiles = tuning.best_tiles(case, 64, 264)
+    items = sorting.used_blocks(case) * -(-112 // tiles)
+    assert items / (-(-items // 264) * 264) > 0.8
+
+
+def compiled(arch, cache):
+    """Compile the default knobs of decode and prefill cases for one architecture; print what they need."""
+    from benchmarks.isa.cache import Cache
+    from benchmarks.isa.compile import Compiler
+
+    compiler = Compiler(arch, Cache(Path(cache)))
+    for case in ("kimi_m16_bm16", "dsv3_m64_bm32", "kimi_m16384_bm64"):
+        for backend, hook in moe_gemm2_mxfp4.compilations.items():
+            for compilation in hook(moe_gemm2_mxfp4.case(case), arch):
+                record = compiler.record(compilation, lambda: "")
+                print(json.dumps({"backend": backend, "label": compilation.label, **record}))
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
+def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp_path):
+    out = run_alone("tests.kernels.test_moe_gemm2_mxfp4", "compiled", arch, str(tmp_path),
+                    TRITON_CACHE_DIR=str(tmp_path))
+    records = [json.loads(line) for line in out.splitlines()]
+    assert len(records) == 9
+    for record in records:
+        assert record["status"] == "ok", record
+        metrics = record["metrics"]
+        assert metrics["scratch_bytes"] == 0, record
+        assert metrics.get("vgpr_spills", 0) == 0, record
+        case = moe_gemm2_mxfp4.case(record["label"].split()[0])
+        bound = tuning.shared_bytes(case, tuning.config(case, arch), arch)
+        assert metrics["lds_bytes"] <= max(bound, 1024) <= lds_limit(arch), record
+        if not record["label"].endswith(" sum"):
+            kinds = {"sm_90": "HGMMA", "gfx942": "v_mfma_f32", "gfx950": "v_mfma_scale_f32_16x16x128_f8f6f4"}
+            assert all(name.startswith(kinds[arch]) for name in metrics["matrix"]), record
+            assert metrics["matrix"], record
