@@ -24,11 +24,11 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-def compiled(tree, cache, *arches, kernels=()):
+def compiled(tree, cache, *arches, kernels=(), cases=()):
     """The result file of a tree."""
     command = [sys.executable, "-m", "benchmarks.isa", "metrics", "--tree", tree, "--cache", cache,
                "--progress", "none"]
-    for flag, values in (("--arch", arches), ("--kernel", kernels)):
+    for flag, values in (("--arch", arches), ("--kernel", kernels), ("--case", cases)):
         for value in values:
             command += [flag, value]
     done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -125,28 +125,33 @@ def test_dot_scaled_replaced_by_a_dequantise(base, cache, tmp_path):
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory, cache):
-    """The repository's own all-gather: (result file, a copy of the tree to plant in)."""
+    """The repository's own kernels that store to peers: (result file, a copy of the tree to plant in)."""
     tree = tmp_path_factory.mktemp("own") / "tree"
     shutil.copytree(ROOT / "kernels", tree / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    return compiled(ROOT, cache, "gfx942", kernels=["all_gather"]), tree
+    return compiled(ROOT, cache, "gfx942", **OWN), tree
 
 
-@pytest.mark.parametrize(("file", "old", "new", "rule"), [
+OWN = {"kernels": ["all_gather", "gemm_all_scatter"], "cases": ["w4_fp16_2MB", "n4096_k14336_m256_fp16_w4"]}
+RELOAD = ("there = tl.load(bases + ", "there = tl.load(bases + rank) - here + tl.load(bases + ")
+
+
+@pytest.mark.parametrize(("file", "old", "new", "rule", "kernels"), [
     ("symmetric_device.py", "return tl.multiple_of(address.to(pointer.dtype), ALIGN)",
-     "return address.to(pointer.dtype)", "remote_store_width"),
-    ("all_gather/device.py", "            there = tl.load(bases + ",
-     "            here = tl.load(bases + rank)\n            there = tl.load(bases + ", "heap_bases")])
-def test_the_repositorys_own_all_gather(own, cache, file, old, new, rule):
+     "return address.to(pointer.dtype)", "remote_store_width", set(OWN["kernels"])),
+    ("all_gather/device.py", *RELOAD, "heap_bases", {"all_gather"}),
+    ("gemm_all_scatter/device.py", *RELOAD, "heap_bases", {"gemm_all_scatter"})])
+def test_the_repositorys_own_kernels(own, cache, file, old, new, rule, kernels):
     before, tree = own
     path = tree / "kernels" / file
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
-    after = compiled(tree, cache, "gfx942", kernels=["all_gather"])
+    after = compiled(tree, cache, "gfx942", **OWN)
     path.write_text(text)
     judgement = compare(before, after, IsaPolicy())
-    assert judgement.verdict is Verdict.SLOWER
-    assert all(d.alarms[0].rule == rule for d in judgement.differences)
+    found = alarms(judgement)
+    assert {kernel for kernel, _ in found} == kernels
+    assert all(rules[0] == rule for rules in found.values())
 
 
 DEQUANTISE = '''@triton.jit
