@@ -30,6 +30,8 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
     for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
         root.add_argument(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
+    root.add_argument("--knobs", type=Path, metavar="FILE", help="JSON list of knob sets that override config(): "
+                      "every case is compiled with each; `will_not_load` says which of them no GPU need be asked for")
     root.add_argument("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     root.add_argument("--out", type=Path, help="file to write (default: standard output)")
     root.add_argument("--json", action="store_true", help="JSON (metrics always are)")
@@ -72,13 +74,27 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
         target(arch)
     if not asked.tree.is_dir():
         raise ValueError(f"the source tree {asked.tree} is not a folder")
-    choice = Choice(TIERS[:TIERS.index(asked.tier) + 1], tuple(asked.kernel), tuple(asked.case), tuple(asked.backend))
+    choice = Choice(TIERS[:TIERS.index(asked.tier) + 1], tuple(asked.kernel), tuple(asked.case), tuple(asked.backend),
+                    knob_sets(asked.knobs))
     setting = Setting(asked.tree, asked.cache, asked.python, tuple(p.resolve() for p in asked.packages),
                       Limits(asked.timeout, asked.memory))
     setting.cache.mkdir(parents=True, exist_ok=True)
     runs = compile_all(arches, choice, setting, _teller(asked.progress))
     _check_names(asked.kernel, runs)
     return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
+
+
+def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
+    """The sets of knobs in a file, one empty set without a file; ValueError names what is wrong."""
+    if path is None:
+        return ({},)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--knobs {path}: {error}") from None
+    if not (isinstance(found, list) and found and all(isinstance(one, dict) for one in found)):
+        raise ValueError(f"--knobs {path}: a JSON list of objects is expected, such as [{{\"num_stages\": 3}}]")
+    return tuple(found)
 
 
 def _check_names(asked: list[str], runs: list[Any]) -> None:

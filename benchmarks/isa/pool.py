@@ -40,12 +40,16 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What to compile; empty means all.  cases: shell patterns.  tiers: names as in kernels.spec."""
+    """What to compile; empty means all.  cases: shell patterns.  tiers: names as in kernels.spec.
+
+    knobs: sets of knobs that override config(); each case is compiled once with each.
+    """
 
     tiers: tuple[str, ...] = ("pr",)
     kernels: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
+    knobs: tuple[Mapping[str, Any], ...] = ({},)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,6 +7,7 @@ Requests and answers are JSON lines on stdin and stdout.  `benchmarks` comes fro
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import resource
@@ -50,16 +51,22 @@ class Units:
                 continue
             for case in kernel.cases:
                 if case.tier in choose["tiers"] and _matches(case.name, choose["cases"]):
-                    units += self._of_case(kernel, backend, declare, case)
+                    for knobs in choose["knobs"]:
+                        units += self._of_case(kernel, backend, declare, case, knobs)
         return units
 
-    def _of_case(self, kernel: Any, backend: str, declare: Any, case: Any) -> list[dict[str, Any]]:
+    def _of_case(self, kernel: Any, backend: str, declare: Any, case: Any, knobs: dict[str, Any],
+                 ) -> list[dict[str, Any]]:
         from kernels.spec import Place, Unsupported
 
-        name = {"kernel": kernel.name, "backend": backend, "case": case.name}
+        name = {"kernel": kernel.name, "backend": backend, "case": case.name} | ({"knobs": knobs} if knobs else {})
         place = Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)
+        if not _takes(declare, knobs):
+            why = (f"its isa() declaration does not take the knobs {', '.join(knobs)}; "
+                   "declare it as (case, arch, **knobs) and put them over config()")
+            return [self._unit(name | {"label": "", "status": "refused", "why": why}, None)]
         try:
-            declared = list(declare(case.at(place), self._arch))
+            declared = list(declare(case.at(place), self._arch, **knobs))
         except Unsupported as error:
             return [self._unit(name | {"label": "", "status": "unsupported", "why": str(error)}, None)]
         except Exception as error:
@@ -70,6 +77,12 @@ class Units:
     def _unit(self, described: dict[str, Any], compilation: Any) -> dict[str, Any]:
         self.declared.append(compilation)
         return described
+
+
+def _takes(declare: Any, knobs: dict[str, Any]) -> bool:
+    """Whether a declaration has these knobs as keyword parameters."""
+    parameters = inspect.signature(declare).parameters
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values()) or all(name in parameters for name in knobs)
 
 
 def _label(declared: object, case: str) -> str:

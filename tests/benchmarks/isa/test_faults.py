@@ -135,3 +135,29 @@ def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
     assert json.loads(out)["failures"] == [{"arch": "gfx942", "why": (
         "the kernels could not be listed for gfx942: the compiling process died (exit code 7): "
         "RuntimeError: it wrote nothing")}]
+
+
+def test_knobs_of_a_sweep_that_cannot_load_are_told_before_a_gpu_is_asked(tmp_path):
+    (tmp_path / "knobs.json").write_text(json.dumps([{"num_stages": 2}, {"num_stages": 4}]))
+    code, out, said = run("metrics", "--tree", FAULTS.parent / "tree", "--arch", "gfx942", "--kernel", "sample_gemm",
+                          "--cache", tmp_path / "cache", "--knobs", tmp_path / "knobs.json", "--progress", "none")
+    assert code == 0, said
+    found = {entry["knobs"]["num_stages"]: entry["will_not_load"] for entry in json.loads(out)["entries"]}
+    assert found[2] is None
+    assert found[4].startswith("it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B")
+
+
+def test_a_declaration_without_knobs_refuses_them(tmp_path):
+    (tmp_path / "knobs.json").write_text('[{"block": 64}]')
+    _, out, _ = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--kernel", "sound", "--cache", tmp_path / "cache",
+                    "--knobs", tmp_path / "knobs.json", "--progress", "none")
+    only, = json.loads(out)["entries"]
+    assert only["why"].startswith("its isa() declaration does not take the knobs block")
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", "[1]"])
+def test_a_file_of_knobs_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "knobs.json").write_text(text)
+    code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--knobs", tmp_path / "knobs.json")
+    assert code == 3
+    assert "knobs.json" in said
