@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-FIRST_CALL_RATIO, FIRST_CALL_S = 20.0, 50e-3
+FIRST_CALL_RATIO, FIRST_CALL_S = 20.0, 0.5
 """A first call this much longer than the median, and this long, did work that belongs to set-up.
 
-Loading a module or making a library handle takes up to some 20 ms (H200, 2026-11); compiling or searching takes more.
+Loading a process's first module or making a library handle takes up to 0.16 s (H200, 2026-11); searching takes more.
 """
 
 FIRST_SAMPLE_RATIO = 3.0

@@ -122,7 +122,7 @@ class Session:
             "session": self.id, "trial": trial, "started_at": started_at, "duration_s": time.monotonic() - begin,
             "kernel": name, "machine": self.machine, "trees": self._trees_entry(name),
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)}, "cases": ordered, "state": states,
-            "busy_share": busy_s / wall_s if wall_s else None, "warnings": warnings})
+            "busy_share": busy_s / wall_s if wall_s else None, "measuring_s": wall_s, "warnings": warnings})
 
     def _plan(self, name: str) -> list[PlannedCase]:
         declarations = {role: d.kernels[name] for role, d in self.descriptions.items() if name in d.kernels}

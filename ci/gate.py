@@ -158,16 +158,20 @@ def relative(comparison: Comparison) -> Comparison:
             else comparison
         )
     scale = float(np.exp(np.mean([np.log(_middle(t.control_base)) for t in controlled])))
-    return dataclasses.replace(comparison, control=None, trials=tuple(_relative(t, scale) for t in controlled))
+    return dataclasses.replace(comparison, trials=tuple(_relative(t, scale) for t in controlled))
 
 
 def _relative(trial: Trial, scale: float) -> Trial:
+    """Both arms of each side by the middle of its baseline: the share of the baseline stays what it was."""
+    base, head = scale / _middle(trial.control_base), scale / _middle(trial.control_head)
+    assert trial.control_base is not None
+    assert trial.control_head is not None
     return dataclasses.replace(
         trial,
-        base=trial.base / _middle(trial.control_base) * scale,
-        head=trial.head / _middle(trial.control_head) * scale,
-        control_base=None,
-        control_head=None,
+        base=trial.base * base,
+        head=trial.head * head,
+        control_base=trial.control_base * base,
+        control_head=trial.control_head * head,
     )
 
 

@@ -121,4 +121,8 @@ def _one_tree(commit: str | None, date_ms: int | None, path: Path | None) -> Tre
 def _say_busy(lines: Sequence[TrialLine]) -> None:
     shares = [line.data["busy_share"] for line in lines if line.data.get("busy_share")]
     if shares and lines[0].data["machine"].get("kind") == "gpu":
-        click.echo(f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops")
+        loops, all_s = (sum(line.data.get(key) or 0.0 for line in lines) for key in ("measuring_s", "duration_s"))
+        click.echo(
+            f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops, "
+            f"which took {loops:.1f} of {all_s:.1f} s; the rest is starting processes, compiling and checking"
+        )

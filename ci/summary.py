@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.assemble import costs_of, skips_of
-from ci.report.words import rate, times
+from ci.report.words import duration, rate
 from ci.trial_files import TrialLine
 
 
@@ -35,7 +35,7 @@ def show(lines: Sequence[TrialLine], console: Console) -> None:
         table.add_row(
             f"{kernel}/{case}",
             backend,
-            times(seconds, None),
+            duration(seconds),
             rate(costs.get(f"{kernel}/{backend}/{case}"), seconds),
             ratio,
         )

@@ -45,6 +45,11 @@ def times(base_s: float | None, head_s: float | None) -> str:
     return " → ".join("?" if t is None else _three(t / scale) for t in (base_s, head_s)) + f" {unit}"
 
 
+def duration(seconds: float) -> str:
+    """One time: ``41.2 µs``."""
+    return times(seconds, seconds).split(" → ")[1]
+
+
 def _three(value: float) -> str:
     """Three significant digits without an exponent, more before the point if need be."""
     return f"{value:.{max(0, 2 - max(0, len(str(int(abs(value)))) - 1))}f}"

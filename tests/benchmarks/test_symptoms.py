@@ -23,9 +23,9 @@ def test_ordinary_noise_has_no_symptom(seed):
 
 
 def test_first_call_work():
-    [found] = symptoms.of(noisy(40), first_call_s=0.24)
-    assert found == "first call ran 240 times longer than the median: work that belongs to set-up"
-    assert symptoms.of(noisy(40, level=1e-5), first_call_s=20e-3) == [], "loading a module is not a search"
+    [found] = symptoms.of(noisy(40), first_call_s=2.4)
+    assert found == "first call ran 2404 times longer than the median: work that belongs to set-up"
+    assert symptoms.of(noisy(40, level=1e-5), first_call_s=0.16) == [], "loading a module is not a search"
 
 
 def test_a_slow_first_sample():
