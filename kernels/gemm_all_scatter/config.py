@@ -75,13 +75,14 @@ def _split(case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill:
            **others: Any) -> dict[str, Any]:
     """One program per tile and K slice; split_k, or the power of two up to 16 that fills `fill` programs the best.
 
-    A slice keeps at least four K steps, so that its loads can be pipelined.
+    A slice keeps at least four K steps, so that its loads can be pipelined.  More tiles than `fill` are shared out
+    among as many programs as there are compute units: a program that ends waits for its peers on the other ranks.
     """
     count = tiles(case, m, n)
     if not split_k:
         split_k = next((s for s in (16, 8, 4, 2) if count * s <= fill and case.K // (s * k) >= 4), 1)
     return {"block_m": m, "block_n": n, "block_k": k, "num_warps": warps, "num_stages": stages, "group_m": 8,
-            "split_k": split_k, "programs": count * split_k} | others
+            "split_k": split_k, "programs": count * split_k if count <= fill else 0} | others
 
 
 # ---- Hopper ----------------------------------------------------------------------------------------------------------

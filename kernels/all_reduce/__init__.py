@@ -1,0 +1,129 @@
+"""All-reduce (sum): every rank gets the element-wise sum of all ranks' vectors; fp16, bf16 and fp32.
+
+Sizes are those of nccl-tests: the vector of a rank, S, from 64 KB to 256 MB (2^10, 2^20 bytes), for 2, 4 and 8 ranks.
+Backend `triton` adds in fp32 in the order of the ranks and rounds once: all ranks get the same bits, in every run.
+
+**When a call is done.**  As with NCCL and RCCL: when a call has completed on a rank's stream, its output is complete
+and its input may be overwritten.  No way of ours lets a peer write into an output before this rank has started its
+own next call, so no other barrier is needed between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kernels.all_reduce import config as knobs
+from kernels.collectives import vendor
+from kernels.collectives.placing import accept, can_launch, heap_of, need_group, only_on_cpu
+from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
+from kernels.numerics import normal, seed_for
+from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
+
+# Libraries round the running sum at every hop: up to 7 times for 8 ranks, each by 0.4 * 2^-p of it in the mean square
+# (fp16 p = 11, bf16 8, fp32 24), together 2.1 of the last one.  The largest of 10^8 values is 6 rms.  Hence norm:
+# 2.1 * 0.4 * 2^-p, peak: 3 * 6 * 2^-p, each about tripled.
+all_reduce = Kernel("all_reduce", cases=cases(),
+                    tolerance={"fp16": Tolerance(norm=1.2e-3, peak=2.5e-2), "bf16": Tolerance(norm=1e-2, peak=0.2),
+                               "fp32": Tolerance(norm=2e-7, peak=4e-6)})
+
+
+def _vector(case: Case, seed: int, rank: int) -> torch.Tensor:
+    """What a rank contributes: normal values of its own seed, so that a rank taken twice shows."""
+    elements = total_bytes(case) // int(case.itemsize)
+    return normal((elements,), case.dtype, seed_for(seed, case.name, rank), case.place.device)
+
+
+@all_reduce.inputs
+def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+    """x [S / itemsize] of this rank, and the seed, from which the reference makes those of all ranks again."""
+    accept(case, DTYPES)
+    return {"x": _vector(case, seed, case.place.rank), "seed": torch.tensor(seed)}
+
+
+@all_reduce.cost
+def cost(case: Case) -> Cost:
+    """S bytes per rank, by the nccl-tests convention: payload S, bus 2 (world - 1) / world * S.
+
+    HBM: a rank's memory is read once and written once.
+    """
+    total = total_bytes(case)
+    return Cost(hbm_bytes=2 * total, link_bytes=2 * total * (case.world - 1) // case.world, payload_bytes=total)
+
+
+@all_reduce.reference
+def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """fp32 sum in the order of the ranks, whose vectors are made from the seed, one after the other."""
+    total = _vector(case, int(inputs["seed"]), 0).float()
+    for rank in range(1, case.world):
+        total += _vector(case, int(inputs["seed"]), rank)
+    return total
+
+
+@all_reduce.baseline("rccl")
+def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """A copy, then torch.distributed.all_reduce in place, which is all it offers: RCCL, NCCL, gloo on a CPU.
+
+    The copy, S read and S written in HBM, is what keeping the input costs with this interface; `rccl_direct` has none.
+    """
+    fits_cpu(case)
+    need_group(case)
+    x, out = inputs["x"], torch.empty_like(inputs["x"])
+
+    def call() -> torch.Tensor:
+        out.copy_(x)
+        dist.all_reduce(out)
+        return out
+    return call
+
+
+@all_reduce.baseline("rccl_direct")
+def rccl_direct(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """ncclAllReduce from one buffer to another, as nccl-tests times it, with torch's communicator."""
+    need_group(case)
+    return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]))
+
+
+@all_reduce.backend("torch")
+def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """For CPUs: every rank adds up the vectors of all ranks where they lie, in fp32, in the order of the ranks."""
+    only_on_cpu(case)
+    fits_cpu(case)
+    heap, x = heap_of(case), inputs["x"]
+    mine = heap.alloc(x.shape, x.dtype).copy_(x)
+    every, out, total = [heap.peer(r, mine) for r in range(case.world)], torch.empty_like(x), torch.empty(x.shape)
+
+    def call() -> torch.Tensor:
+        heap.barrier()
+        total.copy_(every[0])
+        for vector in every[1:]:
+            total.add_(vector)
+        heap.barrier()
+        return out.copy_(total)
+    return call
+
+
+@all_reduce.backend("triton", config=knobs.config)
+def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "two_shot", programs: int = 64,
+           num_warps: int = 16, unroll: int = 1, load: str = "", store: str = "",
+           wait: bool = True) -> Callable[[], torch.Tensor]:
+    """One kernel over the symmetric heap (kernels/all_reduce/device.py); knobs: kernels/all_reduce/config.py."""
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    accept(case, DTYPES)
+    total_bytes(case)
+    try:
+        from kernels.all_reduce import launch
+    except ImportError as error:
+        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
+    can_launch(case, launch.INTERPRETED)
+    return launch.build(case, heap_of(case), inputs["x"], chosen)
+
+
+@all_reduce.isa("triton")
+def compilations(case: Case, arch: str) -> list[Compilation]:
+    """The one kernel that the case launches, with the knobs of config()."""
+    from kernels.all_reduce import launch
+    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]

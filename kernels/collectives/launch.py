@@ -1,0 +1,46 @@
+"""From knobs to a launch of a collective kernel: constants, call and ahead-of-time compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from triton import knobs as triton_knobs
+
+from kernels.collectives.sizes import block_bytes
+from kernels.spec import Case, Compilation
+
+INTERPRETED = bool(triton_knobs.runtime.interpret)
+"""Whether kernels run in Triton's interpreter, on CPU tensors."""
+
+
+def constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """Constants of every collective kernel; count: elements that a program walks over in blocks."""
+    block = block_bytes(arch, knobs["num_warps"], knobs["unroll"]) // itemsize
+    return {"PROGRAMS": knobs["programs"], "BLOCK": block, "WORLD": world, "LANES": 1 << (world - 1).bit_length(),
+            "EVEN": count % block == 0, "LOAD": knobs["load"], "STORE": knobs["store"],
+            "AMD": arch.startswith("gfx"), "WAIT": knobs["wait"]}
+
+
+def call_of(function: Any, arguments: Mapping[str, Any], fixed: Mapping[str, Any], knobs: Mapping[str, Any],
+            out: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """A call that launches and returns out."""
+    launch, every = function[(fixed["PROGRAMS"],)], {**arguments, **fixed, "num_warps": knobs["num_warps"]}
+
+    def call() -> torch.Tensor:
+        launch(**every)
+        return out
+    return call
+
+
+def compilation_of(case: Case, function: Any, tensors: Mapping[str, tuple[str, int]], count: int,
+                   fixed: Mapping[str, Any], knobs: Mapping[str, Any], barriers: int = 1) -> Compilation:
+    """The ahead-of-time compilation of the same launch.  The code is the same for all ranks; 3 stands for any.
+
+    tensors: (type, elements) by parameter name.  barriers: rows of signals, one for each barrier of the kernel.
+    """
+    arguments: dict[str, Any] = {name: (f"*{kind}", (size,)) for name, (kind, size) in tensors.items()}
+    signals = (barriers, case.world, fixed["PROGRAMS"])
+    arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", signals), "count": count, "rank": 3}
+    return Compilation(function.__name__, function, arguments, fixed, {"num_warps": knobs["num_warps"]})
