@@ -68,7 +68,9 @@ class Provenance:
         for index, instruction in enumerate(self._code.blocks[block].instructions):
             reads, writes, address = roles(instruction)
             if address is None:
-                _write(state, writes, _union(state, reads))
+                every, low = _union(state, reads), _union(state, low_halves(instruction))
+                _write(state, writes, every)
+                _write(state, writes[:1] if instruction.mnemonic in _LOW_FROM_LOW else (), low)
                 continue
             mask = _union(state, address)
             if mask & ~_ARGUMENT and not instruction.mnemonic.startswith(("s_", "scratch_")):
@@ -125,6 +127,10 @@ def _write(state: State, names: tuple[str, ...], mask: int) -> None:
             state.pop(register, None)
 
 
+_LOW_FROM_LOW = ("v_mad_u64_u32", "v_mad_i64_i32", "v_lshl_add_u64", "v_lshlrev_b64", "s_lshl_b64")
+"""64-bit results whose low half depends on the low halves of the sources only.  Compilers use such an instruction for a
+32-bit result too, with anything in the high half of a source."""
+
 _RESULTLESS = ("s_cmp", "s_bitcmp", "s_branch", "s_cbranch", "s_wait", "s_nop", "s_barrier", "ds_write", "ds_store")
 
 
@@ -144,6 +150,12 @@ def roles(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...], t
         return sum(each, ()), (), None
     kept = each[0] if name.startswith("v_writelane") and each else ()
     return sum(each[1:], ()) + kept, each[0] if each else (), None
+
+
+@functools.lru_cache(maxsize=65536)
+def low_halves(instruction: Instruction) -> tuple[str, ...]:
+    """The first register of each source: of a 64-bit one its low half."""
+    return tuple(found[0] for o in instruction.operands[1:] if (found := registers(o)))
 
 
 @functools.lru_cache(maxsize=65536)

@@ -96,6 +96,15 @@ def test_an_overwritten_register_carries_nothing():
     assert Provenance(code, ("s0", "s1")).remote == []
 
 
+def test_garbage_in_an_unused_high_half_is_not_followed():
+    body = SCATTER.replace("	global_store_short v9, v20, s[4:5]\n",
+                           "	global_load_dwordx4 v[30:33], v9, s[4:5]\n"
+                           "	v_mad_u64_u32 v[40:41], s[10:11], v9, s4, v[29:30]\n"
+                           "	v_lshlrev_b32_e32 v42, 1, v40\n	global_store_short v42, v20, s[4:5]\n")
+    assert read(body)["remote_store_widths"] == {"16": 1}
+    assert read(body.replace("1, v40", "1, v41"))["remote_store_widths"] == {"16": 1, "2": 1}
+
+
 @pytest.mark.parametrize(("name", "width"), [
     ("global_load_dwordx4", 16), ("buffer_load_dwordx3", 12), ("buffer_store_dwordx2", 8), ("flat_load_dword", 4),
     ("global_store_short_d16_hi", 2), ("buffer_load_ubyte", 1), ("global_load_sbyte_d16", 1),
