@@ -112,13 +112,7 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "two_shot"
            wait: bool = True) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/all_reduce/device.py); knobs: kernels/all_reduce/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    accept(case, DTYPES)
-    total_bytes(case)
-    try:
-        from kernels.all_reduce import launch
-    except ImportError as error:
-        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
-    can_launch(case, launch.INTERPRETED)
+    launch: Any = _launcher(case)
     return launch.build(case, heap_of(case), inputs["x"], chosen)
 
 
@@ -127,3 +121,15 @@ def compilations(case: Case, arch: str) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config()."""
     from kernels.all_reduce import launch
     return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
+
+
+def _launcher(case: Case) -> Any:
+    """The module that launches, after all refusals that need no GPU."""
+    accept(case, DTYPES)
+    total_bytes(case)
+    try:
+        from kernels.all_reduce import launch
+    except ImportError as error:
+        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
+    can_launch(case, launch.INTERPRETED)
+    return launch

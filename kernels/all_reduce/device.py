@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import added, meet, summed, to_all, turn
+from kernels.collectives.device import meet, staged_sum, summed, to_all, turn
 from kernels.symmetric_device import finish
 
 
@@ -52,7 +52,7 @@ def one_shot_push(x, out, stage, bases, signals, count, rank, PROGRAMS: tl.const
     meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = added(half, at, count, at < count, WORLD, EVEN, LOAD)
+        total = staged_sum(half, at, count, at < count, WORLD, EVEN, LOAD)
         if EVEN:
             tl.store(out + at, total.to(out.dtype.element_ty))
         else:

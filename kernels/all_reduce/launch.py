@@ -41,9 +41,8 @@ def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[s
         tensors["x"] = heap.alloc(given.shape, given.dtype).copy_(given)
     if function is device.two_shot:
         tensors["out"] = heap.alloc(given.shape, given.dtype)
-    arguments = {**tensors, "bases": heap.bases, "signals": heap.signals(barriers, case.world, knobs["programs"]),
-                 "count": count, "rank": case.place.rank}
-    return call_of(function, arguments, fixed, knobs, tensors["out"])
+    arguments = {**tensors, "signals": heap.signals(barriers, case.world, knobs["programs"]), "count": count}
+    return call_of(case, function, arguments, fixed, knobs, tensors["out"])
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
@@ -54,4 +53,4 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     tensors = {"x": (case.dtype, elements), "out": (case.dtype, elements)}
     if function is device.one_shot_push:
         tensors["stage"] = (case.dtype, 2 * case.world * count)
-    return compilation_of(case, function, tensors, count, fixed, knobs, barriers)
+    return compilation_of(case, function, arch, tensors, count, fixed, knobs, barriers)

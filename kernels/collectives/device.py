@@ -21,34 +21,38 @@ def meet(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.conste
 
 
 @triton.jit
-def summed(x, at, inside, bases, here, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
-    """fp32 sum of x[at] over all ranks, always in the order of the ranks, so that every run gives the same bits."""
-    for i in tl.static_range(WORLD):
-        source = translate(x, here, tl.load(bases + i)) + at
-        if EVEN:
-            part = tl.load(source, cache_modifier=LOAD)
-        else:
-            part = tl.load(source, mask=inside, other=0.0, cache_modifier=LOAD)
-        if i == 0:
-            total = part.to(tl.float32)
-        else:
-            total += part.to(tl.float32)
+def _loaded(source, inside, EVEN: tl.constexpr, LOAD: tl.constexpr):
+    """One part; nothing is read outside."""
+    if EVEN:
+        return tl.load(source, cache_modifier=LOAD)
+    return tl.load(source, mask=inside, other=0.0, cache_modifier=LOAD)
+
+
+@triton.jit
+def _added(parts, WORLD: tl.constexpr):
+    """fp32 sum in the order of the ranks, so that every run gives the same bits."""
+    total = parts[0].to(tl.float32)
+    for i in tl.static_range(1, WORLD):
+        total += parts[i].to(tl.float32)
     return total
 
 
 @triton.jit
-def added(staged, at, count, inside, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
-    """As summed, over the parts that the ranks have left on this rank: staged[i * count + at]."""
-    for i in tl.static_range(WORLD):
-        if EVEN:
-            part = tl.load(staged + i * count + at, cache_modifier=LOAD)
-        else:
-            part = tl.load(staged + i * count + at, mask=inside, other=0.0, cache_modifier=LOAD)
-        if i == 0:
-            total = part.to(tl.float32)
-        else:
-            total += part.to(tl.float32)
-    return total
+def summed(x, at, inside, bases, here, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
+    """fp32 sum of x[at] over all ranks; all loads are written down before the first sum, to be in flight together."""
+    parts = (_loaded(translate(x, here, tl.load(bases)) + at, inside, EVEN, LOAD),)
+    for i in tl.static_range(1, WORLD):
+        parts = parts + (_loaded(translate(x, here, tl.load(bases + i)) + at, inside, EVEN, LOAD),)
+    return _added(parts, WORLD)
+
+
+@triton.jit
+def staged_sum(staged, at, count, inside, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
+    """As summed, over what the ranks have left on this rank: staged[i * count + at]."""
+    parts = (_loaded(staged + at, inside, EVEN, LOAD),)
+    for i in tl.static_range(1, WORLD):
+        parts = parts + (_loaded(staged + i * count + at, inside, EVEN, LOAD),)
+    return _added(parts, WORLD)
 
 
 @triton.jit

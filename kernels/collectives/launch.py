@@ -8,11 +8,14 @@ from typing import Any
 import torch
 from triton import knobs as triton_knobs
 
-from kernels.collectives.sizes import block_bytes
+from kernels.collectives.sizes import block_bytes, lanes
 from kernels.spec import Case, Compilation
 
 INTERPRETED = bool(triton_knobs.runtime.interpret)
 """Whether kernels run in Triton's interpreter, on CPU tensors."""
+
+HOPPER_SMS, REGISTERS = 132, 65536
+"""Streaming multiprocessors of H100 SXM and H200; registers of one."""
 
 
 def constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,10 +26,25 @@ def constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[s
             "AMD": arch.startswith("gfx"), "WAIT": knobs["wait"]}
 
 
-def call_of(function: Any, arguments: Mapping[str, Any], fixed: Mapping[str, Any], knobs: Mapping[str, Any],
-            out: torch.Tensor) -> Callable[[], torch.Tensor]:
+def options(arch: str, knobs: Mapping[str, Any]) -> dict[str, int]:
+    """Options of the compiler.  NVIDIA: all registers of an SM for the programs that share it.
+
+    Left to itself, ptxas trades the loads in flight of a thread for more resident threads than are launched: with 16
+    warps it takes 40 registers and reads the ranks one after the other (seen with Triton 3.6 and 3.8).
+    """
+    chosen = {"num_warps": knobs["num_warps"]}
+    if arch.startswith("sm_"):
+        together = -(-knobs["programs"] // HOPPER_SMS)
+        chosen["maxnreg"] = min(248, REGISTERS // (lanes(arch, knobs["num_warps"]) * together) // 8 * 8)
+    return chosen
+
+
+def call_of(case: Case, function: Any, arguments: Mapping[str, Any], fixed: Mapping[str, Any],
+            knobs: Mapping[str, Any], out: torch.Tensor) -> Callable[[], torch.Tensor]:
     """A call that launches and returns out."""
-    launch, every = function[(fixed["PROGRAMS"],)], {**arguments, **fixed, "num_warps": knobs["num_warps"]}
+    launch = function[(fixed["PROGRAMS"],)]
+    every = {**arguments, "bases": case.place.heap.bases, "rank": case.place.rank, **fixed,
+             **options(case.place.arch, knobs)}
 
     def call() -> torch.Tensor:
         launch(**every)
@@ -34,7 +52,7 @@ def call_of(function: Any, arguments: Mapping[str, Any], fixed: Mapping[str, Any
     return call
 
 
-def compilation_of(case: Case, function: Any, tensors: Mapping[str, tuple[str, int]], count: int,
+def compilation_of(case: Case, function: Any, arch: str, tensors: Mapping[str, tuple[str, int]], count: int,
                    fixed: Mapping[str, Any], knobs: Mapping[str, Any], barriers: int = 1) -> Compilation:
     """The ahead-of-time compilation of the same launch.  The code is the same for all ranks; 3 stands for any.
 
@@ -43,4 +61,4 @@ def compilation_of(case: Case, function: Any, tensors: Mapping[str, tuple[str, i
     arguments: dict[str, Any] = {name: (f"*{kind}", (size,)) for name, (kind, size) in tensors.items()}
     signals = (barriers, case.world, fixed["PROGRAMS"])
     arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", signals), "count": count, "rank": 3}
-    return Compilation(function.__name__, function, arguments, fixed, {"num_warps": knobs["num_warps"]})
+    return Compilation(function.__name__, function, arguments, fixed, options(arch, knobs))

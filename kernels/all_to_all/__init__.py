@@ -1,0 +1,115 @@
+"""All-to-all: part q of rank r's vector becomes part r of rank q's output; fp16, bf16 and fp32.
+
+Sizes are those of nccl-tests: S is the vector that a rank gives and gets, from 64 KB to 256 MB (2^10, 2^20 bytes), for
+2, 4 and 8 ranks.
+
+**When a call is done, and when the output may be used again.**  When a call of backend `triton` has completed on a
+rank's stream, that rank's output is complete.  The peers write into the output themselves, as soon as they start
+their next call: whoever reads or overwrites the output of one call must put a barrier of all ranks (`heap.barrier()`)
+between that and the next call of any rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kernels.all_to_all import config as knobs
+from kernels.collectives.placing import accept, can_launch, heap_of, need_group, only_on_cpu
+from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
+from kernels.numerics import normal, seed_for
+from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
+
+all_to_all = Kernel("all_to_all", cases=cases(), tolerance=Tolerance())
+
+
+def _vector(case: Case, seed: int, rank: int) -> torch.Tensor:
+    """What a rank gives: normal values of its own seed, so that a swapped rank or part shows."""
+    elements = total_bytes(case) // int(case.itemsize)
+    return normal((elements,), case.dtype, seed_for(seed, case.name, rank), case.place.device)
+
+
+@all_to_all.inputs
+def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+    """x [S / itemsize] of this rank, and the seed, from which the reference makes those of all ranks again."""
+    accept(case, DTYPES)
+    return {"x": _vector(case, seed, case.place.rank), "seed": torch.tensor(seed)}
+
+
+@all_to_all.cost
+def cost(case: Case) -> Cost:
+    """S bytes per rank, by the nccl-tests convention: payload S, bus (world - 1) / world * S.
+
+    HBM: a rank reads S once and its memory takes S, its own part and those of the peers.
+    """
+    total = total_bytes(case)
+    return Cost(hbm_bytes=2 * total, link_bytes=total * (case.world - 1) // case.world, payload_bytes=total)
+
+
+@all_to_all.reference
+def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """This rank's part of every rank's vector, made from the seed in turn."""
+    return torch.cat([_vector(case, int(inputs["seed"]), rank).view(case.world, -1)[case.place.rank]
+                      for rank in range(case.world)])
+
+
+@all_to_all.baseline("rccl")
+def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """torch.distributed.all_to_all_single on ordinary tensors: RCCL, NCCL, gloo on a CPU."""
+    fits_cpu(case)
+    need_group(case)
+    x, out = inputs["x"], torch.empty_like(inputs["x"])
+
+    def call() -> torch.Tensor:
+        dist.all_to_all_single(out, x)
+        return out
+    return call
+
+
+@all_to_all.backend("torch")
+def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """For CPUs: every rank copies its parts into the outputs of their receivers, then they meet."""
+    only_on_cpu(case)
+    fits_cpu(case)
+    heap, rank, parts = heap_of(case), case.place.rank, inputs["x"].view(case.world, -1)
+    out = heap.alloc(inputs["x"].shape, inputs["x"].dtype)
+    order = [(rank + i) % case.world for i in range(case.world)]
+    moves = [(heap.peer(peer, out).view(case.world, -1)[rank], parts[peer]) for peer in order]
+
+    def call() -> torch.Tensor:
+        for target, part in moves:
+            target.copy_(part)
+        heap.barrier()
+        return out
+    return call
+
+
+@all_to_all.backend("triton", config=knobs.config)
+def triton(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, num_warps: int = 16, unroll: int = 1,
+           groups: int = 1, load: str = "", store: str = "", wait: bool = True) -> Callable[[], torch.Tensor]:
+    """Push over the symmetric heap (kernels/all_to_all/device.py); knobs: kernels/all_to_all/config.py."""
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    launch: Any = _launcher(case)
+    return launch.build(case, heap_of(case), inputs["x"], chosen)
+
+
+@all_to_all.isa("triton")
+def compilations(case: Case, arch: str) -> list[Compilation]:
+    """The one kernel that the case launches, with the knobs of config()."""
+    from kernels.all_to_all import launch
+    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
+
+
+def _launcher(case: Case) -> Any:
+    """The module that launches, after all refusals that need no GPU."""
+    accept(case, DTYPES)
+    total_bytes(case)
+    try:
+        from kernels.all_to_all import launch
+    except ImportError as error:
+        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
+    can_launch(case, launch.INTERPRETED)
+    return launch

@@ -1,0 +1,35 @@
+"""Triton kernel of the all-to-all: every rank pushes its parts into the outputs of their receivers."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from kernels.symmetric_device import finish, translate
+
+
+@triton.jit(do_not_specialize=["rank"])
+def push(x, out, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr,
+         LANES: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr,
+         WAIT: tl.constexpr, GROUPS: tl.constexpr):
+    """Part q of x [WORLD * count] goes to part `rank` of rank q's out [WORLD * count], on the symmetric heap.
+
+    Elements are words of 4 bytes, moved 16 bytes at a time.  GROUPS divides WORLD and PROGRAMS: that many groups of
+    programs share out the receivers.  In step i rank r sends to rank r + i, so no link is crowded.
+    """
+    program = tl.program_id(0)
+    group = program % GROUPS
+    here = tl.load(bases + rank)
+    slot = out + rank.to(tl.int64) * count
+    for block in range(program // GROUPS, tl.cdiv(count, BLOCK), PROGRAMS // GROUPS):
+        at = block * BLOCK + tl.arange(0, BLOCK)
+        for i in tl.static_range(WORLD // GROUPS):
+            peer = (rank + group + i * GROUPS) % WORLD
+            target = translate(slot, here, tl.load(bases + peer)) + at
+            source = x + peer.to(tl.int64) * count + at
+            if EVEN:
+                tl.store(target, tl.load(source, cache_modifier=LOAD), cache_modifier=STORE)
+            else:
+                tl.store(target, tl.load(source, mask=at < count, cache_modifier=LOAD), mask=at < count,
+                         cache_modifier=STORE)
+    finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

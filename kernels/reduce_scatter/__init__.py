@@ -1,0 +1,129 @@
+"""Reduce-scatter (sum): rank r gets part r of the element-wise sum of all ranks' vectors; fp16, bf16 and fp32.
+
+Sizes are those of nccl-tests: S is the vector that a rank gives, from 64 KB to 256 MB (2^10, 2^20 bytes), for 2, 4
+and 8 ranks; a rank gets S / world.  Backend `triton` adds in fp32 in the order of the ranks and rounds once: every run
+gives the same bits.
+
+**When a call is done.**  As with NCCL and RCCL: when a call has completed on a rank's stream, its output is complete
+and its input may be overwritten; no other barrier is needed between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kernels.collectives.placing import accept, can_launch, heap_of, need_group, only_on_cpu
+from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
+from kernels.numerics import normal, seed_for
+from kernels.reduce_scatter import config as knobs
+from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
+
+# The tolerances of kernels/all_reduce, for the same reason: libraries round the running sum at every hop.
+reduce_scatter = Kernel("reduce_scatter", cases=cases(),
+                        tolerance={"fp16": Tolerance(norm=1.2e-3, peak=2.5e-2), "bf16": Tolerance(norm=1e-2, peak=0.2),
+                                   "fp32": Tolerance(norm=2e-7, peak=4e-6)})
+
+
+def _vector(case: Case, seed: int, rank: int) -> torch.Tensor:
+    """What a rank contributes: normal values of its own seed, so that a rank taken twice or a swapped part shows."""
+    elements = total_bytes(case) // int(case.itemsize)
+    return normal((elements,), case.dtype, seed_for(seed, case.name, rank), case.place.device)
+
+
+@reduce_scatter.inputs
+def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+    """x [S / itemsize] of this rank, and the seed, from which the reference makes those of all ranks again."""
+    accept(case, DTYPES)
+    return {"x": _vector(case, seed, case.place.rank), "seed": torch.tensor(seed)}
+
+
+@reduce_scatter.cost
+def cost(case: Case) -> Cost:
+    """S bytes given per rank, by the nccl-tests convention: payload S, bus (world - 1) / world * S.
+
+    HBM: a rank's memory is read once and takes S / world.
+    """
+    total = total_bytes(case)
+    return Cost(hbm_bytes=total + total // case.world, link_bytes=total * (case.world - 1) // case.world,
+                payload_bytes=total)
+
+
+@reduce_scatter.reference
+def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """fp32 sum of this rank's part in the order of the ranks, whose vectors are made from the seed in turn."""
+    part = [_vector(case, int(inputs["seed"]), rank).view(case.world, -1)[case.place.rank].float()
+            for rank in range(case.world)]
+    total = part[0]
+    for other in part[1:]:
+        total += other
+    return total
+
+
+@reduce_scatter.baseline("rccl")
+def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """torch.distributed.reduce_scatter_tensor on ordinary tensors: RCCL, NCCL, gloo on a CPU."""
+    fits_cpu(case)
+    need_group(case)
+    x, out = inputs["x"], _output(case, inputs)
+
+    def call() -> torch.Tensor:
+        dist.reduce_scatter_tensor(out, x)
+        return out
+    return call
+
+
+@reduce_scatter.backend("torch")
+def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """For CPUs: every rank adds up its part of all ranks' vectors where they lie, in fp32 and rank order."""
+    only_on_cpu(case)
+    fits_cpu(case)
+    heap, x, out = heap_of(case), inputs["x"], _output(case, inputs)
+    mine = heap.alloc(x.shape, x.dtype).copy_(x)
+    parts = [heap.peer(rank, mine).view(case.world, -1)[case.place.rank] for rank in range(case.world)]
+    total = torch.empty(out.shape)
+
+    def call() -> torch.Tensor:
+        heap.barrier()
+        total.copy_(parts[0])
+        for part in parts[1:]:
+            total.add_(part)
+        heap.barrier()
+        return out.copy_(total)
+    return call
+
+
+@reduce_scatter.backend("triton", config=knobs.config)
+def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "pull", programs: int = 64, num_warps: int = 16,
+           unroll: int = 1, load: str = "", store: str = "", wait: bool = True) -> Callable[[], torch.Tensor]:
+    """One kernel over the symmetric heap (kernels/reduce_scatter/device.py); knobs: config.py beside it."""
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    launch: Any = _launcher(case)
+    return launch.build(case, heap_of(case), inputs["x"], chosen)
+
+
+@reduce_scatter.isa("triton")
+def compilations(case: Case, arch: str) -> list[Compilation]:
+    """The one kernel that the case launches, with the knobs of config()."""
+    from kernels.reduce_scatter import launch
+    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
+
+
+def _launcher(case: Case) -> Any:
+    """The module that launches, after all refusals that need no GPU."""
+    accept(case, DTYPES)
+    total_bytes(case)
+    try:
+        from kernels.reduce_scatter import launch
+    except ImportError as error:
+        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
+    can_launch(case, launch.INTERPRETED)
+    return launch
+
+
+def _output(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    x = inputs["x"]
+    return torch.empty(x.numel() // case.world, dtype=x.dtype, device=x.device)
