@@ -41,7 +41,8 @@ def _ways(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Iterat
     for name, backend in kernel.backends.items():
         if name == "autotune":
             continue
-        points = tuning.candidates(case, case.place.arch)[:TRITON_POINTS] if name == "triton" else [{}]
+        product = kernel.name.rsplit("_", 1)[1]
+        points = tuning.candidates(case, case.place.arch, product)[:TRITON_POINTS] if name == "triton" else [{}]
         for knobs in points:
             try:
                 call = backend.build(case, inputs, **knobs)

@@ -125,6 +125,18 @@ def rows_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, rows, columns, depth, stride_a,
 
 
 @triton.jit
+def _store_weights(acc, out_desc, group, n0, k0, KIND: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+                   SUBTILE: tl.constexpr):
+    """One tile through the descriptor, in one piece or two: two need half the shared memory."""
+    if SUBTILE == 2:
+        left, right = acc.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1).split()
+        out_desc.store([group, n0, k0], left.to(KIND).reshape(1, BLOCK_M, BLOCK_N // 2))
+        out_desc.store([group, n0, k0 + BLOCK_N // 2], right.to(KIND).reshape(1, BLOCK_M, BLOCK_N // 2))
+    else:
+        out_desc.store([group, n0, k0], acc.to(KIND).reshape(1, BLOCK_M, BLOCK_N))
+
+
+@triton.jit
 def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, rows, n_size, k_size, stride_dy, stride_a,
                    stride_out_group, stride_out, GROUPS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
                    BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr,
@@ -132,62 +144,74 @@ def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, rows, n_size, k_size, strid
     """out[g, n, k] = sum over the rows m of group g of dy[m, n] * a[m, k]; zeros for a group without rows.
 
     dy [rows, n_size], a [rows, k_size], out [GROUPS, n_size, k_size], last dimensions contiguous; ends as above.
-    A tile is BLOCK_M values of n by BLOCK_N of k, summed over BLOCK_K rows at a time.  The rows past the last full
-    block belong to the next group, so they are loaded under a mask after the loop.
+    A tile is BLOCK_M values of n by BLOCK_N of k, summed over BLOCK_K rows at a time.  The rows after the last of a
+    group belong to the next one and must not count: descriptors are made for each group and end with it, so that they
+    read zeros beyond; pointers mask, and only in the step that needs it.
     """
-    if TMA:
-        dy_desc = tl.make_tensor_descriptor(dy_ptr, [rows, n_size], [stride_dy, 1], [BLOCK_K, BLOCK_M])
-        a_desc = tl.make_tensor_descriptor(a_ptr, [rows, k_size], [stride_a, 1], [BLOCK_K, BLOCK_N])
-        out_desc = tl.make_tensor_descriptor(out_ptr, [GROUPS, n_size, k_size], [stride_out_group, stride_out, 1],
-                                             [1, BLOCK_M, BLOCK_N // SUBTILE])
-
     tiles_n = tl.cdiv(n_size, BLOCK_M)
     tiles_k = tl.cdiv(k_size, BLOCK_N)
     per_group = tiles_n * tiles_k
-    for tile in tl.range(_first_tile(PROGRAMS, XCDS), GROUPS * per_group, PROGRAMS, flatten=FLATTEN):
-        group = tile // per_group
+    first = _first_tile(PROGRAMS, XCDS)
+    if TMA:
+        out_desc = tl.make_tensor_descriptor(out_ptr, [GROUPS, n_size, k_size], [stride_out_group, stride_out, 1],
+                                             [1, BLOCK_M, BLOCK_N // SUBTILE])
+    for group in range(GROUPS):
         end = tl.load(ends_ptr + group)
         start = tl.load(ends_ptr + group - 1, mask=group > 0, other=0)
-        tile_n, tile_k = _swizzle(tile - group * per_group, tiles_n, tiles_k, GROUP_M)
-        n0 = tile_n * BLOCK_M
-        k0 = tile_k * BLOCK_N
-        ns = n0 + tl.arange(0, BLOCK_M)
-        ks = k0 + tl.arange(0, BLOCK_N)
-        ms = tl.arange(0, BLOCK_K)
-        last = start + (end - start) // BLOCK_K * BLOCK_K
-
-        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         if TMA:
-            for m0 in tl.range(start, last, BLOCK_K):
-                dy = dy_desc.load([m0, n0])
-                a = a_desc.load([m0, k0])
+            bound = tl.maximum(end, 1)
+            dy_desc = tl.make_tensor_descriptor(dy_ptr, [bound, n_size], [stride_dy, 1], [BLOCK_K, BLOCK_M])
+            a_desc = tl.make_tensor_descriptor(a_ptr, [bound, k_size], [stride_a, 1], [BLOCK_K, BLOCK_N])
+        # my tiles of all groups together are first, first + PROGRAMS, ...: these are the ones in this group
+        mine = (first + PROGRAMS - group * per_group % PROGRAMS) % PROGRAMS
+        if TMA and FLATTEN:
+            blocks = tl.cdiv(end - start, BLOCK_K)
+            count = tl.cdiv(tl.maximum(per_group - mine, 0), PROGRAMS)
+            tile = mine - PROGRAMS
+            step = blocks - 1
+            n0 = mine
+            k0 = mine
+            acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+            for _ in tl.range(0, count * blocks):
+                step = tl.where(step == blocks - 1, 0, step + 1)
+                if step == 0:
+                    tile += PROGRAMS
+                    tile_n, tile_k = _swizzle(tile, tiles_n, tiles_k, GROUP_M)
+                    n0 = tile_n * BLOCK_M
+                    k0 = tile_k * BLOCK_N
+                dy = dy_desc.load([start + step * BLOCK_K, n0])
+                a = a_desc.load([start + step * BLOCK_K, k0])
                 acc = tl.dot(dy.T, a, acc)
-        else:
-            dy_at = dy_ptr + start.to(tl.int64) * stride_dy + (ms[None, :] * stride_dy + ns[:, None])
-            a_at = a_ptr + start.to(tl.int64) * stride_a + (ms[:, None] * stride_a + ks[None, :])
-            for _ in tl.range(start, last, BLOCK_K):
-                dy = tl.load(dy_at, mask=(ns < n_size)[:, None], other=0.0)
-                a = tl.load(a_at, mask=(ks < k_size)[None, :], other=0.0)
-                acc = tl.dot(dy, a, acc)
-                dy_at += BLOCK_K * stride_dy
-                a_at += BLOCK_K * stride_a
-        if last < end:
-            m_in = ms < end - last
-            dy_at = dy_ptr + last.to(tl.int64) * stride_dy + (ms[None, :] * stride_dy + ns[:, None])
-            a_at = a_ptr + last.to(tl.int64) * stride_a + (ms[:, None] * stride_a + ks[None, :])
-            dy = tl.load(dy_at, mask=m_in[None, :] & (ns < n_size)[:, None], other=0.0)
-            a = tl.load(a_at, mask=m_in[:, None] & (ks < k_size)[None, :], other=0.0)
-            acc = tl.dot(dy, a, acc)
-
-        if TMA:
-            if SUBTILE == 2:
-                left, right = acc.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1).split()
-                left = left.to(out_ptr.dtype.element_ty).reshape(1, BLOCK_M, BLOCK_N // 2)
-                right = right.to(out_ptr.dtype.element_ty).reshape(1, BLOCK_M, BLOCK_N // 2)
-                out_desc.store([group, n0, k0], left)
-                out_desc.store([group, n0, k0 + BLOCK_N // 2], right)
+                if step == blocks - 1:
+                    _store_weights(acc, out_desc, group, n0, k0, out_ptr.dtype.element_ty, BLOCK_M, BLOCK_N, SUBTILE)
+                    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for tile in tl.range(mine, tl.where(TMA and FLATTEN and end > start, 0, per_group), PROGRAMS):
+            tile_n, tile_k = _swizzle(tile, tiles_n, tiles_k, GROUP_M)
+            n0 = tile_n * BLOCK_M
+            k0 = tile_k * BLOCK_N
+            acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+            if TMA:
+                if not FLATTEN:
+                    for m0 in tl.range(start, end, BLOCK_K):
+                        acc = tl.dot(dy_desc.load([m0, n0]).T, a_desc.load([m0, k0]), acc)
+                _store_weights(acc, out_desc, group, n0, k0, out_ptr.dtype.element_ty, BLOCK_M, BLOCK_N, SUBTILE)
             else:
-                out_desc.store([group, n0, k0], acc.to(out_ptr.dtype.element_ty).reshape(1, BLOCK_M, BLOCK_N))
-        else:
-            at = out_ptr + group.to(tl.int64) * stride_out_group + (ns[:, None] * stride_out + ks[None, :])
-            tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(ns < n_size)[:, None] & (ks < k_size)[None, :])
+                ns = n0 + tl.arange(0, BLOCK_M)
+                ks = k0 + tl.arange(0, BLOCK_N)
+                ms = tl.arange(0, BLOCK_K)
+                last = start + (end - start) // BLOCK_K * BLOCK_K
+                dy_at = dy_ptr + start.to(tl.int64) * stride_dy + (ms[None, :] * stride_dy + ns[:, None])
+                a_at = a_ptr + start.to(tl.int64) * stride_a + (ms[:, None] * stride_a + ks[None, :])
+                n_in = (ns < n_size)[:, None]
+                k_in = (ks < k_size)[None, :]
+                for _ in tl.range(start, last, BLOCK_K):
+                    acc = tl.dot(tl.load(dy_at, mask=n_in, other=0.0), tl.load(a_at, mask=k_in, other=0.0), acc)
+                    dy_at += BLOCK_K * stride_dy
+                    a_at += BLOCK_K * stride_a
+                if last < end:
+                    m_in = ms < end - last
+                    dy = tl.load(dy_at, mask=n_in & m_in[None, :], other=0.0)
+                    a = tl.load(a_at, mask=k_in & m_in[:, None], other=0.0)
+                    acc = tl.dot(dy, a, acc)
+                at = out_ptr + tl.cast(group, tl.int64) * stride_out_group + (ns[:, None] * stride_out + ks[None, :])
+                tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=n_in & k_in)

@@ -27,7 +27,8 @@ def rows_call(case: Case, a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, 
     if b.dim() != 3 or a.dim() != 2 or a.shape[1] != b.shape[2 if by_column else 1]:
         raise ValueError(f"a is {tuple(a.shape)} and b {tuple(b.shape)}: dimension 1 of a must equal "
                          f"dimension {2 if by_column else 1} of b")
-    _check(a, b, ends, knobs, case.place.arch)
+    _check(a, b, ends)
+    tuning.check_fits(knobs, a.element_size(), case.place.arch)
     depth, columns = (b.shape[2], b.shape[1]) if by_column else (b.shape[1], b.shape[2])
     if b.shape[0] != ends.numel():
         raise ValueError(f"b has {b.shape[0]} groups, ends has {ends.numel()}")
@@ -46,7 +47,8 @@ def weights_call(case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tens
     device = _device_module(case)
     if dy.dim() != 2 or a.dim() != 2 or dy.shape[0] != a.shape[0]:
         raise ValueError(f"dy is {tuple(dy.shape)} and a {tuple(a.shape)}: they must agree in the rows")
-    _check(dy, a, ends, knobs, case.place.arch)
+    _check(dy, a, ends)
+    tuning.check_fits(knobs, a.element_size(), case.place.arch, "wgrad")
     out = torch.empty((ends.numel(), dy.shape[1], a.shape[1]), dtype=a.dtype, device=a.device)
     if a.shape[0] == 0:
         return lambda: out.zero_()
@@ -61,7 +63,7 @@ def rows_constants(case: Case, arch: str, knobs: dict[str, Any], groups: int, co
                    by_column: bool) -> Split:
     """(constants, options) of rows_kernel, the same for a launch and for a compilation ahead of time."""
     constants, options = _shared_constants(case, arch, knobs, groups)
-    # 32 lanes at least: then every warp holds the whole table and searching it needs no shared memory
+    # 32 lanes at least: then every warp holds the table of groups, and searching it needs no shared memory
     constants.update(GROUPS_POW2=max(32, 1 << (groups - 1).bit_length()), B_BY_COLUMN=by_column,
                      EVEN_N=columns % knobs["block_n"] == 0, EVEN_K=depth % knobs["block_k"] == 0)
     return constants, options
@@ -111,7 +113,7 @@ def _shared_constants(case: Case, arch: str, knobs: dict[str, Any], groups: int)
     return constants, options
 
 
-def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor, knobs: dict[str, Any], arch: str) -> None:
+def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor) -> None:
     if left.dtype != right.dtype or left.dtype not in DTYPES:
         raise ValueError(f"operands are {left.dtype} and {right.dtype}; both must be one of "
                          f"{', '.join(str(d) for d in DTYPES)}")
@@ -124,7 +126,6 @@ def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor, knobs: d
     for name, tensor in (("left", left), ("right", right)):
         if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
             raise ValueError(f"the {name} operand has stride {tensor.stride(-1)} in its last dimension; it must be 1")
-    tuning.check_fits(knobs, left.element_size(), arch)
 
 
 def _without_tma_if_odd(knobs: dict[str, Any], *tensors: torch.Tensor) -> dict[str, Any]:
