@@ -56,13 +56,21 @@ def unpack(packed: torch.Tensor) -> torch.Tensor:
     return torch.stack((packed & 0xF, packed >> 4), dim=-1).flatten(-2)
 
 
-def dequantise(packed: torch.Tensor, scales: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Values [..., K] of packed [..., K / 2] and scales [..., K / 32], by one look-up for each byte."""
-    table = torch.tensor(VALUES, dtype=dtype, device=packed.device)
-    codes = torch.arange(256, device=packed.device)
-    pairs = torch.stack((table[codes & 0xF], table[codes >> 4]), dim=-1)
-    values = pairs.index_select(0, packed.flatten().to(torch.int32))
-    factors = torch.exp2(scales.to(torch.float32) - 127).to(dtype)
+def byte_values(dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
+    """The two values of each byte, [256, 2]."""
+    table = torch.tensor(VALUES, dtype=dtype, device=device)
+    codes = torch.arange(256, device=device)
+    return torch.stack((table[codes & 0xF], table[codes >> 4]), dim=-1)
+
+
+def dequantise(packed: torch.Tensor, scales: torch.Tensor, table: torch.Tensor | None = None) -> torch.Tensor:
+    """Values [..., K] of packed [..., K / 2] and scales [..., K / 32], by one look-up for each byte.
+
+    table: byte_values of the wanted type, fp32 if None; with one, nothing is copied from the host.
+    """
+    table = byte_values(torch.float32, packed.device) if table is None else table
+    values = table.index_select(0, packed.flatten().to(torch.int32))
+    factors = torch.exp2(scales.to(torch.promote_types(torch.float32, table.dtype)) - 127).to(table.dtype)
     blocks = values.view(*packed.shape[:-1], -1, BLOCK) * factors.unsqueeze(-1)
     return blocks.flatten(-2)
 

@@ -32,30 +32,31 @@ def dequantise_and_multiply(case: Case, x: dict[str, torch.Tensor]) -> Callable[
         raise Unsupported(f"torch {torch.__version__} has no _grouped_mm; torch 2.8 or later has it")
     product = _by_block if few else _by_expert
     rows = blocks * case.BM
+    table = formats.byte_values(torch.bfloat16, x["a"].device)
     out = torch.empty((case.M, case.N), dtype=torch.bfloat16, device=x["a"].device)
     total = torch.empty((case.M + 1, case.N), dtype=torch.float32, device=x["a"].device)
     token = (x["ids"][:rows] & 0xFFFFFF).long()
     weight = x["weights"][:rows].unsqueeze(-1)
 
     def call() -> torch.Tensor:
-        total.zero_()
-        total.index_add_(0, token, product(case, x, blocks).float() * weight)  # padding goes to the row after the last
+        total.zero_()  # padding rows add to the row after the last token
+        total.index_add_(0, token, product(case, x, blocks, table).float() * weight)
         return out.copy_(total[:-1])
     return call
 
 
-def _by_block(case: Case, x: dict[str, torch.Tensor], blocks: int) -> torch.Tensor:
+def _by_block(case: Case, x: dict[str, torch.Tensor], blocks: int, table: torch.Tensor) -> torch.Tensor:
     owner = x["experts"][:blocks].clamp(min=0)
     rows = blocks * case.BM
-    w = formats.dequantise(x["w"].index_select(0, owner), x["w_scale"].index_select(0, owner), torch.bfloat16)
-    a = formats.dequantise(x["a"][:rows], x["a_scale"][:rows], torch.bfloat16).view(blocks, case.BM, case.K)
+    w = formats.dequantise(x["w"].index_select(0, owner), x["w_scale"].index_select(0, owner), table)
+    a = formats.dequantise(x["a"][:rows], x["a_scale"][:rows], table).view(blocks, case.BM, case.K)
     return torch.bmm(a, w.transpose(1, 2)).view(rows, case.N)
 
 
-def _by_expert(case: Case, x: dict[str, torch.Tensor], blocks: int) -> torch.Tensor:
+def _by_expert(case: Case, x: dict[str, torch.Tensor], blocks: int, table: torch.Tensor) -> torch.Tensor:
     rows = blocks * case.BM
-    w = formats.dequantise(x["w"], x["w_scale"], torch.bfloat16)
-    a = formats.dequantise(x["a"][:rows], x["a_scale"][:rows], torch.bfloat16)
+    w = formats.dequantise(x["w"], x["w_scale"], table)
+    a = formats.dequantise(x["a"][:rows], x["a_scale"][:rows], table)
     owned = torch.arange(case.E, device=a.device, dtype=torch.int32)
     ends = torch.searchsorted(x["experts"][:blocks], owned, right=True).to(torch.int32) * case.BM
     return torch._grouped_mm(a, w.transpose(-2, -1), offs=ends)

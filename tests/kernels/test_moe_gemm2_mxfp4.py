@@ -42,7 +42,7 @@ def test_every_code_has_the_value_of_the_definition():
     codes = torch.arange(16, dtype=torch.uint8).repeat(2)
     for scale in (0, 1, 100, 127, 130, 250):
         scales = torch.tensor([scale], dtype=torch.uint8)
-        values = formats.dequantise(formats.pack(codes), scales, torch.float64)
+        values = formats.dequantise(formats.pack(codes), scales, formats.byte_values(torch.float64, "cpu"))
         assert values.tolist() == [slow_value(int(c), scale) for c in codes]
 
 
