@@ -94,7 +94,8 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
     add("--seed", type=int, default=default.seed, metavar="N", help="of the inputs")
     add("--schedule-seed", type=int, default=default.schedule_seed, metavar="N", help="of the order of the arms")
-    add("--set", action="append", default=[], type=_knob, metavar="KEY=VALUE", help="a knob, over config(); repeatable")
+    add("--set", action="append", default=[], type=_knob, metavar="KEY=VALUE", help="a knob, over config(), "
+        "of every tree or as ROLE.KEY=VALUE of one; repeatable")
     add("--deadline", type=float, default=default.deadline_s, metavar="SECONDS", help="for one step of one arm, after "
         f"which it counts as hanging (default {default.deadline_s:g})")
     add("--commit", action="append", default=[], type=_role_value, metavar="ROLE=HASH", help="commit of a tree")
@@ -220,7 +221,8 @@ def _role_value(text: str) -> tuple[str, str]:
 
 def _knob(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
-    if not equals or not key.isidentifier():
+    role, dot, name = key.rpartition(".")
+    if not equals or not name.isidentifier() or (dot and role not in ROLES):
         raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
     try:
         return key, ast.literal_eval(value)

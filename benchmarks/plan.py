@@ -139,7 +139,7 @@ def check_selection(selection: Selection, declared: Sequence[Mapping[str, Any]],
         if name not in backends:
             raise UsageError(f"no backend {name!r}; known: {', '.join(backends)}")
     for name in selection.knobs:
-        if name not in knobs:
+        if name.rpartition(".")[2] not in knobs:
             raise UsageError(f"no backend has a knob {name!r}; known: {', '.join(knobs) or 'none'}")
     tiers_of(selection.tier)
 
@@ -182,7 +182,7 @@ def _arms(case: str, declarations: Mapping[str, Mapping[str, Any]], selection: S
         if any(known["name"] == case for known in declaration["cases"]):
             for backend in declaration["backends"]:
                 if not selection.backends or backend in selection.backends:
-                    overrides = {k: v for k, v in selection.knobs.items() if k in declaration["knobs"][backend]}
+                    overrides = _overrides(selection.knobs, role, declaration["knobs"][backend])
                     arms.append(Arm(role, backend, overrides))
     return arms
 
@@ -194,6 +194,13 @@ def _arm_error(case: Mapping[str, Any], declaration: Mapping[str, Any]) -> str:
         return (f"this tree declares {case['name']} for {own['world']} ranks, the other for {case['world']}; "
                 "a case name stands for one case for ever: rename one")
     return declaration["cost_errors"].get(case["name"], "")
+
+
+def _overrides(knobs: Mapping[str, Any], role: str, known: Sequence[str]) -> dict[str, Any]:
+    """The knobs that are meant for this tree (all, or ROLE.NAME) and that the backend has."""
+    meant = {name.removeprefix(f"{role}."): value for name, value in knobs.items()
+             if "." not in name or name.startswith(f"{role}.")}
+    return {name: value for name, value in meant.items() if name in known}
 
 
 def choose_method(cost: Cost, dtype: str, world: int, machine: Mapping[str, Any], asked: str | None = None) -> str:

@@ -5,6 +5,7 @@ Exit codes of judging verbs: 0 pass, 1 regression, 2 no verdict, 3 usage or infr
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +20,21 @@ from ci.submit import submit
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
 
 
+LATER = {"isa": "ci.isa_cli"}
+"""Verbs in modules that need more than a node has which only measures."""
+
+
 class Verbs(click.Group):
-    """Usage errors leave with 3: 1 and 2 are verdicts here."""
+    """Usage errors leave with 3: 1 and 2 are verdicts here.  A verb of LATER is imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *LATER])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in LATER:
+            found: click.Command = getattr(importlib.import_module(LATER[cmd_name]), cmd_name)
+            return found
+        return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False

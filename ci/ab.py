@@ -45,9 +45,12 @@ def compare(
 ) -> Outcome:
     """Measure and judge, look by look; `plan.trials` is the budget (0: the policy's).
 
+    A knob without a role is head's: base keeps what its config() says.
     Trials that `out` holds already count: an interrupted comparison goes on where it stopped.
     Raises MeasureError if measuring cannot start, Interrupted on Ctrl-C.
     """
+    knobs = (knob if "." in knob.split("=")[0] else f"head.{knob}" for knob in plan.knobs)
+    plan = dataclasses.replace(plan, knobs=tuple(knobs))
     settings = policy.settings(machine_kind=kind)
     progress = Progress(_looks(settings.looks, plan.trials), settings.confirming)
     target, wanted = 1, plan  # one trial shows which cases launch equal code and need no time

@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 
 from ci import ab as comparing
-from ci import assemble, doctor, gate, github, policy, push, records, replay
+from ci import assemble, doctor, gate, github, isa_check, isa_text, policy, push, records, replay
 from ci.github import GitHub, GitHubError, post_report
 from ci.judge import EXIT_CODES, judge, to_json
 from ci.measure import HARNESS, INTERRUPTED, USAGE, MeasureError, Plan, machine_kind, measure
@@ -80,7 +80,7 @@ def ab(
 def check(
     base: str | None, plan: Plan, *, site: Path, report: Path, results: Path, as_json: bool, dry_run: bool
 ) -> int:
-    """The main job: correctness, timing of HEAD against its base, verdict, report, records, page."""
+    """The main job: correctness, times and code of HEAD against its base, verdict, report, records, page."""
     console = err_console()
     rules = policy.load(None)
     repository = Repository(Path.cwd())
@@ -103,6 +103,10 @@ def check(
         console.print(f"{head.label} against {found.short} ({found.subject})")
         trees = (repository.checkout(found.hash, "base"), head)
         outcome = _compared(repository, trees, plan, rules, file, console)
+        if not repository.same_kernels(*trees):
+            code_says = isa_check.judged(trees, plan, repository.root, console)
+            console.print(isa_text.terminal(code_says))
+            outcome = dataclasses.replace(outcome, judgement=isa_check.joined(outcome.judgement, code_says))
     code = _finish(outcome, file, trees, results, as_json=as_json, report=report)
     _build_site(site, results)
     click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=as_json)
@@ -324,6 +328,6 @@ def _compared(
     repository: Repository, trees: tuple[Tree, Tree], plan: Plan, rules: policy.Policy, file: Path, console: Console
 ) -> comparing.Outcome:
     """Trials in lock-step, or none where the kernels are the same files and run in the same Python."""
-    if not plan.pythons and repository.same_kernels(*trees):
+    if not plan.pythons and not plan.knobs and repository.same_kernels(*trees):
         return comparing.identical(trees, plan, rules, file, console)
     return comparing.compare(trees, plan, rules, machine_kind(), file, console)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -23,14 +26,27 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments), standalone_mode=True)
 
 
+VERBS = main.list_commands(click.Context(main))
+
+
+def command(verb: str) -> click.Command:
+    found = main.get_command(click.Context(main), verb)
+    assert found is not None, f"there is no verb {verb}"
+    return found
+
+
 def examples(verb: str) -> list[list[str]]:
-    epilog = main.commands[verb].epilog or ""
-    return [shlex.split(line.strip())[1:] for line in epilog.splitlines() if line.strip().startswith("ridgeline ")]
+    epilog = command(verb).epilog or ""
+    return [
+        shlex.split(re.split(r"  +", line.strip())[0])[1:]
+        for line in epilog.splitlines()
+        if line.strip().startswith("ridgeline ")
+    ]
 
 
 def parse(words: list[str]) -> click.Context:
     """Parse a command line without carrying it out."""
-    return main.commands[words[0]].make_context(words[0], words[1:])
+    return command(words[0]).make_context(words[0], words[1:])
 
 
 def readme_commands() -> list[list[str]]:
@@ -39,11 +55,11 @@ def readme_commands() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in lines if line.startswith("ridgeline ")]
 
 
-@pytest.mark.parametrize("verb", sorted(main.commands))
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> None:
     shown = invoke(verb, "--help")
     assert shown.exit_code == 0
-    assert "Example:" in shown.output
+    assert "Example" in shown.output
     assert examples(verb), verb
     for words in examples(verb):
         assert words[0] == verb
@@ -142,3 +158,22 @@ def test_expected_errors_have_no_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     assert done.exit_code == 3
     assert "No space left" in done.output
     assert "Traceback" not in done.output
+
+
+def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
+    """On a GPU node there may be Python, torch, Triton, numpy, click and rich, and nothing else."""
+    code = "import ci.__main__, sys; print([m for m in sys.modules if '.' not in m])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=README.parent, capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(done.stdout))
+    assert not loaded & {
+        "asv",
+        "asv_runner",
+        "pandas",
+        "scipy",
+        "pyarrow",
+        "httpx",
+        "jsonschema",
+        "filelock",
+        "jinja2",
+        "torch",
+    }
