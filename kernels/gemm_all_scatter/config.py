@@ -167,8 +167,9 @@ def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     fill = UNITS[arch]
     if case.M <= 256:
         m = 16 if case.M <= 16 else 64 if case.M <= 64 else 128
-        return [_amd(case, m, n, k, 4, fill=f, scatter=way)
-                for n, k in ((32, 128), (64, 128), (128, 64)) for f in (fill, 2 * fill) for way in ("put", "store")]
+        return [*(_amd(case, m, n, k, 4, fill=f, scatter=way)
+                  for n, k in ((32, 128), (64, 128), (128, 64)) for f in (fill, 2 * fill) for way in ("put", "store")),
+                *(_amd(case, m, n, k, 4, fill=fill, waves_per_eu=2) for n, k in ((32, 128), (64, 128), (128, 64)))]
     shapes = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 128, 64, 4), (256, 64, 64, 8))
     return [_amd(case, *tile, split_k=1, group_m=g, programs=0, scatter=way)
             for tile in shapes for g in (4, 6) for way in ("put", "store")]

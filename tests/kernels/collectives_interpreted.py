@@ -33,7 +33,7 @@ def phases(world: int, kb: float, dtype: str, name: str, **knobs: Any) -> None:
         expected.append(kernel.function("reference")(case, inputs))
     outputs = [call() for call in built]
     staged = knobs.get("way", "").endswith("push")
-    for turn in range(3):
+    for turn in range(3 if staged else 2):
         if staged:  # the last rank alone has found the parts of all
             outputs = outputs[-1:]
             expected = expected[-1:]
@@ -45,26 +45,24 @@ def phases(world: int, kb: float, dtype: str, name: str, **knobs: Any) -> None:
 
 
 def all_reduce() -> None:
-    """Every way, with 1, 2, 4 and 8 ranks, whole blocks and tails."""
+    """Every way, with 1, 4 and 8 ranks, whole blocks and tails."""
     for way in ("two_shot", "one_shot_push", "one_shot_pull"):
         phases(1, 1.5, "fp16", "all_reduce", way=way, programs=2)
-        phases(2, 1.25, "fp32", "all_reduce", way=way, programs=3)
-        phases(4, 2.0625, "fp16", "all_reduce", way=way, programs=2, unroll=2)
-        phases(8, 4, "fp16", "all_reduce", way=way, programs=1)
+        phases(4, 2.0625, "fp16", "all_reduce", way=way, programs=2)
+    phases(8, 8.125, "fp32", "all_reduce", way="two_shot", programs=1, unroll=2)
 
 
 def reduce_scatter() -> None:
     """Both ways, as for all_reduce."""
     for way in ("pull", "push"):
         phases(1, 1.5, "fp16", "reduce_scatter", way=way, programs=2)
-        phases(2, 2.03125, "fp32", "reduce_scatter", way=way, programs=3)
-        phases(4, 4.0625, "fp16", "reduce_scatter", way=way, programs=2, unroll=2)
-        phases(8, 8, "fp16", "reduce_scatter", way=way, programs=1)
+        phases(4, 4.0625, "fp16", "reduce_scatter", way=way, programs=2)
+    phases(8, 8.125, "fp32", "reduce_scatter", way="pull", programs=1, unroll=2)
 
 
 def all_to_all() -> None:
     """Every grouping of the receivers, whole blocks and tails."""
-    for world, kb, groups in ((1, 1.5, 1), (2, 4.03125, 1), (2, 4, 2), (4, 8.0625, 2), (4, 8, 4), (8, 16, 4)):
+    for world, kb, groups in ((1, 1.5, 1), (2, 4, 2), (4, 4.0625, 2), (8, 8, 1)):
         phases(world, kb, "fp16", "all_to_all", groups=groups, programs=2 * groups)
 
 
@@ -83,7 +81,7 @@ def real_ranks(rank: int, world: int, directory: str) -> None:
             between = heap.barrier if name == "all_to_all" else lambda: None
             for way in ways:
                 call = kernel.backends["triton"].build(case, inputs, programs=2, **SMALL, **way)
-                for turn in range(10):
+                for turn in range(5):
                     out = call()
                     found = compare(out, expected, kernel.tolerance_for(case))
                     assert found.ok, (name, way, turn, rank, found.why)

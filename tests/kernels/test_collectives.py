@@ -1,0 +1,182 @@
+"""all_reduce, reduce_scatter, all_to_all: right on a CPU and in the interpreter, declared completely, strict."""
+
+import importlib
+
+import pytest
+import torch
+
+from kernels import spec
+from kernels.collectives import sizes, vendor
+from kernels.numerics import compare, poison
+from kernels.registry import discover
+from kernels.spec import Case, Place
+from kernels.symmetric_heap import FakeRanks, HeapError, create
+from tests.kernels.ranks import run_alone, run_ranks
+
+MODULE, INTERPRETED = "tests.kernels.test_collectives", "tests.kernels.collectives_interpreted"
+FAMILIES = ("all_reduce", "reduce_scatter", "all_to_all")
+
+
+def family(name):
+    return getattr(importlib.import_module(f"kernels.{name}"), name)
+
+
+def tiny(world=2, rank=0, heap=None, kb=1 / 4, dtype="fp16"):
+    return Case("t", world=world, dtype=dtype, KB=kb).at(Place(rank=rank, world=world, heap=heap))
+
+
+def collect_for_real(rank, world, directory):
+    """Backend torch and the gloo baseline, three dtypes, against the reference; poisoned between calls."""
+    import torch.distributed as dist
+    dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
+    heap = create(rank, world, "cpu", 1 << 17)
+    for name in FAMILIES:
+        kernel = family(name)
+        for dtype in ("fp16", "bf16", "fp32"):
+            case = tiny(world, rank, heap, 2, dtype)
+            inputs = kernel.function("inputs")(case, 11)
+            before, expected = inputs["x"].clone(), kernel.function("reference")(case, inputs)
+            for backend in ("torch", "rccl"):
+                call = kernel.backends[backend].build(case, inputs)
+                for turn in range(3):
+                    out = call()
+                    found = compare(out, expected, kernel.tolerance_for(case))
+                    assert found.ok, (name, backend, dtype, turn, found.why)
+                    heap.barrier()
+                    poison(out)
+                    heap.barrier()
+            assert torch.equal(inputs["x"], before), name
+            heap.reset()
+    heap.close()
+    dist.destroy_process_group()
+
+
+def test_cpu_backends_with_real_ranks(tmp_path):
+    run_ranks(MODULE, "collect_for_real", 2, tmp_path)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_declared_once_with_the_tiers(name):
+    kernel = family(name)
+    kernel.check()
+    assert discover()[name] is kernel
+    assert len(kernel.cases) == 3 * 3 * 10
+    assert [c.name for c in kernel.cases if c.tier == "pr"] == [
+        f"w{world}_fp16_{size}" for world in (2, 4) for size in ("64KB", "512KB", "4MB", "64MB", "256MB")]
+    assert kernel.baselines[0] == "rccl"
+
+
+def test_costs_follow_nccl_tests():
+    total = 16 << 20
+    expected = {"all_reduce": 2 * total * 3 // 4, "reduce_scatter": total * 3 // 4, "all_to_all": total * 3 // 4}
+    for name, link in expected.items():
+        found = family(name).function("cost")(family(name).case("w4_fp16_16MB"))
+        assert (found.payload_bytes, found.link_bytes) == (total, link)
+        assert total <= found.hbm_bytes <= 2 * total
+
+
+def test_references_are_the_definitions():
+    vectors = [family(name).function("inputs")(tiny(4, rank), 1)["x"] for name in FAMILIES for rank in range(4)]
+    by_family = {name: torch.stack(vectors[4 * i:4 * i + 4]) for i, name in enumerate(FAMILIES)}
+    for rank in range(4):
+        case, seed = tiny(4, rank), {"seed": torch.tensor(1)}
+        total = by_family["all_reduce"].double().sum(0)
+        assert (family("all_reduce").function("reference")(case, seed) - total).abs().max() < 1e-5
+        part = by_family["reduce_scatter"].double().sum(0).view(4, -1)[rank]
+        assert (family("reduce_scatter").function("reference")(case, seed) - part).abs().max() < 1e-5
+        turned = by_family["all_to_all"].view(4, 4, -1)[:, rank].reshape(-1)
+        assert torch.equal(family("all_to_all").function("reference")(case, seed), turned)
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter"])
+def test_tolerance_takes_a_sum_rounded_at_every_hop_but_no_lost_rank(name):
+    kernel = family(name)
+    for dtype in ("fp16", "bf16"):
+        case = Case("t", world=8, dtype=dtype, KB=64).at(Place(world=8))
+        parts = [kernel.function("inputs")(case.at(Place(rank=rank, world=8)), 1)["x"] for rank in range(8)]
+        hops, lost = parts[0].clone(), parts[0].float()
+        for part in parts[1:]:
+            hops += part
+        for part in parts[1:7]:
+            lost += part
+        expected = kernel.function("reference")(case, {"seed": torch.tensor(1)})
+        size = expected.numel()
+        assert compare(hops[:size], expected, kernel.tolerance_for(case)).ok
+        assert not compare(lost[:size].to(hops.dtype), expected, kernel.tolerance_for(case)).ok
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_unsupported_says_what_is_needed(name):
+    kernel = family(name)
+    build = {key: backend.build for key, backend in kernel.backends.items()}
+    big = kernel.case("w2_fp16_256MB").at(Place())
+    for backend in ("torch", "rccl"):
+        with pytest.raises(spec.Unsupported, match="256MB is too much"):
+            build[backend](big, {})
+    with pytest.raises(spec.Unsupported, match="init_process_group"):
+        build["rccl"](tiny(), {})
+    with pytest.raises(spec.Unsupported, match=r"there is none, and this machine has \d+ GPU"):
+        build["torch"](tiny(), {"x": torch.zeros(1)})
+    with pytest.raises(spec.Unsupported, match="GPUs are needed"):
+        build["triton"](tiny(), {})
+    with pytest.raises(spec.Unsupported, match=r"dtype fp8 is not supported, only fp16, bf16, fp32"):
+        build["triton"](tiny(dtype="fp8"), {})
+    with pytest.raises(spec.Unsupported, match="1000 bytes are not shared evenly by 2 ranks"):
+        kernel.function("inputs")(tiny(kb=1000 / 1024), 0)
+    with pytest.raises(spec.Unsupported, match=rf"sm_75.*kernels/{name}/config\.py"):
+        importlib.import_module(f"kernels.{name}.config").config(big, "sm_75")
+    heap = FakeRanks(2, 1024).heaps[0]
+    case = tiny(heap=heap, kb=64)
+    inputs = kernel.function("inputs")(case, 0)
+    with pytest.raises(HeapError, match="65536 bytes asked for"):
+        build["torch"](case, inputs)
+
+
+def test_the_library_is_called_directly_on_gpus_only():
+    with pytest.raises(spec.Unsupported, match="on GPUs only"):
+        vendor.all_reduce(torch.zeros(1), torch.zeros(1))
+    with pytest.raises(spec.Unsupported, match="libnccl"):
+        vendor._library()
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
+def test_every_candidate_can_be_launched(arch):
+    run_alone(MODULE, "plans_of_all_candidates", arch)
+
+
+def plans_of_all_candidates(arch):
+    for name in FAMILIES:
+        kernel, config = family(name), importlib.import_module(f"kernels.{name}.config")
+        launch, backend = importlib.import_module(f"kernels.{name}.launch"), kernel.backends["triton"]
+        for case in kernel.cases:
+            tried = config.candidates(case, arch)
+            assert 4 <= len(tried) <= 32, (case.name, len(tried))
+            assert tried[0] == config.config(case, arch)
+            for knobs in tried:
+                full = {**backend.build.__kwdefaults__, **backend.knobs(case, arch, knobs)}
+                job = launch.compilation(case, arch, full)
+                assert job.options.get("maxnreg", 64) * sizes.lanes(arch, full["num_warps"]) <= 65536
+                assert job.options.get("maxnreg", 64) >= 64 or full["num_warps"] > 16, (case.name, knobs)
+
+
+def test_knobs_that_cannot_work_are_refused():
+    run_alone(MODULE, "bad_knobs")
+
+
+def bad_knobs():
+    for name, wrong, text in (("all_reduce", {"way": "tree"}, "'tree' is not one of two_shot"),
+                              ("reduce_scatter", {"way": "tree"}, "'tree' is not one of pull, push"),
+                              ("all_to_all", {"groups": 3}, "groups 3 must divide the 4 ranks")):
+        kernel, launch = family(name), importlib.import_module(f"kernels.{name}.launch")
+        knobs = {**kernel.backends["triton"].build.__kwdefaults__, **wrong}
+        with pytest.raises(ValueError, match=text):
+            launch.compilation(kernel.case("w4_fp16_1MB"), "sm_90", knobs)
+
+
+@pytest.mark.parametrize("check", [*FAMILIES, "sums_are_in_rank_order"])
+def test_in_the_interpreter(check):
+    run_alone(INTERPRETED, check, TRITON_INTERPRET="1")
+
+
+def test_in_the_interpreter_with_real_ranks(tmp_path):
+    run_ranks(INTERPRETED, "real_ranks", 4, tmp_path, TRITON_INTERPRET="1")

@@ -1,0 +1,21 @@
+"""Defaults of the collective families compile for every architecture without a GPU, fit it, and store wide."""
+
+import pytest
+
+from tests.kernels.ranks import run_alone
+
+MODULE = "tests.kernels.collectives_compiled"
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
+def test_defaults_fit(arch):
+    run_alone(MODULE, "defaults_fit", arch)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "sm_90"])
+def test_the_check_of_widths_can_fail(arch):
+    run_alone(MODULE, "hint_is_what_makes_stores_wide", arch)
+
+
+def test_hopper_waits_for_its_copy_engine():
+    run_alone(MODULE, "copies_are_waited_for", "sm_90")

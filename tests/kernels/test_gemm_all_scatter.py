@@ -1,0 +1,159 @@
+"""The declaration is complete; CPU backends and the kernels in the interpreter are right; bad input is refused."""
+
+import pytest
+import torch
+
+from kernels import spec
+from kernels.gemm_all_scatter import config, gemm_all_scatter
+from kernels.numerics import compare, poison
+from kernels.registry import discover
+from kernels.spec import Case, Place
+from kernels.symmetric_heap import FakeRanks, HeapError, create
+from tests.kernels.ranks import run_alone, run_ranks
+
+MODULE, INTERPRETED = "tests.kernels.test_gemm_all_scatter", "tests.kernels.gemm_all_scatter_interpreted"
+
+
+def multiply_for_real(rank, world, directory):
+    """Backend torch and the gloo baseline against the reference, one token and several; poisoned between calls."""
+    import torch.distributed as dist
+    dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
+    heap = create(rank, world, "cpu", 1 << 17)
+    for m, dtype in ((1, "fp16"), (5, "bf16"), (33, "fp16")):
+        case = Case("t", world=world, dtype=dtype, M=m, N=24 * world, K=40)
+        case = case.at(Place(rank=rank, world=world, heap=heap))
+        inputs = gemm_all_scatter.function("inputs")(case, 11)
+        expected = gemm_all_scatter.function("reference")(case, inputs)
+        for backend in ("torch", "blas+rccl"):
+            call = gemm_all_scatter.backends[backend].build(case, inputs)
+            for turn in range(3):
+                out = call()
+                found = compare(out, expected, gemm_all_scatter.tolerance_for(case))
+                assert found.ok, (backend, m, dtype, turn, found.why)
+                heap.barrier()
+                poison(out)
+                heap.barrier()
+        heap.reset()
+    heap.close()
+    dist.destroy_process_group()
+
+
+def test_cpu_backends_with_real_ranks(tmp_path):
+    run_ranks(MODULE, "multiply_for_real", 2, tmp_path)
+
+
+def test_declared_once_with_the_tiers():
+    gemm_all_scatter.check()
+    assert discover()["gemm_all_scatter"] is gemm_all_scatter
+    often = [case for case in gemm_all_scatter.cases if case.tier == "pr"]
+    assert [sum(case.world == world for case in often) for world in (2, 4, 8)] == [6, 6, 0]
+    assert len(gemm_all_scatter.cases) == 3 * 2 * (4 * 5 + 6 + 1)
+    assert gemm_all_scatter.baselines == ("blas+rccl",)
+    for case in gemm_all_scatter.cases:
+        assert case.name == f"n{case.N}_k{case.K}_m{case.M}_{case.dtype}_w{case.world}"
+    assert "heap.barrier()" in discover()["gemm_all_scatter"].doc
+
+
+def test_cost_per_rank_adds_up_to_the_headline():
+    case = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4")
+    found = gemm_all_scatter.function("cost")(case)
+    assert found.flops * 4 == 2 * 8192 * 4608 * 36864
+    assert found.link_bytes == 3 * 8192 * 1152 * 2
+    assert found.hbm_bytes == 2 * (8192 * 36864 + 1152 * 36864 + 8192 * 4608)
+    assert found.payload_bytes == 8192 * 4608 * 2
+
+
+def test_reference_is_the_whole_product_and_shows_a_swap():
+    case = Case("t", world=2, dtype="fp16", M=4, N=16, K=40)
+    weights, inputs = [], None
+    for rank in range(2):
+        inputs = gemm_all_scatter.function("inputs")(case.at(Place(rank=rank, world=2)), 1)
+        weights.append(inputs["w"])
+    placed = case.at(Place(rank=1, world=2))
+    expected = gemm_all_scatter.function("reference")(placed, inputs)
+    whole = inputs["a"].double() @ torch.cat(weights).double().T
+    assert float((expected - whole).abs().max()) < 1e-4
+    swapped = torch.cat([expected[:, 8:], expected[:, :8]], dim=1)
+    assert not compare(swapped, expected, gemm_all_scatter.tolerance_for(case)).ok
+
+
+def test_unsupported_says_what_is_needed():
+    case = Case("t", world=2, dtype="fp16", M=4, N=16, K=40)
+    build = {name: backend.build for name, backend in gemm_all_scatter.backends.items()}
+    for backend in ("triton", "bulk"):
+        with pytest.raises(spec.Unsupported, match="GPUs are needed"):
+            build[backend](case.at(Place()), {})
+    uneven = Case("t", world=4, dtype="fp16", M=4, N=18, K=40).at(Place(world=4))
+    with pytest.raises(spec.Unsupported, match=r"N = 18 .* 4 ranks; N must be a multiple of 4"):
+        gemm_all_scatter.function("inputs")(uneven, 0)
+    with pytest.raises(spec.Unsupported, match=r"N = 18"):
+        build["triton"](uneven, {})
+    wide = Case("t", world=2, dtype="fp32", M=4, N=16, K=40).at(Place())
+    with pytest.raises(spec.Unsupported, match="dtype fp32 is not supported, only fp16, bf16"):
+        build["triton"](wide, {})
+    with pytest.raises(spec.Unsupported, match=r"there is none, and this machine has \d+ GPU"):
+        build["torch"](case.at(Place()), {"w": None})
+    with pytest.raises(spec.Unsupported, match="init_process_group"):
+        build["blas+rccl"](case.at(Place()), {})
+    big = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4").at(Place())
+    with pytest.raises(spec.Unsupported, match=r"GFLOP a call and rank is too much"):
+        build["torch"](big, {})
+    with pytest.raises(spec.Unsupported, match=r"sm_75.*config\.py"):
+        config.config(big, "sm_75")
+
+
+def test_a_heap_that_is_too_small_is_named():
+    ranks = FakeRanks(2, 1024)
+    case = Case("t", world=2, dtype="fp16", M=64, N=64, K=40).at(Place(world=2, heap=ranks.heaps[0]))
+    with pytest.raises(HeapError, match="8192 bytes asked for"):
+        gemm_all_scatter.backends["torch"].build(case, gemm_all_scatter.function("inputs")(case, 0))
+
+
+def test_knobs_that_cannot_work_are_refused():
+    run_alone(MODULE, "bad_knobs")
+
+
+def bad_knobs():
+    from kernels.gemm_all_scatter import launch
+    case, bulk = gemm_all_scatter.case("n4096_k4096_m1024_fp16_w4"), gemm_all_scatter.backends["triton"]
+    good = bulk.build.__kwdefaults__
+    for arch, knobs, text in (
+            ("sm_90", {"scatter": "fax"}, "'fax' is not one of store, put, tma"),
+            ("gfx942", {"tma": True}, "gfx942 has none"),
+            ("sm_90", {"scatter": "tma", "tma": True, "split_k": 2}, "split_k 2 and swap False"),
+            ("sm_90", {"block_m": 256, "block_n": 256, "num_stages": 4}, r"262144 bytes of LDS .* sm_90 has 232448"),
+            ("gfx942", {"block_k": 128, "num_stages": 3}, r"131072 bytes of LDS .* gfx942 has 65536")):
+        with pytest.raises(ValueError, match=text):
+            launch.plan(case, arch, 132, {**good, **knobs})
+    narrow = Case("t", world=4, dtype="fp16", M=4, N=4 * 6, K=40)
+    with pytest.raises(ValueError, match="multiple of 16 bytes per rank"):
+        launch.plan(narrow, "sm_90", 132, {**good, "scatter": "tma", "tma": True})
+    with pytest.raises(ValueError, match="31 bits"):
+        launch.plan(Case("t", world=4, M=1 << 16, N=1 << 16, K=64), "sm_90", 132, good)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
+def test_every_candidate_can_be_launched(arch):
+    run_alone(MODULE, "plans_of_all_candidates", arch)
+
+
+def plans_of_all_candidates(arch):
+    from kernels.gemm_all_scatter import launch
+    backend = gemm_all_scatter.backends["triton"]
+    for case in gemm_all_scatter.cases:
+        tried = config.candidates(case, arch)
+        assert 8 <= len(tried) <= 20, (case.name, len(tried))
+        assert tried[0] == config.config(case, arch)
+        for knobs in tried:
+            found = launch.plan(case, arch, 132, {**backend.build.__kwdefaults__, **backend.knobs(case, arch, knobs)})
+            assert found.programs <= found.tiles * found.constants.get("SPLIT_K", 1) or found.constants.get("PARTS")
+            assert found.programs <= 2 * config.UNITS[arch]
+
+
+@pytest.mark.parametrize("check", ["tails_and_slices", "descriptors", "bulk", "a_missing_rank_shows"])
+def test_in_the_interpreter(check):
+    run_alone(INTERPRETED, check, TRITON_INTERPRET="1")
+
+
+def test_in_the_interpreter_with_real_ranks(tmp_path):
+    run_ranks(INTERPRETED, "real_ranks", 2, tmp_path, TRITON_INTERPRET="1")
