@@ -32,7 +32,7 @@ lint: setup
 	$(BIN)/mypy
 
 golden: setup
-	$(BIN)/python -m pytest tests/ci/report tests/ci/executors --update-golden
+	$(BIN)/python -m pytest tests/ci/report tests/ci/executors tests/ci/test_isa_text.py tests/ci/test_isa_triton.py --update-golden
 
 # Ridgeline without torch and the development tools: enough to record, judge, render and post.
 light:

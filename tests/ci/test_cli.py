@@ -90,7 +90,8 @@ def test_usage_errors_leave_with_3(arguments: tuple[str, ...]) -> None:
 
 def draw(tmp_path: Path, head: str, trials: int = 8) -> Path:
     """A replay file: the first trials of a recording, with one of its arms as head."""
-    lines = gzip.open(RECORDINGS / "ab_trials_gpu0.jsonl.gz", "rt").read().splitlines()[:trials]
+    recorded = gzip.decompress((RECORDINGS / "ab_trials_gpu0.jsonl.gz").read_bytes()).decode()
+    lines = recorded.splitlines()[:trials]
     out = tmp_path / "replay.jsonl"
     out.write_text(
         "".join(
