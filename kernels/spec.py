@@ -122,8 +122,8 @@ class Case:
             raise DeclarationError(f"case {name!r}: dtype {dtype!r} is not one of {', '.join(DTYPE_BYTES)}")
         if world < 1:
             raise DeclarationError(f"case {name!r}: world is {world}, it must be at least 1")
-        fields = dict(name=name, tier=tier, world=world, dtype=dtype, distribution=distribution,
-                      dims=tuple(dims.items()), place=place)
+        fields = {"name": name, "tier": tier, "world": world, "dtype": dtype, "distribution": distribution,
+                  "dims": tuple(dims.items()), "place": place}
         for key, value in fields.items():
             object.__setattr__(self, key, value)
 
@@ -198,7 +198,8 @@ class Kernel:
         names = [case.name for case in cases]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
-            raise DeclarationError(f"kernel {name!r} declares the case name {twice[0]!r} twice; names are permanent and unique")
+            raise DeclarationError(f"kernel {name!r} declares the case name {twice[0]!r} twice; "
+                                   "names are permanent and unique")
         self.name = name
         self.cases = tuple(cases)
         self.tolerance = tolerance
@@ -235,7 +236,8 @@ class Kernel:
     def isa(self, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register (case, arch) -> list of Compilation for a backend declared before."""
         if backend not in self.backends:
-            raise DeclarationError(f"kernel {self.name!r}: isa({backend!r}) names no backend; declared: {', '.join(self.backends) or 'none'}")
+            raise DeclarationError(f"kernel {self.name!r}: isa({backend!r}) names no backend; "
+                                   f"declared: {', '.join(self.backends) or 'none'}")
 
         def register(function: Callable[[Case, str], list[Compilation]]) -> Callable[..., Any]:
             self.compilations[backend] = function

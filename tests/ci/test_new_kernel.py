@@ -50,11 +50,10 @@ def add(case, inputs):
 
 
 def run(folder: Path, *argv: str) -> str:
-    path = os.pathsep.join([str(folder), str(Path(sys.executable).parent)])
+    who = {f"GIT_{role}_{key}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL,
-                          env={**os.environ, "PYTHONPATH": path, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                               "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@example.org", "GIT_COMMITTER_NAME": "t",
-                               "GIT_COMMITTER_EMAIL": "t@example.org"})
+                          env={**os.environ, "PYTHONPATH": str(folder), "PATH": path, **who})
     assert done.returncode == 0, f"{' '.join(argv)}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
