@@ -19,8 +19,6 @@ _CPU = {"block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 
         "tma": False, "flatten": False, "subtile": 1, "groups_per_cu": 1}
 """For Triton's interpreter, which has no use for any of them."""
 
-PRODUCTS = ("forward", "dgrad", "wgrad")
-
 
 def rows_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of forward and dgrad.  UnknownHardware for an architecture without an entry."""

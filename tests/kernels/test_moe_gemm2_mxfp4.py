@@ -320,7 +320,7 @@ def compiled(arch, cache):
     from benchmarks.isa.compile import Compiler
 
     compiler = Compiler(arch, Cache(Path(cache)))
-    for case in ("kimi_m16_bm16", "dsv3_m64_bm32", "kimi_m16384_bm64"):
+    for case in ("kimi_m16_bm16", "dsv3_m16384_bm64"):
         for backend, hook in moe_gemm2_mxfp4.compilations.items():
             for compilation in hook(moe_gemm2_mxfp4.case(case), arch):
                 record = compiler.record(compilation, lambda: "")
@@ -332,7 +332,7 @@ def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp
     out = run_alone("tests.kernels.test_moe_gemm2_mxfp4", "compiled", arch, str(tmp_path),
                     TRITON_CACHE_DIR=str(tmp_path))
     records = [json.loads(line) for line in out.splitlines()]
-    assert len(records) == 9
+    assert len(records) == 6
     for record in records:
         assert record["status"] == "ok", record
         metrics = record["metrics"]
