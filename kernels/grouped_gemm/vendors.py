@@ -72,7 +72,7 @@ def gmm(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], to
     """The `grouped_gemm` package (tgale96): CUTLASS or cuBLAS on CUDA, hipBLASLt in its ROCm port; host sizes."""
     backend = _package("grouped_gemm.backend", "pip install grouped_gemm")
     _on_gpu(case, "grouped_gemm")
-    sizes = torch.tensor(lens(case.routing, case.G, case.M), dtype=torch.int64)
+    sizes = torch.tensor(lens(case.routing, case.G, case.M), dtype=torch.int64, device="cpu")
     if product == "wgrad":
         out = torch.zeros((case.G, case.N, case.K), dtype=x["a"].dtype, device=x["a"].device)
         return lambda: backend.gmm(x["dy"], x["a"], sizes, trans_a=True, trans_b=False, c=out)

@@ -57,8 +57,8 @@ def sort(choice: torch.Tensor, weights: torch.Tensor, experts: int, block: int) 
 @functools.lru_cache(maxsize=64)
 def _choice(name: str, tokens: int, experts: int, topk: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed_for(0, name, "routing"))
-    routed = torch.rand((tokens, experts - 1), generator=generator).topk(topk - 1, dim=-1).indices
-    return torch.cat((routed, torch.full((tokens, 1), experts - 1)), dim=-1)
+    routed = torch.rand((tokens, experts - 1), generator=generator, device="cpu").topk(topk - 1, dim=-1).indices
+    return torch.cat((routed, torch.full((tokens, 1), experts - 1, device="cpu")), dim=-1)
 
 
 def choice(case: Case) -> torch.Tensor:
@@ -73,9 +73,9 @@ def weights(case: Case, seed: int) -> torch.Tensor:
     """fp32 [tokens, topk]: routed ones sum to 1, the shared one is 1.  Of the distribution "exact": powers of two."""
     generator = torch.Generator().manual_seed(seed_for(seed, case.name, "routing weights"))
     if case.distribution == "exact":
-        return torch.exp2(-torch.randint(0, 3, (case.M, case.topk), generator=generator).float())
-    routed = torch.rand((case.M, case.topk - 1), generator=generator) + 0.1
-    return torch.cat((routed / routed.sum(-1, keepdim=True), torch.ones(case.M, 1)), dim=-1)
+        return torch.exp2(-torch.randint(0, 3, (case.M, case.topk), generator=generator, device="cpu").float())
+    routed = torch.rand((case.M, case.topk - 1), generator=generator, device="cpu") + 0.1
+    return torch.cat((routed / routed.sum(-1, keepdim=True), torch.ones(case.M, 1, device="cpu")), dim=-1)
 
 
 def active_experts(case: Case) -> int:
