@@ -89,3 +89,10 @@ def hint_is_what_makes_stores_wide(arch: str) -> None:
     binary = compiled(launch.compilation(case, arch, knobs), arch)
     narrow = "global_store_short" if arch.startswith("gfx") else "st.global.b16"
     assert narrow in binary.asm["amdgcn" if arch.startswith("gfx") else "ptx"]
+
+
+def other_checks() -> None:
+    """In one process: importing takes as long as a check."""
+    copies_are_waited_for("sm_90")
+    for arch in ("gfx942", "sm_90"):
+        hint_is_what_makes_stores_wide(arch)

@@ -74,6 +74,12 @@ def a_missing_rank_shows() -> None:
         assert out[:, 32:].isnan().all()
 
 
+def everything() -> None:
+    """All of the above, in one process: importing takes as long as a check."""
+    for check in (tails_and_slices, descriptors, bulk, a_missing_rank_shows):
+        check()
+
+
 def real_ranks(rank: int, world: int, directory: str) -> None:
     """Real processes with the waiting in: each call returns with a complete output, several calls in a row."""
     with create(rank, world, "cpu", HEAP, directory) as heap:

@@ -12,10 +12,5 @@ def test_defaults_fit(arch):
     run_alone(MODULE, "defaults_fit", arch)
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "sm_90"])
-def test_the_check_of_widths_can_fail(arch):
-    run_alone(MODULE, "hint_is_what_makes_stores_wide", arch)
-
-
-def test_hopper_waits_for_its_copy_engine():
-    run_alone(MODULE, "copies_are_waited_for", "sm_90")
+def test_hopper_waits_for_its_copy_engine_and_the_check_of_widths_can_fail():
+    run_alone(MODULE, "other_checks")

@@ -109,10 +109,6 @@ def test_a_heap_that_is_too_small_is_named():
         gemm_all_scatter.backends["torch"].build(case, gemm_all_scatter.function("inputs")(case, 0))
 
 
-def test_knobs_that_cannot_work_are_refused():
-    run_alone(MODULE, "bad_knobs")
-
-
 def bad_knobs():
     from kernels.gemm_all_scatter import launch
     case, bulk = gemm_all_scatter.case("n4096_k4096_m1024_fp16_w4"), gemm_all_scatter.backends["triton"]
@@ -132,9 +128,15 @@ def bad_knobs():
         launch.plan(Case("t", world=4, M=1 << 16, N=1 << 16, K=64), "sm_90", 132, good)
 
 
-@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
-def test_every_candidate_can_be_launched(arch):
-    run_alone(MODULE, "plans_of_all_candidates", arch)
+def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
+    run_alone(MODULE, "plans")
+
+
+def plans():
+    """In one process of its own, which has no interpreter: importing costs more than checking."""
+    bad_knobs()
+    for arch in ("sm_90", "gfx942", "gfx950"):
+        plans_of_all_candidates(arch)
 
 
 def plans_of_all_candidates(arch):
@@ -150,9 +152,8 @@ def plans_of_all_candidates(arch):
             assert found.programs <= 2 * config.UNITS[arch]
 
 
-@pytest.mark.parametrize("check", ["tails_and_slices", "descriptors", "bulk", "a_missing_rank_shows"])
-def test_in_the_interpreter(check):
-    run_alone(INTERPRETED, check, TRITON_INTERPRET="1")
+def test_in_the_interpreter():
+    run_alone(INTERPRETED, "everything", TRITON_INTERPRET="1")
 
 
 def test_in_the_interpreter_with_real_ranks(tmp_path):
