@@ -6,6 +6,17 @@ unroll        16-byte moves in flight per lane; a block is lanes x unroll x 16 b
 fanout        destinations to which a program stores what it has loaded; 0 = all ranks.
 load, store   cache modifiers: "" as the compiler sees fit, ".cg" past L1, ".cs" streaming, ".wt" write through.
 wait          False leaves the completion barrier's waiting out; only for tests that run the ranks one by one.
+
+Backend `partitioned` has no fanout, it is 1:
+
+order         "interleaved": neighbouring programs serve different ranks; "blocked": a run of programs serves one.
+
+Backend `gluon` has tiles in place of unroll:
+
+rows, columns tile in elements, 8 x 256 or 32 x 1024; powers of two.
+width         columns of the matrix that the shard is taken for; 0 = those of a tile, which then is one run of memory.
+vector        contiguous bytes of a lane, 16 for one move; 0 = all of its part of the tile in one run.
+persistent    must be True: there is no other variant.
 """
 
 from __future__ import annotations
@@ -18,11 +29,20 @@ from kernels.spec import Case, Unsupported
 
 MIB = 1 << 20
 
-TUNED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
-"""Winners of a sweep, by arch and size class of the case; the file says on which device and when."""
+TUNED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+"""Winners of a sweep by arch and size class; those of other backends than `triton` under the backend's name.
+
+The file says on which device and when.  Tiles of `gluon` are for elements of 2 bytes.
+"""
 
 _LIMITS = {"sm_90": (96, 16, 4), "gfx942": (64, 8, 4), "gfx950": (64, 8, 4), "cpu": (2, 4, 1)}
 """Most programs, warps, unroll by arch.  On AMD iris takes 64 CUs; "cpu" is for the interpreter in tests."""
+
+CU_COUNTS = (4, 8, 16, 32, 48, 64, 96, 128)
+"""Programs of a curve over the number of CUs."""
+
+_GLUON_TILE = 65536
+"""Largest tile in bytes that config() takes: 32 x 1024 elements of 2 bytes."""
 
 
 def size_class(case: Case) -> str:
@@ -30,9 +50,14 @@ def size_class(case: Case) -> str:
     return f"w{case.world}_{case.MB}MB"
 
 
+def lanes(arch: str, warps: int) -> int:
+    """Threads of a workgroup."""
+    return warps * (64 if arch.startswith("gfx") else 32)
+
+
 def block_bytes(arch: str, warps: int, unroll: int) -> int:
     """Bytes that a program moves in one step."""
-    return warps * (64 if arch.startswith("gfx") else 32) * 16 * unroll
+    return lanes(arch, warps) * 16 * unroll
 
 
 def config(case: Case, arch: str) -> dict[str, Any]:
@@ -53,19 +78,86 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     return {"programs": programs, "num_warps": warps, "unroll": unroll, "fanout": 0, "load": "", "store": ""}
 
 
-def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
-    """What a sweep tries for a case: the present choice first."""
+def partitioned_config(case: Case, arch: str) -> dict[str, Any]:
+    """As the push, with as many programs for every destination."""
+    tuned = TUNED.get("partitioned", {}).get(arch, {})
+    if size_class(case) in tuned:
+        return dict(tuned[size_class(case)])
     chosen = config(case, arch)
-    small = case.MB <= 8
-    shapes = [(32, 16, 1), (64, 16, 1), (128, 16, 1), (64, 32, 1), (128, 8, 1), (64, 8, 2), (96, 16, 2), (32, 32, 2)]
-    if not small:
-        shapes = [(24, 32, 4), (32, 16, 4), (64, 16, 2), (64, 16, 4), (64, 16, 8), (64, 32, 2), (96, 16, 4),
-                  (128, 8, 4), (128, 16, 4), (128, 16, 8), (256, 8, 4)]
-    tried = [{**chosen, "programs": p, "num_warps": _warps(arch, w), "unroll": u} for p, w, u in shapes]
+    del chosen["fanout"]
+    return {**chosen, "programs": _divisible(chosen["programs"], case.world), "order": "interleaved"}
+
+
+def gluon_config(case: Case, arch: str) -> dict[str, Any]:
+    """As the push: a tile is what that moves in one step."""
+    tuned = TUNED.get("gluon", {}).get(arch, {})
+    if size_class(case) in tuned:
+        chosen = dict(tuned[size_class(case)])
+        return {**chosen, "rows": max(1, int(chosen["rows"] * 2 // case.itemsize))}
+    chosen = config(case, arch)
+    step = min(_GLUON_TILE, block_bytes(arch, chosen["num_warps"], chosen.pop("unroll")))
+    return {**chosen, **_tile(step, case), "width": 0, "vector": 16}
+
+
+def _tile(step: int, case: Case) -> dict[str, int]:
+    """Rows and columns of a tile of that many bytes."""
+    columns = 256 if step <= 8192 else 1024
+    return {"rows": max(1, int(step // (columns * case.itemsize))), "columns": columns}
+
+
+def candidates(case: Case, arch: str, backend: str = "triton") -> list[dict[str, Any]]:
+    """What a sweep of a backend tries for a case: the present choice first."""
+    ways = {"triton": (config, _push_points), "partitioned": (partitioned_config, _partitioned_points),
+            "gluon": (gluon_config, _gluon_points)}
+    if backend not in ways:
+        raise ValueError(f"backend {backend!r} of all_gather has no knobs to sweep, only {', '.join(ways)}")
+    choose, points = ways[backend]
+    chosen = choose(case, arch)
+    found = [chosen]
+    for knobs in points(case, arch, chosen):
+        if knobs not in found:
+            found.append(knobs)
+    return found
+
+
+def _shapes(case: Case) -> list[tuple[int, int, int]]:
+    """Programs, warps of 32 and unroll."""
+    if case.MB <= 8:
+        return [(32, 16, 1), (64, 16, 1), (128, 16, 1), (64, 32, 1), (128, 8, 1), (64, 8, 2), (96, 16, 2), (32, 32, 2)]
+    return [(24, 32, 4), (32, 16, 4), (64, 16, 2), (64, 16, 4), (64, 16, 8), (64, 32, 2), (96, 16, 4),
+            (128, 8, 4), (128, 16, 4), (128, 16, 8), (256, 8, 4)]
+
+
+def _push_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:
+    tried = [{**chosen, "programs": p, "num_warps": _warps(arch, w), "unroll": u} for p, w, u in _shapes(case)]
     others = [{"fanout": 1}, {"fanout": max(1, case.world // 2)}, {"store": ".cs"}, {"store": ".wt"}, {"load": ".cg"},
               {"store": ".cs", "load": ".cg"}]
-    groups = [{**chosen, **other, "programs": _divisible(chosen["programs"], case.world)} for other in others]
-    return [chosen, *(knobs for knobs in [*tried, *groups] if knobs != chosen)]
+    return [*tried, *({**chosen, **other, "programs": _divisible(chosen["programs"], case.world)} for other in others)]
+
+
+def _partitioned_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:
+    tried = [{**chosen, "programs": _divisible(p, case.world), "num_warps": _warps(arch, w), "unroll": u}
+             for p, w, u in _shapes(case)]
+    return [*tried, *({**chosen, **other} for other in ({"order": "blocked"}, {"store": ".cs"}, {"load": ".cg"}))]
+
+
+def _gluon_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:
+    tried = [{**chosen, "programs": p, "num_warps": _warps(arch, w),
+              **_tile(block_bytes(arch, _warps(arch, w), u), case)} for p, w, u in _shapes(case)]
+    tried += [{**chosen, "programs": p, "num_warps": _warps(arch, w), "rows": rows, "columns": columns}
+              for p, w, rows, columns in ((64, 8, 8, 256), (128, 8, 8, 256), (64, 16, 32, 1024), (128, 16, 32, 1024))]
+    programs = _divisible(chosen["programs"], case.world)
+    others: list[dict[str, Any]] = [{"fanout": 1, "programs": programs},
+                                    {"fanout": max(1, case.world // 2), "programs": programs},
+                                    {"vector": 0}, {"width": 4 * chosen["columns"]}, {"store": ".cs"}]
+    return [*tried, *({**chosen, **other} for other in others)]
+
+
+def cu_curve(case: Case, arch: str, backend: str = "triton") -> list[dict[str, Any]]:
+    """The present choice at every number of CUs that the ranks divide where they must: a curve over CU_COUNTS."""
+    chosen = candidates(case, arch, backend)[0]
+    groups = case.world // (1 if backend == "partitioned" else chosen["fanout"] or case.world)
+    return [{**chosen, "programs": count} for count in CU_COUNTS if count % groups == 0]
 
 
 def _warps(arch: str, warps: int) -> int:

@@ -22,27 +22,56 @@ WORD = 4
 
 def constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The constants of a launch for a shard of that many words."""
+    block = block_bytes(arch, knobs["num_warps"], knobs["unroll"]) // WORD
+    return {**shared_constants(world, words, arch, knobs), "BLOCK": block, "EVEN": words % block == 0,
+            "BLOCKED": _blocked(knobs.get("order", "interleaved"))}
+
+
+def shared_constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """The constants that the kernels of all backends have; ValueError for knobs that do not fit the ranks."""
     fanout = knobs["fanout"] or world
     if world % fanout or knobs["programs"] % (world // fanout):
         raise ValueError(f"all-gather knobs: fanout {fanout} must divide the {world} ranks, and programs "
                          f"{knobs['programs']} must be a multiple of the {world / fanout:g} groups")
     if words % 4:
         raise ValueError(f"all-gather: a shard of {words * WORD} bytes is not a multiple of 16")
-    block = block_bytes(arch, knobs["num_warps"], knobs["unroll"]) // WORD
-    return {"PROGRAMS": knobs["programs"], "BLOCK": block, "WORLD": world, "FANOUT": fanout,
-            "LANES": 1 << (world - 1).bit_length(), "EVEN": words % block == 0, "LOAD": knobs["load"],
-            "STORE": knobs["store"], "AMD": arch.startswith("gfx"), "WAIT": knobs["wait"]}
+    return {"PROGRAMS": knobs["programs"], "WORLD": world, "FANOUT": fanout, "LANES": 1 << (world - 1).bit_length(),
+            "LOAD": knobs["load"], "STORE": knobs["store"], "AMD": arch.startswith("gfx"), "WAIT": knobs["wait"]}
+
+
+def partitioned(world: int, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """Knobs of backend `partitioned` as those of the push: every group of programs serves one destination."""
+    if knobs["programs"] < world or knobs["programs"] % world:
+        raise ValueError(f"all-gather partitioned: programs {knobs['programs']} cannot be shared out evenly to "
+                         f"{world} destinations; take a multiple of {world}")
+    return {**knobs, "fanout": 1}
+
+
+def _blocked(order: str) -> bool:
+    if order not in ("interleaved", "blocked"):
+        raise ValueError(f"all-gather partitioned: order {order!r} is neither 'interleaved' nor 'blocked'")
+    return order == "blocked"
 
 
 def build(case: Case, heap: SymmetricHeap, shard: torch.Tensor, out: torch.Tensor,
           knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
     """A call that pushes shard into out of every rank; a collective: all ranks build with the same knobs."""
-    words = shard.numel() * shard.element_size() // WORD
-    fixed = constants(case.world, words, case.place.arch, knobs)
+    return call_of(push, constants(case.world, words_of(shard), case.place.arch, knobs), case, heap, shard, out, knobs)
+
+
+def words_of(shard: torch.Tensor) -> int:
+    """Words of 4 bytes; what is left over makes no word, and constants() refuses it."""
+    return shard.numel() * shard.element_size() // WORD
+
+
+def call_of(function: Any, fixed: Mapping[str, Any], case: Case, heap: SymmetricHeap, shard: torch.Tensor,
+            out: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+    """A call of a kernel of this family with these constants."""
     signals = heap.signals(case.world, knobs["programs"])
-    launch = push[(knobs["programs"],)]
+    launch = function[(knobs["programs"],)]
     arguments = {"shard": shard.view(torch.int32), "out": out.view(torch.int32), "bases": heap.bases,
-                 "signals": signals, "words": words, "rank": case.place.rank, **fixed, "num_warps": knobs["num_warps"]}
+                 "signals": signals, "words": words_of(shard), "rank": case.place.rank, **fixed,
+                 "num_warps": knobs["num_warps"]}
 
     def call() -> torch.Tensor:
         launch(**arguments)
@@ -51,9 +80,18 @@ def build(case: Case, heap: SymmetricHeap, shard: torch.Tensor, out: torch.Tenso
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
-    """The ahead-of-time compilation of the same launch.  The code is the same for all ranks; 3 stands for any."""
-    words = case.MB * MIB // (case.world * WORD)
+    """The ahead-of-time compilation of the same launch."""
+    return compilation_of(push, constants(case.world, shard_words(case), arch, knobs), case, knobs)
+
+
+def shard_words(case: Case) -> int:
+    """Words of 4 bytes in a shard of the case."""
+    return int(case.MB * MIB) // (case.world * WORD)
+
+
+def compilation_of(function: Any, fixed: Mapping[str, Any], case: Case, knobs: Mapping[str, Any]) -> Compilation:
+    """The compilation of a kernel of this family.  The code is the same for all ranks; 3 stands for any."""
+    words = shard_words(case)
     arguments = {"shard": ("*i32", (words,)), "out": ("*i32", (words * case.world,)), "bases": ("*i64", (case.world,)),
                  "signals": ("*i32", (case.world, knobs["programs"])), "words": words, "rank": 3}
-    return Compilation("push", push, arguments, constants(case.world, words, arch, knobs),
-                       {"num_warps": knobs["num_warps"]})
+    return Compilation(function.__name__, function, arguments, fixed, {"num_warps": knobs["num_warps"]})

@@ -1,0 +1,77 @@
+"""Buffers that RCCL or NCCL knows on all ranks: allocated by the library, registered as symmetric windows.
+
+torch does it for a memory pool: `register_mem_pool(pool, symm=True)` calls ncclCommWindowRegister for what the pool
+holds (NCCL 2.27, torch 2.9).  Whether the library then takes its symmetric kernels it does not say, other than with
+NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from kernels.spec import Unsupported
+
+NEEDED = (2, 27)
+"""The first NCCL with symmetric windows."""
+
+
+def build(shard: torch.Tensor, world: int) -> Callable[[], torch.Tensor]:
+    """A call of all_gather_into_tensor from a copy of shard to an output, both registered; a collective.
+
+    Unsupported names what is missing.  The registration ends when the call is let go.
+    """
+    library = _library(shard.device)
+    dist.all_gather_into_tensor(shard.new_empty(16 * world), shard[:16])  # makes the communicator
+    pool = torch.cuda.MemPool(library.mem_allocator)
+    with torch.cuda.use_mem_pool(pool, shard.device):
+        given, out = torch.empty_like(shard), shard.new_empty(world * shard.numel())
+    given.copy_(shard)
+    torch.cuda.synchronize(shard.device)
+    _register(library, pool)
+
+    def call() -> torch.Tensor:
+        dist.all_gather_into_tensor(out, given)
+        return out
+    weakref.finalize(call, _forget, library, pool).atexit = False
+    return call
+
+
+def _library(device: torch.device) -> Any:
+    """The process group's part for the GPU; Unsupported unless it can register, without NVLink multicast."""
+    if device.type != "cuda":
+        raise Unsupported("buffers are registered with RCCL or NCCL, which run on GPUs only")
+    if not torch.version.hip and os.environ.get("NCCL_NVLS_ENABLE") != "0":
+        raise Unsupported("NCCL may use NVLink multicast for registered buffers, and a program that dies while it "
+                          "holds a multicast object can take the GPUs out of service: start with NCCL_NVLS_ENABLE=0")
+    if torch.cuda.nccl.version() < NEEDED:
+        raise Unsupported(f"the library is version {'.'.join(map(str, torch.cuda.nccl.version()))}; symmetric windows "
+                          f"need {'.'.join(map(str, NEEDED))}")
+    library = dist.distributed_c10d._get_default_group()._get_backend(device)
+    for name in ("mem_allocator", "register_mem_pool"):
+        if not hasattr(library, name):
+            raise Unsupported(f"this torch cannot register buffers: {type(library).__name__} has no {name}; "
+                              "torch 2.9 or later, built with NCCL, is needed")
+    return library
+
+
+def _register(library: Any, pool: Any) -> None:
+    try:
+        library.register_mem_pool(pool, symm=True)
+    except TypeError as error:
+        raise Unsupported("this torch registers buffers, but not symmetric ones (register_mem_pool has no parameter "
+                          "symm); torch 2.9 or later is needed") from error
+    except RuntimeError as error:
+        raise Unsupported(f"the library refuses to register symmetric buffers: {str(error).splitlines()[0]}") from error
+
+
+def _forget(library: Any, pool: Any) -> None:
+    """End a registration; the group may be gone before, with all that it had registered."""
+    if dist.is_initialized():
+        torch.cuda.synchronize()
+        library.deregister_mem_pool(pool)
