@@ -18,7 +18,7 @@ from kernels import hardware
 def fingerprint(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -> dict[str, Any]:
     """The machine of a trial line.  found: devices(); static: power cap, driver, partition from benchmarks/state.py."""
     cpu = {"cpu": cpu_name(), "cpu_count": cpu_count(), "ram_bytes": _ram_bytes(),
-           "os": f"{platform.system()} {platform.release()}", "host": None}
+           "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}", "host": None}
     if not found:
         whole = {"kind": "cpu", "arch": "cpu", "device": cpu["cpu"], "market_name": None, "count": 1,
                  "compute_units": None, "memory_bytes": cpu["ram_bytes"], "power_cap_w": None, "chip_id": None,
