@@ -1,6 +1,8 @@
-"""Run by test_all_gather.py in processes with TRITON_INTERPRET=1: the push kernel on a CPU."""
+"""Run by test_all_gather.py in processes with TRITON_INTERPRET=1: the push kernels on a CPU."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -8,6 +10,7 @@ from kernels.all_gather import all_gather
 from kernels.numerics import compare, normal, poison
 from kernels.spec import Case, Place
 from kernels.symmetric_heap import FakeRanks, create
+from tests.kernels import gluon_shim
 
 HEAP = 1 << 16
 
@@ -16,17 +19,58 @@ def shards(world: int, elements: int) -> list[torch.Tensor]:
     return [normal((elements,), "fp16", 10 + rank) for rank in range(world)]
 
 
-def calls(world: int, elements: int, **knobs: object) -> tuple[list[torch.Tensor], list, FakeRanks]:
+GLUON = {"num_warps": 1, "rows": 8, "columns": 32, "width": 0, "vector": 16}
+"""The smallest tile with 16 bytes a lane."""
+
+
+def calls(world: int, elements: int, backend: str = "triton",
+          **knobs: object) -> tuple[list[torch.Tensor], list, FakeRanks]:
     """The built call of every fake rank; waiting is left out, since the ranks run one after the other."""
     ranks, data = FakeRanks(world, HEAP), shards(world, elements)
-    from kernels.all_gather import launch
+    launch = launcher(backend)
     built = []
     for heap in ranks.heaps:
         case = Case("t", world=world, dtype="fp16", MB=0).at(Place(rank=heap.rank, world=world, heap=heap))
         out = heap.alloc((world * elements,), torch.float16)
-        given = {"num_warps": 1, "unroll": 1, "fanout": 0, "load": "", "store": "", "wait": False, **knobs}
+        given = {"num_warps": 1, "unroll": 1, "fanout": 0, "load": "", "store": "", "wait": False,
+                 **(GLUON if backend == "gluon" else {}), **knobs}
         built.append(launch.build(case, heap, data[heap.rank], out, given))
     return data, built, ranks
+
+
+def launcher(backend: str) -> Any:
+    """The module that launches a backend."""
+    if backend == "gluon":
+        with gluon_shim.installed():
+            from kernels.all_gather import gluon_launch
+        return gluon_launch
+    from kernels.all_gather import launch
+    return launch
+
+
+def gathers(world: int, elements: int, backend: str, knobs: dict[str, object]) -> None:
+    """Two calls of every rank, one after the other: each gathers exactly, and writes all of a poisoned output."""
+    data, built, _ = calls(world, elements, backend, **knobs)
+    for turn in range(2):
+        outputs = [call() for call in built]
+        for rank, out in enumerate(outputs):
+            found = compare(out, torch.cat(data), all_gather.tolerance)
+            assert found.ok, (world, elements, knobs, turn, rank, found.why)
+            poison(out)
+
+
+def triton() -> None:
+    """The push, its flags, and what is seen while a rank is missing."""
+    fake_ranks()
+    flags_count_calls()
+    one_rank_is_missing()
+
+
+def gluon() -> None:
+    """The same of the port: tiles, flags, a missing rank."""
+    gluon_tiles()
+    flags_count_calls("gluon")
+    one_rank_is_missing("gluon")
 
 
 def fake_ranks() -> None:
@@ -34,19 +78,31 @@ def fake_ranks() -> None:
     for world, elements, knobs in ((1, 264, {"programs": 2}), (2, 1000, {"programs": 3}), (4, 1032, {"programs": 2}),
                                    (4, 512, {"programs": 4, "fanout": 1}), (4, 520, {"programs": 4, "fanout": 2}),
                                    (8, 264, {"programs": 8, "fanout": 2, "unroll": 2})):
-        data, built, _ = calls(world, elements, **knobs)
-        for turn in range(2):
-            outputs = [call() for call in built]
-            for rank, out in enumerate(outputs):
-                found = compare(out, torch.cat(data), all_gather.tolerance)
-                assert found.ok, (world, elements, knobs, turn, rank, found.why)
-                poison(out)
+        gathers(world, elements, "triton", knobs)
 
 
-def flags_count_calls() -> None:
+def partitioned() -> None:
+    """Groups of programs with one destination each, both ways to form them."""
+    from kernels.all_gather import launch
+    for world, programs, order in ((2, 6, "blocked"), (4, 8, "blocked"), (4, 4, "interleaved")):
+        chosen = launch.partitioned(world, {"programs": programs, "order": order})
+        gathers(world, 520, "triton", chosen)
+
+
+def gluon_tiles() -> None:
+    """Tiles that stick out of the shard, in rows and at its end; long and short runs; more programs than tiles."""
+    for world, elements, knobs in ((1, 264, {"programs": 2}), (2, 1000, {"programs": 3}), (4, 1032, {"programs": 2}),
+                                   (4, 2048, {"programs": 4, "width": 128}), (4, 1160, {"programs": 3, "width": 64}),
+                                   (2, 4104, {"programs": 2, "rows": 16, "vector": 0, "fanout": 1}),
+                                   (4, 520, {"programs": 4, "fanout": 2, "columns": 256, "rows": 1}),
+                                   (2, 520, {"programs": 1, "vector": 4}), (2, 264, {"programs": 5})):
+        gathers(world, elements, "gluon", knobs)
+
+
+def flags_count_calls(backend: str = "triton") -> None:
     """After n calls of all ranks every program's flags read n on every rank: nothing is reset between calls."""
     world, programs = 4, 3
-    _, built, ranks = calls(world, 256, programs=programs)
+    _, built, ranks = calls(world, 256, backend, programs=programs)
     words = world * programs
     for n in (1, 2, 3):
         for call in built:
@@ -57,9 +113,9 @@ def flags_count_calls() -> None:
             assert flags.tolist() == [n] * words, (n, heap.rank, flags.tolist())
 
 
-def one_rank_is_missing() -> None:
+def one_rank_is_missing(backend: str = "triton") -> None:
     """While rank 1 has not called, its flags on the others stay behind: a waiting kernel would still wait."""
-    _, built, ranks = calls(2, 256, programs=2)
+    _, built, ranks = calls(2, 256, backend, programs=2)
     built[0]()
     flags = [ranks.view(rank)[1024:1024 + 16].view(2, 8).view(torch.int32) for rank in (0, 1)]
     assert flags[0].tolist() == [[1, 1], [0, 0]]
@@ -67,17 +123,19 @@ def one_rank_is_missing() -> None:
 
 
 def real_ranks(rank: int, world: int, directory: str) -> None:
-    """Real processes with the waiting in: each call returns with a complete output, 20 calls in a row."""
+    """Real processes with the waiting in: each call returns with a complete output, 10 calls in a row each."""
+    launcher("gluon")
     case = Case("t", world=world, dtype="fp16", MB=1 / 256)
     with create(rank, world, "cpu", HEAP, directory) as heap:
         placed = case.at(Place(rank=rank, world=world, heap=heap))
         inputs = all_gather.function("inputs")(placed, 5)
         expected = all_gather.function("reference")(placed, inputs)
-        call = all_gather.backends["triton"].build(placed, inputs, programs=2, num_warps=1, unroll=1)
-        for turn in range(20):
-            out = call()
-            found = compare(out, expected, all_gather.tolerance)
-            assert found.ok, (turn, rank, found.why)
-            heap.barrier()
-            poison(out)
-            heap.barrier()
+        for backend, knobs in (("triton", {"unroll": 1}), ("gluon", {"rows": 8, "columns": 32})):
+            call = all_gather.backends[backend].build(placed, inputs, programs=2, num_warps=1, **knobs)
+            for turn in range(10):
+                out = call()
+                found = compare(out, expected, all_gather.tolerance)
+                assert found.ok, (backend, turn, rank, found.why)
+                heap.barrier()
+                poison(out)
+                heap.barrier()

@@ -1,10 +1,16 @@
-"""The declaration is complete; CPU backends gather exactly; the push kernel does so in the interpreter."""
+"""The declaration is complete; CPU backends gather exactly; the push kernels do so in the interpreter, and compile."""
+
+import contextlib
+import gc
+import itertools
+import sys
+import types
 
 import pytest
 import torch
 
 from kernels import spec
-from kernels.all_gather import all_gather, config
+from kernels.all_gather import all_gather, config, registered
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
@@ -12,6 +18,8 @@ from kernels.symmetric_heap import FakeRanks, create
 from tests.kernels.ranks import run_alone, run_ranks
 
 MODULE, INTERPRETED = "tests.kernels.test_all_gather", "tests.kernels.all_gather_interpreted"
+COMPILED = "tests.kernels.all_gather_compiled"
+PUSHES = ("triton", "partitioned", "gluon")
 TINY = Case("tiny", world=2, dtype="bf16", MB=1 / 128)
 
 
@@ -45,7 +53,8 @@ def test_declared_once_with_the_tiers():
     assert [c.name for c in all_gather.cases if c.tier == "pr"] == [
         f"w{world}_fp16_{size}MB" for world in (2, 4) for size in (2, 8, 32, 128, 512)]
     assert len(all_gather.cases) == 3 * 3 * 9
-    assert all_gather.baselines == ("rccl",)
+    assert all_gather.baselines == ("rccl", "rccl_registered")
+    assert set(all_gather.compilations) == set(PUSHES)
     assert "heap.barrier()" in discover()["all_gather"].doc
 
 
@@ -57,9 +66,8 @@ def test_cost_follows_nccl_tests():
     assert found.hbm_bytes == total + total // 4
 
 
-@pytest.mark.parametrize("world", [2, 4])
-def test_cpu_backends_with_real_ranks(world, tmp_path):
-    run_ranks(MODULE, "gather_for_real", world, tmp_path)
+def test_cpu_backends_with_real_ranks(tmp_path):
+    run_ranks(MODULE, "gather_for_real", 4, tmp_path)
 
 
 def test_shards_differ_between_ranks_and_the_reference_shows_a_swap():
@@ -73,7 +81,7 @@ def test_shards_differ_between_ranks_and_the_reference_shows_a_swap():
 
 def test_unsupported_says_what_is_needed():
     big = all_gather.case("w2_fp16_512MB").at(Place())
-    for backend in ("torch", "rccl"):
+    for backend in ("torch", "rccl", "rccl_registered"):
         with pytest.raises(spec.Unsupported, match="512 MB is too much"):
             all_gather.backends[backend].build(big, {})
     with pytest.raises(spec.Unsupported, match="init_process_group"):
@@ -82,29 +90,60 @@ def test_unsupported_says_what_is_needed():
         all_gather.backends["torch"].build(TINY.at(Place()), {"shard": None})
     with pytest.raises(spec.Unsupported, match="one of 3"):
         all_gather.backends["torch"].build(TINY.at(Place(heap=FakeRanks(3, 4096).heaps[0])), {"shard": None})
-    with pytest.raises(spec.Unsupported, match="GPUs are needed"):
-        all_gather.backends["triton"].build(TINY.at(Place()), {"shard": None})
+    for backend in PUSHES:
+        with pytest.raises(spec.Unsupported, match="GPUs are needed"):
+            all_gather.backends[backend].build(TINY.at(Place()), {"shard": None})
     with pytest.raises(spec.Unsupported, match=r"sm_75.*config\.py"):
         config.config(big, "sm_75")
 
 
-@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
-def test_every_candidate_can_be_launched(arch):
-    run_alone(MODULE, "constants_of_all_candidates", arch)
+def test_every_candidate_can_be_launched():
+    run_alone(MODULE, "constants_of_all_candidates")
 
 
-def constants_of_all_candidates(arch):
-    from kernels.all_gather import launch
-    backend = all_gather.backends["triton"]
+def constants_of_all_candidates():
+    from kernels.all_gather import gluon_launch, launch
+    for case, arch in itertools.product(all_gather.cases, ("sm_90", "gfx942", "gfx950")):
+        words = launch.shard_words(case)
+        for backend in PUSHES:
+            declared, tried = all_gather.backends[backend], config.candidates(case, arch, backend)
+            assert 9 <= len(tried) <= 22, (case.name, len(tried))
+            assert tried[0] == declared.config(case, arch)
+            assert all(one not in tried[:i] for i, one in enumerate(tried))
+            assert len(config.cu_curve(case, arch, backend)) >= 6
+            for knobs in [*tried, *config.cu_curve(case, arch, backend)]:
+                full = {**declared.build.__kwdefaults__, **declared.knobs(case, arch, knobs)}
+                if backend == "gluon":
+                    fixed = gluon_launch.constants(case, words, arch, full)
+                    block = fixed["ROWS"] * fixed["COLUMNS"]
+                    assert block % (fixed["VECTOR"] * fixed["THREADS"] * fixed["WARPS"]) == 0
+                else:
+                    full = launch.partitioned(case.world, full) if backend == "partitioned" else full
+                    fixed = launch.constants(case.world, words, arch, full)
+                    block = fixed["BLOCK"]
+                assert fixed["PROGRAMS"] * block * 4 // (case.world // fixed["FANOUT"]) <= 4 * words * 64
+
+
+def test_gluon_moves_as_many_bytes_at_once_as_triton():
     for case in all_gather.cases:
-        tried = config.candidates(case, arch)
-        assert 10 <= len(tried) <= 20, (case.name, len(tried))
-        assert tried[0] == config.config(case, arch)
-        for knobs in tried:
-            full = {**backend.build.__kwdefaults__, **backend.knobs(case, arch, knobs)}
-            words = case.MB * (1 << 20) // case.world // 4
-            fixed = launch.constants(case.world, words, arch, full)
-            assert fixed["PROGRAMS"] * fixed["BLOCK"] * 4 // (case.world // fixed["FANOUT"]) <= 4 * words * 64
+        push, tiles = config.config(case, "sm_90"), config.gluon_config(case, "sm_90")
+        assert {key: push[key] for key in ("programs", "num_warps", "fanout")} == {
+            key: tiles[key] for key in ("programs", "num_warps", "fanout")}
+        assert tiles["rows"] * tiles["columns"] * case.itemsize == config.block_bytes(
+            "sm_90", push["num_warps"], push["unroll"])
+
+
+def test_tuned_tiles_are_for_two_bytes(monkeypatch):
+    tuned = {"rows": 8, "columns": 256}
+    monkeypatch.setitem(config.TUNED, "gluon", {"sm_90": {"w2_2MB": tuned}})
+    assert config.gluon_config(all_gather.case("w2_bf16_2MB"), "sm_90")["rows"] == 8
+    assert config.gluon_config(all_gather.case("w2_fp32_2MB"), "sm_90")["rows"] == 4
+    assert tuned["rows"] == 8
+
+
+def test_only_backends_with_knobs_are_swept():
+    with pytest.raises(ValueError, match=r"'rccl'.*only triton, partitioned, gluon"):
+        config.candidates(TINY, "sm_90", "rccl")
 
 
 def test_knobs_that_cannot_work_are_refused():
@@ -112,7 +151,7 @@ def test_knobs_that_cannot_work_are_refused():
 
 
 def bad_knobs():
-    from kernels.all_gather import launch
+    from kernels.all_gather import gluon_launch, launch
     knobs = {"programs": 3, "num_warps": 1, "unroll": 1, "fanout": 1, "load": "", "store": "", "wait": True}
     with pytest.raises(ValueError, match="multiple of the 4 groups"):
         launch.constants(4, 1024, "sm_90", knobs)
@@ -120,14 +159,113 @@ def bad_knobs():
         launch.constants(4, 1024, "sm_90", {**knobs, "fanout": 3})
     with pytest.raises(ValueError, match="multiple of 16"):
         launch.constants(4, 1022, "sm_90", {**knobs, "fanout": 4})
+    for programs in (0, 2, 6):
+        with pytest.raises(ValueError, match=f"programs {programs} cannot be shared out evenly to 4 destinations"):
+            launch.partitioned(4, {**knobs, "programs": programs})
+    with pytest.raises(ValueError, match="order 'random' is neither"):
+        launch.constants(4, 1024, "sm_90", {**knobs, "programs": 4, "order": "random"})
+    tiles = {**knobs, "fanout": 0, "rows": 8, "columns": 256, "width": 0, "vector": 16, "num_warps": 8}
+    case = Case("t", world=4, dtype="fp16", MB=2)
+    assert gluon_launch.constants(case, 1024, "sm_90", tiles)["VECTOR"] == 4
+    for wrong, said in (({"rows": 4}, "tile of 4 x 256 is 2048 bytes, which a layout of 256 lanes with 16"),
+                        ({"vector": 12}, "with 12 contiguous bytes"), ({"vector": 2}, "at least 4 bytes"),
+                        ({"rows": 1, "columns": 256, "vector": 0}, "does not divide"),
+                        ({"rows": 6}, "rows is 6"), ({"columns": 192}, "columns is 192"),
+                        ({"num_warps": 3}, "num_warps is 3"), ({"columns": 1}, "columns 1 of 2 bytes"),
+                        ({"width": 640}, "do not divide the matrix's width 640")):
+        with pytest.raises(ValueError, match=said):
+            gluon_launch.constants(case, 1024, "sm_90", {**tiles, **wrong})
+    with pytest.raises(ValueError, match="layout of 512 lanes"):
+        gluon_launch.constants(case, 1024, "gfx942", tiles)
+    for build in (lambda **knobs: all_gather.backends["gluon"].build(TINY.at(Place()), {}, **knobs),
+                  lambda **knobs: all_gather.compilations["gluon"](all_gather.cases[0], "gfx942", **knobs)):
+        with pytest.raises(spec.Unsupported, match="gluon has no non-persistent variant"):
+            build(persistent=False)
+    with pytest.raises(spec.DeclarationError, match="no knob 'unroll'"):
+        all_gather.compilations["gluon"](all_gather.cases[0], "gfx942", unroll=2)
 
 
-@pytest.mark.parametrize("check", ["fake_ranks", "flags_count_calls", "one_rank_is_missing"])
-def test_in_the_interpreter(check):
-    run_alone(INTERPRETED, check, TRITON_INTERPRET="1")
+def test_without_gluon_there_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton.experimental.gluon", None)
+    monkeypatch.delitem(sys.modules, "kernels.all_gather.gluon_launch", raising=False)
+    monkeypatch.delitem(sys.modules, "kernels.all_gather.gluon_device", raising=False)
+    with pytest.raises(spec.Unsupported, match=r"Gluon \(triton.experimental.gluon\) cannot be imported here"):
+        all_gather.backends["gluon"].build(TINY.at(Place()), {"shard": None})
 
 
-@pytest.mark.parametrize("world", [2, 4])
-def test_in_the_interpreter_with_real_ranks(world, tmp_path):
+class Library:
+    """Stands for ProcessGroupNCCL: a memory pool is registered, or refused."""
+
+    mem_allocator = "allocator"
+
+    def __init__(self, error=None):
+        self.registered, self.error = [], error
+
+    def register_mem_pool(self, pool, symm=False):
+        if self.error:
+            raise self.error
+        self.registered.append((pool, symm))
+
+    def deregister_mem_pool(self, pool):
+        self.registered.remove((pool, True))
+
+
+@pytest.fixture
+def nccl(monkeypatch):
+    """A place where NCCL could register: its version, the environment, the group's part for the GPU."""
+    def place(library, version=(2, 28, 9), nvls="0"):
+        monkeypatch.setattr(torch.cuda.nccl, "version", lambda: version)
+        monkeypatch.setenv("NCCL_NVLS_ENABLE", nvls)
+        group = types.SimpleNamespace(_get_backend=lambda device: library)
+        monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_group", lambda: group)
+    return place
+
+
+def test_registered_buffers_say_what_they_need(nccl):
+    gpu = torch.device("cuda")
+    with pytest.raises(spec.Unsupported, match="GPUs only"):
+        registered._library(torch.device("cpu"))
+    for library, version, nvls, said in ((Library(), (2, 28, 9), "1", "NCCL_NVLS_ENABLE=0"),
+                                         (Library(), (2, 26, 5), "0", r"version 2\.26\.5.*need 2\.27"),
+                                         (object(), (2, 28, 9), "0", "object has no mem_allocator")):
+        nccl(library, version, nvls)
+        with pytest.raises(spec.Unsupported, match=said):
+            registered._library(gpu)
+    for error, said in ((TypeError("symm"), "no parameter symm"), (RuntimeError("no window\nmore"), "no window$")):
+        with pytest.raises(spec.Unsupported, match=said):
+            registered._register(Library(error), "pool")
+
+
+def test_registered_buffers_gather_and_are_let_go(monkeypatch, nccl):
+    """The whole build with the library's part replaced: registered before the first call, deregistered after use."""
+    library = Library()
+    nccl(library)
+    monkeypatch.setattr(registered, "_library", lambda device: library)
+    monkeypatch.setattr(torch.cuda, "MemPool", lambda allocator: f"pool of {allocator}")
+    monkeypatch.setattr(torch.cuda, "use_mem_pool", lambda pool, device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+    monkeypatch.setattr(torch.distributed, "all_gather_into_tensor", lambda out, given: out.copy_(given.repeat(2)))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    shard = torch.arange(64.0)
+    call = registered.build(shard, 2)
+    assert library.registered == [("pool of allocator", True)]
+    assert torch.equal(call(), shard.repeat(2))
+    assert call().data_ptr() == call().data_ptr() != shard.data_ptr()
+    del call
+    gc.collect()
+    assert library.registered == []
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
+def test_new_backends_compile_with_wide_stores(arch):
+    run_alone(COMPILED, "check", arch)
+
+
+@pytest.mark.parametrize("backend", PUSHES)
+def test_in_the_interpreter(backend):
+    run_alone(INTERPRETED, backend, TRITON_INTERPRET="1")
+
+
+def test_in_the_interpreter_with_real_ranks(tmp_path):
     (tmp_path / "meet").mkdir()
-    run_ranks(INTERPRETED, "real_ranks", world, tmp_path / "meet", TRITON_INTERPRET="1")
+    run_ranks(INTERPRETED, "real_ranks", 4, tmp_path / "meet", TRITON_INTERPRET="1")
