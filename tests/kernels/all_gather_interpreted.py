@@ -49,11 +49,14 @@ def launcher(backend: str) -> Any:
 
 
 def gathers(world: int, elements: int, backend: str, knobs: dict[str, object]) -> None:
-    """Two calls of every rank, one after the other: each gathers exactly, and writes all of a poisoned output."""
+    """Two calls of every rank, one after the other: each gathers exactly, and writes all of a poisoned output.
+
+    Forwards, then backwards: a rank that writes past its part spoils that of the next, which has had its call.
+    """
     data, built, _ = calls(world, elements, backend, **knobs)
-    for turn in range(2):
-        outputs = [call() for call in built]
-        for rank, out in enumerate(outputs):
+    for turn in (1, -1):
+        outputs = [call() for call in built[::turn]]
+        for rank, out in enumerate(outputs[::turn]):
             found = compare(out, torch.cat(data), all_gather.tolerance)
             assert found.ok, (world, elements, knobs, turn, rank, found.why)
             poison(out)

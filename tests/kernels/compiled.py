@@ -86,7 +86,7 @@ def pushes_16_bytes(arch: str) -> None:
             text, pattern = binary.asm["amdgcn"], r"\b(?:global|flat|buffer)_store_(\w+)"
             wide, narrow = "dwordx4", ["dword"]
         else:
-            text, pattern = binary.asm["ptx"], r"\bst\.global\.(v4\.b32|\w+)"
+            text, pattern = binary.asm["ptx"], r"\bst\.global(?:\.c[gs]|\.wt)?\.(v4\.b32|\w+)"
             wide, narrow = "v4.b32", ["b32"]
         widths = re.findall(pattern, text)
         assert widths.count(wide) >= job.constants["FANOUT"], (case, widths)
