@@ -184,6 +184,10 @@ class Bench:
         return [call() for call in arm.calls]
 
     def _same_buffers(self, arm: Arm, outputs: list[Any]) -> None:
+        """Outputs must stay where they are; a call marked `functional` (kernels.spec) gives what it has just made."""
+        if all(getattr(call, "functional", False) for call in arm.calls):
+            arm.outputs = outputs
+            return
         for before, after in zip(arm.outputs, outputs, strict=True):
             if [t.data_ptr() for t in _tensors(before)] != [t.data_ptr() for t in _tensors(after)]:
                 raise Refused("error", f"backend {arm.name!r} returned another buffer than at its first call; it must "

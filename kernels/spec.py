@@ -19,7 +19,8 @@ isa(n)         (case, arch)                                   list of :class:`Co
 
 Everything a backend does before it returns the callable is untimed: allocation, compilation, tuning.
 The callable must write the same output buffer at every call and return it (a tensor or a tuple of
-tensors): the harness poisons that buffer, calls, and compares it with the reference.
+tensors): the harness poisons that buffer, calls, and compares it with the reference.  A library call that
+cannot be given an output is marked with :func:`functional`: what it returns is compared, and cannot be poisoned.
 """
 
 from __future__ import annotations
@@ -148,6 +149,12 @@ class Case:
         """The identity of the case as JSON values; the tier is not part of it."""
         return {"name": self.name, "world": self.world, "dtype": self.dtype,
                 "distribution": self.distribution, **dict(self.dims)}
+
+
+def functional(call: Callable[[], Any]) -> Callable[[], Any]:
+    """Mark a callable that makes a new output at every call, because its library has no way to write a given one."""
+    call.functional = True  # type: ignore[attr-defined]
+    return call
 
 
 @dataclasses.dataclass(frozen=True)

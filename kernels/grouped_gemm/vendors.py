@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kernels.grouped_gemm.routing import lens
-from kernels.spec import Case, Unsupported
+from kernels.spec import Case, Unsupported, functional
 
 CPU_LIMIT_FLOP = 2e9
 """A CPU multiplies some 1e10 to 1e11 FLOP/s, and a case is called a few hundred times."""
@@ -65,7 +65,7 @@ def torch_grouped(product: str, case: Case, x: dict[str, torch.Tensor]) -> Calla
         torch._grouped_mm(left, right, offs=x["ends"])
     except (RuntimeError, NotImplementedError) as error:
         raise Unsupported(f"torch._grouped_mm refuses this case on {case.place.arch}: {first_line(error)}") from error
-    return lambda: torch._grouped_mm(left, right, offs=x["ends"])
+    return functional(lambda: torch._grouped_mm(left, right, offs=x["ends"]))
 
 
 def gmm(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:

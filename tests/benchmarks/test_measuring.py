@@ -80,7 +80,8 @@ def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
     assert {name: arm["status"] for name, arm in arms.items()} == {
         "good": "ok", "searches": "ok", "writes_input": "wrong", "wrong": "wrong", "wrong_later": "wrong",
         "raises": "error", "leaves": "error", "fails_to_build": "error", "returns_nothing": "error",
-        "not_callable": "error", "allocates": "error", "hangs": "unsupported", "hangs_later": "hang",
+        "not_callable": "error", "allocates": "error", "functional": "ok",
+        "functional_wrong": "wrong", "hangs": "unsupported", "hangs_later": "hang",
         "has_children": "unsupported",
         "dies_later": "crash", "falls": "crash"}
     assert all("seconds" not in arm for arm in arms.values() if arm["status"] != "ok")

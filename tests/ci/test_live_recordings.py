@@ -1,4 +1,4 @@
-"""Real A/B trials of gemm's `pr` tier on an H200, as `ridgeline ab` takes them: nothing cried, everything planted found.
+"""Real A/B trials of gemm's `pr` tier on an H200: nothing cried, everything planted found.
 
 Recorded 2026-11-21 on one H200 SXM (torch 2.11.0, Triton 3.6.0): 30 trials of the same kernels in two trees, 8 in which
 head runs over a K that is 1.5 % longer (padded with zeros), 4 in which head has one pipeline stage fewer.

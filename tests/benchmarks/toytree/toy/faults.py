@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from kernels.spec import Case, Cost, Kernel, Tolerance, Unsupported
+from kernels.spec import Case, Cost, Kernel, Tolerance, Unsupported, functional
 from toy import doubled
 
 CALLS_BEFORE_TIMING = 30
@@ -120,6 +120,16 @@ def allocates(case, inputs):
     return call
 
 
+@faults.backend("functional")
+def functional_library(case, inputs):
+    return functional(lambda: inputs["x"] * 2)
+
+
+@faults.backend("functional_wrong")
+def functional_wrong(case, inputs):
+    return functional(lambda: inputs["x"] * 3)
+
+
 @faults.backend("searches")
 def searches(case, inputs):
     out, call = doubled(inputs)
@@ -127,7 +137,7 @@ def searches(case, inputs):
 
     def slow_at_first():
         if not found:
-            time.sleep(0.2)
+            time.sleep(0.8)
             found.append(True)
         return call()
     return slow_at_first
