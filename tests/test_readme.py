@@ -1,0 +1,29 @@
+"""What the README shows is what the commands print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ci import assemble, policy, replay, scoreboard
+from ci.judge import judge
+from ci.report import terminal
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_is_what_the_command_prints() -> None:
+    command = re.search(r"ridgeline ab --replay (\S+)", README)
+    assert command is not None
+    report = assemble.report_of(judge(replay.read(ROOT / command[1]), policy.load()), [], title="recorded trials")
+    assert terminal.render(report, 100).strip() in README
+
+
+def test_the_table_of_results_is_made_from_the_records() -> None:
+    assert scoreboard.table(ROOT / "results").strip() in README, "run `python -m ci.scoreboard` and paste what it prints"
+
+
+def test_links_and_paths_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("http") or (ROOT / target).exists(), target
