@@ -21,7 +21,8 @@ def test_the_example_is_what_the_command_prints() -> None:
 
 
 def test_the_table_of_results_is_made_from_the_records() -> None:
-    assert scoreboard.table(ROOT / "results").strip() in README, "run `python -m ci.scoreboard` and paste what it prints"
+    table = scoreboard.table(ROOT / "results").strip()
+    assert table in README, "run `python -m ci.scoreboard` and paste what it prints"
 
 
 def test_links_and_paths_exist() -> None:
