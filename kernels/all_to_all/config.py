@@ -29,7 +29,7 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """What a sweep tries for a case: the present choice first."""
     chosen, world = config(case, arch), case.world
-    tried = [{**chosen, **shape} for shape in shapes(arch, case.KB * KIB // world)]
+    tried = [{**chosen, "groups": 1, **shape} for shape in shapes(arch, case.KB * KIB // world)]
     grouped = [{**knobs, "groups": world, "programs": max(world, knobs["programs"] // world * world)}
                for knobs in (chosen, *tried[-4:])]
     return first_then(chosen, [*tried, *grouped, {**chosen, "store": ".cs"}])
