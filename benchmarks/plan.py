@@ -21,7 +21,7 @@ GRAPH_CALLS = 20
 
 LEAST_GRAPH_CALLS = 10
 
-CPU_FLOPS, CPU_BYTES = 2e9, 1e8
+CPU_FLOPS, CPU_BYTES = 2e9, 4e7
 """Largest case that a CPU is asked for: tens of milliseconds of plain torch on two cores (2026-11)."""
 
 NOMINAL = {"flops": 1e15, "hbm": 4e12, "link": 4e11}
