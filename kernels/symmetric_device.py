@@ -1,4 +1,4 @@
-"""Device functions of collective kernels: move a pointer to a peer's heap, and finish together."""
+"""Device functions of collective kernels: move a pointer to a peer's heap, tell the peers, wait for them."""
 
 from __future__ import annotations
 
@@ -20,30 +20,72 @@ def translate(pointer, from_base, to_base, ALIGN: tl.constexpr = 16):
 
 
 @triton.jit
+def reached(signals, program, rank, PROGRAMS: tl.constexpr):
+    """The epoch at which this rank's program has finished its last call, 0 at first."""
+    return tl.load(signals + rank * PROGRAMS + program)
+
+
+@triton.jit
+def later(epoch, steps):
+    """epoch + steps, which may wrap around: 2^31 are some hours of work for a collective that tells often."""
+    return tl.add(epoch, steps, sanitize_overflow=False)
+
+
+@triton.jit
+def flags_at_peers(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr):
+    """Pointers [LANES] to the flags of this rank's program in the heaps of all ranks; signals as for finish."""
+    lane = tl.arange(0, LANES)
+    own = signals + rank * PROGRAMS + program
+    here, there = tl.load(bases + rank), tl.load(bases + lane, mask=lane < WORLD, other=0)
+    return (own.to(tl.int64) + (there - here)).to(signals.dtype)
+
+
+@triton.jit
+def tell(flags, rank, epoch, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr):
+    """Raise this program's flags (flags_at_peers) to `epoch` at all peers; they may then see all that it has stored.
+
+    For a peer that has found this epoch, or a later one (await_peers), what this program did before lies in the past:
+    its stores are visible to that peer, its loads are done.
+    """
+    lane = tl.arange(0, LANES)
+    stores_done(AMD)
+    tl.atomic_xchg(flags, tl.zeros_like(lane) + epoch, mask=(lane < WORLD) & (lane != rank), sem="release", scope="sys")
+
+
+@triton.jit
+def await_peers(signals, program, rank, epoch, PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
+                WAIT: tl.constexpr = True):
+    """Wait until the same program of all peers has told `epoch` or a later one.
+
+    The flags are read by some threads: before all threads read what the peers have stored, a barrier is needed.
+    Epochs are compared by their difference, because they wrap around.
+    """
+    if WAIT:
+        lane = tl.arange(0, LANES)
+        peer = (lane < WORLD) & (lane != rank)
+        arrivals = signals + lane * PROGRAMS + program
+        late = 1
+        while late > 0:
+            seen = tl.atomic_add(arrivals, tl.zeros_like(lane), mask=peer, sem="acquire", scope="sys")
+            late = tl.sum(tl.where(peer & (tl.sub(seen, epoch, sanitize_overflow=False) < 0), 1, 0))
+
+
+@triton.jit
 def finish(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.constexpr,
-           LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr = True):
+           LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr = True, told=0):
     """End of a collective kernel: what `program` has stored is visible to all ranks, and theirs to us.
 
     signals: int32[WORLD, PROGRAMS] on the symmetric heap, zero at first (SymmetricHeap.signals).  Row r of rank q is
-    written by rank r: the number of calls its program has completed.  The own row is this rank's own count of calls,
+    written by rank r: the epoch that its program has told last.  The own row is the epoch this rank has reached itself,
     kept in device memory, so that a captured graph can be replayed and nothing has to be zeroed in between.
+    told: how often this call has told the peers already, the same for this program on all ranks.  So an epoch is the
+    number of calls completed, or more where a call tells more than once.
     A program meets only the same program of the peers; the kernel ends when all of them have met.  So programs need
     not be resident together on one device, as long as they start in the same order.
     LANES: power of two, at least WORLD.  AMD: see kernels.ordering.  WAIT=False leaves the waiting out, for tests that
     run the ranks one after the other.
     """
-    lane = tl.arange(0, LANES)
-    peer = (lane < WORLD) & (lane != rank)
-    own = signals + rank * PROGRAMS + program
-    epoch = tl.load(own) + 1
-    here, there = tl.load(bases + rank), tl.load(bases + lane, mask=lane < WORLD, other=0)
-    flag = own.to(tl.int64) + (there - here)
-    stores_done(AMD)
-    tl.atomic_xchg(flag.to(signals.dtype), tl.zeros_like(lane) + epoch, mask=peer, sem="release", scope="sys")
-    if WAIT:
-        arrivals = signals + lane * PROGRAMS + program
-        late = 1
-        while late > 0:
-            seen = tl.atomic_add(arrivals, tl.zeros_like(lane), mask=peer, sem="acquire", scope="sys")
-            late = tl.sum(tl.where(peer & (seen < epoch), 1, 0))
-    tl.store(own, epoch)
+    epoch = later(reached(signals, program, rank, PROGRAMS), told + 1)
+    tell(flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES), rank, epoch, WORLD, LANES, AMD)
+    await_peers(signals, program, rank, epoch, PROGRAMS, WORLD, LANES, WAIT)
+    tl.store(signals + rank * PROGRAMS + program, epoch)

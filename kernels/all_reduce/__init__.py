@@ -11,17 +11,16 @@ own next call, so no other barrier is needed between calls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from kernels.all_reduce import config as knobs
 from kernels.collectives import vendor
-from kernels.collectives.placing import accept, can_launch, heap_of, need_group, only_on_cpu
+from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
 from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
+from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 # Libraries round the running sum at every hop: up to 7 times for 8 ranks, each by 0.4 * 2^-p of it in the mean square
 # (fp16 p = 11, bf16 8, fp32 24), together 2.1 of the last one.  The largest of 10^8 values is 6 rms.  Hence norm:
@@ -108,11 +107,11 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
 
 @all_reduce.backend("triton", config=knobs.config)
 def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "two_shot", programs: int = 64,
-           num_warps: int = 16, unroll: int = 1, load: str = "", store: str = "",
+           num_warps: int = 16, unroll: int = 1, ahead: int = 2, load: str = "", store: str = "",
            wait: bool = True) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/all_reduce/device.py); knobs: kernels/all_reduce/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    launch: Any = _launcher(case)
+    launch = launcher(case, "all_reduce")
     return launch.build(case, heap_of(case), inputs["x"], chosen)
 
 
@@ -121,15 +120,3 @@ def compilations(case: Case, arch: str) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config()."""
     from kernels.all_reduce import launch
     return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
-
-
-def _launcher(case: Case) -> Any:
-    """The module that launches, after all refusals that need no GPU."""
-    accept(case, DTYPES)
-    total_bytes(case)
-    try:
-        from kernels.all_reduce import launch
-    except ImportError as error:
-        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
-    can_launch(case, launch.INTERPRETED)
-    return launch

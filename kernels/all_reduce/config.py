@@ -3,6 +3,9 @@
 way           "one_shot_push": send all to all, then add; one barrier, (world - 1) * S over the links: for few bytes.
               "one_shot_pull": read all from all; two barriers, but nothing is staged.
               "two_shot": every rank adds up its part and stores it to all; 2 * (world - 1) / world * S over the links.
+              "two_shot_push": the same, but the parts are sent in chunks, not read: links carry stores better.
+ahead         two_shot_push: chunks that a program sends before it waits for the first; a chunk is one block.
+load          of what lies on the own rank, staged by peers, or on all ranks where they are read.
 """
 
 from __future__ import annotations
@@ -23,6 +26,13 @@ ONE_SHOT_BYTES = 512 * KIB
 STAGE_LIMIT_BYTES = 8 * MIB
 """Largest double buffer for staging that a sweep asks the heap for."""
 
+PUSH_BYTES = 4 * MIB
+"""From here on a sweep tries two shots by stores alone, and no longer one shot."""
+
+PUSHES = ((64, 8, 1, 1), (64, 16, 2, 2), (64, 16, 4, 1), (96, 16, 2, 2), (128, 8, 4, 2), (128, 16, 1, 2),
+          (128, 16, 2, 1), (132, 16, 2, 3), (132, 16, 4, 1), (264, 8, 2, 1), (264, 8, 4, 2), (264, 16, 1, 3))
+"""(programs, num_warps, unroll, ahead) that a sweep tries for two_shot_push."""
+
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
@@ -41,12 +51,21 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """What a sweep tries for a case: the present choice first."""
     total, chosen = case.KB * KIB, config(case, arch)
     ways = [("two_shot", total // case.world)]
-    if total <= 4 * MIB:
+    if total < PUSH_BYTES:
         ways.append(("one_shot_pull", total))
         if 2 * case.world * total <= STAGE_LIMIT_BYTES:
             ways.append(("one_shot_push", total))
     tried = [{**chosen, "way": way, **shape, "load": chosen["load"] if way == chosen["way"] else ""}
              for way, share in ways for shape in shapes(arch, share)]
-    if len(ways) == 1:
+    if total >= PUSH_BYTES:
         tried += [{**chosen, **other} for other in ({"load": ".cg"}, {"store": ".cs"}, {"store": ".wt"})]
+        tried += _pushes(case, arch)
     return first_then(chosen, tried)
+
+
+def _pushes(case: Case, arch: str) -> list[dict[str, Any]]:
+    """Knobs of two_shot_push.  A chunk of all ranks is in registers at once: for 8 of them blocks are smaller."""
+    amd = arch.startswith("gfx")
+    return [{"way": "two_shot_push", "programs": programs, "num_warps": warps // 2 if amd else warps,
+             "unroll": min(unroll, max(1, 16 // case.world)), "ahead": ahead, "load": ".cv" if amd else ".cg",
+             "store": ""} for programs, warps, unroll, ahead in PUSHES]

@@ -5,8 +5,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import meet, staged_sum, summed, to_all, turn
-from kernels.symmetric_device import finish
+from kernels.collectives.device import (
+    heaps_from,
+    load_inside,
+    meet,
+    parts_to_peers,
+    staged_sum,
+    store_inside,
+    sum_of_parts,
+    summed,
+    to_all,
+    turn,
+)
+from kernels.symmetric_device import await_peers, finish, flags_at_peers, later, reached, tell
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -20,14 +31,57 @@ def two_shot(x, out, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLOCK:
     symmetric heap; signals int32[2, WORLD, PROGRAMS] for a barrier before (inputs are ready) and one after.
     """
     program = tl.program_id(0)
-    here = tl.load(bases + rank)
+    heaps = heaps_from(bases, rank, WORLD)
     meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     part = rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(x + part, at, at < count, bases, here, WORLD, EVEN, LOAD)
-        to_all(total.to(out.dtype.element_ty), out + part, at, at < count, bases, rank, here, WORLD, EVEN, STORE)
+        total = summed(x + part, at, at < count, bases, heaps[0], WORLD, EVEN, LOAD)
+        to_all(total.to(out.dtype.element_ty), out + part, at, at < count, heaps, WORLD, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+
+
+@triton.jit(do_not_specialize=["rank"])
+def two_shot_push(x, out, stage, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
+                  WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr,
+                  STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, AHEAD: tl.constexpr):
+    """As two_shot, but all that goes over the links is stored, nothing is read from a peer.
+
+    A program walks over its chunks, of one block each.  It stores its x's values of chunk c of part q to rank q's
+    stage, for all peers q, and tells them.  Then it waits for the peers to have told chunk c - AHEAD, adds up part
+    `rank` of that chunk and stores the sums to all ranks' out.  So the values of AHEAD chunks travel meanwhile.
+
+    x [WORLD * count] may lie anywhere; out [WORLD * count] and stage [WORLD, count] are on the symmetric heap; signals
+    int32[WORLD, PROGRAMS].  There is no barrier at the start and one buffer for staging is enough:
+
+    * A peer stores into this rank's stage in its call k + 1.  It has left its call k, so it has met all programs of
+      this rank at the end of call k, and those had read their stage by then (tell: their loads are done).
+    * A peer stores into this rank's out in its call k only after this rank's program has told a chunk of call k: so
+      this rank has started the call, and what its stream did with the output of call k - 1 is over.
+    * x is read by its own rank alone.
+
+    Nobody waits in a circle: a program has told chunk c itself before it waits for chunk c of the peers.  It has as
+    many chunks on every rank, so the epochs, which go on from call to call, are the same there.
+    """
+    program = tl.program_id(0)
+    heaps = heaps_from(bases, rank, WORLD)
+    start = reached(signals, program, rank, PROGRAMS)
+    flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
+    mine = out + rank.to(tl.int64) * count
+    chunks = tl.cdiv(tl.cdiv(count, BLOCK) - program, PROGRAMS)
+    for chunk in range(chunks + AHEAD):
+        if chunk < chunks:
+            at = (program + chunk * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
+            parts_to_peers(x, stage, at, count, at < count, rank, heaps, WORLD, EVEN, STORE)
+            tell(flags, rank, later(start, chunk + 1), WORLD, LANES, AMD)
+        if chunk >= AHEAD:
+            there = chunk - AHEAD
+            await_peers(signals, program, rank, later(start, there + 1), PROGRAMS, WORLD, LANES, WAIT)
+            tl.debug_barrier()  # the flags are read by some threads, the data by all
+            at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
+            total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
+            to_all(total.to(out.dtype.element_ty), mine, at, at < count, heaps, WORLD, EVEN, STORE)
+    finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -40,23 +94,17 @@ def one_shot_push(x, out, stage, bases, signals, count, rank, PROGRAMS: tl.const
     while a slow peer still reads the other.  x and out [count] may lie anywhere.
     """
     program = tl.program_id(0)
-    here = tl.load(bases + rank)
+    heaps = heaps_from(bases, rank, WORLD)
     half = stage + turn(signals, program, rank, PROGRAMS).to(tl.int64) * WORLD * count
+    row = half + rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        if EVEN:
-            values = tl.load(x + at)
-        else:
-            values = tl.load(x + at, mask=at < count, other=0.0)
-        to_all(values, half + rank.to(tl.int64) * count, at, at < count, bases, rank, here, WORLD, EVEN, STORE)
+        to_all(load_inside(x + at, at < count, EVEN), row, at, at < count, heaps, WORLD, EVEN, STORE)
     meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = staged_sum(half, at, count, at < count, WORLD, EVEN, LOAD)
-        if EVEN:
-            tl.store(out + at, total.to(out.dtype.element_ty))
-        else:
-            tl.store(out + at, total.to(out.dtype.element_ty), mask=at < count)
+        store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN)
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -73,8 +121,5 @@ def one_shot_pull(x, out, bases, signals, count, rank, PROGRAMS: tl.constexpr, B
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = summed(x, at, at < count, bases, here, WORLD, EVEN, LOAD)
-        if EVEN:
-            tl.store(out + at, total.to(out.dtype.element_ty), cache_modifier=STORE)
-        else:
-            tl.store(out + at, total.to(out.dtype.element_ty), mask=at < count, cache_modifier=STORE)
+        store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

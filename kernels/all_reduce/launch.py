@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,43 +15,61 @@ from kernels.symmetric_heap import SymmetricHeap
 
 __all__ = ["INTERPRETED", "build", "compilation"]
 
-FUNCTIONS = {"two_shot": device.two_shot, "one_shot_push": device.one_shot_push, "one_shot_pull": device.one_shot_pull}
+FUNCTIONS = {"two_shot": device.two_shot, "two_shot_push": device.two_shot_push,
+             "one_shot_push": device.one_shot_push, "one_shot_pull": device.one_shot_pull}
 """By the knob `way`."""
 
+BARRIERS = {"two_shot": 2, "two_shot_push": 1, "one_shot_push": 1, "one_shot_pull": 2}
+"""Rows of signals, by way."""
 
-def _plan(world: int, elements: int, itemsize: int, arch: str,
-          knobs: Mapping[str, Any]) -> tuple[Any, int, dict[str, Any], int]:
-    """(kernel, elements it walks over, constants, barriers)."""
-    if knobs["way"] not in FUNCTIONS:
-        raise ValueError(f"all_reduce: way {knobs['way']!r} is not one of {', '.join(FUNCTIONS)}")
-    count = elements // world if knobs["way"] == "two_shot" else elements
-    return (FUNCTIONS[knobs["way"]], count, constants(world, count, itemsize, arch, knobs),
-            1 if knobs["way"] == "one_shot_push" else 2)
+
+def _plan(world: int, elements: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """(elements that the kernel walks over, constants)."""
+    way = knobs["way"]
+    if way not in FUNCTIONS:
+        raise ValueError(f"all_reduce: way {way!r} is not one of {', '.join(FUNCTIONS)}")
+    count = elements // world if way.startswith("two_shot") else elements
+    fixed = constants(world, count, itemsize, arch, knobs)
+    if way == "two_shot_push":
+        if knobs["ahead"] < 0:
+            raise ValueError(f"all_reduce: ahead {knobs['ahead']} would wait for chunks that nobody has sent; "
+                             "it must be at least 0")
+        fixed["AHEAD"] = knobs["ahead"]
+    return count, fixed
+
+
+def _stage(way: str, world: int, count: int) -> tuple[int, ...] | None:
+    """Shape of the staging buffer, if the way has one."""
+    return {"one_shot_push": (2, world, count), "two_shot_push": (world, count)}.get(way)
 
 
 def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
     """A call that adds up all ranks' `given`; a collective: all ranks build with the same knobs.
 
-    Ways in which peers read the input have it on the symmetric heap, as a user would who allocates it there.
+    What peers read or write lies on the symmetric heap, as with a user who allocates it there: the input of the ways
+    that read, the output of those in two steps.
     """
-    function, count, fixed, barriers = _plan(case.world, given.numel(), given.element_size(), case.place.arch, knobs)
+    way = knobs["way"]
+    count, fixed = _plan(case.world, given.numel(), given.element_size(), case.place.arch, knobs)
+    stage = _stage(way, case.world, count)
     tensors = {"x": given, "out": torch.empty_like(given)}
-    if function is device.one_shot_push:
-        tensors["stage"] = heap.alloc((2, case.world, count), given.dtype)
+    if stage:
+        tensors["stage"] = heap.alloc(stage, given.dtype)
     else:
         tensors["x"] = heap.alloc(given.shape, given.dtype).copy_(given)
-    if function is device.two_shot:
+    if way.startswith("two_shot"):
         tensors["out"] = heap.alloc(given.shape, given.dtype)
-    arguments = {**tensors, "signals": heap.signals(barriers, case.world, knobs["programs"]), "count": count}
-    return call_of(case, function, arguments, fixed, knobs, tensors["out"])
+    arguments = {**tensors, "signals": heap.signals(BARRIERS[way], case.world, knobs["programs"]), "count": count}
+    return call_of(case, FUNCTIONS[way], arguments, fixed, knobs, tensors["out"])
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     """The ahead-of-time compilation of the launch."""
-    itemsize = int(case.itemsize)
+    way, itemsize = knobs["way"], int(case.itemsize)
     elements = int(case.KB * 1024) // itemsize
-    function, count, fixed, barriers = _plan(case.world, elements, itemsize, arch, knobs)
+    count, fixed = _plan(case.world, elements, itemsize, arch, knobs)
+    stage = _stage(way, case.world, count)
     tensors = {"x": (case.dtype, elements), "out": (case.dtype, elements)}
-    if function is device.one_shot_push:
-        tensors["stage"] = (case.dtype, 2 * case.world * count)
-    return compilation_of(case, function, arch, tensors, count, fixed, knobs, barriers)
+    if stage:
+        tensors["stage"] = (case.dtype, math.prod(stage))
+    return compilation_of(case, FUNCTIONS[way], arch, tensors, count, fixed, knobs, BARRIERS[way])

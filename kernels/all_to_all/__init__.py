@@ -12,16 +12,15 @@ between that and the next call of any rank.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from kernels.all_to_all import config as knobs
-from kernels.collectives.placing import accept, can_launch, heap_of, need_group, only_on_cpu
+from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
 from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
+from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 all_to_all = Kernel("all_to_all", cases=cases(), tolerance=Tolerance())
 
@@ -92,7 +91,7 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, n
            groups: int = 1, load: str = "", store: str = "", wait: bool = True) -> Callable[[], torch.Tensor]:
     """Push over the symmetric heap (kernels/all_to_all/device.py); knobs: kernels/all_to_all/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    launch: Any = _launcher(case)
+    launch = launcher(case, "all_to_all")
     return launch.build(case, heap_of(case), inputs["x"], chosen)
 
 
@@ -101,15 +100,3 @@ def compilations(case: Case, arch: str) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config()."""
     from kernels.all_to_all import launch
     return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
-
-
-def _launcher(case: Case) -> Any:
-    """The module that launches, after all refusals that need no GPU."""
-    accept(case, DTYPES)
-    total_bytes(case)
-    try:
-        from kernels.all_to_all import launch
-    except ImportError as error:
-        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
-    can_launch(case, launch.INTERPRETED)
-    return launch

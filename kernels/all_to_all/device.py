@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels.collectives.device import load_inside, store_inside
 from kernels.symmetric_device import finish, translate
 
 
@@ -27,9 +28,5 @@ def push(x, out, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLOCK: tl.
             peer = (rank + group + i * GROUPS) % WORLD
             target = translate(slot, here, tl.load(bases + peer)) + at
             source = x + peer.to(tl.int64) * count + at
-            if EVEN:
-                tl.store(target, tl.load(source, cache_modifier=LOAD), cache_modifier=STORE)
-            else:
-                tl.store(target, tl.load(source, mask=at < count, cache_modifier=LOAD), mask=at < count,
-                         cache_modifier=STORE)
+            store_inside(target, load_inside(source, at < count, EVEN, LOAD), at < count, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

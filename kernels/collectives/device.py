@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.symmetric_device import finish, translate
+from kernels.symmetric_device import finish, reached, translate
 
 
 @triton.jit
@@ -21,11 +21,20 @@ def meet(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.conste
 
 
 @triton.jit
-def _loaded(source, inside, EVEN: tl.constexpr, LOAD: tl.constexpr):
-    """One part; nothing is read outside."""
+def load_inside(source, inside, EVEN: tl.constexpr, LOAD: tl.constexpr = ""):
+    """A block; nothing is read outside.  EVEN: all of it is inside."""
     if EVEN:
         return tl.load(source, cache_modifier=LOAD)
     return tl.load(source, mask=inside, other=0.0, cache_modifier=LOAD)
+
+
+@triton.jit
+def store_inside(target, values, inside, EVEN: tl.constexpr, STORE: tl.constexpr = ""):
+    """A block; nothing is written outside.  EVEN: all of it is inside."""
+    if EVEN:
+        tl.store(target, values, cache_modifier=STORE)
+    else:
+        tl.store(target, values, mask=inside, cache_modifier=STORE)
 
 
 @triton.jit
@@ -40,30 +49,63 @@ def _added(parts, WORLD: tl.constexpr):
 @triton.jit
 def summed(x, at, inside, bases, here, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
     """fp32 sum of x[at] over all ranks; all loads are written down before the first sum, to be in flight together."""
-    parts = (_loaded(translate(x, here, tl.load(bases)) + at, inside, EVEN, LOAD),)
+    parts = (load_inside(translate(x, here, tl.load(bases)) + at, inside, EVEN, LOAD),)
     for i in tl.static_range(1, WORLD):
-        parts = parts + (_loaded(translate(x, here, tl.load(bases + i)) + at, inside, EVEN, LOAD),)
+        parts = parts + (load_inside(translate(x, here, tl.load(bases + i)) + at, inside, EVEN, LOAD),)
     return _added(parts, WORLD)
 
 
 @triton.jit
 def staged_sum(staged, at, count, inside, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
     """As summed, over what the ranks have left on this rank: staged[i * count + at]."""
-    parts = (_loaded(staged + at, inside, EVEN, LOAD),)
+    parts = (load_inside(staged + at, inside, EVEN, LOAD),)
     for i in tl.static_range(1, WORLD):
-        parts = parts + (_loaded(staged + i * count + at, inside, EVEN, LOAD),)
+        parts = parts + (load_inside(staged + i * count + at, inside, EVEN, LOAD),)
     return _added(parts, WORLD)
 
 
 @triton.jit
-def to_all(values, out, at, inside, bases, rank, here, WORLD: tl.constexpr, EVEN: tl.constexpr, STORE: tl.constexpr):
-    """Store values at out + at on every rank: the own one, then rank + 1, rank + 2, ..., so that no link is crowded."""
+def heaps_from(bases, rank, WORLD: tl.constexpr):
+    """Bases of the heaps of rank, rank + 1, rank + 2, ...: everyone's own first, and no link crowded in any step.
+
+    Read once: an acquire, as in a wait for peers, throws away what is cached close by.
+    """
+    heaps = (tl.load(bases + rank),)
+    for i in tl.static_range(1, WORLD):
+        heaps = heaps + (tl.load(bases + (rank + i) % WORLD),)
+    return heaps
+
+
+@triton.jit
+def to_all(values, out, at, inside, heaps, WORLD: tl.constexpr, EVEN: tl.constexpr, STORE: tl.constexpr):
+    """Store values at out + at on every rank, in the order of heaps_from."""
     for i in tl.static_range(WORLD):
-        target = translate(out, here, tl.load(bases + (rank + i) % WORLD)) + at
-        if EVEN:
-            tl.store(target, values, cache_modifier=STORE)
-        else:
-            tl.store(target, values, mask=inside, cache_modifier=STORE)
+        store_inside(translate(out, heaps[0], heaps[i]) + at, values, inside, EVEN, STORE)
+
+
+@triton.jit
+def parts_to_peers(x, stage, at, count, inside, rank, heaps, WORLD: tl.constexpr, EVEN: tl.constexpr,
+                   STORE: tl.constexpr):
+    """Store x[q * count + at] in row `rank` of the stage [WORLD, count] of every peer q, in the order of heaps_from.
+
+    All loads are written down before the first store, to be in flight together.
+    """
+    row = stage + rank.to(tl.int64) * count
+    values = ()
+    for i in tl.static_range(1, WORLD):
+        values = values + (load_inside(x + ((rank + i) % WORLD).to(tl.int64) * count + at, inside, EVEN),)
+    for i in tl.static_range(1, WORLD):
+        store_inside(translate(row, heaps[0], heaps[i]) + at, values[i - 1], inside, EVEN, STORE)
+
+
+@triton.jit
+def sum_of_parts(x, stage, at, count, inside, rank, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
+    """As summed, over part `rank`: the own one from x [WORLD, count], the peers' from where parts_to_peers put them."""
+    own = x + rank.to(tl.int64) * count
+    parts = (load_inside(tl.where(rank == 0, own, stage) + at, inside, EVEN, LOAD),)
+    for i in tl.static_range(1, WORLD):
+        parts = parts + (load_inside(tl.where(rank == i, own, stage + i * count) + at, inside, EVEN, LOAD),)
+    return _added(parts, WORLD)
 
 
 @triton.jit
@@ -73,4 +115,4 @@ def turn(signals, program, rank, PROGRAMS: tl.constexpr):
     Two halves are enough: a peer's call k + 2 starts after it has met this rank's program in call k + 1, and that
     program came after all of call k here.
     """
-    return tl.load(signals + rank * PROGRAMS + program) % 2
+    return reached(signals, program, rank, PROGRAMS) % 2

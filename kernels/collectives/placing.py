@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from kernels.collectives.sizes import DTYPES, total_bytes
 from kernels.spec import Case, Unsupported
 
 
@@ -45,3 +47,15 @@ def can_launch(case: Case, interpreted: bool) -> None:
     if case.place.device == "cpu" and not interpreted:
         raise Unsupported("Triton compiles for GPUs only, and this machine has none; "
                           "GPUs are needed (Triton's interpreter is for tests and is never timed)")
+
+
+def launcher(case: Case, family: str) -> Any:
+    """The module kernels.<family>.launch, after all refusals of a case of `sizes` that need no GPU."""
+    accept(case, DTYPES)
+    total_bytes(case)
+    try:
+        launch = importlib.import_module(f"kernels.{family}.launch")
+    except ImportError as error:
+        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
+    can_launch(case, launch.INTERPRETED)
+    return launch

@@ -11,16 +11,15 @@ and its input may be overwritten; no other barrier is needed between calls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from kernels.collectives.placing import accept, can_launch, heap_of, need_group, only_on_cpu
+from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
 from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
 from kernels.numerics import normal, seed_for
 from kernels.reduce_scatter import config as knobs
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Unsupported
+from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 # The tolerances of kernels/all_reduce, for the same reason: libraries round the running sum at every hop.
 reduce_scatter = Kernel("reduce_scatter", cases=cases(),
@@ -101,7 +100,7 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "pull", pr
            unroll: int = 1, load: str = "", store: str = "", wait: bool = True) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/reduce_scatter/device.py); knobs: config.py beside it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    launch: Any = _launcher(case)
+    launch = launcher(case, "reduce_scatter")
     return launch.build(case, heap_of(case), inputs["x"], chosen)
 
 
@@ -110,18 +109,6 @@ def compilations(case: Case, arch: str) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config()."""
     from kernels.reduce_scatter import launch
     return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
-
-
-def _launcher(case: Case) -> Any:
-    """The module that launches, after all refusals that need no GPU."""
-    accept(case, DTYPES)
-    total_bytes(case)
-    try:
-        from kernels.reduce_scatter import launch
-    except ImportError as error:
-        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
-    can_launch(case, launch.INTERPRETED)
-    return launch
 
 
 def _output(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:

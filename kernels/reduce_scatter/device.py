@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import meet, staged_sum, summed, turn
-from kernels.symmetric_device import finish, translate
+from kernels.collectives.device import heaps_from, meet, parts_to_peers, store_inside, sum_of_parts, summed, turn
+from kernels.symmetric_device import finish
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -24,10 +24,7 @@ def pull(x, out, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLOCK: tl.
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = summed(part, at, at < count, bases, here, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
-        if EVEN:
-            tl.store(out + at, total, cache_modifier=STORE)
-        else:
-            tl.store(out + at, total, mask=at < count, cache_modifier=STORE)
+        store_inside(out + at, total, at < count, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 
@@ -40,24 +37,13 @@ def push(x, out, stage, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLO
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn (see turn); x and out anywhere.
     """
     program = tl.program_id(0)
-    here = tl.load(bases + rank)
+    heaps = heaps_from(bases, rank, WORLD)
     half = stage + turn(signals, program, rank, PROGRAMS).to(tl.int64) * WORLD * count
-    slot = half + rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        for i in tl.static_range(WORLD):
-            peer = (rank + i) % WORLD
-            target = translate(slot, here, tl.load(bases + peer)) + at
-            source = x + peer.to(tl.int64) * count + at
-            if EVEN:
-                tl.store(target, tl.load(source), cache_modifier=STORE)
-            else:
-                tl.store(target, tl.load(source, mask=at < count), mask=at < count, cache_modifier=STORE)
+        parts_to_peers(x, half, at, count, at < count, rank, heaps, WORLD, EVEN, STORE)
     meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = staged_sum(half, at, count, at < count, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
-        if EVEN:
-            tl.store(out + at, total)
-        else:
-            tl.store(out + at, total, mask=at < count)
+        total = sum_of_parts(x, half, at, count, at < count, rank, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
+        store_inside(out + at, total, at < count, EVEN)

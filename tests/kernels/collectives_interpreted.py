@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import time
 from typing import Any
 
 import torch
@@ -31,8 +33,11 @@ def phases(world: int, kb: float, dtype: str, name: str, **knobs: Any) -> None:
         inputs = kernel.function("inputs")(case, 3)
         built.append(kernel.backends["triton"].build(case, inputs, wait=False, **{**SMALL, **knobs}))
         expected.append(kernel.function("reference")(case, inputs))
+    way = knobs.get("way", "")
     outputs = [call() for call in built]
-    staged = knobs.get("way", "").endswith("push")
+    if way == "two_shot_push":  # the first sums of all but the last rank lack the parts of later ranks
+        outputs = [call() for call in built]
+    staged = way in ("one_shot_push", "push")
     for turn in range(3 if staged else 2):
         if staged:  # the last rank alone has found the parts of all
             outputs = outputs[-1:]
@@ -46,10 +51,11 @@ def phases(world: int, kb: float, dtype: str, name: str, **knobs: Any) -> None:
 
 def all_reduce() -> None:
     """Every way, with 1, 4 and 8 ranks, whole blocks and tails."""
-    for way in ("two_shot", "one_shot_push", "one_shot_pull"):
+    for way in ("two_shot", "two_shot_push", "one_shot_push", "one_shot_pull"):
         phases(1, 1.5, "fp16", "all_reduce", way=way, programs=2)
         phases(4, 2.0625, "fp16", "all_reduce", way=way, programs=2)
     phases(8, 8.125, "fp32", "all_reduce", way="two_shot", programs=1, unroll=2)
+    phases(8, 8.125, "fp32", "all_reduce", way="two_shot_push", programs=3, ahead=1)
 
 
 def reduce_scatter() -> None:
@@ -96,8 +102,45 @@ def real_ranks(rank: int, world: int, directory: str) -> None:
                     between()
 
 
+def chunks_in_a_row(rank: int, world: int, directory: str) -> None:
+    """two_shot_push with real ranks: new data at every call, calls in a row, no barrier but those of the kernel.
+
+    As many chunks ahead as there are or more, and fewer; programs with more chunks than others, and with none; epochs
+    that wrap around.  Each rank dawdles before another call, and all give the same bits.
+    """
+    for kb, programs, ahead, epoch in ((8.125, 3, 1, 0), (8.125, 2, 3, 0), (8.125, 1, 0, 0), (1, 5, 2, 0),
+                                       (8.125, 3, 2, 2**31 - 7)):
+        meeting = f"{directory}/{kb}-{programs}-{ahead}-{epoch}"
+        os.makedirs(meeting, exist_ok=True)
+        with create(rank, world, "cpu", 1 << 17, meeting) as heap:
+            case, kernel = placed(world, rank, kb, "fp32", heap), family("all_reduce")
+            inputs = kernel.function("inputs")(case, 0)
+            heap.signals = _signals_from(heap, epoch)
+            call = kernel.backends["triton"].build(case, inputs, way="two_shot_push", programs=programs, ahead=ahead,
+                                                   **SMALL)
+            for turn in range(5):
+                fresh = kernel.function("inputs")(case, turn)
+                inputs["x"].copy_(fresh["x"])
+                expected = kernel.function("reference")(case, fresh)
+                time.sleep(0.02 * (turn % world == rank))
+                out = call()
+                assert torch.equal(out, expected), (kb, programs, ahead, epoch, turn, rank)
+                poison(out)
+
+
+def _signals_from(heap: Any, epoch: int) -> Any:
+    """heap.signals, but as if the collectives had been at work for long."""
+    zeroed = heap.signals
+
+    def started(*shape: int) -> torch.Tensor:
+        flags = zeroed(*shape).fill_(epoch)
+        heap.barrier()
+        return flags
+    return started
+
+
 WAYS: dict[str, tuple[dict[str, Any], ...]] = {
-    "all_reduce": ({"way": "two_shot"}, {"way": "one_shot_push"}, {"way": "one_shot_pull"}),
+    "all_reduce": ({"way": "two_shot"}, {"way": "two_shot_push"}, {"way": "one_shot_push"}, {"way": "one_shot_pull"}),
     "reduce_scatter": ({"way": "pull"}, {"way": "push"}),
     "all_to_all": ({"groups": 1}, {"groups": 2})}
 
@@ -112,7 +155,7 @@ def sums_are_in_rank_order() -> None:
                 inputs = kernel.function("inputs")(case, 3)
                 expected.append(kernel.function("reference")(case, inputs))
                 built.append(kernel.backends["triton"].build(case, inputs, wait=False, programs=2, **SMALL, **way))
-            outputs = [call() for call in built]
+            outputs = [[call() for call in built] for _ in range(2)][-1]  # two_shot_push: as in phases
             assert torch.equal(outputs[-1], expected[-1]), (name, way)
     backwards = expected[0] * 0
     for rank in reversed(range(4)):

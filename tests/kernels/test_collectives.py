@@ -166,7 +166,8 @@ def plans_of_all_candidates(arch):
 
 
 def bad_knobs():
-    for name, wrong, text in (("all_reduce", {"way": "tree"}, "'tree' is not one of two_shot"),
+    for name, wrong, text in (("all_reduce", {"way": "tree"}, "'tree' is not one of two_shot, two_shot_push"),
+                              ("all_reduce", {"way": "two_shot_push", "ahead": -1}, "ahead -1 would wait for chunks"),
                               ("reduce_scatter", {"way": "tree"}, "'tree' is not one of pull, push"),
                               ("all_to_all", {"groups": 3}, "groups 3 must divide the 4 ranks")):
         kernel, launch = family(name), importlib.import_module(f"kernels.{name}.launch")
@@ -181,3 +182,8 @@ def test_in_the_interpreter():
 
 def test_in_the_interpreter_with_real_ranks(tmp_path):
     run_ranks(INTERPRETED, "real_ranks", 2, tmp_path, TRITON_INTERPRET="1")
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_pushing_in_chunks_with_real_ranks(world, tmp_path):
+    run_ranks(INTERPRETED, "chunks_in_a_row", world, tmp_path, TRITON_INTERPRET="1")
