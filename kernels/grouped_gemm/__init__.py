@@ -66,7 +66,7 @@ def _reference_wgrad(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def _declare(product: str, operands: tuple[str, ...], reference: Callable[..., Any],
              config: Callable[[Case, str], dict[str, Any]], tensors_to_call: Callable[..., Any],
-             compilations: Callable[[Case, str], Any]) -> Kernel:
+             compilation: Callable[..., Any]) -> Kernel:
     """One of the three kernels.  They differ in their operands, their reference and the Triton kernel they launch."""
     kernel = Kernel(f"grouped_gemm_{product}", cases=models.cases(), tolerance=TOLERANCE)
     kernel.cost(_cost)
@@ -78,15 +78,16 @@ def _declare(product: str, operands: tuple[str, ...], reference: Callable[..., A
 
     @kernel.backend("triton", config=config)
     def triton(case: Case, x: dict[str, torch.Tensor], *, block_m: int, block_n: int, block_k: int, group_m: int,
-               num_warps: int, num_stages: int, tma: bool, flatten: bool, subtile: int, groups_per_cu: int,
-               nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
-        knobs = {"block_m": block_m, "block_n": block_n, "block_k": block_k, "group_m": group_m,
-                 "num_warps": num_warps, "num_stages": num_stages, "tma": tma, "flatten": flatten,
-                 "subtile": subtile, "groups_per_cu": groups_per_cu, "nonkdim": nonkdim, "kpack": kpack,
-                 "waves_per_eu": waves_per_eu}
+               num_warps: int, num_stages: int, tma: bool, subtile: int, groups_per_cu: int, split: int = 1,
+               schedule: str = "dealt", nonkdim: int = 16, kpack: int = 1,
+               waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
+        knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "tensors_to_call")}
         return tensors_to_call(case, x, knobs)
 
-    kernel.isa("triton")(compilations)
+    @kernel.isa("triton")
+    def compilations(case: Case, arch: str, **overrides: Any) -> Any:
+        return compilation(case, arch, {**triton.__kwdefaults__, **config(case, arch), **overrides})
+
     _add_others(kernel, product)
     return kernel
 
@@ -100,14 +101,14 @@ def _add_others(kernel: Kernel, product: str) -> None:
 
 
 grouped_gemm_forward = _declare(
-    "forward", ("a", "b"), _reference_forward, tuning.rows_config,
+    "forward", ("a", "b"), _reference_forward, lambda case, arch: tuning.rows_config(case, arch, case.N),
     lambda case, x, knobs: launch.rows_call(case, x["a"], x["b"], x["ends"], True, knobs),
-    lambda case, arch: launch.rows_compilation(case, arch, by_column=True))
+    lambda case, arch, knobs: launch.rows_compilation(case, arch, True, knobs))
 
 grouped_gemm_dgrad = _declare(
-    "dgrad", ("dy", "b"), _reference_dgrad, tuning.rows_config,
+    "dgrad", ("dy", "b"), _reference_dgrad, lambda case, arch: tuning.rows_config(case, arch, case.K),
     lambda case, x, knobs: launch.rows_call(case, x["dy"], x["b"], x["ends"], False, knobs),
-    lambda case, arch: launch.rows_compilation(case, arch, by_column=False))
+    lambda case, arch, knobs: launch.rows_compilation(case, arch, False, knobs))
 
 grouped_gemm_wgrad = _declare(
     "wgrad", ("dy", "a"), _reference_wgrad, tuning.weights_config,

@@ -1,9 +1,13 @@
-"""From tensors to a launch of the two Triton kernels: what they refuse, their constants, their callables."""
+"""From tensors to a launch of the Triton kernels: what they refuse, their constants, their callables.
+
+A `Plan` is all of a launch that follows from the shapes; a call and a compilation ahead of time share it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,40 +15,47 @@ import torch
 from kernels.grouped_gemm import tuning
 from kernels.spec import Case, Compilation, Unsupported
 
-Split = tuple[dict[str, Any], dict[str, Any]]
-"""Constants of a kernel, and options of the compiler."""
+DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
-DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """One kernel, its constants, the compiler's options, and its scratch tensors: (dtype, shape) by parameter."""
+
+    function: Any
+    constants: Mapping[str, Any]
+    options: Mapping[str, Any]
+    scratch: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 
 
 def rows_call(case: Case, a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, by_column: bool,
-              knobs: dict[str, Any]) -> Callable[[], torch.Tensor]:
+              knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
     """Callable for out[m] = a[m] @ b[group of m], b [G, columns, depth] if by_column else [G, depth, columns].
 
     a [rows, depth], ends int32 [G] (inclusive running sum of the group sizes).  ValueError for what does not fit.
     """
-    device = _device_module(case)
+    can_launch(case)
     if b.dim() != 3 or a.dim() != 2 or a.shape[1] != b.shape[2 if by_column else 1]:
         raise ValueError(f"a is {tuple(a.shape)} and b {tuple(b.shape)}: dimension 1 of a must equal "
                          f"dimension {2 if by_column else 1} of b")
     _check(a, b, ends)
     tuning.check_fits(knobs, a.element_size(), case.place.arch)
-    depth, columns = (b.shape[2], b.shape[1]) if by_column else (b.shape[1], b.shape[2])
     if b.shape[0] != ends.numel():
         raise ValueError(f"b has {b.shape[0]} groups, ends has {ends.numel()}")
-    out = torch.empty((a.shape[0], columns), dtype=a.dtype, device=a.device)
+    out = torch.empty((a.shape[0], b.shape[1 if by_column else 2]), dtype=a.dtype, device=a.device)
     if out.numel() == 0:
         return lambda: out
     knobs = _without_tma_if_odd(knobs, a, b, out)
-    constants, options = rows_constants(case, case.place.arch, knobs, ends.numel(), columns, depth, by_column)
-    arguments = (a, b, out, ends, a.shape[0], columns, depth, a.stride(0), b.stride(0), b.stride(1), out.stride(0))
-    return _launcher(device, device.rows_kernel, arguments, constants, options, out)
+    plan = rows_plan(case, case.place.arch, knobs, ends.numel(), out.shape[1], a.shape[1], by_column)
+    return _call_of(plan, {"a_ptr": a, "b_ptr": b, "out_ptr": out, "ends_ptr": ends, "rows": a.shape[0],
+                           "columns": out.shape[1], "depth": a.shape[1], "stride_a": a.stride(0),
+                           "stride_b_group": b.stride(0), "stride_b": b.stride(1), "stride_out": out.stride(0)}, out)
 
 
 def weights_call(case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tensor,
-                 knobs: dict[str, Any]) -> Callable[[], torch.Tensor]:
+                 knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
     """Callable for out[g] = dy_g^T @ a_g: dy [rows, N], a [rows, K] -> [G, N, K]; zeros for empty groups."""
-    device = _device_module(case)
+    can_launch(case)
     if dy.dim() != 2 or a.dim() != 2 or dy.shape[0] != a.shape[0]:
         raise ValueError(f"dy is {tuple(dy.shape)} and a {tuple(a.shape)}: they must agree in the rows")
     _check(dy, a, ends)
@@ -52,65 +63,88 @@ def weights_call(case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tens
     out = torch.empty((ends.numel(), dy.shape[1], a.shape[1]), dtype=a.dtype, device=a.device)
     if a.shape[0] == 0:
         return lambda: out.zero_()
-    knobs = _without_tma_if_odd(knobs, dy, a, out)
-    constants, options = weights_constants(case, case.place.arch, knobs, ends.numel())
-    arguments = (dy, a, out, ends, a.shape[0], dy.shape[1], a.shape[1], dy.stride(0), a.stride(0),
-                 out.stride(0), out.stride(1))
-    return _launcher(device, device.weights_kernel, arguments, constants, options, out)
+    plan = weights_plan(case, case.place.arch, _without_tma_if_odd(knobs, dy, a, out), ends.numel())
+    return _call_of(plan, {"dy_ptr": dy, "a_ptr": a, "out_ptr": out, "ends_ptr": ends, "rows": a.shape[0],
+                           "n_size": dy.shape[1], "k_size": a.shape[1], "stride_dy": dy.stride(0),
+                           "stride_a": a.stride(0), "stride_out_group": out.stride(0), "stride_out": out.stride(1)},
+                    out)
 
 
-def rows_constants(case: Case, arch: str, knobs: dict[str, Any], groups: int, columns: int, depth: int,
-                   by_column: bool) -> Split:
-    """(constants, options) of rows_kernel, the same for a launch and for a compilation ahead of time."""
-    constants, options = _shared_constants(case, arch, knobs, groups)
-    # 32 lanes at least: then every warp holds the table of groups, and searching it needs no shared memory
-    constants.update(GROUPS_POW2=max(32, 1 << (groups - 1).bit_length()), B_BY_COLUMN=by_column,
-                     EVEN_N=columns % knobs["block_n"] == 0, EVEN_K=depth % knobs["block_k"] == 0)
-    return constants, options
+def rows_plan(case: Case, arch: str, knobs: Mapping[str, Any], groups: int, columns: int, depth: int,
+              by_column: bool) -> Plan:
+    """Forward (by_column) or dgrad."""
+    from kernels.grouped_gemm import rows
+
+    constants = {**_constants(case, arch, knobs, groups), "B_BY_COLUMN": by_column}
+    programs = constants["PROGRAMS"]
+    if not knobs["tma"]:
+        constants.update(XCDS=tuning.xcds(arch), EVEN_N=columns % knobs["block_n"] == 0,
+                         EVEN_K=depth % knobs["block_k"] == 0)
+        return Plan(rows.rows_kernel, constants, _options(arch, knobs), {})
+    constants.update(SUBTILE=knobs["subtile"], SPLIT=knobs["split"])
+    scratch = {"rooms": (torch.float32, (programs, knobs["block_m"], knobs["block_n"])),
+               "flags": (torch.int32, (programs,)), "calls": (torch.int32, (programs,))}
+    return Plan(rows.rows_tma_kernel, constants, _options(arch, knobs), scratch)
 
 
-def weights_constants(case: Case, arch: str, knobs: dict[str, Any], groups: int) -> Split:
-    """(constants, options) of weights_kernel."""
-    return _shared_constants(case, arch, knobs, groups)
+def weights_plan(case: Case, arch: str, knobs: Mapping[str, Any], groups: int) -> Plan:
+    """wgrad."""
+    from kernels.grouped_gemm import weights
+
+    constants = _constants(case, arch, knobs, groups)
+    if knobs["schedule"] == "flat":
+        del constants["GROUPS_POW2"]
+        return Plan(weights.weights_flat_kernel, {**constants, "SUBTILE": knobs["subtile"]}, _options(arch, knobs), {})
+    constants.update(XCDS=tuning.xcds(arch), TMA=knobs["tma"], SUBTILE=knobs["subtile"],
+                     QUEUE=knobs["schedule"] == "queue")
+    return Plan(weights.weights_kernel, constants, _options(arch, knobs), {"queue": (torch.int32, (2,))})
 
 
-def rows_compilation(case: Case, arch: str, by_column: bool) -> list[Compilation]:
-    """What a launch of the case's default knobs compiles; the rows are the case's total tokens."""
-    from kernels.grouped_gemm import device
-
+def rows_compilation(case: Case, arch: str, by_column: bool, knobs: Mapping[str, Any]) -> list[Compilation]:
+    """What a launch of the case with these knobs compiles; the rows are the case's total tokens."""
     rows, (columns, depth) = case.G * case.M, (case.N, case.K) if by_column else (case.K, case.N)
-    knobs = tuning.rows_config(case, arch)
-    constants, options = rows_constants(case, arch, knobs, case.G, columns, depth, by_column)
+    tuning.check_knobs(knobs)
+    plan = rows_plan(case, arch, knobs, case.G, columns, depth, by_column)
     kind = f"*{case.dtype}"
-    arguments = {
+    return [_compilation_of(case, plan, {
         "a_ptr": (kind, (rows, depth)), "b_ptr": (kind, (case.G, case.N, case.K)), "out_ptr": (kind, (rows, columns)),
         "ends_ptr": ("*i32", (case.G,)), "rows": rows, "columns": columns, "depth": depth, "stride_a": depth,
-        "stride_b_group": case.N * case.K, "stride_b": case.K, "stride_out": columns}
-    return [Compilation(case.name, device.rows_kernel, arguments, constants, options)]
+        "stride_b_group": case.N * case.K, "stride_b": case.K, "stride_out": columns})]
 
 
-def weights_compilation(case: Case, arch: str) -> list[Compilation]:
-    """What a launch of the case's default knobs compiles."""
-    from kernels.grouped_gemm import device
-
+def weights_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> list[Compilation]:
+    """What a launch of the case with these knobs compiles."""
     rows, kind = case.G * case.M, f"*{case.dtype}"
-    constants, options = weights_constants(case, arch, tuning.weights_config(case, arch), case.G)
-    arguments = {
+    tuning.check_knobs(knobs)
+    return [_compilation_of(case, weights_plan(case, arch, knobs, case.G), {
         "dy_ptr": (kind, (rows, case.N)), "a_ptr": (kind, (rows, case.K)), "out_ptr": (kind, (case.G, case.N, case.K)),
         "ends_ptr": ("*i32", (case.G,)), "rows": rows, "n_size": case.N, "k_size": case.K, "stride_dy": case.N,
-        "stride_a": case.K, "stride_out_group": case.N * case.K, "stride_out": case.K}
-    return [Compilation(case.name, device.weights_kernel, arguments, constants, options)]
+        "stride_a": case.K, "stride_out_group": case.N * case.K, "stride_out": case.K})]
 
 
-def _shared_constants(case: Case, arch: str, knobs: dict[str, Any], groups: int) -> Split:
-    constants = {
-        "GROUPS": groups, "BLOCK_M": knobs["block_m"], "BLOCK_N": knobs["block_n"], "BLOCK_K": knobs["block_k"],
-        "GROUP_M": knobs["group_m"], "PROGRAMS": tuning.compute_units(case, arch) * knobs["groups_per_cu"],
-        "XCDS": tuning.xcds(arch), "TMA": knobs["tma"], "FLATTEN": knobs["flatten"], "SUBTILE": knobs["subtile"]}
+def can_launch(case: Case) -> None:
+    """Unsupported where Triton cannot run."""
+    try:
+        import triton  # noqa: F401
+    except ImportError as error:
+        raise Unsupported(f"Triton cannot be imported ({error}); install the triton of this torch") from error
+    if case.place.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        raise Unsupported("Triton has no CPU code generator; a GPU is needed (or TRITON_INTERPRET=1, for tests)")
+
+
+def _constants(case: Case, arch: str, knobs: Mapping[str, Any], groups: int) -> dict[str, Any]:
+    """What all kernels of the family take."""
+    return {"GROUPS": groups, "BLOCK_M": knobs["block_m"], "BLOCK_N": knobs["block_n"], "BLOCK_K": knobs["block_k"],
+            "GROUP_M": knobs["group_m"], "PROGRAMS": tuning.compute_units(case, arch) * knobs["groups_per_cu"],
+            # 32 lanes at least: then every warp holds the table of groups, and searching it needs no shared memory
+            "GROUPS_POW2": max(32, 1 << (groups - 1).bit_length())}
+
+
+def _options(arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
     options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
     if arch.startswith("gfx"):
         options.update(matrix_instr_nonkdim=knobs["nonkdim"], kpack=knobs["kpack"], waves_per_eu=knobs["waves_per_eu"])
-    return constants, options
+    return options
 
 
 def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor) -> None:
@@ -128,34 +162,33 @@ def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor) -> None:
             raise ValueError(f"the {name} operand has stride {tensor.stride(-1)} in its last dimension; it must be 1")
 
 
-def _without_tma_if_odd(knobs: dict[str, Any], *tensors: torch.Tensor) -> dict[str, Any]:
+def _without_tma_if_odd(knobs: Mapping[str, Any], *tensors: torch.Tensor) -> Mapping[str, Any]:
     """Tensor descriptors need 16-byte aligned bases and strides; other tensors go through plain pointers."""
     even = all(t.data_ptr() % 16 == 0 and all(s * t.element_size() % 16 == 0 for s in t.stride()[:-1]) for t in tensors)
-    return knobs if even else {**knobs, "tma": False}
+    return knobs if even or not knobs["tma"] else {**knobs, **tuning.BY_POINTERS}
 
 
-def _device_module(case: Case) -> Any:
-    """The Triton kernels; Unsupported where Triton cannot run them."""
-    try:
-        from kernels.grouped_gemm import device
-    except ImportError as error:
-        raise Unsupported(f"Triton cannot be imported ({error}); install the triton of this torch") from error
-    if case.place.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        raise Unsupported("Triton has no CPU code generator; a GPU is needed (or TRITON_INTERPRET=1, for tests)")
-    return device
-
-
-def _launcher(device: Any, kernel: Any, arguments: tuple[Any, ...], constants: dict[str, Any], options: dict[str, Any],
-              out: torch.Tensor) -> Callable[[], torch.Tensor]:
+def _call_of(plan: Plan, arguments: Mapping[str, Any], out: torch.Tensor) -> Callable[[], torch.Tensor]:
     import triton
+
+    scratch = {name: torch.zeros(shape, dtype=dtype, device=out.device)
+               for name, (dtype, shape) in plan.scratch.items()}
+    given = {**arguments, **scratch, **plan.constants, **plan.options}
+    grid = (plan.constants["PROGRAMS"],)
 
     def workspace(size: int, alignment: int, stream: int | None) -> torch.Tensor:
         """Room for the tensor descriptors that each program builds."""
         return torch.empty(size, dtype=torch.int8, device=out.device)
 
     def call() -> torch.Tensor:
-        if constants["TMA"]:
-            triton.set_allocator(workspace)  # belongs to the calling thread's context, so it is set at every call
-        kernel[(constants["PROGRAMS"],)](*arguments, **constants, **options)
+        triton.set_allocator(workspace)  # belongs to the calling thread's context, so it is set at every call
+        plan.function[grid](**given)
         return out
     return call
+
+
+def _compilation_of(case: Case, plan: Plan, arguments: Mapping[str, Any]) -> Compilation:
+    kinds = {torch.float32: "*fp32", torch.int32: "*i32"}
+    every = {**arguments, **{name: (kinds[dtype], shape) for name, (dtype, shape) in plan.scratch.items()}}
+    ordered = {name: every[name] for name in plan.function.arg_names if name in every}
+    return Compilation(case.name, plan.function, ordered, plan.constants, plan.options)

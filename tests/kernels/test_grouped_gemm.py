@@ -83,25 +83,33 @@ def check_products(counts, n, k, **knobs):
     knobs = {**tuning.candidates(case, "cpu")[0], **knobs}
     for name, kernel in KERNELS.items():
         call = kernel.backends["triton"].build(case, x, **knobs)
-        call().fill_(float("nan"))
         expected = kernel.function("reference")(case, x).half()
-        verdict = compare(call() + 0, expected + 0, EXACT)  # so that -0 counts as 0
-        assert verdict.ok, (name, counts, knobs, verdict.why)
+        for _ in range(2):  # flags and queues are not set back by hand
+            call().fill_(float("nan"))
+            verdict = compare(call() + 0, expected + 0, EXACT)  # so that -0 counts as 0
+            assert verdict.ok, (name, counts, knobs, verdict.why)
 
 
 def interpreted_tails():
-    for tma in (False, True):
-        check_products((37, 0, 100, 1, 64), 72, 88, tma=tma)
-    check_products((50, 30), 80, 40, block_m=32, block_n=32, block_k=64, group_m=1)
-    check_products((70, 66, 5, 0, 64), 200, 64, tma=True, subtile=2, block_n=128, flatten=True, groups_per_cu=2)
+    for knobs in ({}, {"schedule": "queue"}, {"tma": True}, {"tma": True, "split": 4, "schedule": "flat"}):
+        check_products((37, 0, 100, 1, 64), 72, 88, **knobs)
+    check_products((50, 30), 80, 40, block_m=32, block_n=32, block_k=64, group_m=1, tma=True, schedule="queue")
+    check_products((70, 66, 5, 0, 64), 200, 64, tma=True, subtile=2, block_n=128, schedule="flat", groups_per_cu=2)
+
+
+def interpreted_sharing():
+    """The last round of tiles cut in 2 to 5 pieces, also unequal ones, by programs of which some have none."""
+    for split in (2, 3, 5):
+        check_products((96, 0, 33), 64, 200, block_k=16, tma=True, split=split, groups_per_cu=split * 2 + 1)
+    check_products((200, 56), 64, 96, block_m=32, block_n=32, block_k=16, tma=True, subtile=2, split=4, groups_per_cu=5)
 
 
 def interpreted_edges():
     check_products((96,), 64, 64)                                # one expert
-    check_products((0, 0, 65), 48, 32, tma=True, flatten=True)   # the first experts are empty
-    check_products((33, 0), 32, 48)                              # the last is
+    check_products((0, 0, 65), 48, 32, tma=True, schedule="flat")   # the first experts are empty
+    check_products((33, 0), 32, 48, schedule="queue")            # the last is
     check_products((0, 0), 32, 32)                               # all are
-    check_products((3,) * 40, 16, 16, block_m=16, block_n=16, block_k=16)  # more experts than a warp has lanes
+    check_products((3,) * 40, 16, 16, block_m=16, block_n=16, block_k=16, tma=True, schedule="queue")  # > 32 experts
 
 
 def interpreted_strides():
@@ -111,12 +119,13 @@ def interpreted_strides():
     wide = x | {name: torch.nn.functional.pad(x[name], (3, 4))[..., 3:-4] for name in ("a", "b", "dy")}
     assert wide["a"].stride(0) == 79
     for kernel in KERNELS.values():
-        knobs = {**tuning.candidates(case, "cpu")[0], "tma": True}
+        knobs = {**tuning.candidates(case, "cpu")[0], "tma": True, "split": 2}
         got = kernel.backends["triton"].build(case, wide, **knobs)()
         assert compare(got + 0, kernel.function("reference")(case, x).half() + 0, EXACT).ok
 
 
-@pytest.mark.parametrize("function", ["interpreted_tails", "interpreted_edges", "interpreted_strides"])
+@pytest.mark.parametrize("function", ["interpreted_tails", "interpreted_sharing", "interpreted_edges",
+                                      "interpreted_strides"])
 def test_triton_gives_the_bits_of_the_reference(function):
     run_alone("tests.kernels.test_grouped_gemm", function, TRITON_INTERPRET="1")
 
@@ -192,7 +201,7 @@ def test_costs_count_every_operand_once(tiny):
 def refuse(message, change=None, **knobs):
     case = Case("t", dtype="fp16", G=2, M=0, N=32, K=32).at(Place(device="cuda:0", arch="sm_90", compute_units=132))
     x = {**operands((10, 20), 32, 32), **(change or {})}
-    knobs = {**tuning.rows_config(case, "sm_90"), **knobs}
+    knobs = {**tuning.rows_config(case, "sm_90", case.N), **knobs}
     with pytest.raises(ValueError, match=message):
         KERNELS["forward"].backends["triton"].build(case, x, **knobs)
 
@@ -206,12 +215,16 @@ def test_what_does_not_fit_is_named_before_a_launch():
     refuse("operands are torch.float16 and torch.float64", {"b": torch.zeros(2, 32, 32, dtype=torch.float64)})
     refuse("stride 2 in its last dimension", {"a": whole((30, 64), 0)[:, ::2]})
     refuse("block_k is 48; it must be a power of two", block_k=48)
+    refuse("subtile is 4; a tile is stored in 1 or 2 parts", subtile=4)
+    refuse("split is 4 and tma False", tma=False)
+    refuse("schedule is 'guided' and tma True; it must be one of dealt, queue, flat", schedule="guided")
+    refuse("schedule is 'flat' and tma False", tma=False, split=1, schedule="flat")
     refuse("needs 262208 bytes of shared memory; sm_90 has 232448", num_stages=4)
 
 
 def test_an_architecture_without_knobs_is_named():
     with pytest.raises(UnknownHardware, match="no knobs for arch 'gfx90a'"):
-        tuning.rows_config(KERNELS["forward"].cases[0], "gfx90a")
+        tuning.rows_config(KERNELS["forward"].cases[0], "gfx90a", 64)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])

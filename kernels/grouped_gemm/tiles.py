@@ -1,0 +1,81 @@
+"""Device functions on tiles: their order, their halves, and how several programs share one.
+
+**Sharing.**  The tiles of the last, incomplete round are cut along the depth, so that no program is idle meanwhile
+(the fixed split of Osama et al., "Stream-K", PPoPP 2023, arxiv.org/abs/2301.03598).  The pieces of a tile belong to
+neighbouring programs.  All but the last leave their sums in a room of their own and raise a flag; the last one adds
+them up in a fixed order, so that every run gives the same bits.  A program waits only for lower numbers, which start
+no later, and those wait for nobody.  Flags hold the number of the call and are never set back: a captured graph can
+be replayed.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def first_tile(PROGRAMS: tl.constexpr, XCDS: tl.constexpr):
+    """The program's number such that neighbours run on the same XCD: the hardware deals workgroups out in turn."""
+    pid = tl.program_id(0)
+    if XCDS == 1:
+        return pid
+    per_xcd = (PROGRAMS + XCDS - 1) // XCDS
+    tall = PROGRAMS - (per_xcd - 1) * XCDS
+    xcd = pid % XCDS
+    before = xcd * per_xcd if xcd <= tall else tall * per_xcd + (xcd - tall) * (per_xcd - 1)
+    return before + pid // XCDS
+
+
+@triton.jit
+def swizzle(local, tiles_m, tiles_n, GROUP_M: tl.constexpr):
+    """Tile coordinates in bands of GROUP_M rows, so that concurrent tiles share operands in L2."""
+    band = local // (GROUP_M * tiles_n)
+    height = tl.minimum(tiles_m - band * GROUP_M, GROUP_M)
+    inside = local - band * GROUP_M * tiles_n
+    return band * GROUP_M + inside % height, inside // height
+
+
+@triton.jit
+def halves(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The left and the right half of a tile; each needs half the shared memory on its way out."""
+    return tile.reshape(ROWS, 2, COLUMNS // 2).permute(0, 2, 1).split()
+
+
+@triton.jit
+def pieces_of(tiles, SPLIT: tl.constexpr, PROGRAMS: tl.constexpr):
+    """Into how many pieces each of the left-over tiles is cut: one if they occupy more than half of the programs."""
+    return tl.minimum(SPLIT, PROGRAMS // tl.maximum(tiles, 1))
+
+
+@triton.jit
+def _room(rooms, program, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Addresses of the left half of a program's room, fp32 [ROWS, COLUMNS]; the right half is COLUMNS // 2 on."""
+    inside = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS // 2)[None, :]
+    return rooms + tl.cast(program, tl.int64) * (ROWS * COLUMNS) + inside
+
+
+@triton.jit
+def leave(sums, rooms, flags, program, call, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Leave a tile's sums in the program's room, and raise its flag to the number of this call."""
+    left, right = halves(sums, ROWS, COLUMNS)
+    room = _room(rooms, program, ROWS, COLUMNS)
+    tl.store(room, left)
+    tl.store(room + COLUMNS // 2, right)
+    tl.debug_barrier()  # one thread releases what all have stored
+    tl.atomic_xchg(flags + program, call, sem="release", scope="gpu")
+
+
+@triton.jit
+def collect(sums, rooms, flags, program, pieces, call, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """(left, right) halves of the sums of a tile, with what the `pieces - 1` programs before this one have left."""
+    left, right = halves(sums, ROWS, COLUMNS)
+    for other in range(program + 1 - pieces, program):
+        seen = call - 1
+        while seen < call:
+            seen = tl.atomic_add(flags + other, 0, sem="acquire", scope="gpu")
+        tl.debug_barrier()
+        room = _room(rooms, other, ROWS, COLUMNS)
+        left += tl.load(room, cache_modifier=".cg")
+        right += tl.load(room + COLUMNS // 2, cache_modifier=".cg")
+    return left, right
