@@ -99,12 +99,12 @@ def one_shot_push(x, out, stage, bases, signals, count, rank, PROGRAMS: tl.const
     row = half + rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        to_all(load_inside(x + at, at < count, EVEN), row, at, at < count, heaps, WORLD, EVEN, STORE)
+        to_all(load_inside(x + at, at < count, EVEN, ""), row, at, at < count, heaps, WORLD, EVEN, STORE)
     meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = staged_sum(half, at, count, at < count, WORLD, EVEN, LOAD)
-        store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN)
+        store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, "")
 
 
 @triton.jit(do_not_specialize=["rank"])

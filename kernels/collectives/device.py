@@ -21,7 +21,7 @@ def meet(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.conste
 
 
 @triton.jit
-def load_inside(source, inside, EVEN: tl.constexpr, LOAD: tl.constexpr = ""):
+def load_inside(source, inside, EVEN: tl.constexpr, LOAD: tl.constexpr):
     """A block; nothing is read outside.  EVEN: all of it is inside."""
     if EVEN:
         return tl.load(source, cache_modifier=LOAD)
@@ -29,7 +29,7 @@ def load_inside(source, inside, EVEN: tl.constexpr, LOAD: tl.constexpr = ""):
 
 
 @triton.jit
-def store_inside(target, values, inside, EVEN: tl.constexpr, STORE: tl.constexpr = ""):
+def store_inside(target, values, inside, EVEN: tl.constexpr, STORE: tl.constexpr):
     """A block; nothing is written outside.  EVEN: all of it is inside."""
     if EVEN:
         tl.store(target, values, cache_modifier=STORE)
@@ -93,7 +93,7 @@ def parts_to_peers(x, stage, at, count, inside, rank, heaps, WORLD: tl.constexpr
     row = stage + rank.to(tl.int64) * count
     values = ()
     for i in tl.static_range(1, WORLD):
-        values = values + (load_inside(x + ((rank + i) % WORLD).to(tl.int64) * count + at, inside, EVEN),)
+        values = values + (load_inside(x + ((rank + i) % WORLD).to(tl.int64) * count + at, inside, EVEN, ""),)
     for i in tl.static_range(1, WORLD):
         store_inside(translate(row, heaps[0], heaps[i]) + at, values[i - 1], inside, EVEN, STORE)
 

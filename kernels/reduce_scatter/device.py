@@ -46,4 +46,4 @@ def push(x, out, stage, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLO
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = sum_of_parts(x, half, at, count, at < count, rank, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
-        store_inside(out + at, total, at < count, EVEN)
+        store_inside(out + at, total, at < count, EVEN, "")
