@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
-import re
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ci import isa_series, isa_text, isa_triton
+from ci import isa_history, isa_series, isa_text, isa_triton
 from ci.isa import IsaError, IsaJudgement, Verdict, as_json, compare
 from ci.isa_code import side_by_side
 from ci.isa_rules import load_policy
 from ci.isa_run import HARNESS, CompileError, Wanted, compile_tree, explain_tree
 from ci.policy import PolicyError
-from ci.trees import Commit, Repository, Tree, TreeError
+from ci.trees import Repository, Tree, TreeError
 
 EXPECTED = (CompileError, IsaError, PolicyError, TreeError, isa_triton.InstallError, ValueError)
 """Errors that are the user's to mend: told in one sentence, exit code 3."""
@@ -28,7 +29,9 @@ Examples:
   ridgeline isa                                  the code of the working tree
   ridgeline isa main my-branch --show            what changed, judged
   ridgeline isa --triton 3.7.1,3.8.0 --arch gfx942
-  ridgeline isa --range v1.0..HEAD               back-fill the history
+  ridgeline isa --range v1.0..HEAD               record the history (..HEAD: all of it); goes on where it broke off
+  ridgeline isa --history --kernel gemm          what changed in it, commit by commit
+  asv --config asv.isa.json compare -f 1 A B     the same counts by asv
 """
 
 
@@ -52,28 +55,35 @@ class Problem(click.ClickException):
 @click.option("--show", is_flag=True, help="Show the changed loop of both sides next to each other.")
 @click.option("--explain", is_flag=True, help="What bounds each kernel statically, as Markdown.")
 @click.option("--triton", "versions", metavar="V,V,...", help="The same kernels under these versions of Triton.")
-@click.option("--range", "span", metavar="A..B", help="Record the series of every commit after A up to B.")
+@click.option("--range", "span", metavar="A..B", help="Record the series of the commits after A up to B that touch "
+              "kernels.")
+@click.option("--every", is_flag=True, help="With --range: also commits that touch no kernels.")
+@click.option("--again", is_flag=True, help="With --range: also commits that are recorded already.")
+@click.option("--history", is_flag=True, help="What changed from one recorded commit to the next.")
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="With --triton: also write an HTML page.")
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as Markdown.")
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="Thresholds (default: ci/policy.toml).")
-@click.option("--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
-              help="Folder of asv records.")
+@click.option("--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results_isa"),
+              show_default=True, help="Folder of the recorded series (asv.isa.json).")
 @click.option("--json", "as_json_", is_flag=True, help="Print the result as JSON.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
-def isa(base: str | None, head: str | None, versions: str | None, span: str | None, **options: Any) -> int:
+def isa(base: str | None, head: str | None, versions: str | None, span: str | None, history: bool, **options: Any,
+        ) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
 
     With BASE, compare it with HEAD (default: the working tree).  Exit codes: 0 pass, 1 regression, 2 no verdict,
     3 usage.
     """
     job = Job(options)
-    if sum(map(bool, (base, versions, span))) > 1:
-        raise Problem("BASE HEAD, --triton and --range exclude each other; give one of them")
+    if sum(map(bool, (base, versions, span, history))) > 1:
+        raise Problem("BASE HEAD, --triton, --range and --history exclude each other; give one of them")
     try:
         if versions:
             return job.triton(versions)
         if span:
             return job.backfill(span)
+        if history:
+            return job.history()
         return job.compare(base, head) if base else job.describe()
     except EXPECTED as error:
         raise Problem(str(error)) from None
@@ -157,26 +167,37 @@ class Job:
     def backfill(self, span: str) -> int:
         """Record every commit of a range; a commit that cannot be compiled is told, and the others go on."""
         repository = Repository(self.root)
-        commits = commits_of(repository, span)
+        commits = isa_history.commits_of(repository, span, self.options["every"])
         if self._dry(f"compile {len(commits)} commits and record their series under {self.options['results']}"):
             return 0
-        recorded, told = [], []
-        for commit in commits:
-            try:
-                document = self.compiled(repository.checkout(commit.hash, "head").path, commit.short)
-            except (CompileError, TreeError) as error:
-                told.append(f"{commit.short}: {error}")
-                continue
-            told += [f"{commit.short}: {failure['why']}" for failure in document["failures"]]
-            if document["entries"]:
-                recorded.append(str(isa_series.record(document, commit, self.options["results"])))
-            else:
-                told.append(f"{commit.short} declares nothing to compile")
+        asked = {"arches": list(self.wanted.arches), "tier": self.wanted.tier, "kernels": list(self.wanted.kernels),
+                 "cases": list(self.wanted.cases), "backends": list(self.wanted.backends),
+                 "triton": isa_triton.installed(), "series": isa_series.YARDSTICK}
+        filled = isa_history.backfill(repository, commits, self.options["results"], asked, self.compiled, self._tell,
+                                      self.options["again"])
         if self.options["as_json_"]:
-            click.echo(json.dumps({"recorded": recorded, "problems": told}, indent=1))
+            click.echo(json.dumps({"recorded": [str(path) for path in filled.recorded], "known": filled.known,
+                                   "problems": filled.problems}, indent=1))
         else:
-            click.echo("\n".join([*recorded, *(f"Warning: {one}" for one in told)]) or "Nothing to record.")
-        return 0 if recorded else 2
+            for problem in filled.problems:
+                self._tell(f"Warning: {problem}")
+            click.echo(f"{len(filled.recorded)} commits recorded in {self.options['results']}, {len(filled.known)} "
+                       f"known already, {len(filled.problems)} problems.")
+        return filled.exit_code
+
+    def history(self) -> int:
+        """What changed from one recorded commit to the next."""
+        stops = isa_history.read(self.options["results"], isa_history.chosen(self.wanted))
+        if not stops:
+            raise Problem(f"{self.options['results']} holds no recorded code; record it: ridgeline isa --range ..HEAD")
+        if self.options["as_json_"]:
+            click.echo(json.dumps([dataclasses.asdict(stop) for stop in stops], indent=1))
+        else:
+            _print(isa_history.told(stops, _subjects(self.root)))
+        return 0
+
+    def _tell(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _dry(self, what: str) -> bool:
         if self.options["dry_run"]:
@@ -184,15 +205,13 @@ class Job:
         return bool(self.options["dry_run"])
 
 
-def commits_of(repository: Repository, span: str) -> list[Commit]:
-    """The commits after A up to B of "A..B", oldest first, along first parents; ValueError for another form."""
-    match = re.fullmatch(r"([^.].*?)\.\.(?!\.)(.*)", span)
-    if match is None:
-        raise ValueError(f"--range {span!r} is no range; give for instance v1.0..HEAD")
-    ends = [repository.resolve(end) for end in (match[1], match[2] or "HEAD")]
-    listed = subprocess.run(["git", "-C", str(repository.root), "rev-list", "--reverse", "--first-parent",
-                             f"{ends[0].hash}..{ends[1].hash}"], capture_output=True, text=True, check=True)
-    return [repository.resolve(line) for line in listed.stdout.split()]
+def _subjects(root: Path) -> Callable[[str], str]:
+    """Commit -> the first line of its message, "" where this clone does not have it."""
+    def subject(commit: str) -> str:
+        with contextlib.suppress(TreeError):
+            return Repository(root).resolve(commit).subject
+        return ""
+    return subject
 
 
 def shown(judgement: IsaJudgement, cache: Path, width: int) -> str:

@@ -24,13 +24,15 @@ Metrics = Mapping[str, Any]
 class Finding:
     """One change in a kernel engineer's words.  judged: by policy it makes the configuration SLOWER.
 
-    accepted: the reason for which the policy lets it pass, else "".
+    accepted: the reason for which the policy lets it pass, else "".  follows: what a judged finding before it brings
+    about, such as the registers that narrow stores need; it is told, and no alarm of its own.
     """
 
     rule: str
     sentence: str
     judged: bool
     accepted: str = ""
+    follows: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,13 +137,14 @@ def _dated(table: Mapping[str, Any], where: str) -> None:
 
 
 def findings(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> tuple[Finding, ...]:
-    """Everything that differs between two compiled entries, judged findings first, then the rest of the metrics."""
+    """Everything that differs between two compiled entries: judged findings, what follows from them, then the rest."""
     found: list[Finding] = []
     for rule, look in RULES.items():
         for sentence, bad in look(base, head, policy):
             reason = next((a.reason for a in policy.accept if a.fits(head, rule)), "") if bad else ""
-            found.append(Finding(rule, sentence, judged=bad and not reason, accepted=reason))
-    found.sort(key=lambda finding: not finding.judged)
+            follows = bad and rule in EFFECTS and any(finding.judged for finding in found)
+            found.append(Finding(rule, sentence, bad and not reason and not follows, reason, follows))
+    found.sort(key=lambda finding: (not finding.judged, not finding.follows))
     return tuple(found) or (Finding("code", "the instructions differ, every metric is the same", judged=False),)
 
 
@@ -261,6 +264,10 @@ RULES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], IsaPolicy], Sai
     "matrix_kind": _matrix, "heap_bases": _heap_bases, "spills": _spills, "occupancy": _occupancy, "other": _others,
 }
 """Every rule by name, in the order in which findings are told: causes before what they bring about."""
+
+EFFECTS = ("spills", "occupancy")
+"""Rules about the registers and LDS that code needs.  Where the same configuration has lost its matrix instruction or
+the width of its stores, the code that replaced them needs more of both: one regression, not three."""
 
 
 def matrix_rate(name: str) -> float:

@@ -97,7 +97,7 @@ def _follow(process: subprocess.Popen[str], console: Console, what: str) -> list
     said: list[str] = []
     assert process.stderr is not None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         tasks: dict[str, Any] = {}
         for line in process.stderr:
             event = _event(line)

@@ -1,7 +1,8 @@
 """What the compiler emits as exact asv series: one value per kernel, backend, configuration and architecture.
 
-They lie beside the measured records under a machine of their own, `isa`: code depends on the commit and on Triton, not
-on the machine that compiled it.  asv takes smaller for better, so each series is one of which less is better.
+They lie in a results folder of their own (asv.isa.json) under one machine, `isa`: code depends on the commit and on
+Triton, not on the machine that compiled it.  In the folder of the measured records asv would find one machine more, and
+ask for `--machine` where a desk has only one.  asv takes smaller for better: of each series less is better.
 """
 
 from __future__ import annotations
@@ -105,35 +106,50 @@ def _value(entry: Mapping[str, Any] | None, value_of: Callable[[Mapping[str, Any
     return math.nan if value is None else value
 
 
-def record(document: Mapping[str, Any], commit: Commit, results_dir: Path) -> Path:
-    """Write a commit's series into its asv file; other kernels' rows in it are kept.  Twice is the same as once."""
+def path_of(results_dir: Path, commit: Commit, triton: str) -> Path:
+    """The asv file of a commit under a version of Triton."""
+    return results_dir / MACHINE / f"{commit.hash[:8]}-{env_name({'triton': triton})}.json"
+
+
+def recorded_as(path: Path, commit: Commit) -> Mapping[str, Any] | None:
+    """What was asked of the compiler for a commit's file, as given to :func:`record`; None without such a file."""
+    asked = _file_of(path, commit).get("asked")
+    return asked if isinstance(asked, dict) else None
+
+
+def record(document: Mapping[str, Any], commit: Commit, results_dir: Path, asked: Mapping[str, Any] | None = None,
+           ) -> Path:
+    """Write a commit's series into its asv file; other kernels' rows in it are kept.  Twice is the same as once.
+
+    asked: JSON values that say what was to be compiled; kept for :func:`recorded_as`, unknown to asv.
+    """
     env, python = env_name(document), ".".join(platform.python_version_tuple()[:2])
-    folder = results_dir / MACHINE
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{commit.hash[:8]}-{env}.json"
+    path = path_of(results_dir, commit, document["triton"])
+    path.parent.mkdir(parents=True, exist_ok=True)
     needs = {"triton": env.removeprefix("triton")}
     with FileLock(results_dir / ".ridgeline.lock"):
-        kept = _rows_of(path, commit)
+        kept = _file_of(path, commit).get("results", {})
         new = rows(document, commit.date_ms)
         file = {"commit_hash": commit.hash, "env_name": env, "date": commit.date_ms, "python": python,
                 "params": {"machine": MACHINE, "kind": "compiler", "python": python, **needs}, "requirements": needs,
                 "env_vars": {}, "result_columns": asv_files.COLUMNS, "results": dict(sorted((kept | new).items())),
-                "durations": {}, "version": asv_files.VERSION}
-        _write(path, asv_files.dumps(file))
-        _write(folder / "machine.json", json.dumps({"machine": MACHINE, "kind": "compiler", "version": 1}, indent=4))
+                "durations": {}, "version": asv_files.VERSION, "asked": asked}
+        _write(path, json.dumps(file, separators=(",", ":")))
+        machine = {"machine": MACHINE, "kind": "compiler", "version": 1}
+        _write(path.with_name("machine.json"), json.dumps(machine, indent=4))
         grids = asv_files.merged(read_benchmarks(results_dir), benchmarks(document, commit.date_ms))
-        _write(results_dir / "benchmarks.json", json.dumps(grids, indent=4, sort_keys=True))
+        _write(results_dir / "benchmarks.json", json.dumps(grids, indent=1, sort_keys=True))
     return path
 
 
-def _rows_of(path: Path, commit: Commit) -> dict[str, Any]:
-    """Rows of the commit's file as it is; none if it is missing or torn, since compiling again gives all of them."""
+def _file_of(path: Path, commit: Commit) -> dict[str, Any]:
+    """The commit's file as it is; empty if it is missing or torn, since compiling again gives all of it."""
     try:
         data = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
     good = isinstance(data, dict) and data.get("commit_hash") == commit.hash and isinstance(data.get("results"), dict)
-    return dict(data["results"]) if good else {}
+    return data if good else {}
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from ci.isa import Difference, IsaJudgement, Verdict
+from ci.isa_rules import Finding
 from ci.report.markdown import code, text
 
 STYLES = {Verdict.BROKEN: "bold red", Verdict.SLOWER: "bold red", Verdict.CHANGED: "yellow", Verdict.NEW: "cyan",
@@ -28,7 +29,7 @@ def terminal(judgement: IsaJudgement) -> Text:
         out.append(f"  {difference.name} on {difference.arch} ({_cases(difference)})\n")
         for finding in difference.findings:
             out.append(f"    {'!' if finding.judged else ' '} {finding.sentence}", "bold" if finding.judged else "")
-            out.append(f"  [accepted: {finding.accepted}]\n" if finding.accepted else "\n")
+            out.append(f"  [{_note(finding)}]\n" if _note(finding) else "\n")
     same = judgement.of(Verdict.SAME)
     if same and judgement.verdict is not Verdict.SAME:
         out.append(f"SAME  the code of {len(same)} more is the same on both sides.\n", STYLES[Verdict.SAME])
@@ -65,8 +66,15 @@ def _bullets(difference: Difference) -> Iterator[str]:
     yield f"- {code(difference.name)} on {code(difference.arch)} ({text(_cases(difference))})"
     for finding in difference.findings:
         sentence = text(finding.sentence)
-        accepted = f" (accepted: {text(finding.accepted)})" if finding.accepted else ""
-        yield f"  - **{sentence}**" if finding.judged else f"  - {sentence}{accepted}"
+        note = f" ({text(_note(finding))})" if _note(finding) else ""
+        yield f"  - **{sentence}**" if finding.judged else f"  - {sentence}{note}"
+
+
+def _note(finding: Finding) -> str:
+    """Why a finding that a rule would judge is not judged, "" if there is nothing to say."""
+    if finding.accepted:
+        return f"accepted: {finding.accepted}"
+    return "follows from it" if finding.follows else ""
 
 
 def _said(verdict: Verdict) -> str:

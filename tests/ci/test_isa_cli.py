@@ -73,6 +73,13 @@ def test_the_history_is_recorded_and_read_by_asv(run, tmp_path, repository):
     values = [Results.load(path, machine_name="isa") for path in recorded]
     series = "sample_all_gather.track_isa_subdword_remote_stores"
     assert [v.get_result_value(series, v.get_result_params(series))[0] for v in values] == [0, 64]
+    code, out = run("--range", "main~2..main", "--arch", "gfx942", "--results", str(tmp_path / "results"))
+    assert (code, out) == (0, f"0 commits recorded in {tmp_path / 'results'}, 2 known already, 0 problems.\n")
+    code, out = run("--history", "--results", str(tmp_path / "results"))
+    assert "sample_all_gather/triton on gfx942, 2 configurations: " in out
+    assert "subdword remote stores 0 → 64" in out
+    code, out = run("--history", "--results", str(tmp_path / "results"), "--json")
+    assert [len(stop["new"]) for stop in json.loads(out)] == [1, 0]
 
 
 def test_the_working_tree_is_described_and_explained(run):
@@ -106,6 +113,8 @@ def test_versions_that_cannot_be_installed_are_told_and_the_others_go_on(run, mo
     (["main", "--triton", "3.8.0"], "exclude each other"),
     (["no-such-branch"], "'no-such-branch' names no commit"),
     (["--range", "main"], "'main' is no range"),
+    (["--history", "main"], "exclude each other"),
+    (["--history", "--results", "none"], "none holds no recorded code; record it: ridgeline isa --range ..HEAD"),
     (["--triton", "newest"], "'newest' is no version of Triton"),
     (["--arch", "gfx90z"], "architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"),
     (["main~1", "main", "--policy", "none.toml"], "cannot be read"),

@@ -10,6 +10,8 @@ from ci.isa_rules import IsaPolicy, findings, load_policy, matrix_rate, parse_po
 from ci.policy import PolicyError
 from tests.ci.isa_documents import REMOTE, entry
 
+TODAY = datetime.date(2026, 11, 21)
+
 
 def found(base, head, policy=None):
     """rule -> (sentence, judged)."""
@@ -93,6 +95,25 @@ def test_an_occupancy_step_names_its_cause():
         "occupancy: 4 → 3 waves a SIMD (86 → 132 VGPRs)", True)
     assert found({}, {"occupancy": 5, "vgpr": 80})["occupancy"][1] is False
     assert found({}, {"occupancy": 3}, IsaPolicy(occupancy_step=2))["occupancy"][1] is False
+
+
+def test_what_narrow_stores_need_in_registers_is_one_regression_with_them():
+    narrow = {**REMOTE, "remote_store_widths": {"2": 128}, "occupancy": 3, "vgpr": 132, "vgpr_spills": 4}
+    told = findings(entry(**REMOTE), entry(code="b", **narrow), IsaPolicy())
+    assert [f.rule for f in told if f.judged] == ["remote_store_width"]
+    assert [f.rule for f in told[1:3]] == ["spills", "occupancy"]
+    assert all(f.follows for f in told[1:3])
+    assert not any(f.follows for f in told[3:])
+
+
+def test_spills_alone_or_beside_an_accepted_cause_are_judged():
+    accept = parse_policy({"reason": "r", "date": TODAY, "accept": [
+        {"kernel": "*", "rule": "remote_store_width", "reason": "r", "date": TODAY}]})
+    narrow = {**REMOTE, "remote_store_widths": {"2": 128}, "vgpr_spills": 4}
+    told = findings(entry(**REMOTE), entry(code="b", **narrow), accept)
+    assert [f.rule for f in told if f.judged] == ["spills"]
+    assert [f.rule for f in findings(entry(), entry(code="b", vgpr_spills=4, occupancy=3), IsaPolicy()) if f.judged] \
+        == ["spills"]
 
 
 def looped(loads, stored, loads_outside=0):
