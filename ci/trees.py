@@ -80,8 +80,8 @@ class Repository:
         return _git(self.root, "rev-parse", "--verify", "--quiet", "HEAD", check=False) is not None
 
     def is_dirty(self) -> bool:
-        """Uncommitted changes to tracked files, or untracked files that are not ignored; results/ does not count."""
-        return bool(_git(self.root, "status", "--porcelain", "--", ".", ":!results"))
+        """Uncommitted changes to tracked files, or untracked files that are not ignored; results/ and results_isa/ do not count."""
+        return bool(_git(self.root, "status", "--porcelain", "--", ".", ":!results", ":!results_isa"))
 
     def default_base(self) -> Commit | None:
         """What HEAD is compared with: the merge base with the main branch, or HEAD's parent on that branch itself."""
