@@ -80,7 +80,7 @@ class Repository:
         return _git(self.root, "rev-parse", "--verify", "--quiet", "HEAD", check=False) is not None
 
     def is_dirty(self) -> bool:
-        """Uncommitted changes to tracked files, or untracked files that are not ignored; results/ and results_isa/ do not count."""
+        """Uncommitted changes to tracked files, or untracked ones that are not ignored; records do not count."""
         return bool(_git(self.root, "status", "--porcelain", "--", ".", ":!results", ":!results_isa"))
 
     def default_base(self) -> Commit | None:
