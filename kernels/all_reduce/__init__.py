@@ -19,7 +19,7 @@ from kernels.all_reduce import config as knobs
 from kernels.collectives import vendor
 from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
 from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
-from kernels.numerics import normal, seed_for
+from kernels.collectives.vectors import vector as _vector
 from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 # Libraries round the running sum at every hop: up to 7 times for 8 ranks, each by 0.4 * 2^-p of it in the mean square
@@ -28,12 +28,6 @@ from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 all_reduce = Kernel("all_reduce", cases=cases(),
                     tolerance={"fp16": Tolerance(norm=1.2e-3, peak=2.5e-2), "bf16": Tolerance(norm=1e-2, peak=0.2),
                                "fp32": Tolerance(norm=2e-7, peak=4e-6)})
-
-
-def _vector(case: Case, seed: int, rank: int) -> torch.Tensor:
-    """What a rank contributes: normal values of its own seed, so that a rank taken twice shows."""
-    elements = total_bytes(case) // int(case.itemsize)
-    return normal((elements,), case.dtype, seed_for(seed, case.name, rank), case.place.device)
 
 
 @all_reduce.inputs

@@ -19,16 +19,10 @@ import torch.distributed as dist
 from kernels.all_to_all import config as knobs
 from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
 from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
-from kernels.numerics import normal, seed_for
+from kernels.collectives.vectors import vector as _vector
 from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 all_to_all = Kernel("all_to_all", cases=cases(), tolerance=Tolerance())
-
-
-def _vector(case: Case, seed: int, rank: int) -> torch.Tensor:
-    """What a rank gives: normal values of its own seed, so that a swapped rank or part shows."""
-    elements = total_bytes(case) // int(case.itemsize)
-    return normal((elements,), case.dtype, seed_for(seed, case.name, rank), case.place.device)
 
 
 @all_to_all.inputs

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
 from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
-from kernels.numerics import normal, seed_for
+from kernels.collectives.vectors import vector as _vector
 from kernels.reduce_scatter import config as knobs
 from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
@@ -25,12 +25,6 @@ from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 reduce_scatter = Kernel("reduce_scatter", cases=cases(),
                         tolerance={"fp16": Tolerance(norm=1.2e-3, peak=2.5e-2), "bf16": Tolerance(norm=1e-2, peak=0.2),
                                    "fp32": Tolerance(norm=2e-7, peak=4e-6)})
-
-
-def _vector(case: Case, seed: int, rank: int) -> torch.Tensor:
-    """What a rank contributes: normal values of its own seed, so that a rank taken twice or a swapped part shows."""
-    elements = total_bytes(case) // int(case.itemsize)
-    return normal((elements,), case.dtype, seed_for(seed, case.name, rank), case.place.device)
 
 
 @reduce_scatter.inputs

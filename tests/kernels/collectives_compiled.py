@@ -1,8 +1,9 @@
-"""Run by test_collectives_compiled.py in a process per architecture: compile what is launched by default, no GPU."""
+"""Run by test_collectives_compiled.py in a process per architecture: compile what is launched, no GPU."""
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from kernels.spec import Compilation
 from tests.kernels.compiled import compiled, spilled
 
 FAMILIES = ("gemm_all_scatter", "all_reduce", "reduce_scatter", "all_to_all")
+
 
 def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
     """What the pull-request cases and one of 8 ranks compile, each distinct job once, by a name."""
@@ -28,6 +30,17 @@ def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
                         yield f"{name}/{backend}/{case.name}", job
 
 
+def pushes(arch: str) -> Iterator[tuple[str, Compilation]]:
+    """What a sweep tries of all_reduce by stores alone, which no default is so far: small, large, and for 8 ranks."""
+    from kernels.all_reduce import all_reduce, config, launch
+    for name in ("w2_fp32_4MB", "w4_fp16_256MB", "w8_bf16_256MB"):
+        case = all_reduce.case(name)
+        tried = [knobs for knobs in config.candidates(case, arch) if knobs["way"] == "two_shot_push"]
+        for knobs in tried[::4]:
+            yield f"all_reduce/{name}", launch.compilation(case, arch, {
+                **all_reduce.backends["triton"].build.__kwdefaults__, **knobs})
+
+
 def defaults_fit(arch: str) -> None:
     """No spill, no more LDS than a workgroup has, and no store of data narrower than 8 bytes a lane.
 
@@ -35,12 +48,14 @@ def defaults_fit(arch: str) -> None:
     AMD's matrix units leave 4 neighbouring elements in a lane, so the own copy of a tile may go out 8 bytes at a time.
     """
     count = 0
-    for case, job in jobs(arch):
+    for case, job in itertools.chain(jobs(arch), pushes(arch)):
         binary = compiled(job, arch)
         assert binary.metadata.shared <= lds_limit(arch), (case, binary.metadata.shared)
         assert spilled(binary, arch) == 0, (case, spilled(binary, arch))
         _wide(case, binary, arch)
         _drained(case, job, binary, arch)
+        if job.label == "two_shot_push" and arch == "sm_90":
+            _chunks_are_released_and_acquired(case, binary)
         count += 1
     assert count >= 20, count
 
@@ -66,6 +81,14 @@ def _drained(case: str, job: Compilation, binary: Any, arch: str) -> None:
     if arch.startswith("gfx"):
         order = r"ASMSTART\s+s_waitcnt vmcnt\(0\)[\s\S]*?s_barrier[\s\S]*?(buffer_wbl2|atomic)"
         assert re.search(order, binary.asm["amdgcn"]), case
+
+
+def _chunks_are_released_and_acquired(case: str, binary: Any) -> None:
+    """All threads are between their stores and the one release, and between the acquire and their loads."""
+    steps = r"ld\.global\.cg|st\.global\.v4|bar\.sync|release\.exch|acquire\.add"
+    order = " ".join(re.findall(steps, binary.asm["ptx"]))
+    assert re.search(r"st\.global\.v4 bar\.sync release\.exch (bar\.sync )+acquire\.add (bar\.sync )+ld\.global\.cg",
+                     order), (case, order)
 
 
 def copies_are_waited_for(arch: str) -> None:

@@ -165,6 +165,14 @@ def plans_of_all_candidates(arch):
                 assert job.options.get("maxnreg", 64) >= 64 or full["num_warps"] > 16, (case.name, knobs)
 
 
+def test_a_sweep_tries_two_shots_by_stores_from_4_mb_on():
+    all_reduce, config = family("all_reduce"), importlib.import_module("kernels.all_reduce.config")
+    for case in all_reduce.cases:
+        ways = [knobs["way"] for knobs in config.candidates(case, "sm_90")]
+        assert (ways.count("two_shot_push") >= 8) == (case.KB >= 4096), (case.name, ways)
+        assert ("one_shot_pull" in ways) == (case.KB < 4096), (case.name, ways)
+
+
 def bad_knobs():
     for name, wrong, text in (("all_reduce", {"way": "tree"}, "'tree' is not one of two_shot, two_shot_push"),
                               ("all_reduce", {"way": "two_shot_push", "ahead": -1}, "ahead -1 would wait for chunks"),
