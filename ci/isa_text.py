@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,12 +25,14 @@ def terminal(judgement: IsaJudgement) -> Text:
     """Verdict first, then what changed; `!` marks what a rule judges."""
     out = Text()
     out.append(f"ISA: {_said(judgement.verdict)}", STYLES[judgement.verdict]).append(f"  {judgement.why}\n")
-    for difference in judgement.of(*TOLD):
+    for difference, alike in grouped(judgement.of(*TOLD)):
         out.append(f"{difference.verdict}", STYLES[difference.verdict])
         out.append(f"  {difference.name} on {difference.arch} ({_cases(difference)})\n")
         for finding in difference.findings:
             out.append(f"    {'!' if finding.judged else ' '} {finding.sentence}", "bold" if finding.judged else "")
             out.append(f"  [{_note(finding)}]\n" if _note(finding) else "\n")
+        for line in _also(alike):
+            out.append(f"    + {line}\n")
     same = judgement.of(Verdict.SAME)
     if same and judgement.verdict is not Verdict.SAME:
         out.append(f"SAME  the code of {len(same)} more is the same on both sides.\n", STYLES[Verdict.SAME])
@@ -39,6 +42,26 @@ def terminal(judgement: IsaJudgement) -> Text:
     for warning in judgement.warnings:
         out.append(f"Warning: {warning}\n", "yellow")
     return out
+
+
+def grouped(differences: Sequence[Difference]) -> list[tuple[Difference, list[Difference]]]:
+    """Configurations of a backend with the same verdict for the same rules: the first, which is told in full, and the
+    others, so that a change to a function that all kernels share can still be read."""
+    groups: dict[tuple[object, ...], list[Difference]] = {}
+    for d in differences:
+        groups.setdefault((d.verdict, d.kernel, d.backend, *(f.rule for f in d.alarms)), []).append(d)
+    return [(found[0], found[1:]) for found in groups.values()]
+
+
+def _also(alike: Sequence[Difference]) -> Iterator[str]:
+    """A line for each further configuration that a rule judges; one for all that none judges."""
+    judged = [d for d in alike if d.alarms]
+    for d in judged:
+        label = f"[{d.label}] " if d.label else ""
+        yield f"{label}on {d.arch} ({_cases(d)}): {d.alarms[0].sentence}"
+    counts = Counter(d.arch for d in alike if not d.alarms)
+    if counts:
+        yield f"{counts.total()} more: " + ", ".join(f"{count} on {arch}" for arch, count in counts.items())
 
 
 def markdown(judgement: IsaJudgement) -> str:
@@ -56,18 +79,20 @@ def markdown(judgement: IsaJudgement) -> str:
 
 def _section(verdict: Verdict, found: Sequence[Difference], folded: bool) -> list[str]:
     title = f"{verdict}: {len(found)} configuration{'s' if len(found) > 1 else ''}"
-    body = [line for difference in found for line in _bullets(difference)]
+    body = [line for difference, alike in grouped(found) for line in _bullets(difference, alike)]
     if folded:
         return ["<details><summary>" + title + "</summary>", "", *body, "", "</details>", ""]
     return [f"### {title}", "", *body, ""]
 
 
-def _bullets(difference: Difference) -> Iterator[str]:
+def _bullets(difference: Difference, alike: Sequence[Difference]) -> Iterator[str]:
     yield f"- {code(difference.name)} on {code(difference.arch)} ({text(_cases(difference))})"
     for finding in difference.findings:
         sentence = text(finding.sentence)
         note = f" ({text(_note(finding))})" if _note(finding) else ""
         yield f"  - **{sentence}**" if finding.judged else f"  - {sentence}{note}"
+    for line in _also(alike):
+        yield f"  - also {text(line)}"
 
 
 def _note(finding: Finding) -> str:

@@ -30,6 +30,27 @@ def test_the_comment(golden):
     golden("isa/comment.md", markdown(JUDGEMENT))
 
 
+def test_what_many_configurations_share_is_told_once():
+    def side(code, *, narrow, bytes_):
+        stores = COLLAPSED if narrow else REMOTE
+        return document(*(entry("all_gather", code, arch=arch, cases=[case], **stores)
+                          for arch in ("gfx942", "gfx950") for case in ("small", "large")),
+                        *(entry("gemm", code, arch=arch, cases=[case], code_bytes=bytes_)
+                          for arch in ("gfx942", "gfx950") for case in ("a", "b", "c")))
+    judgement = compare(side("a", narrow=False, bytes_=3400), side("b", narrow=True, bytes_=3404), IsaPolicy())
+    assert terminal(judgement).plain.splitlines()[1:] == [
+        "SLOWER  all_gather/triton on gfx942 (small)",
+        "    ! stores to remote ranks went from 16 B to 2 B a lane: 128 global_store_short",
+        "      VGPRs: 86 → 136",
+        *(f"    + on {arch} ({case}): stores to remote ranks went from 16 B to 2 B a lane: 128 global_store_short"
+          for arch, case in (("gfx942", "large"), ("gfx950", "small"), ("gfx950", "large"))),
+        "CHANGED  gemm/triton on gfx942 (a)",
+        "      code bytes: 3400 → 3404",
+        "    + 5 more: 2 on gfx942, 3 on gfx950"]
+    assert markdown(judgement).count("also on") == 3
+    assert "also 5 more: 2 on gfx942, 3 on gfx950" in markdown(judgement)
+
+
 def test_foreign_text_is_inert_in_the_comment():
     told = markdown(JUDGEMENT)
     assert "<b>" not in told
