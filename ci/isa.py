@@ -107,8 +107,16 @@ def compare(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy)
     differences = tuple(_difference(one, two, cases, policy) for one, two, cases in pairs(base, head))
     order = {verdict: rank for rank, verdict in enumerate(Verdict)}
     differences = tuple(sorted(differences, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
-    verdict = _overall(differences, head)
-    return IsaJudgement(verdict, _why(verdict, differences), differences, tuple(_warnings(base, head)))
+    verdict, lost = _overall(differences, head), _lost_modules(base, head)
+    why = " ".join(filter(None, (lost, _why(verdict, differences) if not lost or verdict is Verdict.BROKEN else "")))
+    return IsaJudgement(Verdict.BROKEN if lost else verdict, why, differences, tuple(_warnings(base, head)))
+
+
+def _lost_modules(base: Mapping[str, Any], head: Mapping[str, Any]) -> str:
+    """A sentence on the modules that base could import and head cannot: their kernels are gone without a word."""
+    before = {broken["module"] for broken in base["broken"]}
+    lost = [f"{b['module']} ({b['why']})" for b in head["broken"] if b["module"] not in before]
+    return f"Modules with kernels no longer import: {', '.join(lost)}." if lost else ""
 
 
 def pairs(base: Mapping[str, Any], head: Mapping[str, Any],

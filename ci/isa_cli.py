@@ -100,10 +100,10 @@ class Job:
         self.root = _root()
         self.cache = self.root / ".ridgeline" / "isa"
 
-    def compiled(self, tree: Path, what: str, packages: Path | None = None) -> dict[str, Any]:
+    def compiled(self, tree: Path, what: str, packages: Path | None = None, lenient: bool = False) -> dict[str, Any]:
         """The result file of a tree."""
-        options = {**vars(self.wanted), "packages": packages}
-        return compile_tree(tree, Wanted(**options), self.cache, self.console, what)
+        wanted = dataclasses.replace(self.wanted, packages=packages, lenient=lenient)
+        return compile_tree(tree, wanted, self.cache, self.console, what)
 
     def describe(self) -> int:
         """The working tree: its metrics, or (--explain) what bounds each kernel."""
@@ -129,8 +129,9 @@ class Job:
             return 0
         trees = [repository.checkout(base, "base"),
                  repository.checkout(head, "head") if head else repository.working_tree()]
-        documents = [self.compiled(tree.path, f"{tree.role} {tree.label}") for tree in trees]
-        judgement = compare(documents[0], documents[1], policy)
+        before = self.compiled(trees[0].path, f"base {trees[0].label}", lenient=True)
+        after = self.compiled(trees[1].path, f"head {trees[1].label}", lenient=bool(before["entries"]))
+        judgement = compare(before, after, policy)
         if self.options["markdown"]:
             self.options["markdown"].write_text(isa_text.markdown(judgement), encoding="utf-8")
         if self.options["as_json_"]:
@@ -173,7 +174,7 @@ class Job:
         asked = {"arches": list(self.wanted.arches), "tier": self.wanted.tier, "kernels": list(self.wanted.kernels),
                  "cases": list(self.wanted.cases), "backends": list(self.wanted.backends),
                  "triton": isa_triton.installed(), "series": isa_series.YARDSTICK}
-        filled = isa_history.backfill(repository, commits, self.options["results"], asked, self.compiled, self._tell,
+        filled = isa_history.backfill(repository, commits, self.options["results"], asked, self._of_commit, self._tell,
                                       self.options["again"])
         if self.options["as_json_"]:
             click.echo(json.dumps({"recorded": [str(path) for path in filled.recorded], "known": filled.known,
@@ -184,6 +185,9 @@ class Job:
             click.echo(f"{len(filled.recorded)} commits recorded in {self.options['results']}, {len(filled.known)} "
                        f"known already, {len(filled.problems)} problems.")
         return filled.exit_code
+
+    def _of_commit(self, tree: Path, what: str) -> dict[str, Any]:
+        return self.compiled(tree, what, lenient=True)
 
     def history(self) -> int:
         """What changed from one recorded commit to the next."""

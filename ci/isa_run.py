@@ -33,6 +33,7 @@ class Wanted:
     """What to compile; empty means all (arches: the AMD ones).  Limits are for one compilation, None: the default.
 
     packages: folder put before the Python's own packages, with another Triton in it.
+    lenient: a kernel, case or backend that the tree does not have is no mistake, as in an older commit.
     """
 
     arches: Sequence[str] = ()
@@ -43,6 +44,7 @@ class Wanted:
     timeout_s: float | None = None
     memory_mb: int | None = None
     packages: Path | None = None
+    lenient: bool = False
 
 
 def command(tree: Path, wanted: Wanted, cache: Path, out: Path, verb: str = "metrics") -> list[str]:
@@ -57,7 +59,7 @@ def command(tree: Path, wanted: Wanted, cache: Path, out: Path, verb: str = "met
                          ("--packages", wanted.packages)):
         if single is not None:
             argv += [flag, str(single)]
-    return argv
+    return argv + ["--lenient"] * wanted.lenient
 
 
 def compile_tree(tree: Path, wanted: Wanted, cache: Path, console: Console, what: str = "") -> dict[str, Any]:

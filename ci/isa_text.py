@@ -31,7 +31,7 @@ def terminal(judgement: IsaJudgement) -> Text:
         for finding in difference.findings:
             out.append(f"    {'!' if finding.judged else ' '} {finding.sentence}", "bold" if finding.judged else "")
             out.append(f"  [{_note(finding)}]\n" if _note(finding) else "\n")
-        for line in _also(alike):
+        for line in _also(difference, alike):
             out.append(f"    + {line}\n")
     same = judgement.of(Verdict.SAME)
     if same and judgement.verdict is not Verdict.SAME:
@@ -53,15 +53,18 @@ def grouped(differences: Sequence[Difference]) -> list[tuple[Difference, list[Di
     return [(found[0], found[1:]) for found in groups.values()]
 
 
-def _also(alike: Sequence[Difference]) -> Iterator[str]:
-    """A line for each further configuration that a rule judges; one for all that none judges."""
-    judged = [d for d in alike if d.alarms]
-    for d in judged:
-        label = f"[{d.label}] " if d.label else ""
-        yield f"{label}on {d.arch} ({_cases(d)}): {d.alarms[0].sentence}"
-    counts = Counter(d.arch for d in alike if not d.alarms)
+def _also(difference: Difference, alike: Sequence[Difference]) -> Iterator[str]:
+    """A line for each further configuration of which a rule says something else; one for all the others."""
+    counts: Counter[str] = Counter()
+    for d in alike:
+        if [f.sentence for f in d.alarms] == [f.sentence for f in difference.alarms]:
+            counts[d.arch] += 1
+        else:
+            label = f"[{d.label}] " if d.label else ""
+            yield f"also {label}on {d.arch} ({_cases(d)}): {d.alarms[0].sentence}"
     if counts:
-        yield f"{counts.total()} more: " + ", ".join(f"{count} on {arch}" for arch, count in counts.items())
+        what = "the same of" if difference.alarms else "likewise"
+        yield f"{what} {counts.total()} more: " + ", ".join(f"{count} on {arch}" for arch, count in counts.items())
 
 
 def markdown(judgement: IsaJudgement) -> str:
@@ -91,8 +94,8 @@ def _bullets(difference: Difference, alike: Sequence[Difference]) -> Iterator[st
         sentence = text(finding.sentence)
         note = f" ({text(_note(finding))})" if _note(finding) else ""
         yield f"  - **{sentence}**" if finding.judged else f"  - {sentence}{note}"
-    for line in _also(alike):
-        yield f"  - also {text(line)}"
+    for line in _also(difference, alike):
+        yield f"  - {text(line)}"
 
 
 def _note(finding: Finding) -> str:
@@ -125,6 +128,8 @@ def listing(document: Mapping[str, Any]) -> Text:
             out.append(summary(entry["metrics"]) + "\n")
             if entry["will_not_load"]:
                 out.append(f"    ! does not load: {entry['will_not_load']}\n", "bold red")
+            for note in entry.get("notes", ()):
+                out.append(f"    note: {note}\n", "yellow")
         else:
             out.append(f"{entry['status']}: {entry['why']}\n", "yellow")
     for broken in document["broken"]:

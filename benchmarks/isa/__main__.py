@@ -6,9 +6,11 @@ Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
     for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
         root.add_argument(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
+    root.add_argument("--lenient", action="store_true", help="a name that this tree does not have is no mistake")
     root.add_argument("--knobs", type=Path, metavar="FILE", help="JSON list of knob sets that override config(): "
                       "every case is compiled with each; `will_not_load` says which of them no GPU need be asked for")
     root.add_argument("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
@@ -80,7 +83,8 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
                       Limits(asked.timeout, asked.memory))
     setting.cache.mkdir(parents=True, exist_ok=True)
     runs = compile_all(arches, choice, setting, _teller(asked.progress))
-    _check_names(asked.kernel, runs)
+    if not asked.lenient:
+        _check_names(asked, [run.listing for run in runs if run.listing is not None])
     return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
 
 
@@ -97,12 +101,27 @@ def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
-def _check_names(asked: list[str], runs: list[Any]) -> None:
-    listings = [run.listing for run in runs if run.listing is not None]
-    for name in asked:
-        for listing in listings:
-            if name not in listing["known"] and not listing["broken"]:
-                raise ValueError(f"no kernel {name!r}; known: {', '.join(listing['known']) or 'none'}")
+def _check_names(asked: argparse.Namespace, listings: list[dict[str, Any]]) -> None:
+    """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module excuses both."""
+    for listing in listings:
+        if listing["broken"]:
+            continue
+        for name in asked.kernel:
+            if name not in listing["known"]:
+                raise ValueError(f"no kernel {name!r}; known: {_some(listing['known'])}")
+        for name in asked.backend:
+            if name not in listing["backends"]:
+                raise ValueError(f"no backend {name!r} with an isa() declaration; known: {_some(listing['backends'])}")
+        for pattern in asked.case:
+            if not fnmatch.filter(listing["cases"], pattern):
+                raise ValueError(f"no case of tier {asked.tier} matches {pattern!r}; there are "
+                                 f"{_some(listing['cases'])}")
+
+
+def _some(names: Sequence[str], most: int = 12) -> str:
+    names = list(dict.fromkeys(names))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more if names else "none"
 
 
 def _teller(style: str) -> Any:

@@ -26,6 +26,11 @@ def first_cause(error: BaseException, log: str = "") -> str:
     return f"{type(error).__name__}{where}: {_shortened(text)}"
 
 
+def last_words(log: str) -> str:
+    """What a process that died without an exception wrote: the compiler's own message, else its last line."""
+    return _from_log(log) or _shortened(_last_line(log).strip()) or "it wrote nothing"
+
+
 def _from_log(log: str) -> str:
     for pattern in _SAID:
         match = re.search(pattern, log)

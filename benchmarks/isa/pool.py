@@ -110,12 +110,12 @@ class Worker:
             self._buffer += received
 
     def _epitaph(self) -> str:
-        from benchmarks.isa.causes import first_cause
+        from benchmarks.isa.causes import last_words
 
         code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         tail = Path(self._log.name).read_text(errors="replace")[-_TAIL:]
-        return f"the compiling process died ({how}): {first_cause(RuntimeError(_last_words(tail)), tail)}"
+        return f"the compiling process died ({how}): {last_words(tail)}"
 
     def kill(self) -> None:
         """End the process with everything it started."""
@@ -129,11 +129,6 @@ class Worker:
                 if pipe:
                     pipe.close()
             self._log.close()
-
-
-def _last_words(tail: str) -> str:
-    lines = [line.strip() for line in tail.splitlines() if line.strip()]
-    return lines[-1] if lines else "it wrote nothing"
 
 
 def resident_mb(pid: int) -> float:

@@ -33,16 +33,19 @@ class Units:
         self.declared: list[Any] = []
 
     def gather(self, choose: dict[str, Any]) -> dict[str, Any]:
-        """{"units": [{kernel, backend, case, label, status?, why?}], "broken": [{module, why}]}, in declared order."""
+        """{"units": [{kernel, backend, case, label, status?, why?}], "broken": [{module, why}], ...}, as declared.
+
+        "known", "backends" and "cases": the names there are to choose from, of all and of the chosen kernels.
+        """
         from kernels.registry import discover, listed_packages
 
         found = discover(listed_packages(self._tree))
-        units: list[dict[str, Any]] = []
-        for kernel in found.kernels.values():
-            if not choose["kernels"] or kernel.name in choose["kernels"]:
-                units += self._of_kernel(kernel, choose)
+        chosen = [k for k in found.kernels.values() if not choose["kernels"] or k.name in choose["kernels"]]
+        units = [unit for kernel in chosen for unit in self._of_kernel(kernel, choose)]
         broken = [{"module": b.module, "why": b.reason} for b in found.broken]
-        return {"units": units, "broken": broken, "known": sorted(found.kernels)}
+        return {"units": units, "broken": broken, "known": sorted(found.kernels),
+                "backends": sorted({backend for kernel in chosen for backend in kernel.compilations}),
+                "cases": [case.name for kernel in chosen for case in kernel.cases if case.tier in choose["tiers"]]}
 
     def _of_kernel(self, kernel: Any, choose: dict[str, Any]) -> list[dict[str, Any]]:
         units = []

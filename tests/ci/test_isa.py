@@ -49,6 +49,17 @@ def test_a_kernel_that_no_longer_compiles_is_broken():
     assert judgement.differences[0].alarms[0].sentence == "does not compile: LLVM died"
 
 
+def test_a_module_that_no_longer_imports_is_broken_although_its_kernels_only_seem_gone():
+    broken = [{"module": "kernels.gemm", "why": "ModuleNotFoundError: no iris"}]
+    base, head = document(entry("gemm"), entry("gather")), document(entry("gather"), broken=broken)
+    judgement = compare(base, head, IsaPolicy())
+    assert (judgement.verdict, judgement.exit_code) == (Verdict.BROKEN, 1)
+    assert judgement.why == "Modules with kernels no longer import: kernels.gemm (ModuleNotFoundError: no iris)."
+    assert compare(dict(base, broken=broken), head, IsaPolicy()).verdict is Verdict.SAME, "it was broken before"
+    both = compare(base, document(entry("gather", status="failed"), broken=broken), IsaPolicy())
+    assert both.why.endswith("Of 2 configurations, 1 no longer compile: gather.")
+
+
 def test_a_kernel_that_never_compiled_is_no_regression():
     judgement, each = verdicts([entry("a", status="failed"), entry("b")], [entry("a", status="failed"), entry("b")])
     assert sorted(each) == [Verdict.CANNOT_TELL, Verdict.SAME]

@@ -65,6 +65,20 @@ def test_a_lost_hint_is_a_regression_and_a_comment_is_none(run, tmp_path):
     assert (code, json.loads(out)["head"]["dirty"]) == (1, False)
 
 
+def test_a_kernel_that_one_side_lacks_can_be_named(run, repository):
+    new = repository / "samples" / "another.py"
+    new.write_text((repository / "samples" / "all_gather.py").read_text().replace("sample_all_gather", "another_name"))
+    try:
+        code, out = run("main", "--arch", "gfx942", "--kernel", "another_name")
+        assert "NEW  another_name/triton [tile] on gfx942" in out
+        with pytest.raises(click.ClickException, match="no kernel 'anther'; known: another_name, sample_all_gather"):
+            run("main", "--arch", "gfx942", "--kernel", "anther")
+    finally:
+        new.unlink()
+    code, out = run("main~1", "main", "--arch", "gfx942", "--case", "m1024")
+    assert code == 1
+
+
 def test_the_history_is_recorded_and_read_by_asv(run, tmp_path, repository):
     code, out = run("--range", "main~2..main", "--arch", "gfx942", "--results", str(tmp_path / "results"), "--json")
     assert code == 0

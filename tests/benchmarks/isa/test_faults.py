@@ -125,6 +125,19 @@ def test_an_unknown_kernel_is_refused_with_the_known_ones(tmp_path):
     assert "no kernel 'gem'; known: sample_all_gather, " in said
 
 
+@pytest.mark.parametrize(("arguments", "known"), [
+    (["--backend", "trytone"], "no backend 'trytone' with an isa() declaration; known: triton"),
+    (["--case", "zzz*"], "no case of tier pr matches 'zzz*'; there are ")])
+def test_a_name_that_chooses_nothing_is_a_usage_error_unless_the_tree_may_lack_it(tmp_path, arguments, known):
+    chosen = ["--tree", FAULTS.parent / "tree", "--arch", "gfx942", "--cache", tmp_path, "--progress", "none",
+              *arguments]
+    code, _, said = run("metrics", *chosen)
+    assert code == 3
+    assert known in said
+    code, out, _ = run("metrics", *chosen, "--lenient")
+    assert (code, json.loads(out)["entries"]) == (2, [])
+
+
 def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
     package = tmp_path / "ends"
     package.mkdir()
@@ -134,7 +147,7 @@ def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
     assert code == 2
     assert json.loads(out)["failures"] == [{"arch": "gfx942", "why": (
         "the kernels could not be listed for gfx942: the compiling process died (exit code 7): "
-        "RuntimeError: it wrote nothing")}]
+        "it wrote nothing")}]
 
 
 def test_knobs_of_a_sweep_that_cannot_load_are_told_before_a_gpu_is_asked(tmp_path):
