@@ -110,12 +110,13 @@ def _said(verdict: Verdict) -> str:
 
 
 def _cases(difference: Difference) -> str:
-    return _few(difference.cases)
+    return few(difference.cases)
 
 
-def _few(cases: Sequence[str]) -> str:
-    more = len(cases) - MOST_CASES
-    return ", ".join(cases[:MOST_CASES]) + (f" and {more} more" if more > 0 else "")
+def few(cases: Sequence[str], most: int = MOST_CASES) -> str:
+    """one, two, three, four and 7 more"""
+    more = len(cases) - most
+    return ", ".join(cases[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def listing(document: Mapping[str, Any]) -> Text:
@@ -123,7 +124,7 @@ def listing(document: Mapping[str, Any]) -> Text:
     out = Text()
     for entry in document["entries"]:
         name = f"{entry['kernel']}/{entry['backend']}" + (f" [{entry['label']}]" if entry["label"] else "")
-        out.append(f"{name} on {entry['arch']} ({_few(entry['cases'])}): ", "bold")
+        out.append(f"{name} on {entry['arch']} ({few(entry['cases'])}): ", "bold")
         if entry["status"] == "ok":
             out.append(summary(entry["metrics"]) + "\n")
             if entry["will_not_load"]:

@@ -24,6 +24,7 @@ from rich.text import Text
 
 from ci.isa import IsaJudgement, Verdict, compare, pairs
 from ci.isa_rules import IsaPolicy
+from ci.isa_text import few
 
 INSTALL_SECONDS = 900
 VERSION = re.compile(r"\d+(\.\d+){1,3}((a|b|rc|\.post|\.dev)\d+)?(\+[\w.]+)?")
@@ -143,27 +144,42 @@ def cell(entry: Mapping[str, Any]) -> dict[str, Any]:
     spilled = metrics.get("vgpr_spills", 0)
     parts = [f"{metrics.get('vgpr', metrics.get('registers'))} regs", f"{spilled} spilled" if spilled else "",
              f"{metrics['scratch_bytes']} B scratch" if metrics["scratch_bytes"] else "",
-             f"{metrics['lds_bytes'] / 1024:.4g} K LDS" if metrics["lds_bytes"] else "", f"occ {metrics['occupancy']}",
+             f"{_size(metrics['lds_bytes'])} LDS" if metrics["lds_bytes"] else "", f"occ {metrics['occupancy']}",
              f"st {width:g} B" if width else ""]
     return {"text": ", ".join(part for part in parts if part), "hash": entry["hash"]}
 
 
+def _size(count: int) -> str:
+    return f"{count} B" if count < 1024 else f"{count / 1024:.4g} K"
+
+
 def table(versions: Versions) -> Table:
-    """The table for a terminal; what an upgrade breaks is marked with `!`."""
-    out = Table(title="What each version of Triton makes of the same kernels", expand=False)
+    """The table for a terminal: the rows in which more than the number of registers differs; `!` marks a break."""
+    every = rows(versions)
+    found = [row for row in every if _differs(list(row["cells"].values()))]
+    alike = len(every) - len(found)
+    told = f"{alike} more configurations differ in the number of registers at most; --page and --json show all."
+    out = Table(title="What each version of Triton makes of the same kernels", expand=False,
+                caption=told if alike else None)
     out.add_column("configuration", overflow="fold")
     out.add_column("arch")
     for version in versions.documents:
         out.add_column(version, overflow="fold")
-    for row in rows(versions):
+    for row in found:
         cells = [f"{'! ' if one.get('breaks') else ''}{one.get('text', '-')}" for one in row["cells"].values()]
-        out.add_row(Text(row["name"]), row["arch"], *map(Text, cells))
+        out.add_row(Text(f"{row['name']} {few(row['cases'], 1)}"), row["arch"], *map(Text, cells))
     return out
+
+
+def _differs(cells: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether versions differ beyond the count of registers, which stands first in a cell, or one breaks something."""
+    shown = {one.get("text", "-").partition(" regs, ")[2] or one.get("text", "-") for one in cells}
+    return len(shown) > 1 or any(one.get("breaks") for one in cells)
 
 
 def sentences(versions: Versions) -> list[str]:
     """Every break in one sentence: which upgrade, which configuration, what."""
-    return [f"{step.old} → {step.new}: {d.name} on {d.arch}: {d.alarms[0].sentence}"
+    return [f"{step.old} → {step.new}: {d.name} on {d.arch} ({few(d.cases)}): {d.alarms[0].sentence}"
             for step in versions.steps for d in step.judgement.of(Verdict.BROKEN, Verdict.SLOWER)]
 
 

@@ -27,10 +27,10 @@ def judged():
 
 def test_the_two_published_regressions_are_found_and_nothing_else_breaks(judged):
     assert isa_triton.sentences(judged) == [
-        "3.7.1 → 3.8.0: sample_wgrad/triton [tile] on gfx942: vector registers spilled: 0 → 72, "
+        "3.7.1 → 3.8.0: sample_wgrad/triton [tile] on gfx942 (g4): vector registers spilled: 0 → 72, "
         "scratch: 0 → 292 B a lane, scratch instructions in loops: 0 → 68",
-        "3.8.0 → 3.9.0: sample_gluon_gather/triton [tile] on gfx942: stores to remote ranks went from 16 B to 2 B a "
-        "lane: 56 global_store_short"]
+        "3.8.0 → 3.9.0: sample_gluon_gather/triton [tile] on gfx942 (m1024): stores to remote ranks went from 16 B "
+        "to 2 B a lane: 56 global_store_short"]
     assert judged.exit_code == 1
 
 
@@ -38,6 +38,22 @@ def test_the_table_marks_the_version_that_breaks(judged):
     marks = {row["name"]: [version for version, cell in row["cells"].items() if cell["breaks"]]
              for row in isa_triton.rows(judged)}
     assert marks == {"sample_wgrad/triton [tile]": ["3.8.0"], "sample_gluon_gather/triton [tile]": ["3.9.0"]}
+
+
+def test_the_terminal_leaves_out_what_differs_in_registers_only():
+    documents = {"1.0": document(entry("alike"), entry("wider"), entry("dies"), entry("gone")),
+                 "2.0": document(entry("alike", vgpr=99), entry("wider", bytes_per_store=16.0, cases=["one"]),
+                                 entry("dies", status="failed"))}
+    table = isa_triton.table(isa_triton.judge(documents, {}, IsaPolicy()))
+    names = [str(cell) for cell in table.columns[0].cells]
+    assert names == ["wider/triton one", "dies/triton one", "gone/triton one"]
+    assert str(table.caption).startswith("1 more configurations differ in the number of registers at most")
+    assert str(list(table.columns[3].cells)[1]) == "! failed"
+
+
+def test_little_lds_is_told_in_bytes():
+    assert isa_triton.cell(entry(lds_bytes=16))["text"] == "86 regs, 16 B LDS, occ 4, st 8 B"
+    assert isa_triton.cell(entry(lds_bytes=67520))["text"] == "86 regs, 65.94 K LDS, occ 4, st 8 B"
 
 
 def test_the_page_is_whole_and_refers_to_nothing(judged, golden):
@@ -66,7 +82,7 @@ def test_json(judged):
 def test_a_configuration_that_a_version_cannot_compile():
     documents = {"1.0": document(entry()), "2.0": document(entry(status="failed", why="LLVM died"))}
     judged = isa_triton.judge(documents, {}, IsaPolicy())
-    assert isa_triton.sentences(judged) == ["1.0 → 2.0: gemm/triton on gfx942: does not compile: LLVM died"]
+    assert isa_triton.sentences(judged) == ["1.0 → 2.0: gemm/triton on gfx942 (one): does not compile: LLVM died"]
     assert isa_triton.rows(judged)[0]["cells"]["2.0"]["text"] == "failed"
 
 
