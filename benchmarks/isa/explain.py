@@ -34,8 +34,9 @@ def sentences(metrics: Mapping[str, Any], arch: str) -> list[str]:
 
 def _occupancy(metrics: Mapping[str, Any], arch: str) -> str:
     registers = metrics.get("vgpr", metrics.get("registers"))
-    share = 100 * metrics["lds_bytes"] / metrics["lds_limit"]
-    return (f"{metrics['occupancy']} waves a SIMD, limited by {limiter(metrics, arch)}: {registers} registers a lane "
+    share, by = 100 * metrics["lds_bytes"] / metrics["lds_limit"], limiter(metrics, arch)
+    head = "as many as there can be" if by == "nothing" else f"limited by {by}"
+    return (f"{metrics['occupancy']} waves a SIMD, {head}: {registers} registers a lane "
             f"allow {metrics['occupancy_by_registers']}, {metrics['lds_bytes']} B of LDS ({share:.0f} % of the chip's) "
             f"allow {metrics['occupancy_by_lds']}.")
 
@@ -53,26 +54,28 @@ def _loop(metrics: Mapping[str, Any], arch: str) -> str:
     if not loop:
         return f"No loop; {metrics['instructions']} instructions."
     matrix = "MFMA" if arch.startswith("gfx") else "tensor-core"
-    mix = ", ".join(f"{count} {name}" for name, count in sorted(loop["mix"].items(), key=lambda item: -item[1]))
-    kinds = ", ".join(metrics["matrix"]) or "none"
+    counts = sorted(loop["mix"].items(), key=lambda item: -item[1])
+    mix = ", ".join(f"{count} {name}" for name, count in counts)
+    if not metrics["matrix"]:
+        return f"The hot loop has {loop['instructions']} instructions, no {matrix} among them: {mix}."
+    most, number = counts[0]
+    share = "" if most in ("mfma", "matrix") else f", {100 * number / loop['instructions']:.0f} % {most}"
     return (f"The hot loop has {loop['instructions']} instructions, {100 * loop['matrix_share']:.0f} % of them "
-            f"{matrix} ({mix}); {matrix} kinds: {kinds}.")
+            f"{matrix}{share}: {mix}.  {matrix} kinds: {', '.join(metrics['matrix'])}.")
 
 
 def _stores(metrics: Mapping[str, Any]) -> str:
     parts = []
-    if metrics.get("remote_store_widths"):
-        parts.append(f"remote stores move {_widths(metrics['remote_store_widths'])} B a lane")
-    if metrics["store_widths"]:
-        parts.append(f"all stores {_widths(metrics['store_widths'])} B")
-    if metrics["load_widths"]:
-        parts.append(f"loads {_widths(metrics['load_widths'])} B")
-    text = ", ".join(parts)
-    return f"{text[0].upper()}{text[1:]} (instructions in brackets)." if text else ""
+    for name, what in (("remote_store", "remote stores"), ("store", "all stores"), ("load", "loads")):
+        if metrics.get(f"{name}_widths"):
+            parts.append(f"{what}: {_widths(metrics[f'{name}_widths'])}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]} a lane." if text else ""
 
 
 def _widths(widths: Mapping[str, int]) -> str:
-    return " / ".join(f"{width} ({count})" for width, count in widths.items())
+    """4 of 16 B, 1 of 4 B"""
+    return ", ".join(f"{count} of {width} B" for width, count in widths.items())
 
 
 def explain_markdown(explanations: list[dict[str, Any]]) -> str:

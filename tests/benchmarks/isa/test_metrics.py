@@ -149,6 +149,21 @@ def test_an_explanation_as_markdown():
 """
     assert rest == """ B of LDS (50 % of the chip's) allow 4.
 - 104 registers spill, 404 B of scratch a lane; 213 of 213 scratch instructions lie in loops.
-- The hot loop has 70 instructions, 46 % of them MFMA (32 mfma, 22 valu, 16 lds); MFMA kinds: v_mfma_f32_16x16x16_f16.
-- All stores 8 (6) / 2 (2) B, loads 16 (12) B (instructions in brackets).
+- The hot loop has 70 instructions, 46 % of them MFMA: 32 mfma, 22 valu, 16 lds.  MFMA kinds: v_mfma_f32_16x16x16_f16.
+- All stores: 6 of 8 B, 2 of 2 B; loads: 12 of 16 B a lane.
 """
+
+
+def test_what_fills_the_hot_loop_is_named():
+    def loop(mix, **changed):
+        count = sum(mix.values())
+        share = mix.get("mfma", 0) / count
+        loop = {"instructions": count, "depth": 1, "mix": mix, "matrix_share": share}
+        return explain(result(loop=loop, **changed))[0]["sentences"][1]
+    assert loop({"valu": 1158, "mfma": 32, "salu": 125}).startswith(
+        "The hot loop has 1315 instructions, 2 % of them MFMA, 88 % valu: 1158 valu, 125 salu, 32 mfma.")
+    assert loop({"valu": 42, "store": 16}, matrix={}) == (
+        "The hot loop has 58 instructions, no MFMA among them: 42 valu, 16 store.")
+    free = explain(result(lds_bytes=0, vgpr=20))[0]
+    assert free["limiter"] == "nothing"
+    assert free["sentences"][0].startswith("8 waves a SIMD, as many as there can be: 20 registers a lane allow 8, ")
