@@ -214,7 +214,8 @@ def _occupancy(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPoli
               (("vgpr", "VGPRs"), ("registers", "registers"), ("lds_bytes", "B of LDS"))
               if name in new and old[name] != new[name]]
     why = f" ({', '.join(limits)})" if limits else ""
-    yield f"occupancy: {_step(old['occupancy'], new['occupancy'])} waves a SIMD{why}", lost >= policy.occupancy_step
+    unit = "waves a SIMD" if head["arch"].startswith("gfx") else "warps a scheduler"
+    yield f"occupancy: {_step(old['occupancy'], new['occupancy'])} {unit}{why}", lost >= policy.occupancy_step
 
 
 def _matrix(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> Said:

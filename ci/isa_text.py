@@ -146,7 +146,7 @@ def summary(metrics: Mapping[str, Any]) -> str:
     parts.append(f"{metrics['vgpr_spills']} spilled" if "vgpr_spills" in metrics else "")
     parts.append(f"{metrics['scratch_bytes']} B scratch" if metrics["scratch_bytes"] else "")
     parts.append(f"{metrics['lds_bytes']} B LDS" if metrics["lds_bytes"] else "")
-    parts.append(f"{metrics['occupancy']} waves a SIMD")
+    parts.append(f"{metrics['occupancy']} {'waves a SIMD' if 'vgpr' in metrics else 'warps a scheduler'}")
     for name, word in (("bytes_per_remote_store", "remote stores"), ("bytes_per_store", "stores")):
         if metrics.get(name):
             parts.append(f"{word} {metrics[name]:g} B a lane")

@@ -36,7 +36,9 @@ def _occupancy(metrics: Mapping[str, Any], arch: str) -> str:
     registers = metrics.get("vgpr", metrics.get("registers"))
     share, by = 100 * metrics["lds_bytes"] / metrics["lds_limit"], limiter(metrics, arch)
     head = "as many as there can be" if by == "nothing" else f"limited by {by}"
-    return (f"{metrics['occupancy']} waves a SIMD, {head}: {registers} registers a lane "
+    unit = ("wave", "a SIMD") if arch.startswith("gfx") else ("warp", "a scheduler")
+    waves = f"{metrics['occupancy']} {unit[0]}{'s' * (metrics['occupancy'] != 1)} {unit[1]}"
+    return (f"{waves}, {head}: {registers} registers a lane "
             f"allow {metrics['occupancy_by_registers']}, {metrics['lds_bytes']} B of LDS ({share:.0f} % of the chip's) "
             f"allow {metrics['occupancy_by_lds']}.")
 
@@ -53,7 +55,7 @@ def _loop(metrics: Mapping[str, Any], arch: str) -> str:
     loop = metrics["loop"]
     if not loop:
         return f"No loop; {metrics['instructions']} instructions."
-    matrix = "MFMA" if arch.startswith("gfx") else "tensor-core"
+    matrix = "MFMA" if arch.startswith("gfx") else "tensor-core instructions"
     counts = sorted(loop["mix"].items(), key=lambda item: -item[1])
     mix = ", ".join(f"{count} {name}" for name, count in counts)
     if not metrics["matrix"]:
@@ -61,7 +63,7 @@ def _loop(metrics: Mapping[str, Any], arch: str) -> str:
     most, number = counts[0]
     share = "" if most in ("mfma", "matrix") else f", {100 * number / loop['instructions']:.0f} % {most}"
     return (f"The hot loop has {loop['instructions']} instructions, {100 * loop['matrix_share']:.0f} % of them "
-            f"{matrix}{share}: {mix}.  {matrix} kinds: {', '.join(metrics['matrix'])}.")
+            f"{matrix}{share}: {mix}.  Kinds: {', '.join(metrics['matrix'])}.")
 
 
 def _stores(metrics: Mapping[str, Any]) -> str:

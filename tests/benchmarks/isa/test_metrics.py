@@ -149,7 +149,7 @@ def test_an_explanation_as_markdown():
 """
     assert rest == """ B of LDS (50 % of the chip's) allow 4.
 - 104 registers spill, 404 B of scratch a lane; 213 of 213 scratch instructions lie in loops.
-- The hot loop has 70 instructions, 46 % of them MFMA: 32 mfma, 22 valu, 16 lds.  MFMA kinds: v_mfma_f32_16x16x16_f16.
+- The hot loop has 70 instructions, 46 % of them MFMA: 32 mfma, 22 valu, 16 lds.  Kinds: v_mfma_f32_16x16x16_f16.
 - All stores: 6 of 8 B, 2 of 2 B; loads: 12 of 16 B a lane.
 """
 
