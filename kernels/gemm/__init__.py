@@ -99,10 +99,11 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, variant: str = "split
 
 
 @gemm.isa("triton")
-def compilations(case: Case, arch: str) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config()."""
+def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.gemm import launch
-    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
+    chosen = gemm.backends["triton"].knobs(case, arch, overrides)
+    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]
 
 
 def _launcher(case: Case) -> Any:

@@ -173,17 +173,19 @@ def bulk(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, num
 
 
 @gemm_all_scatter.isa("triton")
-def compilations(case: Case, arch: str) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config()."""
+def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.gemm_all_scatter import launch
-    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
+    chosen = gemm_all_scatter.backends["triton"].knobs(case, arch, overrides)
+    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]
 
 
 @gemm_all_scatter.isa("bulk")
-def bulk_compilations(case: Case, arch: str) -> list[Compilation]:
+def bulk_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The scattering kernel; the GEMM before it is the vendor's."""
     from kernels.gemm_all_scatter import launch
-    return [launch.bulk_compilation(case, arch, {**bulk.__kwdefaults__, **knobs.bulk_config(case, arch)})]
+    chosen = gemm_all_scatter.backends["bulk"].knobs(case, arch, overrides)
+    return [launch.bulk_compilation(case, arch, {**bulk.__kwdefaults__, **chosen})]
 
 
 def _launcher(case: Case) -> Any:
