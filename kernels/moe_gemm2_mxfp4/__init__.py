@@ -90,16 +90,13 @@ def _declare(name: str, build: Build, atomic: bool) -> None:
     @moe_gemm2_mxfp4.backend(name, config=tuning.config)
     def triton(case: Case, x: dict[str, torch.Tensor], *, layout: str, block_n: int, block_k: int, num_warps: int,
                num_stages: int, programs_per_cu: int, non_temporal: bool, maxnreg: int, partial: str, tiles: int,
-               nonkdim: int = 16, waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
-        knobs = {"layout": layout, "block_n": block_n, "block_k": block_k, "num_warps": num_warps,
-                 "num_stages": num_stages, "programs_per_cu": programs_per_cu, "non_temporal": non_temporal,
-                 "maxnreg": maxnreg, "partial": partial, "tiles": tiles, "nonkdim": nonkdim,
-                 "waves_per_eu": waves_per_eu}
+               rows: int, few: int, nonkdim: int = 16, waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
+        knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "build")}
         return build(case, x, knobs)
 
     @moe_gemm2_mxfp4.isa(name)
-    def compilations(case: Case, arch: str) -> Any:
-        return launch.compilation(case, arch, atomic)
+    def compilations(case: Case, arch: str, **overrides: Any) -> Any:
+        return launch.compilation(case, arch, atomic, moe_gemm2_mxfp4.backends[name].knobs(case, arch, overrides))
 
 
 _declare("triton_atomic", launch.atomic_call, atomic=True)

@@ -3,7 +3,8 @@
 Where the GPU has no FP4 matrix units, codes become bf16 in registers.  A word of 32 bits holds 8 codes of 4 bits (sign,
 exponent ee, mantissa m).  In bf16 the bits (sign << 15 | ee m << 6) are the code's value times 2^-126, subnormals
 included, so one multiplication by 2^126 and by the block's scale finishes two codes at a time.  Weights come re-coded
-(formats.recode) such that most of these bit fields are in place after one shift and one mask.
+(formats.recode) such that these bit fields are in place after one rotation and one mask.  Those instructions, not the
+memory, bound the kernel on an H200 (2026-11: without them it ran at 0.92 of the copy bandwidth, with them at 0.70).
 """
 
 from __future__ import annotations
@@ -13,14 +14,30 @@ import triton.language as tl
 
 
 @triton.jit
+def _sides(x, QUAD: tl.constexpr):
+    """The two sides of all couples: columns 0 to QUAD - 1 of every 2 QUAD columns, and the other ones; [R, C / 2]."""
+    couples = x.reshape(x.shape[0], x.shape[1] // (2 * QUAD), 2, QUAD).permute(0, 1, 3, 2)
+    left, right = couples.split()
+    return left.reshape(x.shape[0], x.shape[1] // 2), right.reshape(x.shape[0], x.shape[1] // 2)
+
+
+@triton.jit
+def _in_place(words, ROTATION: tl.constexpr):
+    """One pair of codes as bf16 bits times 2^-126; up to 6 bits to the left, nothing that counts comes round."""
+    if ROTATION > 6:
+        words = (words << ROTATION) | (words >> (32 - ROTATION))
+    elif ROTATION > 0:
+        words = words << ROTATION
+    return (words & 0x81C081C0).to(tl.int32, bitcast=True)
+
+
+@triton.jit
 def _spread_recoded(words):
-    """Four words, each with two codes as bf16 bits times 2^-126, from one word of re-coded weights."""
-    mask: tl.constexpr = -2118008384 - 81920  # 0x81C081C0
-    p0 = words & mask
-    p1 = (words << 3) & mask
-    p2 = (words << 6) & mask
-    p3 = ((words << 1) & -2147450880) | ((words >> 3) & 0x01800180) | ((words >> 7) & 0x00400040)
-    return p0, p1, p2, p3
+    """The pairs of codes in re-coded words [R, C] (formats.recode): 4 times [R, C / 2] of each side."""
+    first, second = _sides(words.to(tl.uint32, bitcast=True), 4)
+    both = (first & 0x06030603) | (second & 0xF9FCF9FC)
+    return (_in_place(first, 0), _in_place(first, 4), _in_place(first, 10), _in_place(both, 8),
+            _in_place(second, 2), _in_place(second, 6), _in_place(second, 12), _in_place(both, 14))
 
 
 @triton.jit
@@ -77,7 +94,7 @@ def _values(pairs, factors, PACKED: tl.constexpr, DOT: tl.constexpr):
 
 @triton.jit
 def _activations(words, scales, BYTE: tl.constexpr, PACKED: tl.constexpr, DOT: tl.constexpr):
-    """Plane BYTE of plain activations, from words [M, W] and e8m0 scales [M, W].
+    """Byte BYTE of plain activations, finished: words [M, C] and e8m0 scales [M, C] become [M, 2 C].
 
     Multiplied in two steps, by 2^126 and by the scale, so that no scale is too large; 0 stands for 2^-127, subnormal.
     """
@@ -92,6 +109,39 @@ def _activations(words, scales, BYTE: tl.constexpr, PACKED: tl.constexpr, DOT: t
         both = tl.join(scale, scale).reshape(words.shape[0], words.shape[1] * 2)
         values = (_to_floats(pairs) * 8.507059173023462e37 * both).to(DOT)
     return values
+
+
+@triton.jit
+def _beside(left, right):
+    """[R, C] and [R, C] to [R, 2 C]; no value changes its lane."""
+    return tl.join(left, right).permute(0, 2, 1).reshape(left.shape[0], left.shape[1] * 2)
+
+
+@triton.jit
+def _right(words, scales, PACKED: tl.constexpr, DOT: tl.constexpr):
+    """Four right operands [M, 4 C], not yet transposed, from plain activations [M, 2 C] and their e8m0 scales."""
+    x, y = _sides(words, 4)
+    x_scales, y_scales = _sides(scales, 1)
+    x_scales, y_scales = _each_four(x_scales), _each_four(y_scales)
+    return (_beside(_activations(x, x_scales, 0, PACKED, DOT), _activations(x, x_scales, 1, PACKED, DOT)),
+            _beside(_activations(x, x_scales, 2, PACKED, DOT), _activations(x, x_scales, 3, PACKED, DOT)),
+            _beside(_activations(y, y_scales, 0, PACKED, DOT), _activations(y, y_scales, 1, PACKED, DOT)),
+            _beside(_activations(y, y_scales, 2, PACKED, DOT), _activations(y, y_scales, 3, PACKED, DOT)))
+
+
+@triton.jit
+def _left(words, fields, PACKED: tl.constexpr, DOT: tl.constexpr):
+    """Four left operands [N, 4 C] from re-coded weights [N, 2 C] and their exponent fields [N, C / 2].
+
+    Not one: the matrix unit works on one while the next is decoded.  Not eight: it drains after each.
+    """
+    pairs = _spread_recoded(words)
+    x, y = _sides(_factors(fields, PACKED), 1)
+    x, y = _each_four(x), _each_four(y)
+    return (_beside(_values(pairs[0], x, PACKED, DOT), _values(pairs[1], x, PACKED, DOT)),
+            _beside(_values(pairs[2], x, PACKED, DOT), _values(pairs[3], x, PACKED, DOT)),
+            _beside(_values(pairs[4], y, PACKED, DOT), _values(pairs[5], y, PACKED, DOT)),
+            _beside(_values(pairs[6], y, PACKED, DOT), _values(pairs[7], y, PACKED, DOT)))
 
 
 @triton.jit
@@ -135,77 +185,114 @@ def _first_item(PROGRAMS: tl.constexpr, XCDS: tl.constexpr):
 
 
 @triton.jit
-def gemm2_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr,
-                 tokens, columns, row_words, factor, TOPK: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-                 STEP: tl.constexpr, STEPS: tl.constexpr, TILES: tl.constexpr, EVEN_N: tl.constexpr,
-                 EVEN_K: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr,
-                 NON_TEMPORAL: tl.constexpr, PACKED: tl.constexpr, DOT: tl.constexpr):
-    """Persistent: program p takes the items p, p + PROGRAMS, ...; an item is TILES column tiles of one block of rows.
+def _items(tiles, TILES: tl.constexpr, PROGRAMS: tl.constexpr):
+    """Into how many items the tiles are cut: equally many for each program, of at most TILES tiles."""
+    return PROGRAMS * tl.cdiv(tiles, PROGRAMS * TILES)
 
-    a int32 [padded rows, row_words]: 8 codes a word, plain; a_scale u8 [padded rows, row_words / 4].
-    w int32 [experts, columns, row_words]: re-coded; w_scale u8: exponent fields, [experts, columns, row_words / 4].
-    ids: slot << 24 | token for each sorted row; experts: one for each BLOCK_M rows; valid: number of padded rows.
-    out: ATOMIC: [tokens, columns], added to.  Else [tokens * TOPK, columns], row token * TOPK + slot, stored.
-    A step of STEP words covers the whole depth if STEPS is 1.  The accumulator is transposed: columns by rows, so that
-    weights, the large operand, stay in registers as the left operand of the matrix instruction.
+
+@triton.jit
+def _bound(item, items, tiles):
+    """The first tile of an item; items differ by one tile at most."""
+    return (tl.cast(item, tl.int64) * tiles // items).to(tl.int32)
+
+
+@triton.jit
+def _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens, columns,
+             row_words, w_words, factor, TOPK: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr,
+             STEP: tl.constexpr, STEPS: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, XCDS: tl.constexpr,
+             ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr, PACKED: tl.constexpr,
+             DOT: tl.constexpr):
+    """`count` column tiles, from `tile` on, of ROWS sorted rows, from `row` on; w_rows, s_rows: their expert's weights.
+
+    The accumulator is transposed: columns by rows, so that weights, the large operand, stay in registers as the left
+    operand of the matrix instruction.
     """
-    blocks = tl.load(valid_ptr) // BLOCK_M
-    chunks = tl.cdiv(columns, BLOCK_N * TILES)
-    ms = tl.arange(0, BLOCK_M)
+    rows = row + tl.arange(0, ROWS)
     ns = tl.arange(0, BLOCK_N)
     ks = tl.arange(0, STEP)
     ss = tl.arange(0, STEP // 4)
+    ids = tl.load(ids_ptr + rows)
+    routed = tl.load(weights_ptr + rows) * factor
+    a_rows = a_ptr + rows.to(tl.int64)[:, None] * row_words
+    a_scale_rows = a_scale_ptr + rows.to(tl.int64)[:, None] * (row_words // 4)
+    w_inside = ns[:, None] * w_words + ks[None, :]
+    s_inside = ns[:, None] * (w_words // 4) + ss[None, :]
+    if STEPS == 1:
+        a = tl.load(a_rows + ks[None, :], mask=(ks < row_words)[None, :], other=0)
+        a_scale = tl.load(a_scale_rows + ss[None, :], mask=(ss < row_words // 4)[None, :], other=0)
+        right = _right(a, a_scale, PACKED, DOT)
 
-    for item in tl.range(_first_item(PROGRAMS, XCDS), blocks * chunks, PROGRAMS):
-        block = item // chunks
-        n_first = (item - block * chunks) * (BLOCK_N * TILES)
-        expert = tl.load(experts_ptr + block).to(tl.int64)
-        rows = block * BLOCK_M + ms
-        ids = tl.load(ids_ptr + rows)
-        routed = tl.load(weights_ptr + rows) * factor
-        w_rows = w_ptr + expert * columns * row_words
-        s_rows = w_scale_ptr + expert * columns * (row_words // 4)
-        a_rows = a_ptr + rows.to(tl.int64)[:, None] * row_words
-        a_scale_rows = a_scale_ptr + rows.to(tl.int64)[:, None] * (row_words // 4)
+    acc = tl.zeros((BLOCK_N, ROWS), tl.float32)
+    for i in tl.range(0, count * STEPS):
+        at_n = (tile + i // STEPS) * BLOCK_N + ns
+        at_k = i % STEPS * STEP + ks
+        at_s = i % STEPS * (STEP // 4) + ss
+        n_in = (at_n < columns)[:, None]
+        start = (tile + i // STEPS) * BLOCK_N * (w_words // 4) + i % STEPS * (STEP // 4)
+        w = _stream(w_rows + start * 4 + w_inside, n_in & (at_k < w_words)[None, :], not (EVEN_N and EVEN_K),
+                    NON_TEMPORAL, XCDS)
+        fields = _stream(s_rows + start + s_inside, n_in & (at_s < w_words // 4)[None, :], not (EVEN_N and EVEN_K),
+                         NON_TEMPORAL, XCDS)
+        if STEPS > 1:
+            a = tl.load(a_rows + at_k[None, :], mask=(at_k < row_words)[None, :], other=0)
+            a_scale = tl.load(a_scale_rows + at_s[None, :], mask=(at_s < row_words // 4)[None, :], other=0)
+            right = _right(a, a_scale, PACKED, DOT)
+        left = _left(w, fields, PACKED, DOT)
+        for j in tl.static_range(4):
+            acc = tl.dot(left[j], right[j].T, acc)
+        if i % STEPS == STEPS - 1:
+            _finish(acc.T * routed[:, None], ids, at_n, out_ptr, tokens, columns, TOPK, ATOMIC)
+            acc = tl.zeros((BLOCK_N, ROWS), tl.float32)
 
-        if STEPS == 1:
-            k_in = (ks < row_words)[None, :]
-            a = tl.load(a_rows + ks[None, :], mask=k_in, other=0)
-            a_scale = _each_four(tl.load(a_scale_rows + ss[None, :], mask=(ss < row_words // 4)[None, :], other=0))
-            a0 = _activations(a, a_scale, 0, PACKED, DOT).T
-            a1 = _activations(a, a_scale, 1, PACKED, DOT).T
-            a2 = _activations(a, a_scale, 2, PACKED, DOT).T
-            a3 = _activations(a, a_scale, 3, PACKED, DOT).T
 
-        acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
-        for i in tl.range(0, TILES * STEPS):
-            at_n = n_first + i // STEPS * BLOCK_N + ns
-            at_k = i % STEPS * STEP + ks
-            offsets = at_n[:, None] * row_words + at_k[None, :]
-            w_in = (at_n < columns)[:, None] & (at_k < row_words)[None, :]
-            w = _stream(w_rows + offsets, w_in, not (EVEN_N and EVEN_K), NON_TEMPORAL, XCDS)
-            at_s = i % STEPS * (STEP // 4) + ss
-            s_in = (at_n < columns)[:, None] & (at_s < row_words // 4)[None, :]
-            s_offsets = at_n[:, None] * (row_words // 4) + at_s[None, :]
-            fields = _stream(s_rows + s_offsets, s_in, not (EVEN_N and EVEN_K), NON_TEMPORAL, XCDS)
-            factors = _each_four(_factors(fields, PACKED))
-            if STEPS > 1:
-                k_in = (at_k < row_words)[None, :]
-                a = tl.load(a_rows + at_k[None, :], mask=k_in, other=0)
-                s_in = (at_s < row_words // 4)[None, :]
-                a_scale = _each_four(tl.load(a_scale_rows + at_s[None, :], mask=s_in, other=0))
-                a0 = _activations(a, a_scale, 0, PACKED, DOT).T
-                a1 = _activations(a, a_scale, 1, PACKED, DOT).T
-                a2 = _activations(a, a_scale, 2, PACKED, DOT).T
-                a3 = _activations(a, a_scale, 3, PACKED, DOT).T
-            p0, p1, p2, p3 = _spread_recoded(w)
-            acc = tl.dot(_values(p0, factors, PACKED, DOT), a0, acc)
-            acc = tl.dot(_values(p1, factors, PACKED, DOT), a1, acc)
-            acc = tl.dot(_values(p2, factors, PACKED, DOT), a2, acc)
-            acc = tl.dot(_values(p3, factors, PACKED, DOT), a3, acc)
-            if i % STEPS == STEPS - 1:
-                _finish(acc.T * routed[:, None], ids, at_n, out_ptr, tokens, columns, TOPK, ATOMIC)
-                acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
+@triton.jit
+def gemm2_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr,
+                 tokens, columns, row_words, w_words, factor, TOPK: tl.constexpr, BLOCK_M: tl.constexpr,
+                 ROWS: tl.constexpr, FEW: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr,
+                 STEPS: tl.constexpr, TILES: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
+                 PROGRAMS: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr,
+                 PACKED: tl.constexpr, DOT: tl.constexpr):
+    """Persistent: the column tiles of all blocks of rows, block after block, are cut into equal items, see _items;
+    program p takes the items p, p + PROGRAMS, ....
+
+    a int32 [padded rows, row_words]: 8 codes a word, plain; a_scale u8 [padded rows, row_words / 4].
+    w int32 [experts, columns, w_words]: re-coded; w_scale u8: exponent fields, [experts, columns, w_words / 4].
+    ids: slot << 24 | token for each sorted row; experts: one for each BLOCK_M rows; valid: number of padded rows.
+    out: ATOMIC: [tokens, columns], added to.  Else [tokens * TOPK, columns], row token * TOPK + slot, stored.
+    A step of STEP words covers the whole depth if STEPS is 1.  ROWS rows of a block are computed at a time, or only
+    FEW in all if it has no more that are not padding, which comes last.
+    """
+    tiles = tl.cdiv(columns, BLOCK_N)
+    total = tl.load(valid_ptr) // BLOCK_M * tiles
+    items = _items(total, TILES, PROGRAMS)
+    for item in tl.range(_first_item(PROGRAMS, XCDS), items, PROGRAMS):
+        at = _bound(item, items, total)
+        stop = _bound(item + 1, items, total)
+        while at < stop:
+            block = at // tiles
+            tile = at - block * tiles
+            count = tl.minimum(stop - at, tiles - tile)
+            at += count
+            expert = tl.load(experts_ptr + block).to(tl.int64)
+            row = block * BLOCK_M
+            w_rows = w_ptr + expert * columns * w_words
+            s_rows = w_scale_ptr + expert * columns * (w_words // 4)
+            few = False
+            if FEW < ROWS:
+                few = (tl.load(ids_ptr + row + FEW) & 0xFFFFFF) >= tokens
+            if few:
+                _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens,
+                         columns, row_words, w_words, factor, TOPK, FEW, BLOCK_N, STEP, STEPS, EVEN_N, EVEN_K, XCDS,
+                         ATOMIC, NON_TEMPORAL, PACKED, DOT)
+            else:
+                for part in range(0, BLOCK_M, ROWS):
+                    used = True
+                    if ROWS < BLOCK_M:
+                        used = (tl.load(ids_ptr + row + part) & 0xFFFFFF) < tokens
+                    if used:
+                        _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row + part, tile,
+                                 count, tokens, columns, row_words, w_words, factor, TOPK, ROWS, BLOCK_N, STEP, STEPS,
+                                 EVEN_N, EVEN_K, XCDS, ATOMIC, NON_TEMPORAL, PACKED, DOT)
 
 
 @triton.jit
@@ -218,25 +305,25 @@ def gemm2_native_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights
     a u8 [padded rows, row_bytes], a_scale u8 [padded rows, row_bytes / 16], w u8 [experts, columns, row_bytes],
     w_scale u8 [experts, columns, row_bytes / 16], e8m0 scales; the rest as in gemm2_kernel.  BLOCK_K counts codes.
     """
-    blocks = tl.load(valid_ptr) // BLOCK_M
-    chunks = tl.cdiv(columns, BLOCK_N * TILES)
+    tiles = tl.cdiv(columns, BLOCK_N)
+    total = tl.load(valid_ptr) // BLOCK_M * tiles
+    items = _items(total, TILES, PROGRAMS)
     ms = tl.arange(0, BLOCK_M)
     ns = tl.arange(0, BLOCK_N)
     ks = tl.arange(0, BLOCK_K // 2)
     ss = tl.arange(0, BLOCK_K // 32)
     masked: tl.constexpr = not (EVEN_N and EVEN_K)
 
-    for item in tl.range(_first_item(PROGRAMS, XCDS), blocks * chunks, PROGRAMS):
-        block = item // chunks
-        n_first = (item - block * chunks) * (BLOCK_N * TILES)
-        expert = tl.load(experts_ptr + block).to(tl.int64)
-        rows = block * BLOCK_M + ms
-        ids = tl.load(ids_ptr + rows)
-        routed = tl.load(weights_ptr + rows)
-        a_rows = a_ptr + rows.to(tl.int64)[:, None] * row_bytes
-        a_scale_rows = a_scale_ptr + rows.to(tl.int64)[:, None] * (row_bytes // 16)
-        for tile in range(TILES):
-            at_n = n_first + tile * BLOCK_N + ns
+    for item in tl.range(_first_item(PROGRAMS, XCDS), items, PROGRAMS):
+        for at in range(_bound(item, items, total), _bound(item + 1, items, total)):
+            block = at // tiles
+            expert = tl.load(experts_ptr + block).to(tl.int64)
+            rows = block * BLOCK_M + ms
+            ids = tl.load(ids_ptr + rows)
+            routed = tl.load(weights_ptr + rows)
+            a_rows = a_ptr + rows.to(tl.int64)[:, None] * row_bytes
+            a_scale_rows = a_scale_ptr + rows.to(tl.int64)[:, None] * (row_bytes // 16)
+            at_n = (at - block * tiles) * BLOCK_N + ns
             w_rows = w_ptr + expert * columns * row_bytes + at_n[None, :] * row_bytes
             s_rows = w_scale_ptr + expert * columns * (row_bytes // 16) + at_n[:, None] * (row_bytes // 16)
             n_in = at_n < columns

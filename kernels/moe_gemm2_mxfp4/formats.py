@@ -75,41 +75,59 @@ def dequantise(packed: torch.Tensor, scales: torch.Tensor, table: torch.Tensor |
     return blocks.flatten(-2)
 
 
+PAIR_ROTATIONS = ((0, 4, 10), (2, 6, 12), (8, 14))
+"""By how many bits the first word of a couple, the second one, and the bits that both have left are rotated to the left
+to bring one pair of codes after the other into place (`recode`)."""
+
+FIRST_LEFT = 0x06030603
+"""The bits of a first word that belong to the pairs stored in both words."""
+
+
 def recode(packed: torch.Tensor) -> torch.Tensor:
-    """Weights [..., K / 2] as words int32 [..., K / 8] in the layout `recoded`: the same bits, in another order.
+    """Weights [..., K / 2] as words int32 [..., W] in the layout `recoded`: the same bits, in another order.
 
-    A 16-bit half holds four codes, the even ones of a word in the low half, the odd ones in the high half.  Of codes 0,
-    1, 2 the sign lies 7 bits above the other three bits, as sign and low exponent bits do in bf16, and each of them is
-    in place after a shift by 0, 3, 6; code 3 takes the bits that are left.
+    Bits `ee m` of a code lie in bits 8, 7, 6 of a bf16 and its sign in bit 15, so a word with two codes in place has
+    the mask 0x81C081C0.  These bits, rotated by 0, 2, ... 14, tile two words without a gap: of a couple of words each
+    holds three of its own four pairs, and the fourth pairs share what is left of both.  So a kernel needs two
+    instructions for a pair, and one for a couple.  Couples are words j and j + 4 of eight; W = K / 8 rounded up to a
+    multiple of 8, by zero codes.
     """
-    codes = unpack(packed).to(torch.int32).unflatten(-1, (-1, 8))
-    return _half(codes[..., 0::2]) | _half(codes[..., 1::2]) << 16
+    codes = unpack(packed)
+    codes = torch.nn.functional.pad(codes, (0, -codes.shape[-1] % 64)).to(torch.int64).unflatten(-1, (-1, 2, 4, 4, 2))
+    placed = codes >> 3 << 15 | (codes & 7) << 6
+    pairs = placed[..., 0] | placed[..., 1] << 16                     # [..., group of 8 words, side, word, pair]
+    sides = [pairs[..., side, :, :] for side in (0, 1)]
+    words = [sum(_rotated_right(side[..., j], by) for j, by in enumerate(rotations))
+             for side, rotations in zip(sides, PAIR_ROTATIONS, strict=False)]
+    both = sum(_rotated_right(side[..., 3], by) for side, by in zip(sides, PAIR_ROTATIONS[2], strict=True))
+    words = [words[0] | both & FIRST_LEFT, words[1] | both & ~FIRST_LEFT]
+    result = torch.stack(words, dim=-2).flatten(-3)
+    return torch.where(result >= 1 << 31, result - (1 << 32), result).to(torch.int32)
 
 
-def _half(codes: torch.Tensor) -> torch.Tensor:
-    """16 bits of four codes, the last dimension."""
-    sign, rest = codes >> 3, codes & 7
-    first = sign[..., 0] << 15 | rest[..., 0] << 6 | sign[..., 1] << 12 | rest[..., 1] << 3
-    second = sign[..., 2] << 9 | rest[..., 2]
-    last = sign[..., 3] << 14 | (rest[..., 3] >> 1) << 10 | (rest[..., 3] & 1) << 13
-    return first | second | last
+def _rotated_right(words: torch.Tensor, by: int) -> torch.Tensor:
+    """32-bit words, held in int64."""
+    return (words >> by | words << (32 - by)) & 0xFFFFFFFF
 
 
 def recode_all(packed: torch.Tensor) -> torch.Tensor:
-    """recode() expert by expert, so that its intermediate values stay small: [E, N, K / 2] to int32 [E, N, K / 8]."""
-    out = torch.empty((*packed.shape[:-1], packed.shape[-1] // 4), dtype=torch.int32, device=packed.device)
+    """recode() expert by expert, so that its intermediate values stay small: [E, N, K / 2] to int32 [E, N, W]."""
+    width = -(-packed.shape[-1] // 32) * 8
+    out = torch.empty((*packed.shape[:-1], width), dtype=torch.int32, device=packed.device)
     for expert in range(packed.shape[0]):
         out[expert] = recode(packed[expert])
     return out
 
 
 def fields(scales: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """(exponent fields u8, factor): 2^126 times the scales as bf16 exponents; results are to be multiplied by factor.
+    """(exponent fields u8 [..., W / 4], factor): 2^126 times the scales as bf16 exponents, one for four words.
 
-    The factor is 1 unless a scale exceeds 2^1; then all are made smaller by it.  ValueError for a NaN scale.
+    Results are to be multiplied by the factor; it is 1 unless a scale exceeds 2^1, then all are made smaller by it.
+    ValueError for a NaN scale.
     """
     largest = int(scales.max())
     if largest == 255:
         raise ValueError("a weight scale is 255, the code of NaN; the largest number is 254")
     down = max(0, largest - LARGEST_FIELD_SCALE)
-    return (scales.to(torch.int16) + (126 - down)).clamp(min=0).to(torch.uint8), 2.0 ** down
+    found = (scales.to(torch.int16) + (126 - down)).clamp(min=0).to(torch.uint8)
+    return torch.nn.functional.pad(found, (0, found.shape[-1] % 2)), 2.0 ** down

@@ -65,7 +65,7 @@ def check(case: Case, x: dict[str, torch.Tensor]) -> None:
 def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> Split:
     """(constants, options), the same for a launch and for a compilation ahead of time."""
     shared = {"TOPK": case.topk, "BLOCK_M": case.BM, "BLOCK_N": knobs["block_n"], "TILES": knobs["tiles"],
-              "EVEN_N": case.N % (knobs["block_n"] * knobs["tiles"]) == 0, "EVEN_K": case.K % knobs["block_k"] == 0,
+              "EVEN_N": case.N % knobs["block_n"] == 0, "EVEN_K": case.K % knobs["block_k"] == 0,
               "PROGRAMS": tuning.compute_units(case, arch) * knobs["programs_per_cu"], "XCDS": tuning.xcds(arch),
               "ATOMIC": atomic, "NON_TEMPORAL": knobs["non_temporal"]}
     options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
@@ -77,27 +77,28 @@ def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> Spl
         return {**shared, "BLOCK_K": knobs["block_k"]}, options
     import triton.language as tl
 
-    return {**shared, "STEP": knobs["block_k"] // 8, "STEPS": -(-case.K // knobs["block_k"]),
+    return {**shared, "ROWS": min(knobs["rows"], case.BM), "FEW": min(knobs["few"], case.BM),
+            "STEP": knobs["block_k"] // 8, "STEPS": -(-case.K // knobs["block_k"]),
             "PACKED": arch.startswith("sm_"), "DOT": tl.float32 if arch == "cpu" else tl.bfloat16}, options
 
 
-def compilation(case: Case, arch: str, atomic: bool) -> list[Compilation]:
-    """What a launch of the case's default knobs compiles."""
+def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> list[Compilation]:
+    """What a launch of the case with these knobs compiles."""
     from kernels.moe_gemm2_mxfp4 import device
 
-    knobs = tuning.config(case, arch)
     chosen, options = constants(case, arch, knobs, atomic)
     padded = case.M * case.topk + case.E * case.BM - case.topk
     plain = knobs["layout"] == "plain"
-    kind, width = ("*u8", case.K // 2) if plain else ("*i32", case.K // 8)
+    kind, width, w_width = ("*u8", case.K // 2, case.K // 2) if plain else ("*i32", case.K // 8, -(-case.K // 64) * 8)
     out = ("*bf16", (case.M, case.N)) if atomic else (f"*{knobs['partial']}", (case.M * case.topk, case.N))
     arguments: dict[str, Any] = {
         "a_ptr": (kind, (padded, width)), "a_scale_ptr": ("*u8", (padded, case.K // 32)),
-        "w_ptr": (kind, (case.E, case.N, width)), "w_scale_ptr": ("*u8", (case.E, case.N, case.K // 32)),
+        "w_ptr": (kind, (case.E, case.N, w_width)),
+        "w_scale_ptr": ("*u8", (case.E, case.N, case.K // 32 if plain else w_width // 4)),
         "ids_ptr": ("*i32", (padded,)), "weights_ptr": ("*fp32", (padded,)),
         "experts_ptr": ("*i32", (-(-padded // case.BM),)), "valid_ptr": ("*i32", (2,)), "out_ptr": out,
         "tokens": case.M, "columns": case.N}
-    arguments |= {"row_bytes": width} if plain else {"row_words": width, "factor": 1.0}
+    arguments |= {"row_bytes": width} if plain else {"row_words": width, "w_words": w_width, "factor": 1.0}
     function = device.gemm2_native_kernel if plain else device.gemm2_kernel
     result = [Compilation(case.name, function, arguments, chosen, options)]
     if not atomic:
@@ -132,7 +133,8 @@ def _product(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out:
     else:
         fields, factor = formats.fields(x["w_scale"])
         kernel = device.gemm2_kernel
-        arguments = (x["a"].view(torch.int32), x["a_scale"], formats.recode_all(x["w"]), fields, *order, case.K // 8,
+        words = formats.recode_all(x["w"])
+        arguments = (x["a"].view(torch.int32), x["a_scale"], words, fields, *order, case.K // 8, words.shape[-1],
                      factor)
 
     def launch() -> None:

@@ -11,85 +11,76 @@ from kernels.spec import Case
 LAYOUTS = ("recoded", "plain")
 """How weights lie: `recoded` (formats.recode, once in set-up) for GPUs without FP4 matrix units, `plain` for others."""
 
-PREPARING = 0.7
-"""Cost of an item's start (its activations) in column tiles, for choosing the tiles of an item: from the instruction
-counts of the code for sm_90, 670 against 740 and a wait for memory (2026-11)."""
-
-
 def config(case: Case, arch: str) -> dict[str, Any]:
-    """Knobs of a case.  block_k counts codes; tiles: column tiles of one item; UnknownHardware without an entry."""
+    """Knobs of a case; UnknownHardware without an entry.  block_k counts codes.
+
+    tiles: most column tiles of an item.  recoded only: rows of a block that are computed at a time, and few: how many
+    are computed if no more of the block are used.
+    """
     rules = {"sm_90": _hopper, "sm_100": _hopper, "gfx942": _cdna3, "gfx950": _cdna4, "cpu": _interpreter}
     if arch not in rules:
         raise UnknownHardware(f"no knobs for arch {arch!r}; known: {', '.join(rules)}; "
                               "extend kernels/moe_gemm2_mxfp4/tuning.py")
-    return _with_tiles(case, arch, rules[arch](case))
-
-
-def _with_tiles(case: Case, arch: str, knobs: dict[str, Any]) -> dict[str, Any]:
-    programs = compute_units(case, arch) * knobs["programs_per_cu"]
-    return {**knobs, "tiles": best_tiles(case, knobs["block_n"], programs)}
+    shared = {"block_k": _depth(case), "non_temporal": arch.startswith("gfx"), "maxnreg": 0, "rows": case.BM,
+              "few": case.BM, "tiles": _tiles(case), "partial": "fp32" if case.M <= 1024 else "bf16"}
+    return {**shared, **rules[arch](case)}
 
 
 def _depth(case: Case) -> int:
     """Codes of one step: all of K, as a power of two, up to 512."""
-    return min(max(1 << (case.K - 1).bit_length(), 64), 512)
+    return min(max(1 << (case.K - 1).bit_length(), 128), 512)
+
+
+def _tiles(case: Case) -> int:
+    """No limit where blocks hardly share weights, else few, so that programs that need the same ones meet in L2."""
+    return 32 if used_blocks(case) > 2 * case.E else 4096
 
 
 def _hopper(case: Case) -> dict[str, Any]:
-    large = case.BM > 32
-    depth = min(_depth(case), 256) if case.BM > 64 else _depth(case)  # 128 rows of 512 bf16 spill registers
-    return {"layout": "recoded", "block_n": 128 if large or depth <= 256 else 64, "block_k": depth,
-            "num_warps": 8 if large else 4, "num_stages": 2 if large else 3, "programs_per_cu": 1 if large else 2,
-            "non_temporal": False, "maxnreg": 0, "partial": "fp32" if case.M <= 1024 else "bf16"}
+    """Winners of a sweep on an H200 (Triton 3.6, 2026-11).  Few rows: a warp alone keeps the activations in registers,
+    as many as fit; items are short where blocks of more rows take twice as long as the others."""
+    shallow = _depth(case) <= 256
+    if case.BM > 32:
+        return {"layout": "recoded", "block_n": 64, "num_warps": 4, "num_stages": 3, "programs_per_cu": 2,
+                "rows": case.BM if shallow else 64}
+    rows = min(case.BM, 32 if shallow else 16)
+    return {"layout": "recoded", "block_n": 16, "num_warps": 1, "num_stages": 4, "programs_per_cu": 8, "rows": rows,
+            "few": 16 if shallow and rows == 16 else 8, "tiles": 4096 if rows == case.BM else 32}
 
 
 def _cdna3(case: Case) -> dict[str, Any]:
     depth = min(_depth(case), 512 if case.BM <= 32 else 256 if case.BM <= 64 else 128)  # more spills registers
     return {"layout": "recoded", "block_n": 64, "block_k": depth, "num_warps": 4, "num_stages": 1,
-            "programs_per_cu": 2, "non_temporal": True, "maxnreg": 0,
-            "partial": "fp32" if case.M <= 1024 else "bf16", "nonkdim": 16,
-            "waves_per_eu": 0}
+            "programs_per_cu": 2, "nonkdim": 16, "waves_per_eu": 0}
 
 
 def _cdna4(case: Case) -> dict[str, Any]:
     large = case.BM > 32
     return {"layout": "plain", "block_n": 256 if large else 128, "block_k": 256, "num_warps": 8 if large else 4,
-            "num_stages": 2, "programs_per_cu": 2, "non_temporal": True, "maxnreg": 0,
-            "partial": "fp32" if case.M <= 1024 else "bf16", "nonkdim": 16, "waves_per_eu": 0}
+            "num_stages": 2, "programs_per_cu": 2, "nonkdim": 16, "waves_per_eu": 0}
 
 
 def _interpreter(case: Case) -> dict[str, Any]:
-    return {"layout": "recoded", "block_n": 64, "block_k": min(_depth(case), 128), "num_warps": 4, "num_stages": 1,
-            "programs_per_cu": 1, "non_temporal": False, "maxnreg": 0, "partial": "fp32"}
-
-
-def best_tiles(case: Case, block_n: int, programs: int) -> int:
-    """Column tiles of an item: few, so that programs end together; many, so that activations are prepared rarely."""
-    columns, blocks = -(-case.N // block_n), used_blocks(case)
-
-    def cost(tiles: int) -> float:
-        items = blocks * -(-columns // tiles)
-        return -(-items // programs) * (tiles + PREPARING)
-    return min(range(1, min(columns, 16) + 1), key=cost)
+    return {"layout": "recoded", "block_n": 64, "block_k": 128, "num_warps": 4, "num_stages": 1,
+            "programs_per_cu": 1, "rows": 16, "few": 8, "partial": "fp32"}
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
-    """Knobs to try for a case, the default first, all different.  Those with several programs a CU re-balance tiles."""
+    """Knobs to try for a case, the default first, all different."""
     base = config(case, arch)
     changes: list[dict[str, Any]] = [{}, {"non_temporal": not base["non_temporal"]}]
     if arch.startswith("sm_"):
-        changes += [
-            {"num_stages": 4}, {"num_stages": 2}, {"maxnreg": 168, "programs_per_cu": 3},
-            {"maxnreg": 128, "programs_per_cu": 4, "num_stages": 2}, {"maxnreg": 128, "programs_per_cu": 4},
-            {"block_n": 128, "num_warps": 8, "programs_per_cu": 1}, {"block_n": 64, "num_warps": 4},
-            {"block_n": 128, "num_warps": 4}, {"block_n": 64, "num_warps": 4, "num_stages": 1, "programs_per_cu": 4},
-            {"num_warps": 8, "block_n": 256, "num_stages": 2, "programs_per_cu": 1}]
+        wide = {"block_n": 64, "num_warps": 4, "num_stages": 3, "programs_per_cu": 2, "rows": min(case.BM, 64)}
+        whole = {**wide, "few": case.BM}
+        changes += [{"num_stages": 3}, {"num_stages": 5}, {"few": 16}, {"few": 8}, {"tiles": 128}, {"tiles": 64},
+                    {"tiles": 32}, {"tiles": 16}, {"rows": 16}, {"rows": case.BM}, wide, whole,
+                    {**whole, "num_stages": 4}, {**wide, "maxnreg": 168, "programs_per_cu": 3}]
     elif arch.startswith("gfx"):
         changes += [{"block_n": 128}, {"block_n": 256, "num_warps": 8}, {"num_stages": 2}, {"programs_per_cu": 1},
-                    {"programs_per_cu": 4}, {"waves_per_eu": 2}, {"block_k": 128}]
+                    {"programs_per_cu": 4}, {"waves_per_eu": 2}, {"block_k": 128}, {"tiles": 16}]
     points: list[dict[str, Any]] = []
     for change in changes:
-        knobs = _with_tiles(case, arch, {**base, **change})
+        knobs = {**base, **change}
         if knobs not in points and arch != "cpu" and shared_bytes(case, knobs, arch) <= lds_limit(arch):
             points.append(knobs)
     return points or [base]
@@ -118,11 +109,12 @@ def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:
     if knobs["layout"] == "plain":
         activations = case.BM * knobs["block_k"] * 17 // 32
         return (weights + activations) * knobs["num_stages"] * 17 // 16
+    rows = min(case.BM, knobs["rows"])
     buffers = weights * max(knobs["num_stages"] - 1, 1)
-    finishing = min(knobs["block_n"] * case.BM * 4, 17408)  # larger tiles change their layout in parts
+    finishing = min(knobs["block_n"] * rows * 4, 17408)  # larger tiles change their layout in parts
     if arch.startswith("gfx"):
         return max(buffers, finishing)
-    return case.BM * knobs["block_k"] * 2 + buffers + finishing
+    return rows * knobs["block_k"] * 2 + buffers + finishing
 
 
 def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
@@ -131,7 +123,9 @@ def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
         raise ValueError(f"layout {knobs['layout']!r} is not one of {', '.join(LAYOUTS)}")
     if knobs["partial"] not in ("fp32", "bf16"):
         raise ValueError(f"partial {knobs['partial']!r} is not one of fp32, bf16")
-    sizes = (("BM", case.BM, 16), ("block_n", knobs["block_n"], 16), ("block_k", knobs["block_k"], 64))
+    least = 128 if knobs["layout"] == "recoded" else 64  # half of a word's pairs are one step of a matrix instruction
+    sizes = (("BM", case.BM, 16), ("block_n", knobs["block_n"], 16), ("block_k", knobs["block_k"], least))
+    sizes += (("rows", knobs["rows"], 16), ("few", knobs["few"], 8))
     for name, value, least in sizes:
         if value < least or value & (value - 1):
             raise ValueError(f"{name} is {value}; it must be a power of two, at least {least}")
