@@ -28,6 +28,9 @@ WARM_UP_CALLS = (3, 20)
 WARM_UP_ROUNDS = 2
 """Untimed rounds in the real schedule."""
 
+SAMPLE_S, LEAST_CALLS = 2e-3, 4
+"""A graph of an arm need not last longer than SAMPLE_S, as long as it has LEAST_CALLS calls."""
+
 MESSAGE_S, MESSAGE_SAMPLES = 5.0, 2000
 """A request for samples should be done in that time and have no more of them."""
 
@@ -114,7 +117,7 @@ class CaseRun:
         return self._step(arm, step, "check")
 
     def _capture(self, arm: Arm) -> None:
-        whys = self._step(arm, "graph capture", "capture", calls=self.case.calls)
+        whys = self._step(arm, "graph capture", "capture", calls=self._calls(arm))
         if whys is None:
             return
         if any(whys):
@@ -128,7 +131,8 @@ class CaseRun:
     def _warm_up(self) -> None:
         for arm in self._arms():
             least, most = WARM_UP_CALLS
-            count = min(most, max(least, math.ceil(WARM_UP_S / max(self._facts[arm.key]["expected_s"], 1e-6))))
+            sample_s = self._facts[arm.key]["expected_s"] * self._calls(arm)
+            count = min(most, max(least, math.ceil(WARM_UP_S / max(sample_s, 1e-6))))
             self._step(arm, "warm-up", "samples", order=[arm.backend] * count, warm_up=True)
         self._rounds(WARM_UP_ROUNDS, warm_up=True)
 
@@ -240,6 +244,13 @@ class CaseRun:
     def _copies(self) -> int:
         return self.case.copies if self.method == "graph" else 1
 
+    def _calls(self, arm: Arm) -> int:
+        """Calls in a sample."""
+        if self.method != "graph":
+            return 1
+        enough = max(LEAST_CALLS, math.ceil(SAMPLE_S / max(self._facts[arm.key]["expected_s"], 1e-9)))
+        return min(self.case.calls, enough)
+
     def _arms(self) -> list[Arm]:
         return [arm for arm in self.case.arms if arm.key not in self._out]
 
@@ -267,7 +278,7 @@ class CaseRun:
                                  "faster than the host could enqueue the call: launch latency is in the time")
         return {"status": "ok", "seconds": facts["seconds"], "skew_s": facts["skew_s"], "knobs": facts["knobs"],
                 "error": facts["error"], "code_hash": facts["code_hash"],
-                "calls_per_sample": self.case.calls if self.method == "graph" else 1,
+                "calls_per_sample": self._calls(arm),
                 "first_call_s": facts["first_call_s"], "compile_s": facts["compile_s"]}
 
 

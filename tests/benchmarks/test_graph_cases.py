@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import bench, clocks, failures
+from benchmarks import bench, caserun, clocks, failures
 from benchmarks.caserun import CaseRun
 from benchmarks.plan import Arm, PlannedCase, Protocol
 from benchmarks.ranks import Failure, StepFailed
@@ -42,6 +43,16 @@ def doubling(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.
 
 toy.backend("good")(doubling)
 toy.baseline("library")(doubling)
+
+
+@toy.backend("slow")
+def slow(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    call = doubling(case, inputs)
+
+    def late() -> torch.Tensor:
+        time.sleep(caserun.SAMPLE_S)
+        return call()
+    return late
 
 
 @toy.backend("stubborn")
@@ -142,6 +153,14 @@ def test_a_graph_sample_is_one_replay_divided_by_its_calls(conduct):
     assert len(entry["arms"]["head/good"]["seconds"]) == 5
     arm = crew.pools["head"]._service._bench.arms["good"]
     assert len({output.data_ptr() for output in arm.outputs}) == 4, "every copy has buffers of its own"
+
+
+def test_a_slow_call_needs_fewer_in_a_graph(conduct):
+    entry, crew = conduct("good", "slow", copies=12, calls=12)
+    assert entry["arms"]["head/slow"]["calls_per_sample"] == caserun.LEAST_CALLS
+    assert entry["arms"]["head/good"]["calls_per_sample"] == 12
+    assert entry["arms"]["head/slow"]["status"] == "ok", "only what is in the graph is checked"
+    assert len(crew.pools["head"]._service._bench.arms["slow"].outputs) == caserun.LEAST_CALLS
 
 
 def test_one_copy_can_be_called_many_times(conduct):
