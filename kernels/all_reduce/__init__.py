@@ -11,6 +11,7 @@ own next call, so no other barrier is needed between calls.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -110,7 +111,8 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "two_shot"
 
 
 @all_reduce.isa("triton")
-def compilations(case: Case, arch: str) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config()."""
+def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.all_reduce import launch
-    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
+    chosen = all_reduce.backends["triton"].knobs(case, arch, overrides)
+    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]

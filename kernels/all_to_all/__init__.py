@@ -12,6 +12,7 @@ between that and the next call of any rank.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -90,7 +91,8 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, n
 
 
 @all_to_all.isa("triton")
-def compilations(case: Case, arch: str) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config()."""
+def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.all_to_all import launch
-    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
+    chosen = all_to_all.backends["triton"].knobs(case, arch, overrides)
+    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]

@@ -6,25 +6,7 @@ import triton
 import triton.language as tl
 
 from kernels.ordering import stores_done
-
-
-@triton.jit
-def _spread(pid, programs, XCDS: tl.constexpr):
-    """Renumber programs so that neighbours share an XCD: hardware deals them out round robin over the XCDs."""
-    if XCDS == 1:
-        return pid
-    xcd, local = pid % XCDS, pid // XCDS
-    return xcd * (programs // XCDS) + tl.minimum(xcd, programs % XCDS) + local
-
-
-@triton.jit
-def _tile(index, rows, cols, GROUP_M: tl.constexpr):
-    """(row, column) of a tile: down a band of GROUP_M rows before the next column, so that L2 serves both operands."""
-    band = index // (GROUP_M * cols)
-    first = band * GROUP_M
-    height = tl.minimum(rows - first, GROUP_M)
-    within = index % (GROUP_M * cols)
-    return first + within % height, within // height
+from kernels.tile_order import spread, tile_at
 
 
 @triton.jit
@@ -53,14 +35,14 @@ def persistent_tma(a, w, c, M, N, K, PROGRAMS: tl.constexpr,
     rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     stored = tl.program_id(0) - PROGRAMS
     for tile in tl.range(tl.program_id(0), rows * cols, PROGRAMS, flatten=FLATTEN):
-        row, col = _tile(tile, rows, cols, GROUP_M)
+        row, col = tile_at(tile, rows, cols, GROUP_M)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(steps):
             x = a.load([row * BLOCK_M, k * BLOCK_K])
             y = w.load([col * BLOCK_N, k * BLOCK_K])
             acc = tl.dot(x, y.T, acc)
         stored += PROGRAMS  # counted apart from `tile`, so that the epilogue does not hold the prefetching back
-        row, col = _tile(stored, rows, cols, GROUP_M)
+        row, col = tile_at(stored, rows, cols, GROUP_M)
         if PARTS == 0:
             m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
             at = c + m[:, None] * N + n[None, :]
@@ -85,7 +67,7 @@ def specialized(a, w, c, M, N, K, PROGRAMS: tl.constexpr,
         out = tl.make_tensor_descriptor(c, shape=[M, N], strides=[N, 1], block_shape=[BLOCK_M, BLOCK_N])
     rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     for tile in tl.range(tl.program_id(0), rows * cols, PROGRAMS, flatten=False, warp_specialize=True):
-        row, col = _tile(tile, rows, cols, GROUP_M)
+        row, col = tile_at(tile, rows, cols, GROUP_M)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(steps):
             x = x_in.load([row * BLOCK_M, k * BLOCK_K])
@@ -114,9 +96,9 @@ def split(a, w, c, workspace, arrivals, M, N, K,
     """
     rows, cols = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     tiles = rows * cols
-    pid = _spread(tl.program_id(0), tiles * SPLIT_K, XCDS)
+    pid = spread(tl.program_id(0), tiles * SPLIT_K, XCDS)
     tile, part = pid % tiles, pid // tiles
-    row, col = _tile(tile, rows, cols, GROUP_M)
+    row, col = tile_at(tile, rows, cols, GROUP_M)
     per_slice = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT_K)
     first, last = part * per_slice, tl.minimum((part + 1) * per_slice, tl.cdiv(K, BLOCK_K))
     m, n, k = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)

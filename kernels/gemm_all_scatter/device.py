@@ -11,25 +11,7 @@ import triton.language as tl
 
 from kernels.ordering import stores_done
 from kernels.symmetric_device import finish, translate
-
-
-@triton.jit
-def _spread(pid, programs, XCDS: tl.constexpr):
-    """Renumber programs so that neighbours share an XCD: hardware deals them out round robin over the XCDs."""
-    if XCDS == 1:
-        return pid
-    xcd, local = pid % XCDS, pid // XCDS
-    return xcd * (programs // XCDS) + tl.minimum(xcd, programs % XCDS) + local
-
-
-@triton.jit
-def _tile(index, rows, cols, GROUP_M: tl.constexpr):
-    """(row, column) of a tile: down a band of GROUP_M rows before the next column, so that L2 serves both operands."""
-    band = index // (GROUP_M * cols)
-    first = band * GROUP_M
-    height = tl.minimum(rows - first, GROUP_M)
-    within = index % (GROUP_M * cols)
-    return first + within % height, within // height
+from kernels.tile_order import spread, tile_at
 
 
 @triton.jit
@@ -100,17 +82,17 @@ def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
     rows, cols = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     tiles, steps = rows * cols, tl.cdiv(K, BLOCK_K)
     per_slice = tl.cdiv(steps, SPLIT_K)
-    start = _spread(pid, PROGRAMS, XCDS)
+    start = spread(pid, PROGRAMS, XCDS)
     stored = start - PROGRAMS
     for item in tl.range(start, tiles * SPLIT_K, PROGRAMS, flatten=FLATTEN):
-        row, col = _tile(item % tiles, rows, cols, GROUP_M)
+        row, col = tile_at(item % tiles, rows, cols, GROUP_M)
         first = (item // tiles) * per_slice
         acc = _product(a, w, row, col, first, tl.minimum(first + per_slice, steps), M, N, K,
                        BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
         if SWAP:
             acc = acc.T
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
-        row, col = _tile(stored % tiles, rows, cols, GROUP_M)
+        row, col = tile_at(stored % tiles, rows, cols, GROUP_M)
         m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
         inside = (m < M)[:, None] & (n < N)[None, :]
         at = m[:, None] * (WORLD * N) + (rank * N + n)[None, :]
@@ -181,10 +163,10 @@ def fused_tma(a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, ran
     rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     stored = pid - PROGRAMS
     for item in tl.range(pid, rows * cols, PROGRAMS, flatten=FLATTEN):
-        row, col = _tile(item, rows, cols, GROUP_M)
+        row, col = tile_at(item, rows, cols, GROUP_M)
         acc = _product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, True, False, True)
         stored += PROGRAMS  # as in fused
-        row, col = _tile(stored, rows, cols, GROUP_M)
+        row, col = tile_at(stored, rows, cols, GROUP_M)
         _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, row * BLOCK_M, col * BLOCK_N, acc, WORLD, BLOCK_N // PARTS, PARTS)
     if ENGINE:
         pid = _copies_done(pid)

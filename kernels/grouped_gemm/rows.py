@@ -12,7 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import collect, first_tile, halves, leave, pieces_of, swizzle
+from kernels.grouped_gemm.tiles import collect, halves, leave, pieces_of
+from kernels.tile_order import spread, tile_at
 
 
 @triton.jit
@@ -35,7 +36,7 @@ def _locate(tile, starts, ends, tile_ends, tiles_n, GROUPS_POW2: tl.constexpr, B
     end = tl.sum(tl.where(chosen, ends, 0), 0)
     tiles_m = tl.cdiv(end - start, BLOCK_M)
     first = tl.sum(tl.where(chosen, tile_ends, 0), 0) - tiles_m * tiles_n
-    tile_m, tile_n = swizzle(tile - first, tiles_m, tiles_n, GROUP_M)
+    tile_m, tile_n = tile_at(tile - first, tiles_m, tiles_n, GROUP_M)
     return group, start + tile_m * BLOCK_M, tile_n * BLOCK_N, end
 
 
@@ -55,7 +56,7 @@ def rows_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, rows, columns, depth, stride_a,
     """Through pointers, for every GPU and every stride.  EVEN_N, EVEN_K: no tail of that dimension."""
     tiles_n = tl.cdiv(columns, BLOCK_N)
     starts, ends, tile_ends, total = _table(ends_ptr, tiles_n, GROUPS, GROUPS_POW2, BLOCK_M)
-    for tile in tl.range(first_tile(PROGRAMS, XCDS), total, PROGRAMS):
+    for tile in tl.range(spread(tl.program_id(0), PROGRAMS, XCDS), total, PROGRAMS):
         group, m0, n0, end = _locate(tile, starts, ends, tile_ends, tiles_n, GROUPS_POW2, BLOCK_M, BLOCK_N, GROUP_M)
         ks = tl.arange(0, BLOCK_K)
         ms = tl.minimum(tl.arange(0, BLOCK_M), end - m0 - 1)

@@ -1,4 +1,4 @@
-"""Device functions on tiles: their order, their halves, and how several programs share one.
+"""Device functions on tiles: their halves, and how several programs share one.
 
 **Sharing.**  The tiles of the last, incomplete round are cut along the depth, so that no program is idle meanwhile
 (the fixed split of Osama et al., "Stream-K", PPoPP 2023, arxiv.org/abs/2301.03598).  The pieces of a tile belong to
@@ -12,28 +12,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def first_tile(PROGRAMS: tl.constexpr, XCDS: tl.constexpr):
-    """The program's number such that neighbours run on the same XCD: the hardware deals workgroups out in turn."""
-    pid = tl.program_id(0)
-    if XCDS == 1:
-        return pid
-    per_xcd = (PROGRAMS + XCDS - 1) // XCDS
-    tall = PROGRAMS - (per_xcd - 1) * XCDS
-    xcd = pid % XCDS
-    before = xcd * per_xcd if xcd <= tall else tall * per_xcd + (xcd - tall) * (per_xcd - 1)
-    return before + pid // XCDS
-
-
-@triton.jit
-def swizzle(local, tiles_m, tiles_n, GROUP_M: tl.constexpr):
-    """Tile coordinates in bands of GROUP_M rows, so that concurrent tiles share operands in L2."""
-    band = local // (GROUP_M * tiles_n)
-    height = tl.minimum(tiles_m - band * GROUP_M, GROUP_M)
-    inside = local - band * GROUP_M * tiles_n
-    return band * GROUP_M + inside % height, inside // height
 
 
 @triton.jit

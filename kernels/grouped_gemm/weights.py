@@ -13,7 +13,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import first_tile, halves, swizzle
+from kernels.grouped_gemm.tiles import halves
+from kernels.tile_order import spread, tile_at
 
 
 @triton.jit
@@ -90,7 +91,7 @@ def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, queue, rows, n_size, k_size
     if TMA:
         out_desc = tl.make_tensor_descriptor(out_ptr, [GROUPS, n_size, k_size], [stride_out_group, stride_out, 1],
                                              [1, BLOCK_M, BLOCK_N // SUBTILE])
-    tile = first_tile(PROGRAMS, XCDS)
+    tile = spread(tl.program_id(0), PROGRAMS, XCDS)
     for place in range(GROUPS):
         group = tl.sum(tl.where(places == place, ids, 0), 0)
         end = tl.load(ends_ptr + group)
@@ -106,7 +107,7 @@ def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, queue, rows, n_size, k_size
                     following = PROGRAMS + tl.atomic_add(queue, 1, sem="relaxed")
                 else:
                     following = tile + PROGRAMS
-                tile_n, tile_k = swizzle(tile - place * per_group, tiles_n, tiles_k, GROUP_M)
+                tile_n, tile_k = tile_at(tile - place * per_group, tiles_n, tiles_k, GROUP_M)
                 n0 = tile_n * BLOCK_M
                 k0 = tile_k * BLOCK_N
                 if TMA:
@@ -152,7 +153,7 @@ def weights_flat_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, rows, n_size, k_size, 
             step = tl.where(step == blocks - 1, 0, step + 1)
             if step == 0:
                 tile += PROGRAMS
-                tile_n, tile_k = swizzle(tile, tiles_n, tiles_k, GROUP_M)
+                tile_n, tile_k = tile_at(tile, tiles_n, tiles_k, GROUP_M)
                 n0 = tile_n * BLOCK_M
                 k0 = tile_k * BLOCK_N
             dy = dy_desc.load([start + step * BLOCK_K, n0])
@@ -161,6 +162,6 @@ def weights_flat_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, rows, n_size, k_size, 
                 _store(acc, out_desc, group, n0, k0, KIND, BLOCK_M, BLOCK_N, SUBTILE)
                 acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for tile in tl.range(mine, tl.where(end > start, 0, per_group), PROGRAMS):
-            tile_n, tile_k = swizzle(tile, tiles_n, tiles_k, GROUP_M)
+            tile_n, tile_k = tile_at(tile, tiles_n, tiles_k, GROUP_M)
             zeros = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
             _store(zeros, out_desc, group, tile_n * BLOCK_M, tile_k * BLOCK_N, KIND, BLOCK_M, BLOCK_N, SUBTILE)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels.tile_order import spread
+
 
 @triton.jit
 def _sides(x, QUAD: tl.constexpr):
@@ -175,16 +177,6 @@ def _finish(result, ids, at_n, out_ptr, tokens, columns, TOPK: tl.constexpr, ATO
 
 
 @triton.jit
-def _first_item(PROGRAMS: tl.constexpr, XCDS: tl.constexpr):
-    """The program's number such that neighbours share an XCD's L2; the rest that does not divide stays in place."""
-    pid = tl.program_id(0)
-    if XCDS == 1:
-        return pid
-    even = PROGRAMS // XCDS * XCDS
-    return tl.where(pid < even, pid % XCDS * (PROGRAMS // XCDS) + pid // XCDS, pid)
-
-
-@triton.jit
 def _items(tiles, TILES: tl.constexpr, PROGRAMS: tl.constexpr):
     """Into how many items the tiles are cut: equally many for each program, of at most TILES tiles."""
     return PROGRAMS * tl.cdiv(tiles, PROGRAMS * TILES)
@@ -265,7 +257,7 @@ def gemm2_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, e
     tiles = tl.cdiv(columns, BLOCK_N)
     total = tl.load(valid_ptr) // BLOCK_M * tiles
     items = _items(total, TILES, PROGRAMS)
-    for item in tl.range(_first_item(PROGRAMS, XCDS), items, PROGRAMS):
+    for item in tl.range(spread(tl.program_id(0), PROGRAMS, XCDS), items, PROGRAMS):
         at = _bound(item, items, total)
         stop = _bound(item + 1, items, total)
         while at < stop:
@@ -314,7 +306,7 @@ def gemm2_native_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights
     ss = tl.arange(0, BLOCK_K // 32)
     masked: tl.constexpr = not (EVEN_N and EVEN_K)
 
-    for item in tl.range(_first_item(PROGRAMS, XCDS), items, PROGRAMS):
+    for item in tl.range(spread(tl.program_id(0), PROGRAMS, XCDS), items, PROGRAMS):
         for at in range(_bound(item, items, total), _bound(item + 1, items, total)):
             block = at // tiles
             expert = tl.load(experts_ptr + block).to(tl.int64)

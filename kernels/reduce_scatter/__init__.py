@@ -11,6 +11,7 @@ and its input may be overwritten; no other barrier is needed between calls.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -99,10 +100,11 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "pull", pr
 
 
 @reduce_scatter.isa("triton")
-def compilations(case: Case, arch: str) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config()."""
+def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.reduce_scatter import launch
-    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **knobs.config(case, arch)})]
+    chosen = reduce_scatter.backends["triton"].knobs(case, arch, overrides)
+    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]
 
 
 def _output(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
