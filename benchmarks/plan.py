@@ -17,9 +17,10 @@ SHORT_S = 50e-6
 """A case whose roofline time is below this is timed in a graph: an event pair resolves about 1 us."""
 
 GRAPH_CALLS = 20
-"""Calls in a graph, each on its own buffers; never fewer than LEAST_GRAPH_CALLS."""
+"""Calls in a graph, going round the sets of buffers."""
 
-LEAST_GRAPH_CALLS = 10
+COLD_BYTES = 512 << 20
+"""What the calls between two on the same buffers move: twice the largest cache there is, MI300X's 256 MiB."""
 
 CPU_FLOPS, CPU_BYTES = 2e9, 4e7
 """Largest case that a CPU is asked for: tens of milliseconds of plain torch on two cores (2026-11)."""
@@ -89,7 +90,8 @@ class Arm:
 class PlannedCase:
     """A case and how it is measured; `skip` says why it is not, arm by arm in `errors` what cannot be.
 
-    copies: sets of buffers; calls: calls in a sample, each on its own buffers unless the cache is to be hot.
+    copies: sets of buffers, enough of them that a call finds nothing cached, one if the cache is to be hot.  calls:
+    calls in a sample, going round the copies.
     """
 
     name: str
@@ -167,11 +169,11 @@ def _plan_case(case: Mapping[str, Any], declarations: Mapping[str, Mapping[str, 
     cost = max(costs, key=lambda c: (c.flops, c.hbm_bytes), default=Cost())
     asked = next((d["method"] for d in declarations.values() if d["method"]), None)
     method = choose_method(cost, case["dtype"], world, machine, asked)
-    copies = _copies(method, cost, machine, len(declarations)) if cache == "cold" else 1
-    method = "events" if method == "graph" and cache == "cold" and copies < LEAST_GRAPH_CALLS else method
-    copies = copies if method == "graph" else 1
-    calls = 1 if method != "graph" else copies if cache == "cold" else GRAPH_CALLS
-    return PlannedCase(name, world, arms, method, copies, calls,
+    copies = _copies(cost) if method == "graph" and cache == "cold" else 1
+    room = 0.5 * MEMORY_SHARE * (machine["memory_bytes"] or 0) / len(declarations)
+    if copies > 1 and memory_bytes(cost, copies) > room:
+        method, copies = "events", 1
+    return PlannedCase(name, world, arms, method, copies, GRAPH_CALLS if method == "graph" else 1,
                        heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0,
                        why_not(cost, case, machine, len(declarations)), errors)
 
@@ -259,15 +261,9 @@ def sweep_bytes(machine: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
     return int(2.5 * max(caches, devices[0].get("l2_bytes") or 0))
 
 
-def _copies(method: str, cost: Cost, machine: Mapping[str, Any], trees: int) -> int:
-    """How many sets of buffers fit: GRAPH_CALLS if the memory allows."""
-    if method != "graph":
-        return 1
-    room = 0.5 * MEMORY_SHARE * (machine["memory_bytes"] or 0) / trees
-    copies = GRAPH_CALLS
-    while copies > 1 and memory_bytes(cost, copies) > room:
-        copies -= 1
-    return copies
+def _copies(cost: Cost) -> int:
+    """Sets of buffers, such that going round them moves COLD_BYTES; no more than there are calls in a graph."""
+    return min(GRAPH_CALLS, max(2, -(-COLD_BYTES // max(cost.hbm_bytes, 1))))
 
 
 def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[Arm], machine: Mapping[str, Any]) -> int:

@@ -84,21 +84,24 @@ def test_what_cannot_be_measured_says_why(machine, case, cost, why):
     assert bool(found.skip) == bool(why)
 
 
-def test_a_graph_rotates_over_as_many_buffers_as_it_has_calls():
-    [short] = planned(H200, {}, cost=Cost(hbm_bytes=10**8))
-    assert (short.method, short.copies, short.calls) == ("graph", plan.GRAPH_CALLS, plan.GRAPH_CALLS)
+@pytest.mark.parametrize(("moved", "copies"), [(10**6, plan.GRAPH_CALLS), (10**8, 6), (2 * 10**8, 3)])
+def test_a_graph_goes_round_enough_buffers_that_none_is_still_cached(moved, copies):
+    [short] = planned(H200, {}, cost=Cost(hbm_bytes=moved))
+    assert (short.method, short.copies, short.calls) == ("graph", copies, plan.GRAPH_CALLS)
+    assert moved * copies >= plan.COLD_BYTES or copies == plan.GRAPH_CALLS
+
+
+def test_one_set_of_buffers_where_caches_are_to_be_hot_and_for_events():
     [hot] = plan.plan_kernel({"head": declaration({})}, H200, Selection(), "hot")
     assert (hot.method, hot.copies, hot.calls) == ("graph", 1, plan.GRAPH_CALLS)
     [long] = planned(H200, {}, cost=Cost(hbm_bytes=10**9))
     assert (long.method, long.copies, long.calls) == ("events", 1, 1)
 
 
-def test_fewer_buffers_where_memory_is_short_and_events_where_too_few_fit():
-    small = {**H200, "memory_bytes": 8 * 10**9}
-    [case] = planned(small, {}, cost=Cost(hbm_bytes=10**8))
-    assert case.method == "graph"
-    assert plan.LEAST_GRAPH_CALLS <= case.copies < plan.GRAPH_CALLS
-    [case] = planned({**H200, "memory_bytes": 4 * 10**9}, {}, cost=Cost(hbm_bytes=10**8))
+def test_events_where_too_few_buffers_fit():
+    [case] = planned({**H200, "memory_bytes": 8 * 10**9}, {}, cost=Cost(hbm_bytes=10**8))
+    assert (case.method, case.copies) == ("graph", 6)
+    [case] = planned({**H200, "memory_bytes": 2 * 10**9}, {}, cost=Cost(hbm_bytes=10**8))
     assert (case.method, case.copies) == ("events", 1)
 
 
