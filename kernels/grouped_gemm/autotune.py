@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from kernels.grouped_gemm import tuning
 from kernels.numerics import compare, poison
-from kernels.spec import Case, Kernel, Unsupported
+from kernels.spec import Case, Kernel, Unsupported, functional
 
-TRITON_POINTS = 4
+TRITON_POINTS = 5
 """Knob settings of `triton` that are tried: the first of `candidates`; each costs a compilation of seconds."""
 
-REPEATS = 7
+ROUNDS = 15
+"""Every way is timed once a round, in turn, so that a clock that falls under load is no one's advantage."""
+
+FLUSH_BYTES = 1 << 28
+"""Written before each timed call: more than the caches hold."""
 
 
 def best(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], Any]:
@@ -23,17 +28,17 @@ def best(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Callabl
 
     Runs in set-up, so neither trials nor compilations are ever timed.  Unsupported if no backend is right.
     """
-    timed = sorted(((_seconds(call, case), name, call) for name, call in _ways(kernel, case, inputs)),
-                   key=lambda way: way[0])
+    ways = list(_ways(kernel, case, inputs))
     expected = kernel.function("reference")(case, inputs)
-    for _, name, call in timed:
+    for index in _by_speed([call for _, call in ways], case):
+        name, call = ways[index]
         poison(call())
         if compare(call(), expected, kernel.tolerance_for(case)).ok:
             def chosen(call: Callable[[], Any] = call) -> Any:
                 return call()
             chosen.choice = name  # type: ignore[attr-defined]
-            return chosen
-    tried = ", ".join(name for _, name, _ in timed) or "none"
+            return functional(chosen) if getattr(call, "functional", False) else chosen
+    tried = ", ".join(name for name, _ in ways) or "none"
     raise Unsupported(f"no backend computes {case.name} rightly here; tried: {tried}")
 
 
@@ -56,19 +61,29 @@ def _differences(knobs: dict[str, Any], default: dict[str, Any]) -> str:
     return "".join(f" {key}={value}" for key, value in knobs.items() if value != default[key])
 
 
-def _seconds(call: Callable[[], Any], case: Case) -> float:
-    """Median time of a call in seconds, by events on a GPU and by the host's clock on a CPU."""
-    times = []
-    for _ in range(REPEATS):
-        if case.place.device == "cpu":
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
-        else:
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            before.record()
-            call()
-            after.record()
-            after.synchronize()
-            times.append(before.elapsed_time(after) / 1e3)
-    return sorted(times)[REPEATS // 2]
+def _by_speed(calls: Sequence[Callable[[], Any]], case: Case) -> list[int]:
+    """Indices of the calls, the fastest first, by the median of ROUNDS."""
+    seconds = _on_host if case.place.device == "cpu" else _on_gpu(case.place.device)
+    rounds = [[seconds(call) for call in calls] for _ in range(ROUNDS)]
+    return sorted(range(len(calls)), key=lambda index: statistics.median(times[index] for times in rounds))
+
+
+def _on_host(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _on_gpu(device: str) -> Callable[[Callable[[], Any]], float]:
+    """A timer in seconds, by events behind a flush of the caches."""
+    flushed = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device=device)
+
+    def seconds(call: Callable[[], Any]) -> float:
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flushed.zero_()
+        before.record()
+        call()
+        after.record()
+        after.synchronize()
+        return float(before.elapsed_time(after)) / 1e3
+    return seconds

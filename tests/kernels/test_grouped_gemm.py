@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from kernels import grouped_gemm
 from kernels.grouped_gemm import autotune, models, routing, tuning, vendors
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.numerics import compare
-from kernels.spec import Case, Place, Tolerance, Unsupported
+from kernels.spec import Case, Place, Tolerance, Unsupported, functional
 from tests.kernels.ranks import run_alone
 
 KERNELS = {"forward": grouped_gemm.grouped_gemm_forward, "dgrad": grouped_gemm.grouped_gemm_dgrad,
@@ -181,11 +182,23 @@ def test_autotune_names_its_choice_and_skips_what_is_wrong(tiny, monkeypatch):
     right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
     wrong = torch.zeros_like(right())
     monkeypatch.setattr(autotune, "_ways", lambda *_: iter([("fast but wrong", lambda: wrong), ("loop", right)]))
-    monkeypatch.setattr(autotune, "_seconds", lambda call, case: 1.0 if call is right else 0.5)
+    monkeypatch.setattr(autotune, "_on_host", lambda call: 1.0 if call is right else 0.5)
     assert autotune.best(kernel, case, x).choice == "loop"
     monkeypatch.setattr(autotune, "_ways", lambda *_: iter([("fast but wrong", lambda: wrong)]))
     with pytest.raises(Unsupported, match="rightly here; tried: fast but wrong"):
         autotune.best(kernel, case, x)
+
+
+def test_autotune_takes_the_fastest_by_the_median_and_tells_of_new_outputs(tiny, monkeypatch):
+    kernel, case, x = tiny
+    right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
+    fresh = functional(lambda: right().clone())
+    monkeypatch.setattr(autotune, "_ways", lambda *_: iter([("loop", right), ("fresh", fresh)]))
+    times = {id(right): itertools.chain([0.1] * 7, itertools.repeat(2.0)), id(fresh): itertools.repeat(1.0)}
+    monkeypatch.setattr(autotune, "_on_host", lambda call: next(times[id(call)]))
+    chosen = autotune.best(kernel, case, x)
+    assert chosen.choice == "fresh"
+    assert chosen.functional
 
 
 def test_costs_count_every_operand_once(tiny):
