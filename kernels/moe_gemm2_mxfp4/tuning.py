@@ -45,7 +45,7 @@ def _hopper(case: Case) -> dict[str, Any]:
                 "rows": case.BM if shallow else 64}
     rows = min(case.BM, 32 if shallow else 16)
     return {"layout": "recoded", "block_n": 16, "num_warps": 1, "num_stages": 4, "programs_per_cu": 8, "rows": rows,
-            "few": 16 if shallow and rows == 16 else 8, "tiles": 4096 if rows == case.BM else 32}
+            "few": 8, "tiles": 4096 if rows == case.BM else 32}
 
 
 def _cdna3(case: Case) -> dict[str, Any]:
