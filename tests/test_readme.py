@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ci import assemble, policy, replay, scoreboard
+from ci import assemble, curve, policy, replay, scoreboard
 from ci.judge import judge
 from ci.report import terminal
 
@@ -23,6 +23,12 @@ def test_the_example_is_what_the_command_prints() -> None:
 def test_the_table_of_results_is_made_from_the_records() -> None:
     table = scoreboard.table(ROOT / "results").strip()
     assert table in README, "run `python -m ci.scoreboard` and paste what it prints"
+
+
+def test_the_curve_is_made_from_the_trials() -> None:
+    command = re.search(r"python -m ci.curve (\S+?)`", README)
+    assert command is not None
+    assert curve.main([str(ROOT / command[1])]).strip() in README, "run the command and paste what it prints"
 
 
 def test_links_and_paths_exist() -> None:
