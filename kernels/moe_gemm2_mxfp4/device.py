@@ -132,18 +132,22 @@ def _right(words, scales, PACKED: tl.constexpr, DOT: tl.constexpr):
 
 
 @triton.jit
-def _left(words, fields, PACKED: tl.constexpr, DOT: tl.constexpr):
-    """Four left operands [N, 4 C] from re-coded weights [N, 2 C] and their exponent fields [N, C / 2].
+def _product(words, fields, right, acc, PACKED: tl.constexpr, DOT: tl.constexpr):
+    """acc [N, M] plus re-coded weights [N, 2 C], with exponent fields [N, C / 2], times activations (_right).
 
-    Not one: the matrix unit works on one while the next is decoded.  Not eight: it drains after each.
+    In four parts, not one: the matrix unit works on one while the next is decoded.  Not eight: it drains after each.
     """
     pairs = _spread_recoded(words)
     x, y = _sides(_factors(fields, PACKED), 1)
     x, y = _each_four(x), _each_four(y)
-    return (_beside(_values(pairs[0], x, PACKED, DOT), _values(pairs[1], x, PACKED, DOT)),
-            _beside(_values(pairs[2], x, PACKED, DOT), _values(pairs[3], x, PACKED, DOT)),
-            _beside(_values(pairs[4], y, PACKED, DOT), _values(pairs[5], y, PACKED, DOT)),
-            _beside(_values(pairs[6], y, PACKED, DOT), _values(pairs[7], y, PACKED, DOT)))
+    left = _beside(_values(pairs[0], x, PACKED, DOT), _values(pairs[1], x, PACKED, DOT))
+    acc = tl.dot(left, right[0].T, acc)
+    left = _beside(_values(pairs[2], x, PACKED, DOT), _values(pairs[3], x, PACKED, DOT))
+    acc = tl.dot(left, right[1].T, acc)
+    left = _beside(_values(pairs[4], y, PACKED, DOT), _values(pairs[5], y, PACKED, DOT))
+    acc = tl.dot(left, right[2].T, acc)
+    left = _beside(_values(pairs[6], y, PACKED, DOT), _values(pairs[7], y, PACKED, DOT))
+    return tl.dot(left, right[3].T, acc)
 
 
 @triton.jit
@@ -229,9 +233,7 @@ def _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, 
             a = tl.load(a_rows + at_k[None, :], mask=(at_k < row_words)[None, :], other=0)
             a_scale = tl.load(a_scale_rows + at_s[None, :], mask=(at_s < row_words // 4)[None, :], other=0)
             right = _right(a, a_scale, PACKED, DOT)
-        left = _left(w, fields, PACKED, DOT)
-        for j in tl.static_range(4):
-            acc = tl.dot(left[j], right[j].T, acc)
+        acc = _product(w, fields, right, acc, PACKED, DOT)
         if i % STEPS == STEPS - 1:
             _finish(acc.T * routed[:, None], ids, at_n, out_ptr, tokens, columns, TOPK, ATOMIC)
             acc = tl.zeros((BLOCK_N, ROWS), tl.float32)
