@@ -15,7 +15,7 @@ import torch
 from kernels.grouped_gemm import tuning
 from kernels.spec import Case, Compilation, Unsupported
 
-DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 @dataclasses.dataclass(frozen=True)
