@@ -6,14 +6,14 @@ A `Plan` is all of a launch that follows from the shapes; a call and a compilati
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from kernels.grouped_gemm import tuning
-from kernels.spec import Case, Compilation, Unsupported
+from kernels.spec import Case, Compilation
+from kernels.triton_needed import need_triton
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -34,7 +34,7 @@ def rows_call(case: Case, a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, 
 
     a [rows, depth], ends int32 [G] (inclusive running sum of the group sizes).  ValueError for what does not fit.
     """
-    can_launch(case)
+    need_triton(case)
     if b.dim() != 3 or a.dim() != 2 or a.shape[1] != b.shape[2 if by_column else 1]:
         raise ValueError(f"a is {tuple(a.shape)} and b {tuple(b.shape)}: dimension 1 of a must equal "
                          f"dimension {2 if by_column else 1} of b")
@@ -55,7 +55,7 @@ def rows_call(case: Case, a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, 
 def weights_call(case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tensor,
                  knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
     """Callable for out[g] = dy_g^T @ a_g: dy [rows, N], a [rows, K] -> [G, N, K]; zeros for empty groups."""
-    can_launch(case)
+    need_triton(case)
     if dy.dim() != 2 or a.dim() != 2 or dy.shape[0] != a.shape[0]:
         raise ValueError(f"dy is {tuple(dy.shape)} and a {tuple(a.shape)}: they must agree in the rows")
     _check(dy, a, ends)
@@ -120,16 +120,6 @@ def weights_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> list
         "dy_ptr": (kind, (rows, case.N)), "a_ptr": (kind, (rows, case.K)), "out_ptr": (kind, (case.G, case.N, case.K)),
         "ends_ptr": ("*i32", (case.G,)), "rows": rows, "n_size": case.N, "k_size": case.K, "stride_dy": case.N,
         "stride_a": case.K, "stride_out_group": case.N * case.K, "stride_out": case.K})]
-
-
-def can_launch(case: Case) -> None:
-    """Unsupported where Triton cannot run."""
-    try:
-        import triton  # noqa: F401
-    except ImportError as error:
-        raise Unsupported(f"Triton cannot be imported ({error}); install the triton of this torch") from error
-    if case.place.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        raise Unsupported("Triton has no CPU code generator; a GPU is needed (or TRITON_INTERPRET=1, for tests)")
 
 
 def _constants(case: Case, arch: str, knobs: Mapping[str, Any], groups: int) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from kernels.moe_gemm2_mxfp4 import formats, tuning
-from kernels.spec import Case, Compilation, Unsupported
+from kernels.spec import Case, Compilation
+from kernels.triton_needed import need_triton
 
 Split = tuple[dict[str, Any], dict[str, Any]]
 """Constants of a kernel, and options of the compiler."""
@@ -110,12 +110,9 @@ def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> l
 
 def device_module(case: Case) -> Any:
     """The Triton kernels; Unsupported where Triton cannot run them."""
-    try:
-        from kernels.moe_gemm2_mxfp4 import device
-    except ImportError as error:
-        raise Unsupported(f"Triton cannot be imported ({error}); install the triton of this torch") from error
-    if case.place.device == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        raise Unsupported("Triton has no CPU code generator; a GPU is needed (or TRITON_INTERPRET=1, for tests)")
+    need_triton(case)
+    from kernels.moe_gemm2_mxfp4 import device
+
     return device
 
 
