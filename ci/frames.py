@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ci import asv_files, cache
 from ci.pooling import Cell, Place, Pool, interval, pool
+from ci.trees import history_order
 from ci.trial_files import read_trials
 
 SCHEMA = pa.schema([
@@ -45,8 +46,21 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
         alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
         problems += bad + [f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone]
     frame: pd.DataFrame = pa.concat_tables(tables).drop_columns([cache.UNIT]).to_pandas()
-    frame = frame.sort_values(["date", "commit"], kind="stable", ignore_index=True)
+    frame = _apart(frame, results_dir).sort_values(["date", "commit"], kind="stable", ignore_index=True)
     frame.attrs["problems"] = problems
+    return frame
+
+
+def _apart(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Commits of one second, as a rebase makes them, 1 ms apart in the order of history: everything sorts by date."""
+    dates = frame[["commit", "date"]].drop_duplicates()
+    tied = dates[dates.duplicated("date", keep=False)]
+    if not tied.empty:
+        place = history_order(folder, tied["commit"])
+        ranks = {key: rank for _, group in tied.groupby("date") for rank, key in enumerate(
+            sorted(group.itertuples(index=False, name=None), key=lambda key: (place.get(key[0], -1), key[0])))}
+        keys = zip(frame["commit"], frame["date"], strict=True)
+        frame["date"] += pd.to_timedelta([ranks.get(key, 0) for key in keys], unit="ms")
     return frame
 
 

@@ -191,7 +191,7 @@ class Job:
 
     def history(self) -> int:
         """What changed from one recorded commit to the next."""
-        stops = isa_history.read(self.options["results"], isa_history.chosen(self.wanted))
+        stops = isa_history.read(self.options["results"], isa_history.chosen(self.wanted), self.root)
         if not stops:
             raise Problem(f"{self.options['results']} holds no recorded code; record it: ridgeline isa --range ..HEAD")
         if self.options["as_json_"]:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ci import isa_series
 from ci.isa_run import CompileError, Wanted
-from ci.trees import Commit, Repository, TreeError, listed_packages
+from ci.trees import Commit, Repository, TreeError, history_order, listed_packages
 
 Compile = Callable[[Path, str], dict[str, Any]]
 """(source tree, what to call it in the progress bar) -> result file; raises CompileError."""
@@ -151,13 +151,16 @@ def chosen(wanted: Wanted) -> Callable[[Point], bool]:
     return fits
 
 
-def read(results: Path, keep: Callable[[Point], bool] = lambda point: True) -> list[Stop]:
+def read(results: Path, keep: Callable[[Point], bool] = lambda point: True,
+         repository: Path | None = None) -> list[Stop]:
     """The recorded commits, oldest first, each environment (version of Triton) for itself; torn files are no records.
 
-    Only configurations that both commits have are compared.  keep: which series to look at.
+    Only configurations that both commits have are compared.  keep: which series to look at.  repository: a folder in
+    the repository whose history puts commits of the same second in order; without it, the one around `results`.
     """
     files = [one for path in sorted((results / isa_series.MACHINE).glob("*-triton*.json")) if (one := _loaded(path))]
-    files.sort(key=lambda one: (one["env_name"], one["date"]))
+    place = history_order(repository or results, (one["commit_hash"] for one in files))
+    files.sort(key=lambda one: (one["env_name"], one["date"], place.get(one["commit_hash"], -1)))
     stops: list[Stop] = []
     for _, group in itertools.groupby(files, key=lambda one: str(one["env_name"])):
         before: dict[Point, float | None] = {}

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -146,6 +147,21 @@ def _is_clean(worktree: Path, commit: Commit) -> bool:
     )
 
 
+def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:
+    """Places of commits in the history of the repository around `folder`: a parent's is lower than its child's.
+
+    Dates alone do not say it: a rebase gives many commits the same second.  Commits that the repository does not have
+    are left out; {} where there is no repository, or no git.
+    """
+    names = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))
+    try:
+        listed = _git(folder, "rev-list", "--date-order", "--reverse", "--ignore-missing", "--stdin", check=False,
+                      given=names)
+    except TreeError:
+        return {}
+    return {commit: place for place, commit in enumerate((listed or "").split())}
+
+
 def listed_packages(tree: Path) -> list[str]:
     """The packages with kernels that a tree lists in pyproject.toml, [tool.ridgeline] kernels; ["kernels"] without."""
     file = tree / "pyproject.toml"
@@ -157,13 +173,11 @@ def listed_packages(tree: Path) -> list[str]:
     return [str(package) for package in listed] if isinstance(listed, list) else ["kernels"]
 
 
-def _git(folder: Path, *arguments: str, check: bool = True) -> str | None:
+def _git(folder: Path, *arguments: str, check: bool = True, given: str = "") -> str | None:
     if not folder.is_dir():
         return None if not check else _fail(f"the folder {folder} does not exist")
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, input=given)
     except FileNotFoundError:
         raise TreeError(
             "git is not installed here; install it, or name the commit yourself: ridgeline run --commit HASH --out FILE"

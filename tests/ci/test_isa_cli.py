@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,14 +14,16 @@ from asv.results import Results
 
 from ci import isa_cli, isa_triton
 from ci.isa_cli import isa
+from tests.ci.histories import SECOND
 
 SAMPLES = Path(__file__).resolve().parents[1] / "benchmarks" / "isa" / "tree"
 HINT = "tl.max_contiguous(tl.multiple_of(remote, (1, 16)), (1, 16))"
 
 
 def git(folder, *arguments):
+    """Commits of one second each time: on a fast machine they are, and what is shown must not hang on it."""
     subprocess.run(["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True,
-                   capture_output=True)
+                   capture_output=True, env={**os.environ, "GIT_AUTHOR_DATE": SECOND, "GIT_COMMITTER_DATE": SECOND})
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from ci import isa_history, isa_series
 from ci.isa_run import CompileError, Wanted
 from ci.trees import Commit, Repository
+from tests.ci.histories import commits_of_one_second
 from tests.ci.isa_documents import document, entry
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,6 +159,20 @@ def test_a_failure_and_its_end_are_steps(tmp_path):
     steps = [[(s.before, s.after) for s in stop.steps if s.series == "vgpr"] for stop in stops]
     assert steps == [[], [(86, None)], [(None, 86)]]
     assert "vgpr 86 → failed" in isa_history.told(stops, lambda commit: "").plain
+
+
+@pytest.mark.parametrize("results", ["inside", "../outside"])
+def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    commits = commits_of_one_second(folder, 6)
+    for number, commit in sorted(enumerate(commits), key=lambda pair: pair[1]):
+        isa_series.record(document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results,
+                          ASKED)
+    stops = isa_history.read(folder / results, repository=None if results == "inside" else folder)
+    assert [stop.commit for stop in stops] == commits
+    assert [[(step.before, step.after) for step in stop.steps] for stop in stops[1:]] == [
+        [(64 + number, 65 + number)] for number in range(5)]
 
 
 def test_versions_of_triton_are_histories_of_their_own(tmp_path):

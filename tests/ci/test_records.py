@@ -23,6 +23,7 @@ from asv_runner import statistics as asv_statistics
 
 from ci import pooling, records
 from ci.asv_files import FEWEST_SAMPLES
+from tests.ci.histories import commits_of_one_second
 from tests.ci.trials import (
     BASE,
     ENV,
@@ -591,6 +592,23 @@ def test_commits_come_oldest_first(record: Any, results: Path) -> None:
     for index, digit in enumerate("c1e9"):
         record(trial(trees={"head": tree(digit * 40, date_ms=1_000_000 * (index + 1))}))
     assert list(records.load(results)["commit"].drop_duplicates()) == [d * 40 for d in "c1e9"]
+
+
+def test_commits_of_one_second_come_as_in_the_history(record: Any, tmp_path: Path) -> None:
+    commits = commits_of_one_second(tmp_path, 6)
+    for commit in sorted(commits):
+        record(*(trial(number=n, trees={"head": tree(commit, date_ms=1_790_000_000_000)}) for n in (0, 1)))
+    frame = records.load(tmp_path / "results")
+    assert list(frame["commit"].drop_duplicates()) == commits
+    dates = frame.groupby("commit")["date"]
+    assert set(dates.nunique()) == {1}
+    assert list((dates.first()[commits] - dates.first()[commits[0]]).dt.total_seconds() * 1000) == [0, 1, 2, 3, 4, 5]
+
+
+def test_commits_of_one_second_without_their_repository_come_by_name(record: Any, results: Path) -> None:
+    for digit in "c1e9":
+        record(trial(trees={"head": tree(digit * 40, date_ms=1_790_000_000_000)}))
+    assert list(records.load(results)["commit"].drop_duplicates()) == [d * 40 for d in "19ce"]
 
 
 def test_nothing_recorded(tmp_path: Path) -> None:

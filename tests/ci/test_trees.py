@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.trees import Repository, TreeError, listed_packages
+from ci.trees import Repository, TreeError, history_order, listed_packages
+from tests.ci.histories import commits_of_one_second
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -134,3 +135,19 @@ def test_without_git_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TreeError, match="git is not installed"):
         Repository(tmp_path)
+
+
+def test_the_order_of_history_where_dates_do_not_tell_it(tmp_path: Path) -> None:
+    commits = commits_of_one_second(tmp_path, 6)
+    asked = [*sorted(commits), "1" * 40]
+    assert sorted(asked, key=lambda one: history_order(tmp_path, asked).get(one, 99)) == [*commits, "1" * 40]
+    (tmp_path / "sub").mkdir()
+    assert history_order(tmp_path / "sub", commits[3:4])[commits[3]] == 3
+
+
+def test_without_a_repository_or_git_there_is_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert history_order(tmp_path, ["1" * 40]) == {}
+    assert history_order(tmp_path / "nothing", ["1" * 40]) == {}
+    commits_of_one_second(tmp_path, 1)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert history_order(tmp_path, ["1" * 40]) == {}
