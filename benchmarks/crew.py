@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.interrupts import held
 from benchmarks.ranks import Failure, Pool, PoolDied, StepFailed
 from benchmarks.trees import Tree
 
@@ -81,8 +82,9 @@ class Crew:
         if not s.gpu:
             variables.update(OMP_NUM_THREADS=str(s.threads), GLOO_SOCKET_IFNAME="lo")
         try:
-            pool = self.pools[role] = Pool(f"{s.kernel}.{role}", tree.python, tree.path, s.world, s.directory,
-                                           variables)
+            with held():
+                pool = self.pools[role] = Pool(f"{s.kernel}.{role}", tree.python, tree.path, s.world, s.directory,
+                                               variables)
         except OSError as error:
             self._start_failed(role, Failure("error", f"cannot start {tree.python}: {error}"))
             return False

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.interrupts import held
+
 HARNESS = Path(__file__).resolve().parent.parent
 """The tree this code lies in: `benchmarks` always comes from it."""
 
@@ -172,7 +174,10 @@ def ending_in_words(code: int, status: int) -> str:
 
 
 class Pool:
-    """The ranks of one source tree.  After PoolDied, `alive` is False and a new pool must be started."""
+    """The ranks of one source tree.  After PoolDied, `alive` is False and a new pool must be started.
+
+    Make and keep it in one block of `interrupts.held`: an interrupt in between would lose its processes.
+    """
 
     def __init__(self, label: str, python: str, tree: Path, world: int, directory: Path,
                  variables: Mapping[str, str] | None = None) -> None:
@@ -228,12 +233,13 @@ class Pool:
 
     def kill(self) -> None:
         """Kill every rank with all it started."""
-        workers, self.workers = self.workers, []
-        for worker in workers:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(worker.process.pid, signal.SIGKILL)
-        for worker in workers:
-            worker.kill()
+        with held():
+            workers, self.workers = self.workers, []
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(worker.process.pid, signal.SIGKILL)
+            for worker in workers:
+                worker.kill()
 
     def quit(self) -> None:
         """Ask the ranks to clean up and go; close() must follow."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.interrupts import held
 from benchmarks.ranks import Pool, PoolDied, StepFailed
 from kernels import registry, spec
 
@@ -71,7 +72,8 @@ class Describer:
     def begin(self) -> None:
         """Start the process and ask it for its devices."""
         try:
-            self.pool = Pool(f"describe.{self._tree.role}", self._tree.python, self._tree.path, 1, self._directory)
+            with held():
+                self.pool = Pool(f"describe.{self._tree.role}", self._tree.python, self._tree.path, 1, self._directory)
         except OSError as error:
             raise TreeError(f"tree {self._tree.role}: cannot start its Python: {error}; "
                             "name an executable that exists") from error
