@@ -167,10 +167,13 @@ def _stream(pointers, mask, MASKED: tl.constexpr, NON_TEMPORAL: tl.constexpr, XC
 
 
 @triton.jit
-def _finish(result, ids, at_n, out_ptr, tokens, columns, TOPK: tl.constexpr, ATOMIC: tl.constexpr):
+def _finish(result, ids, at_n, out_ptr, tokens, columns, TOPK: tl.constexpr, EVEN_N: tl.constexpr,
+            ATOMIC: tl.constexpr):
     """Write weighted rows: ATOMIC adds them to their tokens' rows, else each row goes to row token * TOPK + slot."""
     token = ids & 0xFFFFFF
-    keep = (token < tokens)[:, None] & (at_n < columns)[None, :]
+    keep = (token < tokens)[:, None]
+    if not EVEN_N:
+        keep &= (at_n < columns)[None, :]
     result = result.to(out_ptr.dtype.element_ty)
     if ATOMIC:
         at = token.to(tl.int64)[:, None] * columns + at_n[None, :]
@@ -235,7 +238,7 @@ def _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, 
             right = _right(a, a_scale, PACKED, DOT)
         acc = _product(w, fields, right, acc, PACKED, DOT)
         if i % STEPS == STEPS - 1:
-            _finish(acc.T * routed[:, None], ids, at_n, out_ptr, tokens, columns, TOPK, ATOMIC)
+            _finish(acc.T * routed[:, None], ids, at_n, out_ptr, tokens, columns, TOPK, EVEN_N, ATOMIC)
             acc = tl.zeros((BLOCK_N, ROWS), tl.float32)
 
 
@@ -335,7 +338,7 @@ def gemm2_native_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights
                     a = tl.load(a_rows + (k0 + ks)[None, :], mask=k_in[None, :], other=0)
                     a_scale = tl.load(a_scale_rows + (k0 // 16 + ss)[None, :], mask=s_in[None, :], other=0)
                 acc = tl.dot_scaled(a, a_scale, "e2m1", w, w_scale, "e2m1", acc)
-            _finish(acc * routed[:, None], ids, at_n, out_ptr, tokens, columns, TOPK, ATOMIC)
+            _finish(acc * routed[:, None], ids, at_n, out_ptr, tokens, columns, TOPK, EVEN_N, ATOMIC)
 
 
 @triton.jit

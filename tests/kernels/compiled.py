@@ -47,9 +47,9 @@ def _kind(value: Any) -> str:
 
 
 def spilled(binary: Any, arch: str) -> int:
-    """Registers spilled (AMD), bytes of stack per thread (NVIDIA)."""
+    """Vector and scalar registers spilled (AMD), bytes of stack per thread (NVIDIA)."""
     if arch.startswith("gfx"):
-        return int(re.findall(r"\.vgpr_spill_count: *(\d+)", binary.asm["amdgcn"])[0])
+        return sum(int(count) for count in re.findall(r"\.[sv]gpr_spill_count: *(\d+)", binary.asm["amdgcn"]))
     tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary.asm["cubin"])
