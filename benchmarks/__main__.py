@@ -2,11 +2,12 @@
 
     python -m benchmarks run --tree head=. --kernel gemm --tier pr --trials 3 --out trials.jsonl
     python -m benchmarks run --tree head=. --tree base=../main --out trials.jsonl
+    python -m benchmarks verify --tier nightly --out checks.jsonl
     python -m benchmarks list --tree . --json
     python -m benchmarks doctor
 
-Exit codes of run: 0 all measured, 1 something is wrong, hangs, crashes or fails, 2 nothing was measured,
-3 usage or infrastructure, 130 interrupted (finished trials are kept).
+Exit codes of run and verify: 0 all measured (right), 1 something is wrong, hangs, crashes or fails, 2 nothing was
+measured, 3 usage or infrastructure, 130 interrupted (finished trials and checks are kept).
 """
 
 from __future__ import annotations
@@ -21,17 +22,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import doctor, notes
+from benchmarks import doctor, notes, verify
 from benchmarks.plan import Protocol, Selection, UsageError
 from benchmarks.ranks import Unkillable
 from benchmarks.trees import ROLES, Tree, TreeError
 from benchmarks.trial import Session, measure
+from benchmarks.verify import FAULTY
 from kernels.spec import TIERS
 
 MEASURED, FAULTS, NOTHING, USAGE, INTERRUPTED = 0, 1, 2, 3, 130
-
-FAULTY = ("wrong", "error", "hang", "crash")
-"""Statuses of an arm that make the command exit with 1."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
-        print("interrupted; finished trials are kept", file=sys.stderr)
+        print("interrupted; what is finished is kept", file=sys.stderr)
         return INTERRUPTED
 
 
@@ -67,7 +66,13 @@ def parser() -> argparse.ArgumentParser:
     run = verbs.add_parser("run", help="measure and append trial lines to a file", description=__doc__,
                            formatter_class=argparse.RawDescriptionHelpFormatter)
     run.set_defaults(command=_run)
-    _run_options(run)
+    _what_options(run, "trial file (.jsonl or .jsonl.gz); lines are appended")
+    _how_options(run)
+    verifying = verbs.add_parser("verify", help="call every backend and compare; nothing is timed",
+                                 description=verify.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verifying.set_defaults(command=_verify)
+    _what_options(verifying, "file of checks (.jsonl); lines are appended, and what it knows is not tried again")
+    verifying.add_argument("--json", action="store_true", help="print the summary as JSON")
     listing = verbs.add_parser("list", help="what a tree declares")
     listing.set_defaults(command=_list)
     listing.add_argument("--tree", default=".", metavar="PATH", help="source tree (default: here)")
@@ -79,21 +84,17 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _run_options(run: argparse.ArgumentParser) -> None:
+def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
     default = Protocol()
-    add = run.add_argument
+    add = verb.add_argument
     add("--tree", action="append", type=_role_value, metavar="ROLE=PATH", help="source tree; ROLE is head or base "
         "(default: head=.)")
-    add("--out", type=Path, required=True, metavar="FILE", help="trial file (.jsonl or .jsonl.gz); lines are appended")
-    add("--kernel", action="append", default=[], metavar="NAME", help="kernel to measure; repeatable (default: all)")
+    add("--out", type=Path, required=True, metavar="FILE", help=out)
+    add("--kernel", action="append", default=[], metavar="NAME", help="only this kernel; repeatable (default: all)")
     add("--case", action="append", default=[], metavar="GLOB", help="cases, by name or pattern; repeatable")
     add("--backend", action="append", default=[], metavar="NAME", help="backend or baseline; repeatable (default: all)")
-    add("--tier", default="pr", choices=TIERS, help="measure the cases of this tier and of the quicker ones")
-    add("--trials", type=_positive, default=default.trials, metavar="N", help=f"default {default.trials}")
-    add("--rounds", type=_positive, default=default.rounds, metavar="N", help=f"per trial (default {default.rounds})")
-    add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
+    add("--tier", default="pr", choices=TIERS, help="the cases of this tier and of the quicker ones")
     add("--seed", type=int, default=default.seed, metavar="N", help="of the inputs")
-    add("--schedule-seed", type=int, default=default.schedule_seed, metavar="N", help="of the order of the arms")
     add("--set", action="append", default=[], type=_knob, metavar="KEY=VALUE", help="a knob, over config(), "
         "of every tree or as ROLE.KEY=VALUE of one; repeatable")
     add("--deadline", type=float, default=default.deadline_s, metavar="SECONDS", help="for one step of one arm, after "
@@ -106,14 +107,22 @@ def _run_options(run: argparse.ArgumentParser) -> None:
     add("--json-progress", dest="progress", action="store_const", const="json", help="the same as --progress json")
 
 
+def _how_options(run: argparse.ArgumentParser) -> None:
+    default = Protocol()
+    add = run.add_argument
+    add("--trials", type=_positive, default=default.trials, metavar="N", help=f"default {default.trials}")
+    add("--rounds", type=_positive, default=default.rounds, metavar="N", help=f"per trial (default {default.rounds})")
+    add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
+    add("--schedule-seed", type=int, default=default.schedule_seed, metavar="N", help="of the order of the arms")
+
+
 def _run(arguments: argparse.Namespace) -> int:
     trees = _trees(arguments)
     protocol = Protocol(arguments.rounds, arguments.trials, arguments.cache, arguments.seed, arguments.schedule_seed,
                         arguments.deadline)
-    selection = Selection(arguments.tier, tuple(arguments.case), tuple(arguments.backend), dict(arguments.set))
     notes.check_writable(arguments.out)
     tally = Tally()
-    lines = measure(arguments.kernel, trees, protocol, _progress(arguments.progress), selection)
+    lines = measure(arguments.kernel, trees, protocol, _progress(arguments.progress), _selection(arguments))
     try:
         for line in lines:
             notes.append(arguments.out, line)
@@ -123,6 +132,35 @@ def _run(arguments: argparse.Namespace) -> int:
         notes.remove_if_empty(arguments.out)
     tally.explain(arguments.kernel)
     return tally.exit_code(arguments.kernel)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    trees = _trees(arguments)
+    if [tree.role for tree in trees] != ["head"]:
+        raise UsageError("one tree is verified at a time: --tree head=PATH")
+    if arguments.out.suffix == ".gz":
+        raise UsageError(f"{arguments.out}: checks are not compressed; name a .jsonl file")
+    notes.check_writable(arguments.out)
+    lines = verify.verify(arguments.kernel, trees[0], arguments.out, _selection(arguments), arguments.seed,
+                          arguments.deadline, _progress(arguments.progress))
+    summary = verify.Summary()
+    try:
+        for line, new in lines:
+            if new:
+                notes.append(arguments.out, line)
+            for sentence in summary.add(line):
+                print(sentence, file=sys.stderr, flush=True)
+    finally:
+        lines.close()
+        notes.remove_if_empty(arguments.out)
+    print(json.dumps(summary.as_json(), allow_nan=False) if arguments.json else summary.in_words())
+    if summary.faults or (summary.broken and not arguments.kernel):
+        return FAULTS
+    return MEASURED if summary.count("ok") else NOTHING
+
+
+def _selection(arguments: argparse.Namespace) -> Selection:
+    return Selection(arguments.tier, tuple(arguments.case), tuple(arguments.backend), dict(arguments.set))
 
 
 @dataclasses.dataclass

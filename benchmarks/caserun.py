@@ -1,5 +1,7 @@
 """One case of one trial: prove every arm right, warm up, take the rounds, prove it right again.
 
+A protocol of no rounds stops after the first proof: nothing is timed.
+
 Whatever one arm does (raise, hang, crash, compute nonsense) costs that arm: it gets a status and a sentence, and the
 others are measured without it, in fresh processes where the old ones are gone or may be out of step.
 """
@@ -83,6 +85,11 @@ class CaseRun:
                              {"backend": arm.backend, "overrides": dict(arm.overrides)}) for arm in arms if arm])
         for arm in self._arms():
             self._prove(arm)
+        if self.protocol.rounds:
+            self._take()
+
+    def _take(self) -> None:
+        """Samples of every arm that is right."""
         if self.method == "graph":
             for arm in self._arms():
                 self._capture(arm)
@@ -242,7 +249,7 @@ class CaseRun:
 
     @property
     def _copies(self) -> int:
-        return self.case.copies if self.method == "graph" else 1
+        return self.case.copies if self.method == "graph" and self.protocol.rounds else 1
 
     def _calls(self, arm: Arm) -> int:
         """Calls in a sample."""
@@ -272,14 +279,15 @@ class CaseRun:
         if arm.key in self._out:
             failure = self._out[arm.key]
             return {"status": failure.status, "why": failure.why, "detail": failure.detail}
+        proven = {key: facts[key] for key in ("knobs", "error", "code_hash", "first_call_s", "compile_s")}
+        if not self.protocol.rounds:
+            return {"status": "ok", **proven}
         self.warnings += [f"{arm.key}: {finding}" for finding in symptoms.of(facts["seconds"], facts["first_call_s"])]
         if facts["starved"] > STARVED_SHARE * self.protocol.rounds:
             self.warnings.append(f"{arm.key}: in {facts['starved']} of {self.protocol.rounds} samples the device was "
                                  "faster than the host could enqueue the call: launch latency is in the time")
-        return {"status": "ok", "seconds": facts["seconds"], "skew_s": facts["skew_s"], "knobs": facts["knobs"],
-                "error": facts["error"], "code_hash": facts["code_hash"],
-                "calls_per_sample": self._calls(arm),
-                "first_call_s": facts["first_call_s"], "compile_s": facts["compile_s"]}
+        return {"status": "ok", "seconds": facts["seconds"], "skew_s": facts["skew_s"],
+                "calls_per_sample": self._calls(arm), **proven}
 
 
 def _told(failure: Failure, step: str) -> Failure:

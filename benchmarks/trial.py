@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import random
@@ -81,9 +82,16 @@ class Session:
         plan.check_selection(self.selection, declared, names)
         return names
 
+    def plans(self, names: Sequence[str]) -> dict[str, list[PlannedCase]]:
+        """The cases of each kernel, and how they are measured here."""
+        declared = {name: {role: d.kernels[name] for role, d in self.descriptions.items() if name in d.kernels}
+                    for name in names}
+        return {name: plan.plan_kernel(found, self.machine, self.selection, self.protocol.cache)
+                for name, found in declared.items()}
+
     def lines(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Every trial of every kernel."""
-        plans = {name: self._plan(name) for name in names}
+        plans = self.plans(names)
         total = self.protocol.trials * sum(len(cases) for cases in plans.values())
         done = 0
         for trial in range(self.protocol.trials):
@@ -96,6 +104,19 @@ class Session:
         """Remove what the session wrote beside its result."""
         remove_directories(self._directory)
 
+    def checks(self, plans: Mapping[str, Sequence[PlannedCase]]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(kernel, entry of one case), as they are done; with a protocol of no rounds, nothing is timed."""
+        done, total = 0, sum(len(cases) for cases in plans.values())
+        for name, cases in plans.items():
+            yield from ((name, {"case": case.name, **skipped(case)}) for case in cases if case.skip)
+            done += sum(1 for case in cases if case.skip)
+            with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
+                for run in runs:
+                    self._tell({"done": done, "total": total, "what": f"{name} {run.case.name}"})
+                    yield name, {"case": run.case.name, **run.run()}
+                    done += 1
+        self._tell({"done": total, "total": total, "what": "done"})
+
     # ---- one trial -----------------------------------------------------------------------------------------------
 
     def _trial(self, name: str, cases: Sequence[PlannedCase], trial: int, done: int, total: int) -> dict[str, Any]:
@@ -105,28 +126,30 @@ class Session:
         warnings = self._warnings(name)
         busy_s = wall_s = 0.0
         with recorder.recording() as state_so_far:
-            for world in sorted({case.world for case in cases if not case.skip}):
-                todo = [case for case in cases if case.world == world and not case.skip]
-                with Crew(self._trees_with(name), self._setting(name, world, todo)) as crew:
-                    for case in todo:
-                        self._tell({"done": done + len(entries), "total": total,
-                                    "what": f"{name} {case.name} trial {trial + 1}"})
-                        order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}")
-                        run = CaseRun(crew, case, self.protocol, order, self._hangs.setdefault(name, {}))
-                        entries[case.name] = run.run()
-                        busy_s, wall_s = busy_s + run.busy_s, wall_s + run.wall_s
-                warnings += crew.notes
+            with contextlib.closing(self._runs(name, cases, trial, warnings)) as runs:
+                for run in runs:
+                    self._tell({"done": done + len(entries), "total": total,
+                                "what": f"{name} {run.case.name} trial {trial + 1}"})
+                    entries[run.case.name] = run.run()
+                    busy_s, wall_s = busy_s + run.busy_s, wall_s + run.wall_s
             states = state_so_far()
         ordered = {case.name: entries[case.name] for case in cases}
         return notes.finished({
             "session": self.id, "trial": trial, "started_at": started_at, "duration_s": time.monotonic() - begin,
-            "kernel": name, "machine": self.machine, "trees": self._trees_entry(name),
+            "kernel": name, "machine": self.machine, "trees": self.trees_entry(name),
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)}, "cases": ordered, "state": states,
             "busy_share": busy_s / wall_s if wall_s else None, "measuring_s": wall_s, "warnings": warnings})
 
-    def _plan(self, name: str) -> list[PlannedCase]:
-        declarations = {role: d.kernels[name] for role, d in self.descriptions.items() if name in d.kernels}
-        return plan.plan_kernel(declarations, self.machine, self.selection, self.protocol.cache)
+    def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, notes: list[str]) -> Iterator[CaseRun]:
+        """The cases that can be measured here, ready to run, each number of ranks in processes of its own."""
+        for world in sorted({case.world for case in cases if not case.skip}):
+            todo = [case for case in cases if case.world == world and not case.skip]
+            with Crew(self._trees_with(name), self._setting(name, world, todo)) as crew:
+                for case in todo:
+                    order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}")
+                    yield CaseRun(crew, case, self.protocol, order, self._hangs.setdefault(name, {}))
+            notes += crew.notes
+
 
     def _trees_with(self, name: str) -> list[Tree]:
         return [tree for tree in self.trees if name in self.descriptions[tree.role].kernels]
@@ -167,7 +190,8 @@ class Session:
                 found.append(f"{role} declares no kernel {name!r}" + (f"; broken modules: {broken}" if broken else ""))
         return found
 
-    def _trees_entry(self, name: str) -> dict[str, Any]:
+    def trees_entry(self, name: str) -> dict[str, Any]:
+        """The `trees` of a trial line."""
         return {tree.role: {
             "commit": tree.commit, "date_ms": tree.date_ms, "dirty": tree.dirty,
             "kernels_digest": self._digests[tree.role], "environment": self.descriptions[tree.role].environment,

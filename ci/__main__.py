@@ -85,7 +85,7 @@ RESULTS = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
 OUT = click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Trial file to append to.")
-WHAT: Callable[[Any], Any] = _options(
+CHOICE: Callable[[Any], Any] = _options(
     click.option(
         "--tier",
         type=click.Choice(["pr", "nightly", "sweep"]),
@@ -96,7 +96,6 @@ WHAT: Callable[[Any], Any] = _options(
     click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable)."),
     click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
     click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable)."),
-    click.option("--rounds", type=click.IntRange(1, 10000), help="Rounds in a trial (default: 40; 10 on a CPU)."),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of the inputs."),
     click.option(
         "--deadline",
@@ -105,6 +104,15 @@ WHAT: Callable[[Any], Any] = _options(
         help="A step that takes longer is a hang and is killed.",
     ),
     click.option("--set", "knobs", multiple=True, metavar="KEY=VALUE", help="Override a backend's knob (repeatable)."),
+)
+WHAT: Callable[[Any], Any] = _options(
+    CHOICE,
+    click.option("--rounds", type=click.IntRange(1, 10000), help="Rounds in a trial (default: 40; 20 on a CPU)."),
+)
+SOURCE: Callable[[Any], Any] = _options(
+    click.option("--commit", metavar="HASH", help="The commit this tree is (on a node without git)."),
+    click.option("--commit-date", type=int, metavar="MS", help="Its date in ms since 1970 UTC, with --commit."),
+    click.option("--tree", type=click.Path(path_type=Path, exists=True, file_okay=False), help="This source tree."),
 )
 
 
@@ -130,9 +138,7 @@ def doctor(as_json: bool, results: Path) -> int:
 )
 @WHAT
 @click.option("--trials", type=click.IntRange(1, 1000), default=3, show_default=True, help="Fresh-process trials.")
-@click.option("--commit", metavar="HASH", help="The commit this tree is (on a node without git).")
-@click.option("--commit-date", type=int, metavar="MS", help="Its date in ms since 1970 UTC, with --commit.")
-@click.option("--tree", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Measure this source tree.")
+@SOURCE
 @OUT
 @RESULTS
 @DRY_RUN
@@ -155,6 +161,22 @@ def run(
         out=out,
         results=results,
         dry_run=dry_run,
+    )
+
+
+@main.command(epilog=_example("ridgeline verify --tier nightly --kernel gemm"))
+@CHOICE
+@SOURCE
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File of checks to append to; what it "
+              "knows of the same kernels on this machine is not tried again (default: .ridgeline/checks.jsonl).")
+@JSON
+@DRY_RUN
+def verify(commit: str | None, commit_date: int | None, tree: Path | None, out: Path | None, as_json: bool,
+           dry_run: bool, **what: Any) -> int:
+    """Is every backend right in every case on this machine?  Calls each and compares; times nothing."""
+    return measuring.verify(
+        measuring.plan(**what), commit=commit, commit_date=commit_date, tree=tree, out=out, as_json=as_json,
+        dry_run=dry_run
     )
 
 

@@ -46,26 +46,24 @@ class MeasureError(Exception):
     """Measuring could not start or broke off; the text says why."""
 
 
-def command(trees: Sequence[Tree], plan: Plan, out: Path) -> list[str]:
-    """The argument list that measures `trees` by `plan` into the trial file `out`."""
+def command(trees: Sequence[Tree], plan: Plan, out: Path, verb: str = "run") -> list[str]:
+    """The argument list that measures (or, to `verify`, only checks) `trees` by `plan` into the file `out`."""
     argv = [
         sys.executable,
         "-m",
         "benchmarks",
-        "run",
+        verb,
         "--progress",
         "json",
         "--out",
         str(out),
         "--tier",
         plan.tier,
-        "--trials",
-        str(plan.trials),
-        "--rounds",
-        str(plan.rounds),
         "--seed",
         str(plan.seed),
     ]
+    if verb == "run":
+        argv += ["--trials", str(plan.trials), "--rounds", str(plan.rounds)]
     for tree in trees:
         argv += ["--tree", f"{tree.role}={tree.path}"]
         if tree.commit:
@@ -88,14 +86,14 @@ def command(trees: Sequence[Tree], plan: Plan, out: Path) -> list[str]:
     return argv
 
 
-def measure(trees: Sequence[Tree], plan: Plan, out: Path, console: Console) -> int:
+def measure(trees: Sequence[Tree], plan: Plan, out: Path, console: Console, verb: str = "run", *flags: str) -> int:
     """Run the measuring program with a progress bar; returns its exit code (see the constants above).
 
-    Ctrl-C is passed on: finished trials stay in `out`.
+    Ctrl-C is passed on: finished trials (checks) stay in `out`.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
-        command(trees, plan, out),
+        [*command(trees, plan, out, verb), *flags],
         cwd=HARNESS,
         stderr=subprocess.PIPE,
         text=True,

@@ -74,6 +74,17 @@ def run(
     return code
 
 
+def verify(plan: Plan, *, commit: str | None, commit_date: int | None, tree: Path | None, out: Path | None,
+           as_json: bool, dry_run: bool) -> int:
+    """Check every backend of one tree, time nothing; the measuring program prints what came of it."""
+    head = _one_tree(commit, commit_date, tree)
+    file = out or Path(".ridgeline/checks.jsonl")
+    if dry_run:
+        click.echo(f"would check {head.label} ({plan.tier} tier) and append what comes of it to {file}")
+        return 0
+    return measure([head], plan, file, err_console(), "verify", *(["--json"] if as_json else []))
+
+
 def plan(**options: Any) -> Plan:
     """A plan from the options of a verb; what was not asked for keeps its default."""
     given = {key: value for key, value in options.items() if value is not None}

@@ -178,3 +178,27 @@ def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
         "jinja2",
         "torch",
     }
+
+
+# ---- verify -------------------------------------------------------------------------------------------------------
+
+
+def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "checks.jsonl"
+    words = ["verify", "--kernel", "gemm", "--case", "n4096_k4096_m1_fp16", "--backend", "torch", "--backend", "blas"]
+    dry = invoke(*words, "--out", str(out), "--dry-run")
+    assert dry.exit_code == 0
+    assert dry.output.endswith(f"and append what comes of it to {out}\n")
+    assert not out.exists()
+    done = subprocess.run([sys.executable, "-m", "ci", *words, "--out", str(out), "--json"], cwd=README.parent,
+                          capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["backends"][0]["cases"] == {"ok": 1}
+    [line] = [json.loads(text) for text in out.read_text().splitlines()]
+    assert {name: arm["status"] for name, arm in line["arms"].items()} == {"torch": "ok", "blas": "ok"}
+
+
+def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "ci", "verify", "--kernel", "gem", "--out", str(tmp_path / "c.jsonl")],
+                          cwd=README.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "no kernel 'gem'; known: " in done.stderr

@@ -1,0 +1,150 @@
+"""Correctness alone: every arm is called and compared, nothing is timed, and what is known is not tried again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.notes import append
+from benchmarks.plan import Selection
+from benchmarks.trees import Tree
+from benchmarks.verify import Summary, settled, verify
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def verified(tree, out, kernel, selection=None, **options):
+    """{(case, backend): status} and the number of new lines; new lines are appended to `out`."""
+    found, new_lines = {}, 0
+    for line, new in verify([kernel], Tree("head", tree), out, selection or Selection("sweep"), **options):
+        if new:
+            append(out, line)
+            new_lines += 1
+        found |= {(line["case"], name): arm["status"] for name, arm in line["arms"].items()}
+    return found, new_lines
+
+
+def lines_of(out):
+    return [json.loads(text) for text in out.read_text().splitlines()]
+
+
+def test_all_cases_are_called_and_none_is_timed(toy_tree, toy_log, tmp_path):
+    tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
+    events = []
+    found, new = verified(tree, out, "steady", on_progress=events.append)
+    assert new == 5
+    assert found == {
+        **{(case, name): "ok" for case in ("small", "other") for name in ("ours", "library")},
+        **{(case, "elsewhere"): "unsupported" for case in ("small", "other")},
+        **{(case, name): "skipped" for case in ("huge", "crowd") for name in ("ours", "library", "elsewhere")},
+        **{("costless", name): "error" for name in ("ours", "library", "elsewhere")}}
+    calls = [line for line in toy_log.read_text().splitlines() if line.endswith("call ours")]
+    assert len(calls) == 2 * 3, "per case: the first call, the one that is compared, the one whose code is told"
+    small = next(line for line in lines_of(out) if line["case"] == "small")
+    assert small["arms"]["ours"]["error"] == {"norm": 0.0, "peak": 0.0}
+    assert small["arms"]["ours"]["knobs"] == {"tile": 16}
+    assert "seconds" not in small["arms"]["ours"]
+    assert (small["tier"], small["world"], small["dtype"], small["baselines"]) == ("pr", 1, "fp32", ["library"])
+    assert events[-1] == {"done": 5, "total": 5, "what": "done"}
+    assert {"done": 3, "total": 5, "what": "steady other"} in events
+
+
+def test_every_fault_is_found_at_its_own_arm(toy_tree, tmp_path):
+    found, _ = verified(toy_tree("tree"), tmp_path / "o.jsonl", "faults", Selection(cases=("one",)), deadline_s=3.0)
+    assert {name: status for (_, name), status in found.items() if status not in ("ok", "unsupported")} == {
+        "writes_input": "wrong", "wrong": "wrong", "functional_wrong": "wrong", "raises": "error", "leaves": "error",
+        "fails_to_build": "error", "returns_nothing": "error", "not_callable": "error", "allocates": "error",
+        "falls": "crash"}
+
+
+def test_what_is_known_is_not_tried_again_and_what_failed_is(toy_tree, toy_log, tmp_path):
+    tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
+    chosen = Selection(cases=("one",), backends=("good", "wrong"))
+    assert verified(tree, out, "faults", chosen) == ({("one", "good"): "ok", ("one", "wrong"): "wrong"}, 1)
+    only_good = Selection(cases=("one",), backends=("good",))
+    verified(tree, out, "faults", Selection(cases=("one",), backends=("good", "functional")))
+    assert verified(tree, out, "faults", only_good) == ({("one", "good"): "ok"}, 0)
+    assert verified(tree, out, "faults", chosen)[1] == 1
+    assert verified(tree, out, "faults", only_good, seed=1)[1] == 1, "other inputs say nothing about these"
+    (tree / "toy" / "another.txt").write_text("a file of the kernels\n")
+    assert verified(tree, out, "faults", only_good)[1] == 1, "what was right of other files may be wrong now"
+    assert verified(tree, out, "faults", only_good)[1] == 0
+
+
+def test_it_goes_on_where_it_was_stopped(toy_tree, toy_log, tmp_path):
+    tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
+    going = verify(["steady"], Tree("head", tree), out, Selection("nightly"))
+    line, new = next((line, new) for line, new in going if line["case"] == "small")
+    assert new
+    append(out, line)
+    going.close()
+    with out.open("a") as file:
+        file.write('{"format": "ridgeline-check", "version": 1, "torn')
+    found, new_lines = verified(tree, out, "steady", Selection("nightly"))
+    assert new_lines == 3, "small is known, the three others are not"
+    assert found["small", "ours"] == found["other", "ours"] == "ok"
+    assert sum("reference small" in text for text in toy_log.read_text().splitlines()) == 1
+
+
+def test_lines_that_hold_for_something_else_say_nothing():
+    def line(digest, **arms):
+        return {"kernel": "gemm", "case": "m1", "holds_for": {"kernels_digest": digest},
+                "arms": {name: {"status": status} for name, status in arms.items()}}
+
+    lines = [line("a", one="ok", two="hang"), line("b", three="ok"), line("a", two="crash", four="unsupported")]
+    found = settled(lines, {"kernels_digest": "a"})
+    assert {key: sorted(value["arms"]) for key, value in found.items()} == {("gemm", "m1"): ["four", "one"]}
+    assert settled(lines, {"kernels_digest": "c"}) == {}
+
+
+def test_the_summary_in_words_and_for_machines():
+    summary = Summary()
+    arms = {"triton": {"status": "ok", "error": {"norm": 2e-4, "peak": 1e-3}},
+            "blas": {"status": "wrong", "why": "[3]"}, "ck": {"status": "unsupported", "why": "no ck here"}}
+    said = summary.add({"kernel": "gemm", "case": "m1", "arms": arms, "broken": []})
+    assert said == ["gemm m1 blas: wrong: [3]"]
+    summary.add({"kernel": "gemm", "case": "m2", "arms": {**arms, "blas": arms["triton"]},
+                 "broken": [{"module": "kernels.x", "reason": "no such name"}]})
+    assert summary.in_words().splitlines() == [
+        "gemm/triton: 2 of 2 right, error 2.0e-04 at most", "gemm/blas: 1 of 2 right, 1 wrong, error 2.0e-04 at most",
+        "gemm/ck: 0 of 2 right, 2 unsupported", "  2 times: no ck here", "broken module kernels.x: no such name",
+        "3 right, 1 not right; 2 unsupported and 0 not for this machine"]
+    told = summary.as_json()
+    assert (told["right"], told["wrong"], told["unsupported"], told["skipped"]) == (3, 1, 2, 0)
+    assert told["faults"] == [{"kernel": "gemm", "case": "m1", "backend": "blas", "status": "wrong", "why": "[3]"}]
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, "-m", "benchmarks", "verify", *map(str, arguments)], cwd=ROOT, text=True,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120)
+
+
+def test_the_command_and_its_exit_codes(toy_tree, tmp_path):
+    tree, out = f"head={toy_tree('tree')}", tmp_path / "checks.jsonl"
+    done = run("--tree", tree, "--out", out, "--kernel", "steady", "--json")
+    assert (done.returncode, json.loads(done.stdout)["right"]) == (0, 2), done.stderr
+    done = run("--tree", tree, "--out", out, "--kernel", "faults", "--backend", "good", "--backend", "wrong",
+               "--case", "one")
+    assert done.returncode == 1
+    assert "faults one wrong: wrong: check: " in done.stderr
+    assert done.stdout.endswith("1 right, 1 not right; 0 unsupported and 0 not for this machine\n")
+    done = run("--tree", tree, "--out", out, "--kernel", "steady", "--case", "crowd")
+    assert done.returncode == 2
+    assert "3 times: needs 512 ranks" in done.stdout
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--out", "c.jsonl", "--tree", "base=."], "one tree is verified at a time: --tree head=PATH"),
+    (["--out", "c.jsonl.gz"], "checks are not compressed; name a .jsonl file"),
+    (["--out", "c.jsonl", "--kernel", "gem"], "no kernel 'gem'; known: all_gather"),
+    (["--out", "c.jsonl", "--rounds", "3"], "unrecognized arguments: --rounds 3"), ([], "required: --out")])
+def test_usage_errors(arguments, message, tmp_path):
+    done = run(*(str(tmp_path / text) if text.startswith("c.") else text for text in arguments))
+    assert done.returncode == 3
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
