@@ -19,9 +19,10 @@ from ci.isa_code import side_by_side
 from ci.isa_rules import load_policy
 from ci.isa_run import HARNESS, CompileError, Wanted, compile_tree, explain_tree
 from ci.policy import PolicyError
+from ci.push import PushError, pushed
 from ci.trees import Repository, Tree, TreeError
 
-EXPECTED = (CompileError, IsaError, PolicyError, TreeError, isa_triton.InstallError, ValueError)
+EXPECTED = (CompileError, IsaError, PolicyError, PushError, TreeError, isa_triton.InstallError, ValueError)
 """Errors that are the user's to mend: told in one sentence, exit code 3."""
 
 EXAMPLES = """\b
@@ -57,6 +58,8 @@ class Problem(click.ClickException):
 @click.option("--triton", "versions", metavar="V,V,...", help="The same kernels under these versions of Triton.")
 @click.option("--range", "span", metavar="A..B", help="Record the series of the commits after A up to B that touch "
               "kernels.")
+@click.option("--newest", type=click.IntRange(min=1), metavar="N", help="With --range: only its newest N such commits.")
+@click.option("--push", "push_to", metavar="BRANCH", help="With --range: commit the records and push them to it.")
 @click.option("--every", is_flag=True, help="With --range: also commits that touch no kernels.")
 @click.option("--again", is_flag=True, help="With --range: also commits that are recorded already.")
 @click.option("--history", is_flag=True, help="What changed from one recorded commit to the next.")
@@ -77,6 +80,8 @@ def isa(base: str | None, head: str | None, versions: str | None, span: str | No
     job = Job(options)
     if sum(map(bool, (base, versions, span, history))) > 1:
         raise Problem("BASE HEAD, --triton, --range and --history exclude each other; give one of them")
+    if not span and (options["newest"] or options["push_to"] or options["every"] or options["again"]):
+        raise Problem("--newest, --push, --every and --again belong to --range; give for instance --range ..HEAD")
     try:
         if versions:
             return job.triton(versions)
@@ -168,7 +173,7 @@ class Job:
     def backfill(self, span: str) -> int:
         """Record every commit of a range; a commit that cannot be compiled is told, and the others go on."""
         repository = Repository(self.root)
-        commits = isa_history.commits_of(repository, span, self.options["every"])
+        commits = isa_history.commits_of(repository, span, self.options["every"])[-(self.options["newest"] or 0):]
         if self._dry(f"compile {len(commits)} commits and record their series under {self.options['results']}"):
             return 0
         asked = {"arches": list(self.wanted.arches), "tier": self.wanted.tier, "kernels": list(self.wanted.kernels),
@@ -184,6 +189,8 @@ class Job:
                 self._tell(f"Warning: {problem}")
             click.echo(f"{len(filled.recorded)} commits recorded in {self.options['results']}, {len(filled.known)} "
                        f"known already, {len(filled.problems)} problems.")
+        if self.options["push_to"] and (filled.recorded or filled.known):
+            self._tell(pushed(self.options["results"], self.options["push_to"], "Record machine code"))
         return filled.exit_code
 
     def _of_commit(self, tree: Path, what: str) -> dict[str, Any]:

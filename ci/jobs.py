@@ -48,8 +48,7 @@ def record(files: Sequence[Path], results: Path, *, as_json: bool, dry_run: bool
     else:
         print_recorded(done, dry_run)
     if push_to and not dry_run:
-        commit = push.push_records(results, push_to, "Record measurements", token=os.environ.get("GITHUB_TOKEN", ""))
-        click.echo(f"pushed {commit[:8]} to {push_to}" if commit else "nothing new to push")
+        click.echo(push.pushed(results, push_to, "Record measurements"))
     return USAGE if done.problems else 0
 
 

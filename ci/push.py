@@ -46,6 +46,12 @@ def push_records(folder: Path, branch: str, message: str, remote: str = "origin"
     raise PushError(f"{remote} refused {branch} {ATTEMPTS} times; the records are committed here, push them by hand")
 
 
+def pushed(folder: Path, branch: str, message: str) -> str:
+    """push_records with the token of the environment, where there is one; a sentence for people."""
+    commit = push_records(folder, branch, message, token=os.environ.get("GITHUB_TOKEN", ""))
+    return f"pushed {commit[:8]} to {branch}" if commit else "nothing new to push"
+
+
 def _rebase(where: Path, env: Mapping[str, str], remote: str, branch: str) -> None:
     _git(where, env, "fetch", "--quiet", remote, branch)
     if _run(where, env, "rebase", "--quiet", "--autostash", "FETCH_HEAD").returncode:

@@ -99,6 +99,29 @@ def test_the_history_is_recorded_and_read_by_asv(run, tmp_path, repository):
     assert [len(stop["new"]) for stop in json.loads(out)] == [1, 0]
 
 
+def test_the_newest_commits_are_recorded_and_pushed(run, tmp_path, repository, monkeypatch):
+    git(tmp_path, "clone", "-q", "--bare", str(repository), "shared")
+    git(tmp_path, "clone", "-q", "shared", "clone")
+    monkeypatch.chdir(tmp_path / "clone")
+    words = ["--range", "..", "--newest", "1", "--arch", "gfx942", "--case", "m1024", "--push", "main"]
+    code, out = run(*words)
+    assert (code, out) == (0, "1 commits recorded in results_isa, 0 known already, 0 problems.\n")
+    listed = subprocess.run(["git", "-C", str(tmp_path / "shared"), "show", "--format=%P|%s", "--name-only", "main"],
+                            check=True, capture_output=True, text=True).stdout.split("\n")
+    head = subprocess.run(["git", "rev-parse", "main"], cwd=repository, check=True, capture_output=True,
+                          text=True).stdout.strip()
+    assert listed[0] == f"{head}|Record machine code"
+    assert f"results_isa/isa/{head[:8]}-triton{isa_triton.installed()}.json" in listed
+    code, out = run(*words)
+    assert (code, out) == (0, "0 commits recorded in results_isa, 1 known already, 0 problems.\n")
+
+
+@pytest.mark.parametrize("words", [["--newest", "3"], ["--push", "main", "main~1"], ["--history", "--every"]])
+def test_what_belongs_to_a_range_is_refused_without_one(run, words):
+    with pytest.raises(click.ClickException, match=r"belong to --range; give for instance --range \.\.HEAD"):
+        run(*words)
+
+
 def test_the_working_tree_is_described_and_explained(run):
     code, out = run("--arch", "gfx942")
     assert code == 0
