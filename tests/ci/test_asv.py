@@ -73,7 +73,7 @@ class Project:
         return self.git("rev-parse", "HEAD")
 
     def asv(self, *arguments: str, code: int | None = 0, **environment: str) -> str:
-        env = {**os.environ, "HOME": str(self.home), "COLUMNS": "200", "RIDGELINE_ROUNDS": "10", **environment}
+        env = {**os.environ, "HOME": str(self.home), "COLUMNS": "200", "RIDGELINE_ROUNDS": "40", **environment}
         command = [sys.executable, "-m", "asv", *arguments]
         done = subprocess.run(command, cwd=self.root, env=env, capture_output=True, text=True)
         output = done.stdout + done.stderr
