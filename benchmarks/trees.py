@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.identity import files_of
 from benchmarks.interrupts import held
 from benchmarks.ranks import Pool, PoolDied, StepFailed
 from kernels import registry, spec
@@ -141,8 +142,7 @@ def kernels_digest(tree: Tree) -> str:
     """16 hex digits over every file of the listed kernel packages: names and contents."""
     digest = hashlib.sha256()
     for package in sorted(listed_packages(tree)):
-        root = tree.path.joinpath(*package.split("."))
-        for path in sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+        for path in files_of(tree.path.joinpath(*package.split("."))):
             digest.update(f"{path.relative_to(tree.path).as_posix()}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]

@@ -17,8 +17,9 @@ from typing import Any
 from benchmarks import hostcache, machine, notes, plan, state
 from benchmarks.caserun import CaseRun
 from benchmarks.crew import Crew, Setting, make_directories, remove_directories
+from benchmarks.identity import kernel_digests
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
-from benchmarks.trees import Describer, Description, Tree, TreeError, kernels_digest, with_git_facts
+from benchmarks.trees import Describer, Description, Tree, TreeError, kernels_digest, listed_packages, with_git_facts
 
 Progress = Callable[[Mapping[str, Any]], None]
 """Called with {"done": cases finished, "total": cases, "what": a few words}."""
@@ -55,6 +56,7 @@ class Session:
         self._tell = on_progress or (lambda event: None)
         self._hangs: dict[str, dict[tuple[str, str], str]] = {}
         self._digests = {tree.role: kernels_digest(tree) for tree in self.trees}
+        self._own_digests: dict[str, dict[str, str]] = {}
         self._directory = make_directories()
 
     def describe(self) -> None:
@@ -69,6 +71,8 @@ class Session:
         finally:
             for describer in asked.values():
                 describer.kill()
+        self._own_digests = {tree.role: kernel_digests(tree.path, listed_packages(tree),
+                                                       self.descriptions[tree.role].modules) for tree in self.trees}
         self._devices = self._same_devices()
         self._monitor, self._why_no_state = state.open_monitor(self._devices)
         static = self._monitor.static(0) if self._monitor else {}
@@ -192,12 +196,13 @@ class Session:
 
     def trees_entry(self, name: str) -> dict[str, Any]:
         """The `trees` of a trial line."""
-        return {tree.role: {
-            "commit": tree.commit, "date_ms": tree.date_ms, "dirty": tree.dirty,
-            "kernels_digest": self._digests[tree.role], "environment": self.descriptions[tree.role].environment,
-            "declaration": self.descriptions[tree.role].kernels.get(name),
-            "broken": [{"module": b["module"], "reason": b["reason"]} for b in self.descriptions[tree.role].broken],
-        } for tree in self.trees}
+        return {tree.role: self._tree_entry(tree, name, self.descriptions[tree.role]) for tree in self.trees}
+
+    def _tree_entry(self, tree: Tree, name: str, found: Description) -> dict[str, Any]:
+        return {"commit": tree.commit, "date_ms": tree.date_ms, "dirty": tree.dirty,
+                "kernels_digest": self._digests[tree.role], "kernel_digest": self._own_digests[tree.role].get(name),
+                "environment": found.environment, "declaration": found.kernels.get(name),
+                "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken]}
 
 
 def skipped(case: PlannedCase) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Is every backend right in every case on this machine?  Each is called and compared; nothing is timed.
 
-One line of JSON for each case, as soon as it is done, so that the same command goes on where it was stopped: what is
-known of the same kernel files, in the same environment, on the same machine, is not tried again unless it failed.
+One line of JSON for each case, as soon as it is done, so that the same command goes on where it was stopped: what was
+right with the same files of the kernel, in the same environment and on the same machine, is not tried again.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def verify(kernels: Sequence[str], tree: Tree, out: Path, selection: Selection, 
     """(line of a case, whether it is new): what `out` knows already, then what is left, for the caller to append.
 
     A line: kernel, case, tier, world, dtype; `arms` by backend (status, why, norm and peak of the error, knobs,
-    code_hash); `holds_for`: kernels_digest, environment, machine, seed, knobs.  Raises UsageError or TreeError before
+    code_hash); `holds_for`: kernel_digest, environment, machine, seed, knobs.  Raises UsageError or TreeError before
     anything runs.
     """
     session = Session([tree], Protocol(rounds=0, trials=1, seed=seed, deadline_s=deadline_s), selection, on_progress)
     try:
         session.describe()
         plans = session.plans(session.choose(kernels))
-        about = _about(session, seed)
-        known = settled(_lines(out), about["holds_for"])
+        about = {name: _about(session, name, seed) for name in plans}
+        known = settled(_lines(out), {name: facts["holds_for"] for name, facts in about.items()})
         left: dict[str, list[PlannedCase]] = {}
         for name, cases in plans.items():
             for case in cases:
@@ -52,7 +52,7 @@ def verify(kernels: Sequence[str], tree: Tree, out: Path, selection: Selection, 
                 else:
                     left.setdefault(name, []).append(case)
         for name, entry in session.checks(left):
-            yield _line(session, name, entry, about), True
+            yield _line(session, name, entry, about[name]), True
     finally:
         session.close()
 
@@ -125,11 +125,12 @@ class Summary:
                           f"{self.count('unsupported')} unsupported and {self.count('skipped')} not for this machine"])
 
 
-def settled(lines: Iterable[Mapping[str, Any]], holds_for: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+def settled(lines: Iterable[Mapping[str, Any]], holds_for: Mapping[str, Mapping[str, Any]]
+            ) -> dict[tuple[str, str], dict[str, Any]]:
     """By (kernel, case) the newest line that holds for the same, with the settled arms of all such lines."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for line in lines:
-        if line["holds_for"] == holds_for:
+        if line["holds_for"] == holds_for.get(line["kernel"]):
             key = (line["kernel"], line["case"])
             arms = {**found.get(key, {"arms": {}})["arms"], **line["arms"]}
             found[key] = {**line, "arms": {name: arm for name, arm in arms.items() if arm["status"] in SETTLED}}
@@ -147,9 +148,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield line
 
 
-def _about(session: Session, seed: int) -> dict[str, Any]:
-    tree = session.trees_entry("")["head"]
-    holds_for = {"kernels_digest": tree["kernels_digest"], "environment": tree["environment"],
+def _about(session: Session, name: str, seed: int) -> dict[str, Any]:
+    tree = session.trees_entry(name)["head"]
+    holds_for = {"kernel_digest": tree["kernel_digest"], "environment": tree["environment"],
                  "machine": session.machine["name"], "seed": seed, "knobs": dict(session.selection.knobs)}
     return {"commit": tree["commit"], "dirty": tree["dirty"], "device": session.machine["device"],
             "broken": tree["broken"], "holds_for": clean(holds_for)}

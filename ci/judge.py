@@ -173,8 +173,8 @@ def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
     evidence += tail_evidence
     if t.comparison.same_code:
         if verdict in (Verdict.SLOWER, Verdict.FASTER):
-            tail_warnings.append(f"the times alone would say {verdict}: look at what surrounds the code objects "
-                                 "(grid, arguments, launch order)")
+            tail_warnings.append(f"the times alone would say {verdict}: look at what surrounds the code "
+                                 "(grid, arguments, launch order, a busy machine)")
         verdict, evidence = Verdict.SAME, [unmeasured.SAME_CODE, *evidence]
     confirmed = True
     if verdict is Verdict.SLOWER and progress:

@@ -57,7 +57,7 @@ def _comparison(trials: Sequence[Mapping[str, Any]], kernel: str, backend: str, 
     yardsticks = [_yardstick(last, role, name) for role in ROLES]
     return Comparison(
         f"{kernel}/{backend}/{name}", kernel, backend, timed, last["machine"].get("kind") or "gpu",
-        last["machine"].get("name", ""), _same_code(having, backend), status["base"], status["head"],
+        last["machine"].get("name", ""), _same_code(having, backend, last), status["base"], status["head"],
         _why(last, "base", arms["base"], status["base"]), _why(last, "head", arms["head"], status["head"]),
         yardsticks[0], yardsticks[1], control, problems, shared + _missing(timed, trials, having))
 
@@ -149,13 +149,25 @@ def _middle(readings: Sequence[Mapping[str, Any]], key: str) -> float | None:
     return float(np.median(known)) if known else None
 
 
-def _same_code(having: Sequence[tuple[int, Mapping[str, Arm]]], backend: str) -> bool | None:
-    """Whether both trees launched the same code objects with the same knobs in every trial; None if not known."""
+def _same_code(having: Sequence[tuple[int, Mapping[str, Arm]]], backend: str, last: Mapping[str, Any]) -> bool | None:
+    """Whether both trees launched the same code objects with the same knobs in every trial; None if not known.
+
+    Where no code objects are known (on a CPU), equal files of the kernel in equal environments are the same code.
+    """
     pairs = [tuple(arms.get(f"{role}/{backend}") for role in ROLES) for _, arms in having]
     facts = [(base, head) for base, head in pairs if base and head]
-    if not facts or not all(base.get("code_hash") and head.get("code_hash") for base, head in facts):
+    if not facts:
         return None
+    if not all(base.get("code_hash") and head.get("code_hash") for base, head in facts):
+        same_knobs = all(base.get("knobs") == head.get("knobs") for base, head in facts)
+        return True if same_knobs and _same_files(last) and not _environment_changed(last) else None
     return all((base["code_hash"], base.get("knobs")) == (head["code_hash"], head.get("knobs")) for base, head in facts)
+
+
+def _same_files(trial: Mapping[str, Any]) -> bool:
+    """Whether the kernel's code comes from equal files on both sides."""
+    base, head = (trial["trees"][role].get("kernel_digest") for role in ROLES)
+    return base is not None and base == head
 
 
 def _missing(timed: Sequence[Trial], trials: Sequence[Mapping[str, Any]], having: Sequence[Any]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from ci.policy import Settings
 from ci.stats.measured import Sample
 from ci.stats.types import CaseVerdict, Comparison, Status, Verdict
 
-SAME_CODE = "both sides launch the same code objects (equal code_hash): SAME without timing"
+SAME_CODE = "both sides run the same code (equal code objects, or equal files of the kernel): SAME without timing"
 
 ABSENT = (Status.MISSING, Status.UNSUPPORTED, Status.SKIPPED)
 

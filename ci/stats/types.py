@@ -88,7 +88,7 @@ class Comparison:
 
     case: permanent name, ``kernel/backend/case`` for our own trials.
     machine_kind: "gpu" or "cpu"; it chooses the policy section.
-    same_code: both sides launched the same code objects (equal code_hash), or None where it is not known.
+    same_code: both sides ran the same code (code objects, or files of the kernel), or None where it is not known.
     base_status, head_status: how the arms ended; `*_why` is one sentence for a status other than ok.
     base_yardstick, head_yardstick: digest of what defines the number; None where it is not known.
     control: name of the vendor baseline in `Trial.control_*`, None without one.

@@ -71,7 +71,10 @@ def test_what_is_known_is_not_tried_again_and_what_failed_is(toy_tree, toy_log, 
     assert verified(tree, out, "faults", only_good) == ({("one", "good"): "ok"}, 0)
     assert verified(tree, out, "faults", chosen)[1] == 1
     assert verified(tree, out, "faults", only_good, seed=1)[1] == 1, "other inputs say nothing about these"
-    (tree / "toy" / "another.txt").write_text("a file of the kernels\n")
+    with (tree / "toy" / "steady.py").open("a") as other:
+        other.write("# a kernel that this one has nothing of\n")
+    assert verified(tree, out, "faults", only_good)[1] == 0
+    (tree / "toy" / "table.toml").write_text("# beside the modules\n")
     assert verified(tree, out, "faults", only_good)[1] == 1, "what was right of other files may be wrong now"
     assert verified(tree, out, "faults", only_good)[1] == 0
 
@@ -93,13 +96,14 @@ def test_it_goes_on_where_it_was_stopped(toy_tree, toy_log, tmp_path):
 
 def test_lines_that_hold_for_something_else_say_nothing():
     def line(digest, **arms):
-        return {"kernel": "gemm", "case": "m1", "holds_for": {"kernels_digest": digest},
+        return {"kernel": "gemm", "case": "m1", "holds_for": {"kernel_digest": digest},
                 "arms": {name: {"status": status} for name, status in arms.items()}}
 
     lines = [line("a", one="ok", two="hang"), line("b", three="ok"), line("a", two="crash", four="unsupported")]
-    found = settled(lines, {"kernels_digest": "a"})
+    found = settled(lines, {"gemm": {"kernel_digest": "a"}})
     assert {key: sorted(value["arms"]) for key, value in found.items()} == {("gemm", "m1"): ["four", "one"]}
-    assert settled(lines, {"kernels_digest": "c"}) == {}
+    assert settled(lines, {"gemm": {"kernel_digest": "c"}}) == {}
+    assert settled(lines, {"gather": {"kernel_digest": "a"}}) == {}
 
 
 def test_the_summary_in_words_and_for_machines():

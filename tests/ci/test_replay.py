@@ -310,6 +310,21 @@ def test_equal_code_needs_equal_hashes_and_knobs(file, hashes, knobs, same):
     assert found.same_code is same
 
 
+@pytest.mark.parametrize(("digests", "hashes", "knobs", "triton", "same"), [
+    (("a", "a"), (None, None), ({}, {}), "3.6.0", True), (("a", "b"), (None, None), ({}, {}), "3.6.0", None),
+    ((None, None), (None, None), ({}, {}), "3.6.0", None), (("a", "a"), (None, None), ({}, {"B": 2}), "3.6.0", None),
+    (("a", "a"), (None, None), ({}, {}), "3.9.0", None), (("a", "a"), ("x", "y"), ({}, {}), "3.6.0", False),
+    (("a", "b"), ("x", "x"), ({}, {}), "3.6.0", True)])
+def test_equal_files_are_equal_code_where_no_code_objects_are_known(file, digests, hashes, knobs, triton, same):
+    base, head = ({**made.tree(commit), "kernel_digest": digest}
+                  for commit, digest in zip((made.BASE, made.HEAD), digests, strict=True))
+    head["environment"] = {**head["environment"], "triton": triton}
+    arms = {f"{role}/triton": {**made.ok(), "code_hash": hashes[i], "knobs": knobs[i]}
+            for i, role in enumerate(("base", "head"))}
+    [found] = replay.read(made.write(file, paired(0, {"m16": arms}, base=base, head=head)))
+    assert found.same_code is same
+
+
 def test_a_file_of_one_tree_has_nothing_to_compare(file):
     assert replay.read(made.write(file, made.trial())) == []
 

@@ -1,0 +1,82 @@
+"""The files that a kernel's code can come from, and one digest of them: equal digests, equal code.
+
+Found by words alone, without importing anything.  A package of kernels has parts: its modules and sub-packages.  A part
+can only use another one by its name, in an import or as a string handed to importlib; so a part whose text has the name
+of another as a word is taken to need it, in a comment too.  That is more than it needs, never less, unless a program
+puts a name together from pieces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+Part = tuple[str, str]
+"""(package, name); the name of what lies in the package's own __init__.py is ""."""
+
+
+def kernel_digests(root: Path, packages: Sequence[str], modules: Mapping[str, str]) -> dict[str, str]:
+    """16 hex digits for each kernel over the files it can depend on.  modules: where each kernel is declared."""
+    parts = _parts(root, packages)
+    hashes = {part: _hash(root, files) for part, files in parts.items()}
+    needs = _needs(parts)
+    return {kernel: _joint(hashes, _reached(_home(module, packages), needs)) for kernel, module in modules.items()}
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Every file in a folder or below that is no compiler's cache."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _parts(root: Path, packages: Sequence[str]) -> dict[Part, list[Path]]:
+    """The files of every part; files beside a package's modules that are no modules belong to its __init__.py."""
+    found: dict[Part, list[Path]] = {}
+    for package in packages:
+        found[package, ""] = []
+        folder = root.joinpath(*package.split("."))
+        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            if path.name != "__pycache__":
+                own = path.suffix == ".py" and path.stem != "__init__"
+                name = path.name if path.is_dir() else path.stem if own else ""
+                found.setdefault((package, name), []).extend(files_of(path) if path.is_dir() else [path])
+    return found
+
+
+def _needs(parts: Mapping[Part, Iterable[Path]]) -> dict[Part, set[Part]]:
+    """What each part's text names, and every package's __init__.py, which comes with any of its parts."""
+    words = {part: set().union(*(re.findall(r"\w+", path.read_text(encoding="utf-8", errors="replace"))
+                                 for path in files)) for part, files in parts.items()}
+    return {part: {other for other in parts if other[1] in words[part] or other == (part[0], "")} for part in parts}
+
+
+def _reached(start: Part, needs: Mapping[Part, Iterable[Part]]) -> set[Part]:
+    """The part and all that it needs, directly or not; everything if the part is not known."""
+    if start not in needs:
+        return set(needs)
+    reached, left = {start}, [start]
+    while left:
+        new = set(needs[left.pop()]) - reached
+        reached |= new
+        left += new
+    return reached
+
+
+def _home(module: str, packages: Sequence[str]) -> Part:
+    """The part that a module lies in."""
+    package = max((p for p in packages if f"{module}.".startswith(f"{p}.")), key=len, default="")
+    return package, module[len(package):].strip(".").partition(".")[0]
+
+
+def _hash(root: Path, files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _joint(hashes: Mapping[Part, str], parts: Iterable[Part]) -> str:
+    text = "".join(f"{package} {name} {hashes[package, name]}\n" for package, name in sorted(parts))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
