@@ -34,6 +34,7 @@ _AMD_WAVES, _NVIDIA_WARPS = 8, 16
 SERIES: dict[str, tuple[str, Callable[[Mapping[str, Any]], float | None]]] = {
     "vgpr": ("registers", lambda m: m.get("vgpr", m.get("registers"))),
     "spills": ("registers", lambda m: m.get("vgpr_spills")),
+    "scalar_spills": ("registers", lambda m: m.get("sgpr_spills")),
     "scratch_bytes": ("bytes", lambda m: m["scratch_bytes"]),
     "scratch_ops_in_loops": ("instructions", lambda m: m["scratch_ops_in_loops"]),
     "lds_bytes": ("bytes", lambda m: m["lds_bytes"]),
