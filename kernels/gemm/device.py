@@ -7,6 +7,7 @@ import triton.language as tl
 
 from kernels.ordering import stores_done
 from kernels.tile_order import spread, tile_at
+from kernels.tile_product import product
 
 
 @triton.jit
@@ -101,30 +102,8 @@ def split(a, w, c, workspace, arrivals, M, N, K,
     row, col = tile_at(tile, rows, cols, GROUP_M)
     per_slice = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT_K)
     first, last = part * per_slice, tl.minimum((part + 1) * per_slice, tl.cdiv(K, BLOCK_K))
-    m, n, k = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
-    if not TMA:
-        x_at = a + (m % M)[:, None] * K + (first * BLOCK_K + k)[None, :]
-        y_at = w + (n % N)[:, None] * K + (first * BLOCK_K + k)[None, :]
-    if SWAP:
-        acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    else:
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(first, last):
-        if TMA:
-            x = a.load([row * BLOCK_M, step * BLOCK_K])
-            y = w.load([col * BLOCK_N, step * BLOCK_K])
-        else:
-            if EVEN_K:
-                x, y = tl.load(x_at), tl.load(y_at)
-            else:
-                inside = (step * BLOCK_K + k < K)[None, :]
-                x, y = tl.load(x_at, mask=inside, other=0.0), tl.load(y_at, mask=inside, other=0.0)
-            x_at += BLOCK_K
-            y_at += BLOCK_K
-        if SWAP:
-            acc = tl.dot(y, x.T, acc)
-        else:
-            acc = tl.dot(x, y.T, acc)
+    m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = product(a, w, row, col, first, last, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
     if SWAP:
         acc = acc.T
     inside = (m < M)[:, None] & (n < N)[None, :]

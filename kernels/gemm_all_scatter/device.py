@@ -12,6 +12,7 @@ import triton.language as tl
 from kernels.ordering import stores_done
 from kernels.symmetric_device import finish, translate
 from kernels.tile_order import spread, tile_at
+from kernels.tile_product import product
 
 
 @triton.jit
@@ -30,38 +31,6 @@ def _scatter(tile, out, at, inside, bases, rank, WORLD: tl.constexpr, PUT: tl.co
     for i in tl.static_range(1, WORLD):
         there = tl.load(bases + (rank + i) % WORLD)
         tl.store(translate(out, here, there, ALIGN) + at, tile, mask=inside)
-
-
-@triton.jit
-def _product(a, w, row, col, first, last, M, N, K,
-             BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, TMA: tl.constexpr,
-             SWAP: tl.constexpr, EVEN_K: tl.constexpr):
-    """The fp32 sum of a tile over the K steps [first, last); transposed with SWAP."""
-    k = tl.arange(0, BLOCK_K)
-    if not TMA:
-        x_at = a + ((row * BLOCK_M + tl.arange(0, BLOCK_M)) % M)[:, None] * K + (first * BLOCK_K + k)[None, :]
-        y_at = w + ((col * BLOCK_N + tl.arange(0, BLOCK_N)) % N)[:, None] * K + (first * BLOCK_K + k)[None, :]
-    if SWAP:
-        acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
-    else:
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(first, last):
-        if TMA:
-            x = a.load([row * BLOCK_M, step * BLOCK_K])
-            y = w.load([col * BLOCK_N, step * BLOCK_K])
-        else:
-            if EVEN_K:
-                x, y = tl.load(x_at), tl.load(y_at)
-            else:
-                inside = (step * BLOCK_K + k < K)[None, :]
-                x, y = tl.load(x_at, mask=inside, other=0.0), tl.load(y_at, mask=inside, other=0.0)
-            x_at += BLOCK_K
-            y_at += BLOCK_K
-        if SWAP:
-            acc = tl.dot(y, x.T, acc)
-        else:
-            acc = tl.dot(x, y.T, acc)
-    return acc
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -87,8 +56,8 @@ def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
     for item in tl.range(start, tiles * SPLIT_K, PROGRAMS, flatten=FLATTEN):
         row, col = tile_at(item % tiles, rows, cols, GROUP_M)
         first = (item // tiles) * per_slice
-        acc = _product(a, w, row, col, first, tl.minimum(first + per_slice, steps), M, N, K,
-                       BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
+        acc = product(a, w, row, col, first, tl.minimum(first + per_slice, steps), M, N, K,
+                      BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
         if SWAP:
             acc = acc.T
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
@@ -164,7 +133,7 @@ def fused_tma(a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, ran
     stored = pid - PROGRAMS
     for item in tl.range(pid, rows * cols, PROGRAMS, flatten=FLATTEN):
         row, col = tile_at(item, rows, cols, GROUP_M)
-        acc = _product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, True, False, True)
+        acc = product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, True, False, True)
         stored += PROGRAMS  # as in fused
         row, col = tile_at(stored, rows, cols, GROUP_M)
         _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, row * BLOCK_M, col * BLOCK_N, acc, WORLD, BLOCK_N // PARTS, PARTS)

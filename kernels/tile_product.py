@@ -1,0 +1,41 @@
+"""The inner loop of GEMM and of GEMM + all-scatter: one tile of a product, or a slice of it along K."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(a, w, row, col, first, last, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+            TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr):
+    """The fp32 tile (row, col) of A[M, K] @ W[N, K]^T over the K steps [first, last); [BLOCK_N, BLOCK_M] with SWAP.
+
+    a and w are pointers to row-major operands, or tensor descriptors of whole blocks with TMA.  SWAP takes the weights
+    as rows of the matrix unit (64 on Hopper): for few rows of A.  EVEN_K: K is a multiple of BLOCK_K, no mask is needed.
+    """
+    k = tl.arange(0, BLOCK_K)
+    if not TMA:
+        x_at = a + ((row * BLOCK_M + tl.arange(0, BLOCK_M)) % M)[:, None] * K + (first * BLOCK_K + k)[None, :]
+        y_at = w + ((col * BLOCK_N + tl.arange(0, BLOCK_N)) % N)[:, None] * K + (first * BLOCK_K + k)[None, :]
+    if SWAP:
+        acc = tl.zeros((BLOCK_N, BLOCK_M), dtype=tl.float32)
+    else:
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for step in range(first, last):
+        if TMA:
+            x = a.load([row * BLOCK_M, step * BLOCK_K])
+            y = w.load([col * BLOCK_N, step * BLOCK_K])
+        else:
+            if EVEN_K:
+                x, y = tl.load(x_at), tl.load(y_at)
+            else:
+                inside = (step * BLOCK_K + k < K)[None, :]
+                x, y = tl.load(x_at, mask=inside, other=0.0), tl.load(y_at, mask=inside, other=0.0)
+            x_at += BLOCK_K
+            y_at += BLOCK_K
+        if SWAP:
+            acc = tl.dot(y, x.T, acc)
+        else:
+            acc = tl.dot(x, y.T, acc)
+    return acc
