@@ -12,7 +12,7 @@ def product(a, w, row, col, first, last, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N
     """The fp32 tile (row, col) of A[M, K] @ W[N, K]^T over the K steps [first, last); [BLOCK_N, BLOCK_M] with SWAP.
 
     a and w are pointers to row-major operands, or tensor descriptors of whole blocks with TMA.  SWAP takes the weights
-    as rows of the matrix unit (64 on Hopper): for few rows of A.  EVEN_K: K is a multiple of BLOCK_K, no mask is needed.
+    as rows of the matrix unit (64 on Hopper): for few rows of A.  EVEN_K: K is a multiple of BLOCK_K, so no masks.
     """
     k = tl.arange(0, BLOCK_K)
     if not TMA:
