@@ -104,10 +104,6 @@ class Session:
                 done += len(cases)
         self._tell({"done": total, "total": total, "what": "done"})
 
-    def close(self) -> None:
-        """Remove what the session wrote beside its result."""
-        remove_directories(self._directory)
-
     def checks(self, plans: Mapping[str, Sequence[PlannedCase]]) -> Iterator[tuple[str, dict[str, Any]]]:
         """(kernel, entry of one case), as they are done; with a protocol of no rounds, nothing is timed."""
         done, total = 0, sum(len(cases) for cases in plans.values())
@@ -120,6 +116,10 @@ class Session:
                     yield name, {"case": run.case.name, **run.run()}
                     done += 1
         self._tell({"done": total, "total": total, "what": "done"})
+
+    def close(self) -> None:
+        """Remove what the session wrote beside its result."""
+        remove_directories(self._directory)
 
     # ---- one trial -----------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Session:
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)}, "cases": ordered, "state": states,
             "busy_share": busy_s / wall_s if wall_s else None, "measuring_s": wall_s, "warnings": warnings})
 
-    def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, notes: list[str]) -> Iterator[CaseRun]:
+    def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, warnings: list[str]) -> Iterator[CaseRun]:
         """The cases that can be measured here, ready to run, each number of ranks in processes of its own."""
         for world in sorted({case.world for case in cases if not case.skip}):
             todo = [case for case in cases if case.world == world and not case.skip]
@@ -152,8 +152,7 @@ class Session:
                 for case in todo:
                     order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}")
                     yield CaseRun(crew, case, self.protocol, order, self._hangs.setdefault(name, {}))
-            notes += crew.notes
-
+            warnings += crew.notes
 
     def _trees_with(self, name: str) -> list[Tree]:
         return [tree for tree in self.trees if name in self.descriptions[tree.role].kernels]

@@ -36,7 +36,8 @@ def verify(kernels: Sequence[str], tree: Tree, out: Path, selection: Selection, 
     code_hash); `holds_for`: kernel_digest, environment, machine, seed, knobs.  Raises UsageError or TreeError before
     anything runs.
     """
-    session = Session([tree], Protocol(rounds=0, trials=1, seed=seed, deadline_s=deadline_s), selection, on_progress)
+    protocol = Protocol(rounds=0, trials=1, cache="hot", seed=seed, deadline_s=deadline_s)
+    session = Session([tree], protocol, selection, on_progress)
     try:
         session.describe()
         plans = session.plans(session.choose(kernels))

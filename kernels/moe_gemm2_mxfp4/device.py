@@ -58,6 +58,17 @@ def _to_floats(pairs):
 
 
 @triton.jit
+def _exact(values, DOT: tl.constexpr):
+    """fp32 values that bf16 holds exactly, as DOT: in bf16 their upper halves, since a conversion would also round and
+    look for NaN, 4 instructions a value where the GPU has none for it (gfx942)."""
+    if tl.bfloat16 == DOT:
+        values = (values.to(tl.int32, bitcast=True) >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
+    else:
+        values = values.to(DOT)
+    return values
+
+
+@triton.jit
 def _factors(fields, PACKED: tl.constexpr):
     """Factors that hold 2^126 and the block's scale, from their exponent fields: a bf16 pair in a word, or fp32."""
     if PACKED:
@@ -90,7 +101,7 @@ def _values(pairs, factors, PACKED: tl.constexpr, DOT: tl.constexpr):
     else:
         scale = factors.to(tl.float32, bitcast=True)
         scales = tl.join(scale, scale).reshape(pairs.shape[0], pairs.shape[1] * 2)
-        values = (_to_floats(pairs) * scales).to(DOT)
+        values = _exact(_to_floats(pairs) * scales, DOT)
     return values
 
 
@@ -109,7 +120,7 @@ def _activations(words, scales, BYTE: tl.constexpr, PACKED: tl.constexpr, DOT: t
     else:
         scale = tl.where(scales == 0, 0x00400000, scales << 23).to(tl.float32, bitcast=True)
         both = tl.join(scale, scale).reshape(words.shape[0], words.shape[1] * 2)
-        values = (_to_floats(pairs) * 8.507059173023462e37 * both).to(DOT)
+        values = _exact(_to_floats(pairs) * 8.507059173023462e37 * both, DOT)
     return values
 
 

@@ -49,11 +49,11 @@ def _hopper(case: Case) -> dict[str, Any]:
 
 
 def _cdna3(case: Case) -> dict[str, Any]:
-    """No register spills (Triton 3.8): the compiler is told of the 2 waves a SIMD that 2 programs of 4 waves are, and
-    few rows are computed 16 at a time, as the waves would otherwise share rows and each decode all columns."""
+    """Few rows are computed 16 at a time: for more, two waves share columns, and each decodes them.  Steps are as deep
+    as registers allow without spills (Triton 3.8)."""
     depth = min(_depth(case), 512 if case.BM <= 32 else 256 if case.BM <= 64 else 128)
     return {"layout": "recoded", "block_n": 64, "block_k": depth, "num_warps": 4, "num_stages": 1,
-            "programs_per_cu": 2, "nonkdim": 16, "waves_per_eu": 2, "rows": 16 if case.BM <= 32 else case.BM}
+            "programs_per_cu": 2, "nonkdim": 16, "waves_per_eu": 0, "rows": 16 if case.BM <= 32 else case.BM}
 
 
 def _cdna4(case: Case) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
                     {**whole, "num_stages": 4}, {**wide, "maxnreg": 168, "programs_per_cu": 3}]
     elif arch.startswith("gfx"):
         changes += [{"block_n": 128}, {"block_n": 256, "num_warps": 8}, {"num_stages": 2}, {"programs_per_cu": 1},
-                    {"programs_per_cu": 4}, {"waves_per_eu": 0}, {"block_k": 128}, {"tiles": 16}]
+                    {"programs_per_cu": 4}, {"waves_per_eu": 2}, {"block_k": 128}, {"tiles": 16}]
     points: list[dict[str, Any]] = []
     for change in changes:
         knobs = {**base, **change}

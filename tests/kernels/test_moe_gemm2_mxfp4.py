@@ -260,8 +260,25 @@ def interpreted_fault():
         assert not compare(got.bfloat16().float() + 0, expected + 0, EXACT).ok, name
 
 
-@pytest.mark.parametrize("function", ["interpreted_recoded", "interpreted_plain", "interpreted_scales",
-                                      "interpreted_fault"])
+def interpreted_halves():
+    """The values that AMD's bf16 matrix units get are cut, not rounded: they must be the right ones to the last bit."""
+    from tests.kernels.moe_decoding import decoded
+
+    words = torch.arange(256, dtype=torch.int32)
+    both = torch.tensor([[slow_value(code & 15, 127), slow_value(code >> 4, 127)] for code in range(256)],
+                        dtype=torch.float64).flatten()
+    for scale in (0, 1, 2, 100, 126, 127, 128, 200, 250):
+        got = torch.zeros(2, 512, dtype=torch.int16)
+        decoded[1,](words, torch.full((256,), scale, dtype=torch.uint8), got[0], got[1], 256)
+        for row, power in ((0, scale - 253), (1, scale - 127)):  # a weight's field e stands for the scale 2^(e - 253)
+            expected = (both * 2.0**power).bfloat16()
+            fits = both.abs() * 2.0**power >= 2.0**-133  # below, bf16 has no such number, and what is cut is lost
+            assert torch.equal(got[row].view(torch.bfloat16)[fits], expected[fits]), (scale, row)
+            assert fits.any() or power < -133
+
+
+@pytest.mark.parametrize("function", ["interpreted_halves", "interpreted_recoded", "interpreted_plain",
+                                      "interpreted_scales", "interpreted_fault"])
 def test_kernels_give_the_bits_of_the_reference(function):
     run_alone("tests.kernels.test_moe_gemm2_mxfp4", function, TRITON_INTERPRET="1")
 
