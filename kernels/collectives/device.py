@@ -99,12 +99,19 @@ def parts_to_peers(x, stage, at, count, inside, rank, heaps, WORLD: tl.constexpr
 
 
 @triton.jit
+def _either(condition, first, second):
+    """One of two pointers to 16-byte aligned data, chosen as numbers: on AMD, Triton 3.6 cannot choose pointers."""
+    address = tl.where(condition, first.to(tl.int64), second.to(tl.int64))
+    return tl.multiple_of(address.to(first.dtype), 16)
+
+
+@triton.jit
 def sum_of_parts(x, stage, at, count, inside, rank, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
     """As summed, over part `rank`: the own one from x [WORLD, count], the peers' from where parts_to_peers put them."""
     own = x + rank.to(tl.int64) * count
-    parts = (load_inside(tl.where(rank == 0, own, stage) + at, inside, EVEN, LOAD),)
+    parts = (load_inside(_either(rank == 0, own, stage) + at, inside, EVEN, LOAD),)
     for i in tl.static_range(1, WORLD):
-        parts = parts + (load_inside(tl.where(rank == i, own, stage + i * count) + at, inside, EVEN, LOAD),)
+        parts = parts + (load_inside(_either(rank == i, own, stage + i * count) + at, inside, EVEN, LOAD),)
     return _added(parts, WORLD)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernels.hardware import lds_limit
 from kernels.spec import Compilation
-from tests.kernels.compiled import compiled, spilled
+from tests.kernels.compiled import chooses_pointers, compiled, spilled
 
 FAMILIES = ("gemm_all_scatter", "all_reduce", "reduce_scatter", "all_to_all")
 
@@ -52,6 +52,7 @@ def defaults_fit(arch: str) -> None:
         binary = compiled(job, arch)
         assert binary.metadata.shared <= lds_limit(arch), (case, binary.metadata.shared)
         assert spilled(binary, arch) == 0, (case, spilled(binary, arch))
+        assert not chooses_pointers(binary), case
         _wide(case, binary, arch)
         _drained(case, job, binary, arch)
         if job.label == "two_shot_push" and arch == "sm_90":
