@@ -9,7 +9,8 @@ programs      persistent programs; 0 = one per compute unit.
 parts         column parts in which a persistent tile is stored; 0 = through registers, not through TMA.
 flatten       prefetch across tiles; tma: load through tensor descriptors; swap: weights as rows of the matrix unit.
 xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
-num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only).
+num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only; kpack 2 lets
+              gfx942 read 16 bytes a lane from LDS, and few rows' weights go past it; gfx950 always does).
 """
 
 from __future__ import annotations
@@ -129,16 +130,16 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
         return _vector(4, 2048, 4)
     fill = CDNA_CUS[arch]
     if case.M <= 16:
-        return _amd(case, 16, 64, 256, 4, fill=fill)
+        return _amd(case, arch, 16, 64, 256, 4, fill=fill)
     if case.M <= 64:
-        return _amd(case, 64, 64, 128, 4, fill=fill)
+        return _amd(case, arch, 64, 64, 128, 4, fill=fill)
     if case.M <= 256:
-        return _amd(case, 128, 128, 64, 4, fill=fill)
-    return _amd(case, 256, 128, 64, 8, split_k=1, group_m=4)
+        return _amd(case, arch, 128, 128, 64, 4, fill=fill)
+    return _amd(case, arch, 256, 128, 64, 8, split_k=1, group_m=4)
 
 
-def _amd(case: Case, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:
-    tuned = {"xcds": 8, "matrix_instr_nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
+def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:
+    tuned = {"xcds": 8, "matrix_instr_nonkdim": 16, "kpack": 2 if arch == "gfx942" else 1, "waves_per_eu": 0}
     return _split(case, m, n, k, warps, stages, tma=False, **{**tuned, **others})
 
 
@@ -148,10 +149,10 @@ def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
         return [_vector(*v) for v in shapes]
     if case.M <= 256:
         m = 16 if case.M <= 16 else 64 if case.M <= 64 else 128
-        return [_amd(case, m, n, k, 4, split_k=s, waves_per_eu=w)
+        return [_amd(case, arch, m, n, k, 4, split_k=s, waves_per_eu=w)
                 for n, k in ((32, 128), (64, 128), (128, 64)) for s in (1, 4, 8) for w in (0, 2)]
     tiles = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 256, 64, 8), (128, 128, 64, 4), (256, 256, 32, 8))
-    return [_amd(case, *tile, split_k=1, group_m=g, matrix_instr_nonkdim=i)
+    return [_amd(case, arch, *tile, split_k=1, group_m=g, matrix_instr_nonkdim=i)
             for tile in tiles for g in (4, 8) for i in (16, 32)]
 
 

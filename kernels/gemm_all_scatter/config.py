@@ -153,16 +153,17 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     """
     fill = UNITS[arch]
     if case.M <= 16:
-        return _amd(case, 16, 64, 256, 4, fill=fill)
+        return _amd(case, arch, 16, 64, 256, 4, fill=fill)
     if case.M <= 64:
-        return _amd(case, 64, 64, 128, 4, fill=fill)
+        return _amd(case, arch, 64, 64, 128, 4, fill=fill)
     if tiles(case, 256, 128) < 0.9 * fill:
-        return _amd(case, 128, 128, 64, 8 if case.world == 8 and arch == "gfx950" else 4, fill=fill)
-    return _amd(case, 256, 128, 64, 8, split_k=1, group_m=4, programs=0)
+        return _amd(case, arch, 128, 128, 64, 8 if case.world == 8 and arch == "gfx950" else 4, fill=fill)
+    return _amd(case, arch, 256, 128, 64, 8, split_k=1, group_m=4, programs=0)
 
 
-def _amd(case: Case, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:
-    tuned = {"xcds": 8, "scatter": "put", "matrix_instr_nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
+def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:
+    tuned = {"xcds": 8, "scatter": "put", "matrix_instr_nonkdim": 16, "kpack": 2 if arch == "gfx942" else 1,
+             "waves_per_eu": 0}
     return _split(case, m, n, k, warps, stages, **{**tuned, **others})
 
 
@@ -170,11 +171,12 @@ def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     fill = UNITS[arch]
     if case.M <= 256:
         m = 16 if case.M <= 16 else 64 if case.M <= 64 else 128
-        return [*(_amd(case, m, n, k, 4, fill=f, scatter=way)
-                  for n, k in ((32, 128), (64, 128), (128, 64)) for f in (fill, 2 * fill) for way in ("put", "store")),
-                *(_amd(case, m, n, k, 4, fill=fill, waves_per_eu=2) for n, k in ((32, 128), (64, 128), (128, 64)))]
+        sides = ((32, 128), (64, 128), (128, 64))
+        return [*(_amd(case, arch, m, *side, 4, fill=f, scatter=way)
+                  for side in sides for f in (fill, 2 * fill) for way in ("put", "store")),
+                *(_amd(case, arch, m, *side, 4, fill=fill, waves_per_eu=2) for side in sides)]
     shapes = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 128, 64, 4), (256, 64, 64, 8))
-    return [_amd(case, *tile, split_k=1, group_m=g, programs=0, scatter=way)
+    return [_amd(case, arch, *tile, split_k=1, group_m=g, programs=0, scatter=way)
             for tile in shapes for g in (4, 6) for way in ("put", "store")]
 
 

@@ -15,11 +15,20 @@ _CDNA = {"block_m": 256, "block_n": 128, "block_k": 64, "group_m": 4, "num_warps
 """256x256 tiles spill registers in some product under Triton 3.6 and 3.8, this one in none, with
 32 rows at a time for wgrad (compiled 2026-11)."""
 
+_CDNA3 = {**_CDNA, "kpack": 2}
+"""gfx942 reads 16 bytes a lane from LDS for two of its matrix instructions; gfx950 has one as deep."""
+
+_CDNA3_WEIGHTS = {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 4, "groups_per_cu": 2}
+"""Both operands of wgrad lie the wrong way round in memory.  Threads that load two rows each turn them on their way to
+LDS; in 256x128 they load one, and LDS is then read 2 bytes a lane: 41 instructions instead of 16 for 32 products."""
+
 _CPU = {"block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4, "num_stages": 1,
         "tma": False, "subtile": 1, "groups_per_cu": 1}
 """For Triton's interpreter, which has no use for any of them."""
 
-_BY_ARCH = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _CDNA, "gfx950": _CDNA, "cpu": _CPU}
+_BY_ARCH = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _CDNA3, "gfx950": _CDNA, "cpu": _CPU}
+
+_WEIGHTS_BY_ARCH = {"gfx942": _CDNA3_WEIGHTS, "gfx950": {"block_k": 32}, "cpu": {}}
 
 BY_POINTERS = {"tma": False, "split": 1, "schedule": "dealt"}
 """What knobs become for tensors that no descriptor can describe."""
@@ -47,7 +56,7 @@ def weights_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of wgrad: block_m counts values of n, block_n values of k, block_k rows summed at a time."""
     base = _known(arch)
     if not base["tma"]:
-        return {**base, "schedule": "dealt", **({} if arch == "cpu" else {"block_k": 32})}
+        return {**base, "schedule": "dealt", **_WEIGHTS_BY_ARCH[arch]}
     tiles = -(-case.N // base["block_m"]) * -(-case.K // base["block_n"])
     many = tiles >= MANY_ROUNDS * compute_units(case, arch)
     return {**base, "subtile": 1, "schedule": "flat" if many else "queue"}
@@ -80,7 +89,8 @@ def _changes(arch: str, product: str) -> list[dict[str, Any]]:
     if arch.startswith("gfx"):
         return [{"block_n": 256, "block_k": 32}, {"block_m": 128, "block_n": 256}, {"block_k": 32},
                 {"block_k": 32, "num_stages": 3}, {"group_m": 8}, {"nonkdim": 32}, {"waves_per_eu": 2},
-                {"num_warps": 4}, {**square, "num_warps": 4, "groups_per_cu": 2}]
+                {"num_warps": 4}, {**square, "num_warps": 4, "groups_per_cu": 2},
+                {"block_m": 256, "num_warps": 8, "groups_per_cu": 1}, {"kpack": 1}]
     if not arch.startswith("sm_"):
         return []
     if product != "wgrad":

@@ -70,11 +70,11 @@ PLANTED = {
         "gemm_all_scatter/device.py", [PUSH],
         "gemm_all_scatter", "gfx942", "heap_bases", "(reloaded where they were kept)"),
     "a tile that spills": (
-        "gemm_all_scatter/config.py", [("return _amd(case, 256, 128, 64, 8,", "return _amd(case, 256, 256, 64, 8,")],
+        "gemm_all_scatter/config.py", [("arch, 256, 128, 64, 8,", "arch, 256, 256, 64, 8,")],
         "gemm_all_scatter", "gfx942", "spills", "vector registers spilled: 0 → "),
     "stages too many for LDS": (
-        "gemm/config.py", [("return _amd(case, 128, 128, 64, 4, fill=fill)",
-                            "return _amd(case, 128, 128, 64, 4, 4, fill=fill)")],
+        "gemm/config.py", [("return _amd(case, arch, 128, 128, 64, 4, fill=fill)",
+                            "return _amd(case, arch, 128, 128, 64, 4, 4, fill=fill)")],
         "gemm", "gfx942", "load", "does not load on gfx942: it needs 98304 B of LDS and a workgroup on gfx942 may have "
                                   "65536 B"),
     "dot_scaled replaced by a dequantise": (
