@@ -49,11 +49,13 @@ def _hopper(case: Case) -> dict[str, Any]:
 
 
 def _cdna3(case: Case) -> dict[str, Any]:
-    """Few rows are computed 16 at a time: for more, two waves share columns, and each decodes them.  Steps are as deep
-    as registers allow without spills (Triton 3.8)."""
-    depth = min(_depth(case), 512 if case.BM <= 32 else 256 if case.BM <= 64 else 128)
-    return {"layout": "recoded", "block_n": 64, "block_k": depth, "num_warps": 4, "num_stages": 1,
-            "programs_per_cu": 2, "nonkdim": 16, "waves_per_eu": 0, "rows": 16 if case.BM <= 32 else case.BM}
+    """Few rows: 16 at a time, since of more than that two waves share columns and each decodes them; a wave alone needs
+    no barrier (five a step for four waves).  Steps are as deep as registers allow without spills (Triton 3.8)."""
+    shared = {"layout": "recoded", "num_stages": 1, "nonkdim": 16, "waves_per_eu": 0}
+    if case.BM <= 32:
+        return {**shared, "block_n": 16, "num_warps": 1, "programs_per_cu": 8, "rows": 16}
+    return {**shared, "block_n": 64, "num_warps": 4, "programs_per_cu": 2,
+            "block_k": min(_depth(case), 256 if case.BM <= 64 else 128)}
 
 
 def _cdna4(case: Case) -> dict[str, Any]:
@@ -78,8 +80,9 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
                     {"tiles": 32}, {"tiles": 16}, {"rows": 16}, {"rows": case.BM}, wide, whole,
                     {**whole, "num_stages": 4}, {**wide, "maxnreg": 168, "programs_per_cu": 3}]
     elif arch.startswith("gfx"):
-        changes += [{"block_n": 128}, {"block_n": 256, "num_warps": 8}, {"num_stages": 2}, {"programs_per_cu": 1},
-                    {"programs_per_cu": 4}, {"waves_per_eu": 2}, {"block_k": 128}, {"tiles": 16}]
+        changes += [{"block_n": 64, "num_warps": 4, "programs_per_cu": 2}, {"block_n": 128, "num_warps": 4},
+                    {"block_n": 256, "num_warps": 8}, {"num_stages": 2}, {"programs_per_cu": 1}, {"programs_per_cu": 4},
+                    {"programs_per_cu": 12}, {"waves_per_eu": 2}, {"block_k": 128}, {"tiles": 16}]
     points: list[dict[str, Any]] = []
     for change in changes:
         knobs = {**base, **change}
