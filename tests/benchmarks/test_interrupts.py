@@ -18,13 +18,16 @@ from benchmarks.interrupts import ENDING, held
 
 @pytest.fixture(autouse=True)
 def _handlers_are_put_back():
+    """Both signals raise, also where the tests were started with one ignored, as a shell does in the background."""
     before = {number: signal.getsignal(number) for number in ENDING}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    during = {number: signal.getsignal(number) for number in ENDING}
     yield
-    changed = {number for number in ENDING if signal.getsignal(number) != before[number]} - {signal.SIGTERM}
+    after = {number: signal.getsignal(number) for number in ENDING}
     for number, handler in before.items():
         signal.signal(number, handler)
-    assert not changed
+    assert after == during
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
