@@ -16,11 +16,14 @@ from pathlib import Path
 Part = tuple[str, str]
 """(package, name); the name of what lies in the package's own __init__.py is ""."""
 
+Files = dict[str, bytes]
+"""Contents by path from the root."""
+
 
 def kernel_digests(root: Path, packages: Sequence[str], modules: Mapping[str, str]) -> dict[str, str]:
     """16 hex digits for each kernel over the files it can depend on.  modules: where each kernel is declared."""
     parts = _parts(root, packages)
-    hashes = {part: _hash(root, files) for part, files in parts.items()}
+    hashes = {part: _hash(files) for part, files in parts.items()}
     needs = _needs(parts)
     return {kernel: _joint(hashes, _reached(_home(module, packages), needs)) for kernel, module in modules.items()}
 
@@ -30,24 +33,26 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
-def _parts(root: Path, packages: Sequence[str]) -> dict[Part, list[Path]]:
+def _parts(root: Path, packages: Sequence[str]) -> dict[Part, Files]:
     """The files of every part; files beside a package's modules that are no modules belong to its __init__.py."""
-    found: dict[Part, list[Path]] = {}
+    found: dict[Part, Files] = {}
     for package in packages:
-        found[package, ""] = []
+        found[package, ""] = {}
         folder = root.joinpath(*package.split("."))
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if path.name != "__pycache__":
                 own = path.suffix == ".py" and path.stem != "__init__"
                 name = path.name if path.is_dir() else path.stem if own else ""
-                found.setdefault((package, name), []).extend(files_of(path) if path.is_dir() else [path])
+                files = files_of(path) if path.is_dir() else [path]
+                found.setdefault((package, name), {}).update(
+                    (file.relative_to(root).as_posix(), file.read_bytes()) for file in files)
     return found
 
 
-def _needs(parts: Mapping[Part, Iterable[Path]]) -> dict[Part, set[Part]]:
+def _needs(parts: Mapping[Part, Files]) -> dict[Part, set[Part]]:
     """What each part's text names, and every package's __init__.py, which comes with any of its parts."""
-    words = {part: set().union(*(re.findall(r"\w+", path.read_text(encoding="utf-8", errors="replace"))
-                                 for path in files)) for part, files in parts.items()}
+    words = {part: set().union(*(re.findall(r"\w+", content.decode(errors="replace")) for content in files.values()))
+             for part, files in parts.items()}
     return {part: {other for other in parts if other[1] in words[part] or other == (part[0], "")} for part in parts}
 
 
@@ -69,11 +74,11 @@ def _home(module: str, packages: Sequence[str]) -> Part:
     return package, module[len(package):].strip(".").partition(".")[0]
 
 
-def _hash(root: Path, files: Iterable[Path]) -> str:
+def _hash(files: Files) -> str:
     digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for name, content in files.items():
+        digest.update(f"{name}\0".encode())
+        digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()
 
 

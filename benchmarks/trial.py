@@ -147,9 +147,9 @@ class Session:
     def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, warnings: list[str]) -> Iterator[CaseRun]:
         """The cases that can be measured here, ready to run, each number of ranks in processes of its own."""
         for world in sorted({case.world for case in cases if not case.skip}):
-            todo = [case for case in cases if case.world == world and not case.skip]
-            with Crew(self._trees_with(name), self._setting(name, world, todo)) as crew:
-                for case in todo:
+            these = [case for case in cases if case.world == world and not case.skip]
+            with Crew(self._trees_with(name), self._setting(name, world, these)) as crew:
+                for case in these:
                     order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}")
                     yield CaseRun(crew, case, self.protocol, order, self._hangs.setdefault(name, {}))
             warnings += crew.notes

@@ -54,13 +54,13 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
 def _apart(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Commits of one second, as a rebase makes them, 1 ms apart in the order of history: everything sorts by date."""
     dates = frame[["commit", "date"]].drop_duplicates()
-    tied = dates[dates.duplicated("date", keep=False)]
+    tied = dates[dates.duplicated("date", keep=False)].copy()
     if not tied.empty:
-        place = history_order(folder, tied["commit"])
-        ranks = {key: rank for _, group in tied.groupby("date") for rank, key in enumerate(
-            sorted(group.itertuples(index=False, name=None), key=lambda key: (place.get(key[0], -1), key[0])))}
-        keys = zip(frame["commit"], frame["date"], strict=True)
-        frame["date"] += pd.to_timedelta([ranks.get(key, 0) for key in keys], unit="ms")
+        tied["place"] = tied["commit"].map(history_order(folder, tied["commit"])).fillna(-1)
+        tied = tied.sort_values(["date", "place", "commit"])
+        tied["later"] = tied.groupby("date").cumcount()
+        later = frame[["commit", "date"]].merge(tied, how="left", on=["commit", "date"])["later"].fillna(0)
+        frame["date"] += pd.to_timedelta(later.to_numpy(), unit="ms")
     return frame
 
 
