@@ -56,7 +56,7 @@ def command(trees: Sequence[Tree], plan: Plan, out: Path, verb: str = "run") -> 
         "--progress",
         "json",
         "--out",
-        str(out),
+        str(out.resolve()),  # the program runs in HARNESS, wherever we are
         "--tier",
         plan.tier,
         "--seed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import gzip
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -190,8 +191,10 @@ def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None
     assert dry.exit_code == 0
     assert dry.output.endswith(f"and append what comes of it to {out}\n")
     assert not out.exists()
-    done = subprocess.run([sys.executable, "-m", "ci", *words, "--out", str(out), "--json"], cwd=README.parent,
-                          capture_output=True, text=True, check=True)
+    (tmp_path / "below").mkdir()
+    done = subprocess.run([sys.executable, "-m", "ci", *words, "--tree", str(README.parent), "--out", "../checks.jsonl",
+                           "--json"], cwd=tmp_path / "below", capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": str(README.parent)})
     assert json.loads(done.stdout)["backends"][0]["cases"] == {"ok": 1}
     [line] = [json.loads(text) for text in out.read_text().splitlines()]
     assert {name: arm["status"] for name, arm in line["arms"].items()} == {"torch": "ok", "blas": "ok"}
