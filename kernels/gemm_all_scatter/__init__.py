@@ -151,10 +151,10 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
 
 @gemm_all_scatter.backend("triton", config=knobs.config)
 def triton(case: Case, inputs: dict[str, torch.Tensor], *, block_m: int = 128, block_n: int = 128, block_k: int = 64,
-           group_m: int = 8, split_k: int = 1, programs: int = 0, num_warps: int = 8, num_stages: int = 3,
-           tma: bool = False, swap: bool = False, flatten: bool = True, scatter: str = "store", parts: int = 1,
-           hint: bool = True, xcds: int = 1, matrix_instr_nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0,
-           wait: bool = True) -> Callable[[], torch.Tensor]:
+           group_m: int = 8, split_k: int = 1, cut: str = "all", programs: int = 0, num_warps: int = 8,
+           num_stages: int = 3, tma: bool = False, swap: bool = False, flatten: bool = True, scatter: str = "store",
+           parts: int = 1, hint: bool = True, xcds: int = 1, matrix_instr_nonkdim: int = 16, kpack: int = 1,
+           waves_per_eu: int = 0, wait: bool = True) -> Callable[[], torch.Tensor]:
     """One kernel that multiplies and scatters (kernels/gemm_all_scatter/device.py); knobs: config.py beside it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     launch, heap = _launcher(case), heap_of(case)

@@ -1,12 +1,15 @@
 """Knobs of GEMM + all-scatter: what is launched for a case on an architecture, and what a sweep should try.
 
 block_*       tile of a rank's columns (block_m x block_n) and K step; group_m: rows of tiles per band, for L2.
-split_k       K slices per tile (fp32 partial sums, added in slice order by whoever is last).
+split_k       K slices per tile that is cut (fp32 partial sums, added in slice order by whoever is last).
+cut           which tiles are cut: "all", or "rest": the whole rounds of one tile a program stay whole, the tiles left
+              over for an incomplete round are cut, and come first (device.py: fused says why).
 programs      persistent programs, which share out the tiles (times slices); 0 = one per compute unit.
 scatter       how a tile reaches the ranks: "store" from registers, "put" read back from the own output,
               "tma" by the copy engine (Hopper; whole tiles only), in `parts` column parts.
 hint          tell the compiler that translated pointers keep their alignment; without it every element is a store.
-tma           load through tensor descriptors; flatten: prefetch across tiles (with tma); swap: weights as matrix rows.
+tma           load through tensor descriptors; swap: weights as matrix rows; flatten: prefetch across whole tiles
+              (with tma, and only with cut "rest" or scatter "tma").
 xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
 num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only).
 wait          False leaves the completion barrier's waiting out; only for tests that run the ranks one by one.

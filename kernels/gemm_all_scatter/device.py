@@ -33,38 +33,38 @@ def _scatter(tile, out, at, inside, bases, rank, WORLD: tl.constexpr, PUT: tl.co
         tl.store(translate(out, here, there, ALIGN) + at, tile, mask=inside)
 
 
-@triton.jit(do_not_specialize=["rank"])
-def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
-          BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-          SPLIT_K: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, FLATTEN: tl.constexpr,
-          TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
-          PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr):
-    """PROGRAMS programs walk over all (tile, K slice) pairs; a and w are pointers, or descriptors when TMA.
+@triton.jit
+def _cells(row, col, M, N, rank, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WORLD: tl.constexpr):
+    """Mask of what of a tile lies inside of this rank's columns, and its offsets in out, both [BLOCK_M, BLOCK_N]."""
+    m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
+    return (m < M)[:, None] & (n < N)[None, :], m[:, None] * (WORLD * N) + (rank * N + n)[None, :]
+
+
+@triton.jit
+def _sliced(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, tiles,
+            BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+            SPLIT_K: tl.constexpr, PROGRAMS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
+            EVEN_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr):
+    """This program's share of `tiles` tiles, those after the first `before`, each in SPLIT_K slices of K.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
     that arrives last at arrivals[tile] adds them in the order of the slices and stores the tile to all ranks, so the
     result does not depend on who was last; it sets the counter back to 0, so nothing has to be cleared between calls.
-    SWAP multiplies the transposed tile, with the weights as rows of the matrix unit (64 on Hopper): for few tokens.
-    FLATTEN makes one loop of tiles and K steps: the loads of the next tile start while this one is scattered.
+    Nobody waits for another slice, so programs need not be resident together.
     """
-    pid = tl.program_id(0)
-    rows, cols = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
-    tiles, steps = rows * cols, tl.cdiv(K, BLOCK_K)
+    rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     per_slice = tl.cdiv(steps, SPLIT_K)
-    start = spread(pid, PROGRAMS, XCDS)
     stored = start - PROGRAMS
-    for item in tl.range(start, tiles * SPLIT_K, PROGRAMS, flatten=FLATTEN):
-        row, col = tile_at(item % tiles, rows, cols, GROUP_M)
+    for item in tl.range(start, tiles * SPLIT_K, PROGRAMS):
+        row, col = tile_at(before + item % tiles, rows, cols, GROUP_M)
         first = (item // tiles) * per_slice
         acc = product(a, w, row, col, first, tl.minimum(first + per_slice, steps), M, N, K,
                       BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
         if SWAP:
             acc = acc.T
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
-        row, col = tile_at(stored % tiles, rows, cols, GROUP_M)
-        m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
-        inside = (m < M)[:, None] & (n < N)[None, :]
-        at = m[:, None] * (WORLD * N) + (rank * N + n)[None, :]
+        row, col = tile_at(before + stored % tiles, rows, cols, GROUP_M)
+        inside, at = _cells(row, col, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
         if SPLIT_K == 1:
             _scatter(acc.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
         else:
@@ -80,6 +80,54 @@ def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
                     total += tl.load(partial + i * (BLOCK_M * BLOCK_N), cache_modifier=".cg")
                 _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
                 tl.store(arrivals + tile, 0)
+
+
+@triton.jit
+def _whole(a, w, out, bases, M, N, K, rank, start, tiles,
+           BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+           PROGRAMS: tl.constexpr, FLATTEN: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
+           EVEN_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr):
+    """This program's share of the first `tiles` tiles, each over all of K.
+
+    FLATTEN makes one loop of tiles and K steps: the loads of the next tile start while this one is scattered.  Triton
+    does so only where the K steps are the same for all tiles, which it sees here and not in _sliced.
+    """
+    rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
+    stored = start - PROGRAMS
+    for tile in tl.range(start, tiles, PROGRAMS, flatten=FLATTEN):
+        row, col = tile_at(tile, rows, cols, GROUP_M)
+        acc = product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
+        if SWAP:
+            acc = acc.T
+        stored += PROGRAMS  # as in _sliced
+        row, col = tile_at(stored, rows, cols, GROUP_M)
+        inside, at = _cells(row, col, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
+        _scatter(acc.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+
+
+@triton.jit(do_not_specialize=["rank"])
+def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
+          BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+          SPLIT_K: tl.constexpr, REST: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr,
+          FLATTEN: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr,
+          LANES: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr):
+    """PROGRAMS programs walk over all (tile, K slice) pairs; a and w are pointers, or descriptors when TMA.
+
+    SWAP multiplies the transposed tile, with the weights as rows of the matrix unit (64 on Hopper): for few tokens.
+    REST cuts only the tiles left over by the whole rounds of PROGRAMS tiles, so that no program idles in a last round.
+    Their slices come first: then programs are done with a whole tile at different times, and the stores of some to
+    the peers overlap the multiplication of others, instead of all crowding the links at once.
+    workspace and arrivals: room for the tiles that are cut.
+    """
+    pid = tl.program_id(0)
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    start = spread(pid, PROGRAMS, XCDS)
+    whole = tiles - tiles % PROGRAMS if REST else 0
+    _sliced(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole,
+            BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD)
+    if REST:
+        _whole(a, w, out, bases, M, N, K, rank, start, whole,
+               BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, PROGRAMS, FLATTEN, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD)
     finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 
@@ -134,7 +182,7 @@ def fused_tma(a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, ran
     for item in tl.range(pid, rows * cols, PROGRAMS, flatten=FLATTEN):
         row, col = tile_at(item, rows, cols, GROUP_M)
         acc = product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, True, False, True)
-        stored += PROGRAMS  # as in fused
+        stored += PROGRAMS  # as in _sliced
         row, col = tile_at(stored, rows, cols, GROUP_M)
         _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, row * BLOCK_M, col * BLOCK_N, acc, WORLD, BLOCK_N // PARTS, PARTS)
     if ENGINE:

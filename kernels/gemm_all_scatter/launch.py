@@ -11,6 +11,7 @@ from triton import knobs as triton_knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.gemm_all_scatter import device
+from kernels.gemm_all_scatter.config import tiles
 from kernels.hardware import DEVICES, lds_limit
 from kernels.numerics import DTYPES
 from kernels.spec import Case, Compilation
@@ -22,62 +23,81 @@ INTERPRETED = bool(triton_knobs.runtime.interpret)
 WAYS = ("store", "put", "tma")
 """How a tile gets to the ranks: from registers, read back from the own output, by the copy engine."""
 
+CUTS = ("all", "rest")
+"""Which tiles are cut into split_k slices: all of them, or those left over by the whole rounds of programs."""
+
 _AMD_OPTIONS = ("matrix_instr_nonkdim", "kpack", "waves_per_eu")
 _MOST_RANKS = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is launched.  blocks: tensor descriptors by parameter, with their block; other tensors are pointers."""
+    """What is launched.  blocks: tensor descriptors by parameter, with their block; other tensors are pointers.
+
+    workspace: fp32 partial sums, counters: int32, both for the tiles that are cut, and at least one.
+    """
 
     function: Any
     programs: int
     blocks: Mapping[str, tuple[int, int]]
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
-    workspace: int = 0
-    tiles: int = 1
+    workspace: int = 1
+    counters: int = 1
 
 
 def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) -> Plan:
     """The launch of a case with all knobs given (as the backend's arguments are named).
 
-    ValueError names knobs that cannot work: an unknown scatter, the copy engine where there is none, a tile whose
-    operands alone exceed the LDS.
+    ValueError names knobs that cannot work: an unknown scatter or cut, the copy engine where there is none, a tile
+    whose operands alone exceed the LDS.
     """
     _refuse(case, arch, knobs)
-    m, n, k, slices = (knobs[name] for name in ("block_m", "block_n", "block_k", "split_k"))
-    world = case.world
-    columns = case.N // world
-    tiles = -(-case.M // m) * -(-columns // n)
-    programs = min(knobs["programs"] or compute_units, tiles * slices)
+    m, n, k, world = knobs["block_m"], knobs["block_n"], knobs["block_k"], case.world
+    count = tiles(case, m, n)
+    programs, slices, left = shares(count, compute_units, knobs)
     options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
     if arch.startswith("gfx"):
         options |= {name: knobs[name] for name in _AMD_OPTIONS}
     common = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": knobs["group_m"], "PROGRAMS": programs,
-              "FLATTEN": knobs["flatten"] and knobs["tma"] and slices == 1, "WORLD": world,
+              "WORLD": world, "FLATTEN": knobs["flatten"] and knobs["tma"] and (left > 0 or knobs["scatter"] == "tma"),
               "LANES": 1 << (world - 1).bit_length(), "WAIT": knobs["wait"]}
     operands = {"a": (m, k), "w": (n, k)}
     if knobs["scatter"] == "tma":
         parts = knobs["parts"]
         blocks = operands | {f"c{i}": (m, n // parts) for i in range(_MOST_RANKS)}
         return Plan(device.fused_tma, programs, blocks, {**common, "PARTS": parts, "ENGINE": not INTERPRETED}, options)
-    constants = {**common, "SPLIT_K": slices, "XCDS": knobs["xcds"], "TMA": knobs["tma"], "SWAP": knobs["swap"],
-                 "EVEN_K": case.K % k == 0, "PUT": knobs["scatter"] == "put",
+    constants = {**common, "SPLIT_K": slices, "REST": left > 0, "XCDS": knobs["xcds"], "TMA": knobs["tma"],
+                 "SWAP": knobs["swap"], "EVEN_K": case.K % k == 0, "PUT": knobs["scatter"] == "put",
                  "ALIGN": 16 if knobs["hint"] else int(case.itemsize), "AMD": arch.startswith("gfx")}
-    return Plan(device.fused, programs, operands if knobs["tma"] else {}, constants, options,
-                workspace=tiles * slices * m * n if slices > 1 else 1, tiles=tiles)
+    cut = left or count
+    room = {"workspace": cut * slices * m * n, "counters": cut} if slices > 1 else {}
+    return Plan(device.fused, programs, operands if knobs["tma"] else {}, constants, options, **room)
+
+
+def shares(count: int, compute_units: int, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
+    """(programs, slices of a cut tile, tiles left over by whole rounds) for `count` tiles; 0 left over: all are cut.
+
+    Where cut "rest" finds whole rounds and nothing else, nothing is cut; where it finds no whole round, all is.
+    """
+    programs, slices = knobs["programs"] or compute_units, knobs["split_k"]
+    if knobs["cut"] == "all" or slices == 1 or programs > count:
+        return min(programs, count * slices), slices, 0
+    left = count % programs
+    return programs, slices if left else 1, left
 
 
 def _refuse(case: Case, arch: str, knobs: Mapping[str, Any]) -> None:
     """ValueError for knobs that cannot work for the case or the architecture."""
     if knobs["scatter"] not in WAYS:
         raise ValueError(f"gemm_all_scatter: scatter {knobs['scatter']!r} is not one of {', '.join(WAYS)}")
+    if knobs["cut"] not in CUTS:
+        raise ValueError(f"gemm_all_scatter: cut {knobs['cut']!r} is not one of {', '.join(CUTS)}")
     if arch.startswith("gfx") and (knobs["tma"] or knobs["scatter"] == "tma"):
         raise ValueError(f"gemm_all_scatter: tma needs a copy engine, {arch} has none; load and store by pointers")
-    if knobs["scatter"] == "tma" and (knobs["split_k"] > 1 or knobs["swap"]):
-        raise ValueError("gemm_all_scatter: scatter 'tma' works on whole, upright tiles: split_k 1 and no swap; "
-                         f"given were split_k {knobs['split_k']} and swap {knobs['swap']}")
+    if knobs["scatter"] == "tma" and (knobs["split_k"] > 1 or knobs["cut"] != "all" or knobs["swap"]):
+        raise ValueError("gemm_all_scatter: scatter 'tma' works on whole, upright tiles: split_k 1, cut 'all' and no "
+                         f"swap; given were split_k {knobs['split_k']}, cut {knobs['cut']!r} and swap {knobs['swap']}")
     if knobs["scatter"] == "tma" and case.N // case.world * int(case.itemsize) % 16:
         raise ValueError(f"gemm_all_scatter: scatter 'tma' needs columns of a multiple of 16 bytes per rank, "
                          f"{case.N} / {case.world} of {case.dtype} are not")
@@ -112,7 +132,7 @@ def build(case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, out
         tensors |= _destinations(case, heap, out, columns, list(p.blocks["c0"]))
     else:
         tensors |= {"out": out, "workspace": torch.empty(p.workspace, dtype=torch.float32, device=a.device),
-                    "arrivals": torch.zeros(p.tiles, dtype=torch.int32, device=a.device)}
+                    "arrivals": torch.zeros(p.counters, dtype=torch.int32, device=a.device)}
     arguments = {**tensors, "bases": heap.bases, "signals": heap.signals(case.world, p.programs), "M": case.M,
                  "N": columns, "K": case.K, "rank": case.place.rank, **p.constants, **p.options}
     launch = p.function[(p.programs,)]
@@ -178,7 +198,7 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
         shapes |= {"out": (case.M, case.N)}
     arguments: dict[str, Any] = {n: _declared(case.dtype, size, p.blocks.get(n)) for n, size in shapes.items()}
     if p.function is device.fused:
-        arguments |= {"workspace": ("*fp32", (p.workspace,)), "arrivals": ("*i32", (p.tiles,))}
+        arguments |= {"workspace": ("*fp32", (p.workspace,)), "arrivals": ("*i32", (p.counters,))}
     arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", (case.world, p.programs)), "M": case.M,
                   "N": columns, "K": case.K, "rank": 3}
     return Compilation(p.function.__name__, p.function, arguments, p.constants, p.options)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kernels.gemm_all_scatter import gemm_all_scatter
+from kernels.gemm_all_scatter import gemm_all_scatter, launch
 from kernels.numerics import compare, poison
 from kernels.spec import Case, Place
 from kernels.symmetric_heap import FakeRanks, create
@@ -53,6 +53,21 @@ def descriptors() -> None:
         right(world, 40, 40 * world, 136, **SMALL, tma=True, scatter="tma", parts=parts, flatten=flatten)
 
 
+def only_the_rest_is_cut() -> None:
+    """Rounds of whole tiles, one and several, and slices of the tiles left over, which share a round or need more."""
+    for world, m, n, k, knobs in (
+            (1, 33, 70, 136, {"programs": 4, "split_k": 2}), (1, 100, 70, 136, {"programs": 5, "split_k": 5}),
+            (2, 100, 144, 136, {"programs": 5, "split_k": 3, "scatter": "put", "xcds": 2}),
+            (2, 100, 144, 72, {"programs": 7, "split_k": 2, "tma": True, "flatten": False}),
+            (4, 70, 160, 136, {"programs": 4, "split_k": 4, "tma": True, "scatter": "put"}),
+            (4, 40, 160, 136, {"split_k": 3, "swap": True})):
+        given = {**SMALL, **knobs, "cut": "rest"}
+        defaults = gemm_all_scatter.backends["triton"].build.__kwdefaults__
+        planned = launch.plan(placed(world, 0, m, n, k, None), "cpu", 3, {**defaults, **given})
+        assert planned.constants["REST"], (world, m, n, k, knobs)
+        right(world, m, n, k, **given)
+
+
 def bulk() -> None:
     right(2, 33, 80, 40, backend="bulk", programs=2, num_warps=1)
     right(4, 5, 160, 40, backend="bulk", programs=3, num_warps=1, unroll=2, barrier=False)
@@ -76,7 +91,7 @@ def a_missing_rank_shows() -> None:
 
 def everything() -> None:
     """All of the above, in one process: importing takes as long as a check."""
-    for check in (tails_and_slices, descriptors, bulk, a_missing_rank_shows):
+    for check in (tails_and_slices, descriptors, only_the_rest_is_cut, bulk, a_missing_rank_shows):
         check()
 
 

@@ -116,7 +116,9 @@ def bad_knobs():
     for arch, knobs, text in (
             ("sm_90", {"scatter": "fax"}, "'fax' is not one of store, put, tma"),
             ("gfx942", {"tma": True}, "gfx942 has none"),
-            ("sm_90", {"scatter": "tma", "tma": True, "split_k": 2}, "split_k 2 and swap False"),
+            ("sm_90", {"scatter": "tma", "tma": True, "split_k": 2}, "split_k 2, cut 'all' and swap F"),
+            ("sm_90", {"scatter": "tma", "tma": True, "cut": "rest"}, "split_k 1, cut 'rest' and swap False"),
+            ("sm_90", {"cut": "last", "split_k": 2}, "cut 'last' is not one of all, rest"),
             ("sm_90", {"block_m": 256, "block_n": 256, "num_stages": 4}, r"262144 bytes of LDS .* sm_90 has 232448"),
             ("gfx942", {"block_k": 128, "num_stages": 3}, r"131072 bytes of LDS .* gfx942 has 65536")):
         with pytest.raises(ValueError, match=text):
@@ -128,6 +130,24 @@ def bad_knobs():
         launch.plan(Case("t", world=4, M=1 << 16, N=1 << 16, K=64), "sm_90", 132, good)
 
 
+def what_is_cut():
+    """576 tiles: what each way of cutting launches, and room for the sums of the tiles that are cut, no more."""
+    from kernels.gemm_all_scatter import launch
+    case, given = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4"), gemm_all_scatter.backends["triton"].build
+    tile = 128 * 128
+    for cut, programs, split_k, expected in (
+            ("rest", 0, 2, (132, 2, True, 48, 48 * 2 * tile)), ("all", 0, 2, (132, 2, False, 576, 576 * 2 * tile)),
+            ("rest", 575, 8, (575, 8, True, 1, 8 * tile)), ("rest", 0, 1, (132, 1, False, 1, 1)),
+            ("rest", 96, 2, (96, 1, False, 1, 1)), ("rest", 576, 2, (576, 1, False, 1, 1)),
+            ("rest", 577, 2, (577, 2, False, 576, 576 * 2 * tile)),
+            ("rest", 2000, 2, (1152, 2, False, 576, 576 * 2 * tile))):
+        knobs = {**given.__kwdefaults__, "tma": True, "cut": cut, "programs": programs, "split_k": split_k}
+        p = launch.plan(case, "sm_90", 132, knobs)
+        found = (p.programs, p.constants["SPLIT_K"], p.constants["REST"], p.counters, p.workspace)
+        assert found == expected, (cut, programs, split_k, found)
+        assert p.constants["FLATTEN"] == p.constants["REST"]
+
+
 def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
     run_alone(MODULE, "plans")
 
@@ -135,6 +155,7 @@ def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
 def plans():
     """In one process of its own, which has no interpreter: importing costs more than checking."""
     bad_knobs()
+    what_is_cut()
     for arch in ("sm_90", "gfx942", "gfx950"):
         plans_of_all_candidates(arch)
 
@@ -144,11 +165,13 @@ def plans_of_all_candidates(arch):
     backend = gemm_all_scatter.backends["triton"]
     for case in gemm_all_scatter.cases:
         tried = config.candidates(case, arch)
-        assert 8 <= len(tried) <= 20, (case.name, len(tried))
+        assert 8 <= len(tried) <= 24, (case.name, len(tried))
         assert tried[0] == config.config(case, arch)
         for knobs in tried:
             found = launch.plan(case, arch, 132, {**backend.build.__kwdefaults__, **backend.knobs(case, arch, knobs)})
-            assert found.programs <= found.tiles * found.constants.get("SPLIT_K", 1) or found.constants.get("PARTS")
+            count = config.tiles(case, knobs["block_m"], knobs["block_n"])
+            assert found.programs <= count * found.constants.get("SPLIT_K", 1)
+            assert found.constants.get("REST", False) == (knobs.get("cut") == "rest" and count % 132 > 0)
             assert found.programs <= 2 * config.UNITS[arch]
 
 
