@@ -36,9 +36,12 @@ def shape(case: Case) -> str:
 
 
 def config(case: Case, arch: str) -> dict[str, Any]:
-    """Knobs for a case; Unsupported names the architectures that have any.  "cpu" is for the interpreter in tests."""
+    """Knobs for a case; Unsupported names the architectures that have any.  "cpu" is for the interpreter in tests.
+
+    Every choice says what is cut: what is then changed of it, as a sweep does, may fit the one and not the other.
+    """
     if shape(case) in TUNED.get(arch, {}):
-        return dict(TUNED[arch][shape(case)])
+        return {"cut": "all", **TUNED[arch][shape(case)]}
     rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
     if arch not in rules:
         raise Unsupported(f"no GEMM + all-scatter configuration for arch {arch!r}, only for {', '.join(rules)}; "
@@ -85,23 +88,26 @@ def _split(case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill:
     if not split_k:
         split_k = next((s for s in (16, 8, 4, 2) if count * s <= fill and case.K // (s * k) >= 4), 1)
     return {"block_m": m, "block_n": n, "block_k": k, "num_warps": warps, "num_stages": stages, "group_m": 8,
-            "split_k": split_k, "programs": count * split_k if count <= fill else 0} | others
+            "split_k": split_k, "cut": "all", "programs": count * split_k if count <= fill else 0} | others
 
 
 # ---- Hopper ----------------------------------------------------------------------------------------------------------
 
 def _hopper(case: Case, arch: str) -> dict[str, Any]:
-    """By the number of tiles against the SMs: large tiles where they fill the device, slices of K where not."""
+    """By the number of tiles against the SMs: large tiles where they fill the device, slices of K where not.
+
+    Slices of 128 x 256 spill 4 to 8 registers around the K loop, so by rule only 128 x 128 leaves its rest to slices.
+    """
     units = UNITS[arch]
     if case.M <= 16:
         return _tma(case, 16, 64, 256, 4, 3, swap=True, fill=units)
     if case.M <= 64:
         return _tma(case, 64, 64, 128, 4, 6, fill=units)
     if tiles(case, 128, 256) > 0.9 * units:
-        return _persistent(128, 256, 64, 8, 3)
+        return _rounds(case, 128, 128, 64, 8, 4) or _persistent(128, 256, 64, 8, 3)
     if case.M <= 128 or tiles(case, 128, 128) * 2 <= units:
         return _tma(case, 128, 128, 64, 8, 5, fill=units)
-    return _persistent(128, 128, 64, 8, 5)
+    return _rounds(case, 128, 128, 64, 8, 4) or _persistent(128, 128, 64, 8, 5)
 
 
 def _tma(case: Case, *tile: int, **others: Any) -> dict[str, Any]:
@@ -110,7 +116,19 @@ def _tma(case: Case, *tile: int, **others: Any) -> dict[str, Any]:
 
 def _persistent(m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
     return {"block_m": m, "block_n": n, "block_k": k, "num_warps": warps, "num_stages": stages, "group_m": 8,
-            "split_k": 1, "programs": 0, "tma": True, **others}
+            "split_k": 1, "cut": "all", "programs": 0, "tma": True, **others}
+
+
+def _rounds(case: Case, m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
+    """Whole rounds of tiles, and before them the rest in at most 8 slices of at least four K steps.
+
+    {} where a last round would leave less than half of the SMs idle, or none: slices of it need a round of their own.
+    """
+    count, sms = tiles(case, m, n), UNITS["sm_90"]
+    slices = min(sms // (count % sms or sms), 8, case.K // (4 * k))
+    if count < sms or slices < 2:
+        return {}
+    return _persistent(m, n, k, warps, stages, **{"group_m": 4, "split_k": slices, "cut": "rest", **others})
 
 
 def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
@@ -142,9 +160,18 @@ def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
         return [*middle, *whole, _persistent(128, 256, 64, 8, 3)]
     return [*whole, *middle[:4], _persistent(128, 128, 64, 4, 3, programs=2 * sms),
             *(_persistent(128, 256, 64, 8, s, scatter="tma", parts=p) for s, p in ((3, 1), (4, 4))),
-            *(_persistent(128, 256, 64, 8, s) for s in (3, 4)), _persistent(128, 256, 64, 8, 3, flatten=False),
+            *_hopper_rounds(case), *(_persistent(128, 256, 64, 8, s) for s in (3, 4)),
             _persistent(128, 256, 64, 8, 3, scatter="put"), _persistent(256, 128, 64, 8, 3, scatter="tma"),
             _persistent(128, 256, 64, 8, 3, scatter="tma", group_m=16)]
+
+
+def _hopper_rounds(case: Case) -> list[dict[str, Any]]:
+    """What a sweep tries with cut "rest"; nothing where no tile size leaves a short last round."""
+    tried = [*(_rounds(case, 128, 128, 64, 8, 4, group_m=g) for g in (2, 4, 8)),
+             _rounds(case, 128, 128, 64, 8, 4, flatten=False),
+             *(_rounds(case, 256, 128, 64, 8, 3, group_m=g) for g in (2, 4)),
+             *(_rounds(case, 128, 256, 64, 8, 3, group_m=g) for g in (4, 8))]
+    return [knobs for knobs in tried if knobs]
 
 
 # ---- CDNA ------------------------------------------------------------------------------------------------------------
@@ -153,6 +180,7 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     """Tiles that spill no register and fit the LDS (64 KiB, 160 KiB) with Triton 3.6 and 3.8.
 
     The bases of 8 heaps take scalar registers: on gfx950, which keeps more loads in flight, they then need more waves.
+    256 x 128 is never cut, not even the rest: any slices of it spill 18 vector registers or more on both.
     """
     fill = UNITS[arch]
     if case.M <= 16:
