@@ -6,10 +6,10 @@ cut           which tiles are cut: "all", or "rest": the whole rounds of one til
               over for an incomplete round are cut, and come first (device.py: fused says why).
 programs      persistent programs, which share out the tiles (times slices); 0 = one per compute unit.
 scatter       how a tile reaches the ranks: "store" from registers, "put" read back from the own output,
-              "tma" by the copy engine (Hopper; whole tiles only), in `parts` column parts.
+              "tma" by the copy engine (Hopper; whole tiles only), in `parts` column parts; with flatten it loads the
+              next tile meanwhile.
 hint          tell the compiler that translated pointers keep their alignment; without it every element is a store.
-tma           load through tensor descriptors; swap: weights as matrix rows; flatten: prefetch across whole tiles
-              (with tma, and only with cut "rest" or scatter "tma").
+tma           load through tensor descriptors; swap: weights as matrix rows.
 xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
 num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only).
 wait          False leaves the completion barrier's waiting out; only for tests that run the ranks one by one.
@@ -94,17 +94,15 @@ def _split(case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill:
 # ---- Hopper ----------------------------------------------------------------------------------------------------------
 
 def _hopper(case: Case, arch: str) -> dict[str, Any]:
-    """By the number of tiles against the SMs: large tiles where they fill the device, slices of K where not.
-
-    Slices of 128 x 256 spill 4 to 8 registers around the K loop, so by rule only 128 x 128 leaves its rest to slices.
-    """
+    """By the number of tiles against the SMs: large tiles where they fill the device, slices of K where not."""
     units = UNITS[arch]
     if case.M <= 16:
         return _tma(case, 16, 64, 256, 4, 3, swap=True, fill=units)
     if case.M <= 64:
         return _tma(case, 64, 64, 128, 4, 6, fill=units)
     if tiles(case, 128, 256) > 0.9 * units:
-        return _rounds(case, 128, 128, 64, 8, 4) or _persistent(128, 256, 64, 8, 3)
+        cut = [k for k in (_rounds(case, 128, 128, 64, 8, 4), _rounds(case, 128, 256, 64, 8, 3)) if k]
+        return min(cut, key=lambda k: _work(case, k)) if cut else _persistent(128, 256, 64, 8, 3)
     if case.M <= 128 or tiles(case, 128, 128) * 2 <= units:
         return _tma(case, 128, 128, 64, 8, 5, fill=units)
     return _rounds(case, 128, 128, 64, 8, 4) or _persistent(128, 128, 64, 8, 5)
@@ -119,16 +117,26 @@ def _persistent(m: int, n: int, k: int, warps: int, stages: int, **others: Any) 
             "split_k": 1, "cut": "all", "programs": 0, "tma": True, **others}
 
 
-def _rounds(case: Case, m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
+def _rest(case: Case, m: int, n: int, k: int, units: int) -> dict[str, Any]:
     """Whole rounds of tiles, and before them the rest in at most 8 slices of at least four K steps.
 
-    {} where a last round would leave less than half of the SMs idle, or none: slices of it need a round of their own.
+    {} where a last round would leave less than half of the units idle, or none: slices of it need a round of their own.
     """
-    count, sms = tiles(case, m, n), UNITS["sm_90"]
-    slices = min(sms // (count % sms or sms), 8, case.K // (4 * k))
-    if count < sms or slices < 2:
-        return {}
-    return _persistent(m, n, k, warps, stages, **{"group_m": 4, "split_k": slices, "cut": "rest", **others})
+    count = tiles(case, m, n)
+    slices = min(units // (count % units or units), 8, case.K // (4 * k))
+    return {"split_k": slices, "cut": "rest"} if count >= units and slices >= 2 else {}
+
+
+def _rounds(case: Case, m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
+    """Persistent programs with the rest cut; {} where there is none to cut."""
+    rest = _rest(case, m, n, k, UNITS["sm_90"])
+    return _persistent(m, n, k, warps, stages, **{"group_m": 4, **rest, **others}) if rest else {}
+
+
+def _work(case: Case, knobs: dict[str, Any]) -> float:
+    """Elements of the output that the busiest SM computes, of which some may lie outside of it."""
+    rounds = tiles(case, knobs["block_m"], knobs["block_n"]) // UNITS["sm_90"] + 1 / knobs["split_k"]
+    return float(rounds * knobs["block_m"] * knobs["block_n"])
 
 
 def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
@@ -168,7 +176,6 @@ def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
 def _hopper_rounds(case: Case) -> list[dict[str, Any]]:
     """What a sweep tries with cut "rest"; nothing where no tile size leaves a short last round."""
     tried = [*(_rounds(case, 128, 128, 64, 8, 4, group_m=g) for g in (2, 4, 8)),
-             _rounds(case, 128, 128, 64, 8, 4, flatten=False),
              *(_rounds(case, 256, 128, 64, 8, 3, group_m=g) for g in (2, 4)),
              *(_rounds(case, 128, 256, 64, 8, 3, group_m=g) for g in (4, 8))]
     return [knobs for knobs in tried if knobs]
@@ -180,7 +187,6 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     """Tiles that spill no register and fit the LDS (64 KiB, 160 KiB) with Triton 3.6 and 3.8.
 
     The bases of 8 heaps take scalar registers: on gfx950, which keeps more loads in flight, they then need more waves.
-    256 x 128 is never cut, not even the rest: any slices of it spill 18 vector registers or more on both.
     """
     fill = UNITS[arch]
     if case.M <= 16:
@@ -189,7 +195,8 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
         return _amd(case, arch, 64, 64, 128, 4, fill=fill)
     if tiles(case, 256, 128) < 0.9 * fill:
         return _amd(case, arch, 128, 128, 64, 8 if case.world == 8 and arch == "gfx950" else 4, fill=fill)
-    return _amd(case, arch, 256, 128, 64, 8, split_k=1, group_m=4, programs=0)
+    rest = {"split_k": 1, **_rest(case, 256, 128, 64, fill)}
+    return _amd(case, arch, 256, 128, 64, 8, group_m=4, programs=0, **rest)
 
 
 def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:

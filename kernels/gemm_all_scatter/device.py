@@ -34,17 +34,32 @@ def _scatter(tile, out, at, inside, bases, rank, WORLD: tl.constexpr, PUT: tl.co
 
 
 @triton.jit
-def _cells(row, col, M, N, rank, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, WORLD: tl.constexpr):
-    """Mask of what of a tile lies inside of this rank's columns, and its offsets in out, both [BLOCK_M, BLOCK_N]."""
-    m, n = row * BLOCK_M + tl.arange(0, BLOCK_M), col * BLOCK_N + tl.arange(0, BLOCK_N)
+def _cells(m0, n0, M, N, rank, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WORLD: tl.constexpr):
+    """Mask of what of a block lies inside of this rank's columns, and its offsets in out, both [ROWS, COLUMNS]."""
+    m, n = m0 + tl.arange(0, ROWS), n0 + tl.arange(0, COLUMNS)
     return (m < M)[:, None] & (n < N)[None, :], m[:, None] * (WORLD * N) + (rank * N + n)[None, :]
 
 
 @triton.jit
-def _sliced(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, tiles,
-            BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-            SPLIT_K: tl.constexpr, PROGRAMS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
-            EVEN_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr):
+def _add_up(sums, out, bases, m0, n0, M, N, rank, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT_K: tl.constexpr,
+            WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr):
+    """Store the sum of sums fp32 [SPLIT_K, BLOCK_M, BLOCK_N] to all ranks; of a large tile one half after the other,
+    because sums and addresses of a whole one do not fit in the registers."""
+    WIDTH: tl.constexpr = BLOCK_N // 2 if BLOCK_M * BLOCK_N > 128 * 128 else BLOCK_N
+    for n1 in tl.static_range(0, BLOCK_N, WIDTH):
+        cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + (n1 + tl.arange(0, WIDTH))[None, :]
+        total = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
+        for i in range(SPLIT_K):
+            total += tl.load(sums + i * (BLOCK_M * BLOCK_N) + cell, cache_modifier=".cg")
+        inside, at = _cells(m0, n0 + n1, M, N, rank, BLOCK_M, WIDTH, WORLD)
+        _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+
+
+@triton.jit
+def _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, tiles,
+           BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+           SPLIT_K: tl.constexpr, PROGRAMS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
+           EVEN_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr):
     """This program's share of `tiles` tiles, those after the first `before`, each in SPLIT_K slices of K.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
@@ -64,53 +79,28 @@ def _sliced(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before,
             acc = acc.T
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
         row, col = tile_at(before + stored % tiles, rows, cols, GROUP_M)
-        inside, at = _cells(row, col, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
+        m0, n0 = row * BLOCK_M, col * BLOCK_N
         if SPLIT_K == 1:
+            inside, at = _cells(m0, n0, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
             _scatter(acc.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
         else:
             cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
             tile, part = stored % tiles, stored // tiles
-            partial = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
-            tl.store(partial + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
+            sums = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N)
+            tl.store(sums + part * (BLOCK_M * BLOCK_N) + cell, acc, cache_modifier=".cg")
             stores_done(AMD)
             arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
             if arrived == SPLIT_K - 1:
-                total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-                for i in range(SPLIT_K):
-                    total += tl.load(partial + i * (BLOCK_M * BLOCK_N), cache_modifier=".cg")
-                _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+                _add_up(sums, out, bases, m0, n0, M, N, rank, BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT, ALIGN, AMD)
                 tl.store(arrivals + tile, 0)
-
-
-@triton.jit
-def _whole(a, w, out, bases, M, N, K, rank, start, tiles,
-           BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-           PROGRAMS: tl.constexpr, FLATTEN: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
-           EVEN_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr):
-    """This program's share of the first `tiles` tiles, each over all of K.
-
-    FLATTEN makes one loop of tiles and K steps: the loads of the next tile start while this one is scattered.  Triton
-    does so only where the K steps are the same for all tiles, which it sees here and not in _sliced.
-    """
-    rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
-    stored = start - PROGRAMS
-    for tile in tl.range(start, tiles, PROGRAMS, flatten=FLATTEN):
-        row, col = tile_at(tile, rows, cols, GROUP_M)
-        acc = product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
-        if SWAP:
-            acc = acc.T
-        stored += PROGRAMS  # as in _sliced
-        row, col = tile_at(stored, rows, cols, GROUP_M)
-        inside, at = _cells(row, col, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
-        _scatter(acc.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
 
 
 @triton.jit(do_not_specialize=["rank"])
 def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
           BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-          SPLIT_K: tl.constexpr, REST: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr,
-          FLATTEN: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr,
-          LANES: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr):
+          SPLIT_K: tl.constexpr, REST: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr,
+          SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, PUT: tl.constexpr,
+          ALIGN: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr):
     """PROGRAMS programs walk over all (tile, K slice) pairs; a and w are pointers, or descriptors when TMA.
 
     SWAP multiplies the transposed tile, with the weights as rows of the matrix unit (64 on Hopper): for few tokens.
@@ -123,11 +113,11 @@ def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     start = spread(pid, PROGRAMS, XCDS)
     whole = tiles - tiles % PROGRAMS if REST else 0
-    _sliced(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole,
-            BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD)
+    _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole,
+           BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD)
     if REST:
-        _whole(a, w, out, bases, M, N, K, rank, start, whole,
-               BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, PROGRAMS, FLATTEN, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD)
+        _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, 0, whole,
+               BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, 1, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD)
     finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 

@@ -60,13 +60,13 @@ def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) ->
     if arch.startswith("gfx"):
         options |= {name: knobs[name] for name in _AMD_OPTIONS}
     common = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": knobs["group_m"], "PROGRAMS": programs,
-              "WORLD": world, "FLATTEN": knobs["flatten"] and knobs["tma"] and (left > 0 or knobs["scatter"] == "tma"),
-              "LANES": 1 << (world - 1).bit_length(), "WAIT": knobs["wait"]}
+              "WORLD": world, "LANES": 1 << (world - 1).bit_length(), "WAIT": knobs["wait"]}
     operands = {"a": (m, k), "w": (n, k)}
     if knobs["scatter"] == "tma":
         parts = knobs["parts"]
         blocks = operands | {f"c{i}": (m, n // parts) for i in range(_MOST_RANKS)}
-        return Plan(device.fused_tma, programs, blocks, {**common, "PARTS": parts, "ENGINE": not INTERPRETED}, options)
+        constants = {**common, "PARTS": parts, "FLATTEN": knobs["flatten"], "ENGINE": not INTERPRETED}
+        return Plan(device.fused_tma, programs, blocks, constants, options)
     constants = {**common, "SPLIT_K": slices, "REST": left > 0, "XCDS": knobs["xcds"], "TMA": knobs["tma"],
                  "SWAP": knobs["swap"], "EVEN_K": case.K % k == 0, "PUT": knobs["scatter"] == "put",
                  "ALIGN": 16 if knobs["hint"] else int(case.itemsize), "AMD": arch.startswith("gfx")}

@@ -58,7 +58,7 @@ def only_the_rest_is_cut() -> None:
     for world, m, n, k, knobs in (
             (1, 33, 70, 136, {"programs": 4, "split_k": 2}), (1, 100, 70, 136, {"programs": 5, "split_k": 5}),
             (2, 100, 144, 136, {"programs": 5, "split_k": 3, "scatter": "put", "xcds": 2}),
-            (2, 100, 144, 72, {"programs": 7, "split_k": 2, "tma": True, "flatten": False}),
+            (2, 100, 144, 72, {"programs": 7, "split_k": 2, "tma": True}),
             (4, 70, 160, 136, {"programs": 4, "split_k": 4, "tma": True, "scatter": "put"}),
             (4, 40, 160, 136, {"split_k": 3, "swap": True})):
         given = {**SMALL, **knobs, "cut": "rest"}

@@ -145,16 +145,19 @@ def what_is_cut():
         p = launch.plan(case, "sm_90", 132, knobs)
         found = (p.programs, p.constants["SPLIT_K"], p.constants["REST"], p.counters, p.workspace)
         assert found == expected, (cut, programs, split_k, found)
-        assert p.constants["FLATTEN"] == p.constants["REST"]
 
 
 def test_the_rest_by_rule():
-    """Slices of the rest where 128 x 128 leaves a round at most half full, and only there."""
-    for name, split_k in (("n4608_k36864_m8192_fp16_w4", 2), ("n4608_k36864_m8192_bf16_w8", 2),
-                          ("n4608_k36864_m8192_fp16_w2", 1), ("n8192_k4096_m1024_fp16_w2", 1)):
-        found = config.config(gemm_all_scatter.case(name), "sm_90")
-        assert (found["split_k"], found.get("cut", "all")) == (split_k, "rest" if split_k > 1 else "all"), name
-    for tiles, split_k in ((132, 1), (134, 8), (148, 8), (150, 7), (198, 2), (200, 1), (396, 1), (462, 2)):
+    """Slices of the rest where a last round would be at most half full, of the tiles that waste the least."""
+    for name, arch, split_k, columns in (
+            ("n4608_k36864_m8192_fp16_w2", "sm_90", 2, 256), ("n4608_k36864_m8192_fp16_w4", "sm_90", 2, 128),
+            ("n4608_k36864_m8192_bf16_w8", "sm_90", 2, 128), ("n8192_k4096_m1024_fp16_w2", "sm_90", 1, 256),
+            ("n4608_k36864_m8192_fp16_w2", "gfx950", 4, 128), ("n4608_k36864_m8192_fp16_w4", "gfx950", 8, 128),
+            ("n4608_k36864_m8192_fp16_w2", "gfx942", 1, 128)):
+        found = config.config(gemm_all_scatter.case(name), arch)
+        assert (found["split_k"], found["cut"]) == (split_k, "rest" if split_k > 1 else "all"), (name, arch)
+        assert found["block_n"] == columns, (name, arch)
+    for tiles, split_k in ((132, 1), (134, 8), (148, 8), (150, 7), (198, 2), (200, 1), (396, 2), (462, 2)):
         case = Case("t", world=1, dtype="fp16", M=256, N=64 * tiles, K=4096)
         assert config.tiles(case, 128, 128) == tiles
         assert config.config(case, "sm_90")["split_k"] == split_k, tiles
@@ -163,23 +166,21 @@ def test_the_rest_by_rule():
 
 
 def test_the_rest_compiles_for_hopper():
-    run_alone(MODULE, "rest_is_flattened_and_fits")
+    run_alone(MODULE, "rest_fits")
 
 
-def rest_is_flattened_and_fits():
-    """Without spills; and the whole rounds are one loop with the K steps, or `flatten` would change nothing."""
+def rest_fits():
+    """Without spills, also of tiles whose sums and addresses would not fit in the registers together."""
     from kernels.hardware import lds_limit
     from tests.kernels.compiled import compiled, spilled
-    case, codes = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4"), set()
-    for flatten in (True, False):
-        job, = gemm_all_scatter.compilations["triton"](case, "sm_90", flatten=flatten)
+    for world, tile in ((2, (128, 256)), (4, (128, 128)), (4, (256, 128))):
+        case = gemm_all_scatter.case(f"n4608_k36864_m8192_fp16_w{world}")
+        knobs = {"block_m": tile[0], "block_n": tile[1], "num_stages": 3}
+        job, = gemm_all_scatter.compilations["triton"](case, "sm_90", **knobs)
         assert job.constants["REST"]
-        assert job.constants["FLATTEN"] == flatten
         binary = compiled(job, "sm_90")
         assert binary.metadata.shared <= lds_limit("sm_90")
-        assert spilled(binary, "sm_90") == 0
-        codes.add(binary.asm["ptx"])
-    assert len(codes) == 2
+        assert spilled(binary, "sm_90") == 0, (world, tile)
 
 
 def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
