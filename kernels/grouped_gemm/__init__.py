@@ -78,9 +78,8 @@ def _declare(product: str, operands: tuple[str, ...], reference: Callable[..., A
 
     @kernel.backend("triton", config=config)
     def triton(case: Case, x: dict[str, torch.Tensor], *, block_m: int, block_n: int, block_k: int, group_m: int,
-               num_warps: int, num_stages: int, tma: bool, subtile: int, groups_per_cu: int, split: int = 1,
-               schedule: str = "dealt", nonkdim: int = 16, kpack: int = 1,
-               waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
+               num_warps: int, num_stages: int, tma: bool, groups_per_cu: int, split: int = 1, queue: bool = False,
+               nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
         knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "tensors_to_call")}
         return tensors_to_call(case, x, knobs)
 

@@ -11,18 +11,22 @@ from typing import Any
 
 import torch
 
+from kernels import numerics
 from kernels.grouped_gemm import tuning
 from kernels.spec import Case, Compilation
 from kernels.triton_needed import need_triton
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
+_POINTERS = {torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.float32: "*fp32", torch.int32: "*i32"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """One kernel, its constants, the compiler's options, and its scratch tensors: (dtype, shape) by parameter."""
+    """One kernel, its arguments, constants and compiler options; scratch tensors: (dtype, shape) by parameter."""
 
     function: Any
+    arguments: Mapping[str, Any]
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
     scratch: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
@@ -39,17 +43,14 @@ def rows_call(case: Case, a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, 
         raise ValueError(f"a is {tuple(a.shape)} and b {tuple(b.shape)}: dimension 1 of a must equal "
                          f"dimension {2 if by_column else 1} of b")
     _check(a, b, ends)
-    tuning.check_fits(knobs, a.element_size(), case.place.arch)
+    tuning.check_fits(knobs, a.element_size(), case.place.arch, "forward" if by_column else "dgrad")
     if b.shape[0] != ends.numel():
         raise ValueError(f"b has {b.shape[0]} groups, ends has {ends.numel()}")
     out = torch.empty((a.shape[0], b.shape[1 if by_column else 2]), dtype=a.dtype, device=a.device)
     if out.numel() == 0:
         return lambda: out
     knobs = _without_tma_if_odd(knobs, a, b, out)
-    plan = rows_plan(case, case.place.arch, knobs, ends.numel(), out.shape[1], a.shape[1], by_column)
-    return _call_of(plan, {"a_ptr": a, "b_ptr": b, "out_ptr": out, "ends_ptr": ends, "rows": a.shape[0],
-                           "columns": out.shape[1], "depth": a.shape[1], "stride_a": a.stride(0),
-                           "stride_b_group": b.stride(0), "stride_b": b.stride(1), "stride_out": out.stride(0)}, out)
+    return _call_of(rows_plan(case, case.place.arch, knobs, a, b, out, ends, by_column), out)
 
 
 def weights_call(case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tensor,
@@ -63,63 +64,82 @@ def weights_call(case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tens
     out = torch.empty((ends.numel(), dy.shape[1], a.shape[1]), dtype=a.dtype, device=a.device)
     if a.shape[0] == 0:
         return lambda: out.zero_()
-    plan = weights_plan(case, case.place.arch, _without_tma_if_odd(knobs, dy, a, out), ends.numel())
-    return _call_of(plan, {"dy_ptr": dy, "a_ptr": a, "out_ptr": out, "ends_ptr": ends, "rows": a.shape[0],
-                           "n_size": dy.shape[1], "k_size": a.shape[1], "stride_dy": dy.stride(0),
-                           "stride_a": a.stride(0), "stride_out_group": out.stride(0), "stride_out": out.stride(1)},
-                    out)
+    knobs = _without_tma_if_odd(knobs, dy, a, out)
+    return _call_of(weights_plan(case, case.place.arch, knobs, dy, a, out, ends), out)
 
 
-def rows_plan(case: Case, arch: str, knobs: Mapping[str, Any], groups: int, columns: int, depth: int,
-              by_column: bool) -> Plan:
-    """Forward (by_column) or dgrad."""
+def rows_plan(case: Case, arch: str, knobs: Mapping[str, Any], a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
+              ends: torch.Tensor, by_column: bool) -> Plan:
+    """Forward (by_column) or dgrad; tensors as in rows_call, also without storage."""
     from kernels.grouped_gemm import rows
 
-    constants = {**_constants(case, arch, knobs, groups), "B_BY_COLUMN": by_column}
-    programs = constants["PROGRAMS"]
+    constants = {**_constants(case, arch, knobs, ends.numel()), "B_BY_COLUMN": by_column}
+    columns, depth = out.shape[1], a.shape[1]
+    m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
     if not knobs["tma"]:
-        constants.update(XCDS=tuning.xcds(arch), EVEN_N=columns % knobs["block_n"] == 0,
-                         EVEN_K=depth % knobs["block_k"] == 0)
-        return Plan(rows.rows_kernel, constants, _options(arch, knobs), {})
-    constants.update(SUBTILE=knobs["subtile"], SPLIT=knobs["split"])
-    scratch = {"rooms": (torch.float32, (programs, knobs["block_m"], knobs["block_n"])),
-               "flags": (torch.int32, (programs,)), "calls": (torch.int32, (programs,))}
-    return Plan(rows.rows_tma_kernel, constants, _options(arch, knobs), scratch)
+        constants.update(XCDS=tuning.xcds(arch), EVEN_N=columns % n == 0, EVEN_K=depth % k == 0)
+        arguments = {"a_ptr": a, "b_ptr": b, "out_ptr": out, "ends_ptr": ends, "columns": columns, "depth": depth,
+                     "stride_a": a.stride(0), "stride_b_group": b.stride(0), "stride_b": b.stride(1),
+                     "stride_out": out.stride(0)}
+        return Plan(rows.rows_kernel, arguments, constants, _options(arch, knobs), {})
+    arguments = {"a_desc": _descriptor(a, m, k), "b_desc": _descriptor(b, 1, *((n, k) if by_column else (k, n))),
+                 "out_desc": _ragged(out, m, n // 2), "ends_ptr": ends, "columns": columns, "depth": depth}
+    programs = constants["PROGRAMS"]
+    scratch = {"rooms": (torch.float32, (programs, m, n)), "flags": (torch.int32, (programs,))}
+    return Plan(rows.rows_tma_kernel, arguments, {**constants, "SPLIT": knobs["split"]}, _options(arch, knobs), scratch)
 
 
-def weights_plan(case: Case, arch: str, knobs: Mapping[str, Any], groups: int) -> Plan:
-    """wgrad."""
+def weights_plan(case: Case, arch: str, knobs: Mapping[str, Any], dy: torch.Tensor, a: torch.Tensor, out: torch.Tensor,
+                 ends: torch.Tensor) -> Plan:
+    """wgrad; tensors as in weights_call, also without storage."""
     from kernels.grouped_gemm import weights
 
-    constants = _constants(case, arch, knobs, groups)
-    if knobs["schedule"] == "flat":
-        del constants["GROUPS_POW2"]
-        return Plan(weights.weights_flat_kernel, {**constants, "SUBTILE": knobs["subtile"]}, _options(arch, knobs), {})
-    constants.update(XCDS=tuning.xcds(arch), TMA=knobs["tma"], SUBTILE=knobs["subtile"],
-                     QUEUE=knobs["schedule"] == "queue")
-    return Plan(weights.weights_kernel, constants, _options(arch, knobs), {"queue": (torch.int32, (2,))})
+    constants = _constants(case, arch, knobs, ends.numel())
+    m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
+    sizes = {"ends_ptr": ends, "n_size": dy.shape[1], "k_size": a.shape[1]}
+    if knobs["tma"]:
+        blocks = {"dy_desc": _ragged(dy, k, m), "a_desc": _ragged(a, k, n), "out_desc": _descriptor(out, 1, m, n // 2)}
+        return Plan(weights.weights_tma_kernel, blocks | sizes, constants, _options(arch, knobs), {})
+    constants.update(XCDS=tuning.xcds(arch), QUEUE=knobs["queue"])
+    arguments = {"dy_ptr": dy, "a_ptr": a, "out_ptr": out, "stride_dy": dy.stride(0), "stride_a": a.stride(0),
+                 "stride_out_group": out.stride(0), "stride_out": out.stride(1)}
+    return Plan(weights.weights_kernel, arguments | sizes, constants, _options(arch, knobs),
+                {"queue": (torch.int32, (2,))})
 
 
 def rows_compilation(case: Case, arch: str, by_column: bool, knobs: Mapping[str, Any]) -> list[Compilation]:
     """What a launch of the case with these knobs compiles; the rows are the case's total tokens."""
+    tuning.check_knobs(knobs, "forward" if by_column else "dgrad")
     rows, (columns, depth) = case.G * case.M, (case.N, case.K) if by_column else (case.K, case.N)
-    tuning.check_knobs(knobs)
-    plan = rows_plan(case, arch, knobs, case.G, columns, depth, by_column)
-    kind = f"*{case.dtype}"
-    return [_compilation_of(case, plan, {
-        "a_ptr": (kind, (rows, depth)), "b_ptr": (kind, (case.G, case.N, case.K)), "out_ptr": (kind, (rows, columns)),
-        "ends_ptr": ("*i32", (case.G,)), "rows": rows, "columns": columns, "depth": depth, "stride_a": depth,
-        "stride_b_group": case.N * case.K, "stride_b": case.K, "stride_out": columns})]
+    a, b, out, ends = _without_storage(case, (rows, depth), (case.G, case.N, case.K), (rows, columns))
+    return [_compilation_of(case, rows_plan(case, arch, knobs, a, b, out, ends, by_column))]
 
 
 def weights_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> list[Compilation]:
     """What a launch of the case with these knobs compiles."""
-    rows, kind = case.G * case.M, f"*{case.dtype}"
-    tuning.check_knobs(knobs)
-    return [_compilation_of(case, weights_plan(case, arch, knobs, case.G), {
-        "dy_ptr": (kind, (rows, case.N)), "a_ptr": (kind, (rows, case.K)), "out_ptr": (kind, (case.G, case.N, case.K)),
-        "ends_ptr": ("*i32", (case.G,)), "rows": rows, "n_size": case.N, "k_size": case.K, "stride_dy": case.N,
-        "stride_a": case.K, "stride_out_group": case.N * case.K, "stride_out": case.K})]
+    tuning.check_knobs(knobs, "wgrad")
+    rows = case.G * case.M
+    dy, a, out, ends = _without_storage(case, (rows, case.N), (rows, case.K), (case.G, case.N, case.K))
+    return [_compilation_of(case, weights_plan(case, arch, knobs, dy, a, out, ends))]
+
+
+def _without_storage(case: Case, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    """Tensors of the case's dtype, and ends."""
+    return [*(torch.empty(shape, dtype=numerics.DTYPES[case.dtype], device="meta") for shape in shapes),
+            torch.empty(case.G, dtype=torch.int32, device="meta")]
+
+
+def _descriptor(tensor: torch.Tensor, *block: int) -> Any:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor.from_tensor(tensor, list(block))
+
+
+def _ragged(tensor: torch.Tensor, *block: int) -> Any:
+    """A descriptor of [rows, columns] that ends where the group of an access ends, see tiles.py."""
+    from triton.tools.ragged_tma import create_ragged_descriptor
+
+    return create_ragged_descriptor(tensor, list(block))
 
 
 def _constants(case: Case, arch: str, knobs: Mapping[str, Any], groups: int) -> dict[str, Any]:
@@ -158,27 +178,27 @@ def _without_tma_if_odd(knobs: Mapping[str, Any], *tensors: torch.Tensor) -> Map
     return knobs if even or not knobs["tma"] else {**knobs, **tuning.BY_POINTERS}
 
 
-def _call_of(plan: Plan, arguments: Mapping[str, Any], out: torch.Tensor) -> Callable[[], torch.Tensor]:
-    import triton
+def _described(tensor: torch.Tensor, *block: int) -> Any:
+    from triton.tools.tensor_descriptor import TensorDescriptor
 
+    return TensorDescriptor.from_tensor(tensor, list(block))
+
+
+def _call_of(plan: Plan, out: torch.Tensor) -> Callable[[], torch.Tensor]:
     scratch = {name: torch.zeros(shape, dtype=dtype, device=out.device)
                for name, (dtype, shape) in plan.scratch.items()}
-    given = {**arguments, **scratch, **plan.constants, **plan.options}
-    grid = (plan.constants["PROGRAMS"],)
-
-    def workspace(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-        """Room for the tensor descriptors that each program builds."""
-        return torch.empty(size, dtype=torch.int8, device=out.device)
+    given = {**plan.arguments, **scratch, **plan.constants, **plan.options}
+    launch = plan.function[(plan.constants["PROGRAMS"],)]
 
     def call() -> torch.Tensor:
-        triton.set_allocator(workspace)  # belongs to the calling thread's context, so it is set at every call
-        plan.function[grid](**given)
+        launch(**given)
         return out
     return call
 
 
-def _compilation_of(case: Case, plan: Plan, arguments: Mapping[str, Any]) -> Compilation:
-    kinds = {torch.float32: "*fp32", torch.int32: "*i32"}
-    every = {**arguments, **{name: (kinds[dtype], shape) for name, (dtype, shape) in plan.scratch.items()}}
+def _compilation_of(case: Case, plan: Plan) -> Compilation:
+    every = {**plan.arguments, **{name: (_POINTERS[dtype], shape) for name, (dtype, shape) in plan.scratch.items()}}
     ordered = {name: every[name] for name in plan.function.arg_names if name in every}
-    return Compilation(case.name, plan.function, ordered, plan.constants, plan.options)
+    declared = {name: (_POINTERS[value.dtype], tuple(value.shape)) if isinstance(value, torch.Tensor) else value
+                for name, value in ordered.items()}
+    return Compilation(case.name, plan.function, declared, plan.constants, plan.options)

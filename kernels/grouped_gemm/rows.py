@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import collect, halves, leave, pieces_of
+from kernels.grouped_gemm.tiles import collect, halves, leave, pieces_of, store_rows
 from kernels.tile_order import spread, tile_at
 
 
@@ -41,15 +41,7 @@ def _locate(tile, starts, ends, tile_ends, tiles_n, GROUPS_POW2: tl.constexpr, B
 
 
 @triton.jit
-def _store(values, out_ptr, m0, n0, end, columns, stride_out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Store what lies inside the group and the matrix."""
-    ms, ns = tl.arange(0, ROWS), n0 + tl.arange(0, COLUMNS)
-    at = out_ptr + m0.to(tl.int64) * stride_out + (ms[:, None] * stride_out + ns[None, :])
-    tl.store(at, values.to(out_ptr.dtype.element_ty), mask=(ms < end - m0)[:, None] & (ns < columns)[None, :])
-
-
-@triton.jit
-def rows_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, rows, columns, depth, stride_a, stride_b_group, stride_b, stride_out,
+def rows_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, columns, depth, stride_a, stride_b_group, stride_b, stride_out,
                 GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, B_BY_COLUMN: tl.constexpr,
                 BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
                 PROGRAMS: tl.constexpr, XCDS: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr):
@@ -86,7 +78,9 @@ def rows_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, rows, columns, depth, stride_a,
             acc = tl.dot(a, b, acc)
             a_at += BLOCK_K
             b_at += b_step
-        _store(acc, out_ptr, m0, n0, end, columns, stride_out, BLOCK_M, BLOCK_N)
+        rows_in = tl.arange(0, BLOCK_M)
+        at = out_ptr + m0.to(tl.int64) * stride_out + (rows_in[:, None] * stride_out + ns[None, :])
+        tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(rows_in < end - m0)[:, None] & n_in[None, :])
 
 
 @triton.jit
@@ -102,46 +96,23 @@ def _step(acc, a_desc, b_desc, group, m0, n0, k0, B_BY_COLUMN: tl.constexpr, BLO
 
 
 @triton.jit
-def rows_tma_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, rooms, flags, calls, rows, columns, depth, stride_a,
-                    stride_b_group, stride_b, stride_out, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr,
-                    B_BY_COLUMN: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-                    GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr, SUBTILE: tl.constexpr, SPLIT: tl.constexpr):
-    """Through tensor descriptors (TMA): complete rounds of tiles in one flattened loop, then what is left over.
+def rows_tma_kernel(a_desc, b_desc, out_desc, ends_ptr, rooms, flags, columns, depth, GROUPS: tl.constexpr,
+                    GROUPS_POW2: tl.constexpr, B_BY_COLUMN: tl.constexpr, BLOCK_M: tl.constexpr,
+                    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr,
+                    SPLIT: tl.constexpr):
+    """Through tensor descriptors (TMA): what is left over from complete rounds of tiles, cut along the depth, then
+    the rounds in one flattened loop.
 
-    SUBTILE: parts (1, 2) in which a tile is stored.  SPLIT: most pieces of a left-over tile, see tiles.py, with
-    rooms fp32 [PROGRAMS, BLOCK_M, BLOCK_N], flags and calls int32 [PROGRAMS], zero at first.
+    Blocks of the descriptors: a [BLOCK_M, BLOCK_K]; b [1, BLOCK_N, BLOCK_K] or [1, BLOCK_K, BLOCK_N] as B_BY_COLUMN
+    says; out, ragged, [BLOCK_M, BLOCK_N / 2]: halves need less shared memory.  SPLIT: most pieces of a left-over tile,
+    see tiles.py, with rooms fp32 [PROGRAMS, BLOCK_M, BLOCK_N] and flags int32 [PROGRAMS], zero at first.
     """
-    a_desc = tl.make_tensor_descriptor(a_ptr, [rows, depth], [stride_a, 1], [BLOCK_M, BLOCK_K])
-    if B_BY_COLUMN:
-        b_desc = tl.make_tensor_descriptor(b_ptr, [GROUPS, columns, depth], [stride_b_group, stride_b, 1],
-                                           [1, BLOCK_N, BLOCK_K])
-    else:
-        b_desc = tl.make_tensor_descriptor(b_ptr, [GROUPS, depth, columns], [stride_b_group, stride_b, 1],
-                                           [1, BLOCK_K, BLOCK_N])
-    out_desc = tl.make_tensor_descriptor(out_ptr, [rows, columns], [stride_out, 1], [BLOCK_M, BLOCK_N // SUBTILE])
-    KIND: tl.constexpr = out_ptr.dtype.element_ty
     HALF: tl.constexpr = BLOCK_N // 2
-
     program = tl.program_id(0)
-    call = tl.load(calls + program) + 1  # counted by all programs, whatever there is to share
-    tl.store(calls + program, call)
     tiles_n = tl.cdiv(columns, BLOCK_N)
     starts, ends, tile_ends, total = _table(ends_ptr, tiles_n, GROUPS, GROUPS_POW2, BLOCK_M)
     pieces = pieces_of(total % PROGRAMS, SPLIT, PROGRAMS)
     alone = tl.where(pieces > 1, total - total % PROGRAMS, total)
-    for tile in tl.range(program, alone, PROGRAMS, flatten=True):
-        group, m0, n0, end = _locate(tile, starts, ends, tile_ends, tiles_n, GROUPS_POW2, BLOCK_M, BLOCK_N, GROUP_M)
-        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for k0 in tl.range(0, depth, BLOCK_K):
-            acc = _step(acc, a_desc, b_desc, group, m0, n0, k0, B_BY_COLUMN, BLOCK_N, BLOCK_K)
-        if m0 + BLOCK_M > end:
-            _store(acc, out_ptr, m0, n0, end, columns, stride_out, BLOCK_M, BLOCK_N)
-        elif SUBTILE == 2:
-            left, right = halves(acc, BLOCK_M, BLOCK_N)
-            out_desc.store([m0, n0], left.to(KIND))
-            out_desc.store([m0, n0 + HALF], right.to(KIND))
-        else:
-            out_desc.store([m0, n0], acc.to(KIND))
 
     if program < (total - alone) * pieces:
         group, m0, n0, end = _locate(alone + program // pieces, starts, ends, tile_ends, tiles_n, GROUPS_POW2,
@@ -152,8 +123,17 @@ def rows_tma_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, rooms, flags, calls, rows, 
         for step in tl.range(piece * steps // pieces, (piece + 1) * steps // pieces):
             acc = _step(acc, a_desc, b_desc, group, m0, n0, step * BLOCK_K, B_BY_COLUMN, BLOCK_N, BLOCK_K)
         if piece < pieces - 1:
-            leave(acc, rooms, flags, program, call, BLOCK_M, BLOCK_N)
+            leave(acc, rooms, flags, program, BLOCK_M, BLOCK_N)
         else:
-            left, right = collect(acc, rooms, flags, program, pieces, call, BLOCK_M, BLOCK_N)
-            _store(left, out_ptr, m0, n0, end, columns, stride_out, BLOCK_M, HALF)
-            _store(right, out_ptr, m0, n0 + HALF, end, columns, stride_out, BLOCK_M, HALF)
+            left, right = collect(acc, rooms, flags, program, pieces, BLOCK_M, BLOCK_N)
+            store_rows(out_desc, m0, end, n0, left, BLOCK_M, HALF)
+            store_rows(out_desc, m0, end, n0 + HALF, right, BLOCK_M, HALF)
+
+    for tile in tl.range(program, alone, PROGRAMS, flatten=True):
+        group, m0, n0, end = _locate(tile, starts, ends, tile_ends, tiles_n, GROUPS_POW2, BLOCK_M, BLOCK_N, GROUP_M)
+        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for k0 in tl.range(0, depth, BLOCK_K):
+            acc = _step(acc, a_desc, b_desc, group, m0, n0, k0, B_BY_COLUMN, BLOCK_N, BLOCK_K)
+        left, right = halves(acc, BLOCK_M, BLOCK_N)
+        store_rows(out_desc, m0, end, n0, left, BLOCK_M, HALF)
+        store_rows(out_desc, m0, end, n0 + HALF, right, BLOCK_M, HALF)

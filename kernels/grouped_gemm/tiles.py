@@ -1,17 +1,22 @@
 """Device functions on tiles: their halves, and how several programs share one.
 
-**Sharing.**  The tiles of the last, incomplete round are cut along the depth, so that no program is idle meanwhile
-(the fixed split of Osama et al., "Stream-K", PPoPP 2023, arxiv.org/abs/2301.03598).  The pieces of a tile belong to
-neighbouring programs.  All but the last leave their sums in a room of their own and raise a flag; the last one adds
-them up in a fixed order, so that every run gives the same bits.  A program waits only for lower numbers, which start
-no later, and those wait for nobody.  Flags hold the number of the call and are never set back: a captured graph can
-be replayed.
+**Sharing.**  The tiles that are left over from complete rounds are cut along the depth, so that no program is idle
+meanwhile (the fixed split of Osama et al., "Stream-K", PPoPP 2023, arxiv.org/abs/2301.03598).  They come first: then
+programs end their whole tiles at different times, and do not all store at once.  The pieces of a tile belong to
+neighbouring programs.  All but the last leave their sums in a room of their own and raise a flag; the last one takes
+the flags down and adds the sums up in a fixed order, so that every run gives the same bits.  A program waits only for
+lower numbers, which start no later, and those wait for nobody.  All flags are down when a call is done, so a captured
+graph can be replayed.
+
+**Ragged descriptors** (triton.tools.ragged_tma) describe a tensor [rows, columns] whose rows belong to groups: each
+access says where its group ends, and the copy engine reads zeros and writes nothing from there on.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.tools.ragged_tma import to_ragged_indices
 
 
 @triton.jit
@@ -34,26 +39,40 @@ def _room(rooms, program, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def leave(sums, rooms, flags, program, call, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Leave a tile's sums in the program's room, and raise its flag to the number of this call."""
+def leave(sums, rooms, flags, program, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Leave a tile's sums in the program's room, and raise its flag."""
     left, right = halves(sums, ROWS, COLUMNS)
     room = _room(rooms, program, ROWS, COLUMNS)
     tl.store(room, left)
     tl.store(room + COLUMNS // 2, right)
     tl.debug_barrier()  # one thread releases what all have stored
-    tl.atomic_xchg(flags + program, call, sem="release", scope="gpu")
+    tl.atomic_xchg(flags + program, 1, sem="release", scope="gpu")
 
 
 @triton.jit
-def collect(sums, rooms, flags, program, pieces, call, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def collect(sums, rooms, flags, program, pieces, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """(left, right) halves of the sums of a tile, with what the `pieces - 1` programs before this one have left."""
     left, right = halves(sums, ROWS, COLUMNS)
     for other in range(program + 1 - pieces, program):
-        seen = call - 1
-        while seen < call:
-            seen = tl.atomic_add(flags + other, 0, sem="acquire", scope="gpu")
+        raised = 0
+        while raised == 0:
+            raised = tl.atomic_cas(flags + other, 1, 0, sem="acquire", scope="gpu")
         tl.debug_barrier()
         room = _room(rooms, other, ROWS, COLUMNS)
         left += tl.load(room, cache_modifier=".cg")
         right += tl.load(room + COLUMNS // 2, cache_modifier=".cg")
     return left, right
+
+
+@triton.jit
+def load_rows(desc, start, end, row, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """A block of rows from `row` on, of the group [start, end); zeros from `end` on.  desc is ragged."""
+    wrap, last, inside = to_ragged_indices(start, end - start, row - start)
+    return desc.load([wrap, last, inside, column]).reshape(ROWS, COLUMNS)
+
+
+@triton.jit
+def store_rows(desc, row, end, column, block, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Store a block of rows from `row` on; nothing is written from `end` on.  desc is ragged."""
+    wrap, last, inside = to_ragged_indices(row, end - row, 0)
+    desc.store([wrap, last, inside, column], block.to(desc.dtype).reshape(1, 1, ROWS, COLUMNS))

@@ -9,9 +9,9 @@ from kernels.hardware import DEVICES, UnknownHardware, lds_limit
 from kernels.spec import Case
 
 _SM90 = {"block_m": 128, "block_n": 256, "block_k": 64, "group_m": 8, "num_warps": 8, "num_stages": 3,
-         "tma": True, "subtile": 2, "groups_per_cu": 1}
+         "tma": True, "groups_per_cu": 1}
 _CDNA = {"block_m": 256, "block_n": 128, "block_k": 64, "group_m": 4, "num_warps": 8, "num_stages": 2,
-         "tma": False, "subtile": 1, "groups_per_cu": 1, "nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
+         "tma": False, "groups_per_cu": 1, "nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
 """256x256 tiles spill registers in some product under Triton 3.6 and 3.8, this one in none, with
 32 rows at a time for wgrad (compiled 2026-11)."""
 
@@ -23,43 +23,32 @@ _CDNA3_WEIGHTS = {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 4,
 LDS; in 256x128 they load one, and LDS is then read 2 bytes a lane: 41 instructions instead of 16 for 32 products."""
 
 _CPU = {"block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4, "num_stages": 1,
-        "tma": False, "subtile": 1, "groups_per_cu": 1}
+        "tma": False, "groups_per_cu": 1}
 """For Triton's interpreter, which has no use for any of them."""
 
 _BY_ARCH = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _CDNA3, "gfx950": _CDNA, "cpu": _CPU}
 
-_WEIGHTS_BY_ARCH = {"gfx942": _CDNA3_WEIGHTS, "gfx950": {"block_k": 32}, "cpu": {}}
+_WEIGHTS_BY_ARCH = {"gfx942": _CDNA3_WEIGHTS, "gfx950": {"block_k": 32}}
 
-BY_POINTERS = {"tma": False, "split": 1, "schedule": "dealt"}
+BY_POINTERS = {"tma": False, "split": 1}
 """What knobs become for tensors that no descriptor can describe."""
-
-SCHEDULES = ("dealt", "queue", "flat")
-"""wgrad: tiles dealt in turn, taken from a queue, or dealt and all K-steps of a group in one loop (needs TMA)."""
 
 WIDE = 4096
 """Above so many columns of the output, bands of 16 tiles saved 0.5 to 1 % over bands of 4 (H200, 12 cases, 2026-11)."""
-
-MANY_ROUNDS = 6
-"""From so many rounds of tiles per group on, uneven groups hardly leave a program idle, and the flat schedule, which
-has no gap between tiles, was 4 % faster than the queue (7 rounds); at 2 to 4 rounds 0 to 6 % slower (H200)."""
 
 
 def rows_config(case: Case, arch: str, columns: int) -> dict[str, Any]:
     """Knobs of forward and dgrad with so many output columns.  UnknownHardware for an architecture without an entry."""
     base = _known(arch)
     if not base["tma"]:
-        return {**base, "split": 1}
-    return {**base, "split": 4, "group_m": 16 if columns > WIDE else 4}
+        return {**base, "split": 1, "queue": False}
+    return {**base, "split": 4, "queue": False, "group_m": 16 if columns > WIDE else 4}
 
 
 def weights_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of wgrad: block_m counts values of n, block_n values of k, block_k rows summed at a time."""
     base = _known(arch)
-    if not base["tma"]:
-        return {**base, "schedule": "dealt", **_WEIGHTS_BY_ARCH[arch]}
-    tiles = -(-case.N // base["block_m"]) * -(-case.K // base["block_n"])
-    many = tiles >= MANY_ROUNDS * compute_units(case, arch)
-    return {**base, "subtile": 1, "schedule": "flat" if many else "queue"}
+    return {**base, "split": 1, "queue": False, **_WEIGHTS_BY_ARCH.get(arch, {})}
 
 
 def _known(arch: str) -> dict[str, Any]:
@@ -78,7 +67,7 @@ def candidates(case: Case, arch: str, product: str = "forward") -> list[dict[str
     points: list[dict[str, Any]] = []
     for change in ({}, *_changes(arch, product)):
         knobs = {**base, **change}
-        if knobs not in points and (arch == "cpu" or shared_bytes(knobs, 2, arch, product) <= lds_limit(arch)):
+        if knobs not in points and (arch == "cpu" or shared_bytes(knobs, 2, arch) <= lds_limit(arch)):
             points.append(knobs)
     return points
 
@@ -93,15 +82,12 @@ def _changes(arch: str, product: str) -> list[dict[str, Any]]:
                 {"block_m": 256, "num_warps": 8, "groups_per_cu": 1}, {"kpack": 1}]
     if not arch.startswith("sm_"):
         return []
-    if product != "wgrad":
-        return [{"group_m": 8}, {"group_m": 16}, {"group_m": 4}, {"split": 1}, {"split": 2}, {"split": 8},
-                {"block_m": 256, "block_n": 128}, {**square, "num_stages": 4, "subtile": 1},
-                {**square, "num_warps": 4, "groups_per_cu": 2}, {**BY_POINTERS, "subtile": 1}]
-    queue, flat = {"schedule": "queue"}, {"schedule": "flat"}
-    return [queue, flat, {**queue, "tma": False}, {**flat, "group_m": 16}, {**queue, "group_m": 16},
-            {**flat, "num_stages": 4, "subtile": 2}, {**queue, "num_stages": 4, "subtile": 2},
-            {**queue, **square, "num_stages": 4}, {**queue, **square, "num_warps": 4, "subtile": 2, "groups_per_cu": 2},
-            {**queue, "block_m": 256, "block_n": 128}, BY_POINTERS]
+    tall, pairs = {"block_m": 256, "block_n": 128}, {**square, "num_warps": 4, "groups_per_cu": 2}
+    if product == "wgrad":
+        return [{"group_m": 4}, {"num_stages": 4}, pairs, {"group_m": 16}, {**square, "num_stages": 4}, tall,
+                {**BY_POINTERS, "queue": True}, BY_POINTERS]
+    return [{"group_m": 8}, {"group_m": 16}, {"group_m": 4}, {"split": 1}, pairs, {"split": 2}, {"split": 8},
+            {"num_stages": 4}, tall, {**square, "num_stages": 4}, BY_POINTERS]
 
 
 def compute_units(case: Case, arch: str) -> int:
@@ -116,10 +102,9 @@ def xcds(arch: str) -> int:
     return next((d.xcds for d in DEVICES if d.arch == arch), 1)
 
 
-def shared_bytes(knobs: Mapping[str, Any], itemsize: int, arch: str, product: str = "forward") -> int:
-    """Most shared memory the kernels need: the pipeline's operands, descriptor stores, and what only tails use.
+def shared_bytes(knobs: Mapping[str, Any], itemsize: int, arch: str) -> int:
+    """Most shared memory the kernels need: the pipeline's operands and, at the same time, half a tile on its way out.
 
-    A flattened loop holds all of these at once; wgrad has no tails of its own, its descriptors end with each group.
     CDNA3's pipeline keeps one stage in registers.  CDNA4's loads go to LDS directly under Triton 3.8, which keeps no
     stage in registers and pads each kilobyte by at most 32 bytes.
     """
@@ -128,33 +113,29 @@ def shared_bytes(knobs: Mapping[str, Any], itemsize: int, arch: str, product: st
         return operands * max(knobs["num_stages"] - 1, 1)
     if arch.startswith("gfx"):
         return operands * knobs["num_stages"] * 33 // 32
-    tile = knobs["block_m"] * knobs["block_n"] * itemsize
-    staged = tile // knobs["subtile"] if knobs["tma"] else 0
-    tails = min(tile, 32768) if knobs["tma"] and product != "wgrad" else 0
-    return operands * knobs["num_stages"] + staged + tails + 64  # barriers of the pipeline
+    out = knobs["block_m"] * knobs["block_n"] // 2 * itemsize if knobs["tma"] else 0
+    return operands * knobs["num_stages"] + out + 16 * (knobs["num_stages"] + 1)  # the last: barriers
 
 
-def check_knobs(knobs: Mapping[str, Any]) -> None:
-    """ValueError for values that no kernel has, or that a kernel through pointers would ignore."""
+def check_knobs(knobs: Mapping[str, Any], product: str = "forward") -> None:
+    """ValueError for values that no kernel has, or that the one of the product would ignore."""
     for name in ("block_m", "block_n", "block_k"):
         if knobs[name] < 16 or knobs[name] & (knobs[name] - 1):
             raise ValueError(f"{name} is {knobs[name]}; it must be a power of two, at least 16")
-    if knobs["subtile"] not in (1, 2):
-        raise ValueError(f"subtile is {knobs['subtile']}; a tile is stored in 1 or 2 parts")
-    if knobs.get("split", 1) < 1 or (knobs.get("split", 1) > 1 and not knobs["tma"]):
-        raise ValueError(f"split is {knobs['split']} and tma {knobs['tma']}; it must be at least 1, and 1 without tma")
-    schedule = knobs.get("schedule", "dealt")
-    if schedule not in SCHEDULES or (schedule == "flat" and not knobs["tma"]):
-        raise ValueError(f"schedule is {schedule!r} and tma {knobs['tma']}; it must be one of {', '.join(SCHEDULES)}, "
-                         "and flat needs tma")
+    if knobs["split"] < 1 or (knobs["split"] > 1 and (product == "wgrad" or not knobs["tma"])):
+        raise ValueError(f"split is {knobs['split']}; it must be at least 1, and 1 for wgrad and without tma "
+                         f"(this is {product} with tma {knobs['tma']})")
+    if knobs["queue"] and (product != "wgrad" or knobs["tma"]):
+        raise ValueError("queue is True; tiles are taken from a queue by wgrad without tma only "
+                         f"(this is {product} with tma {knobs['tma']})")
 
 
 def check_fits(knobs: Mapping[str, Any], itemsize: int, arch: str, product: str = "forward") -> None:
     """Raise ValueError, before any launch, for knobs that no kernel has or that need too much shared memory."""
-    check_knobs(knobs)
+    check_knobs(knobs, product)
     if arch == "cpu":
         return
-    need, limit = shared_bytes(knobs, itemsize, arch, product), lds_limit(arch)
+    need, limit = shared_bytes(knobs, itemsize, arch), lds_limit(arch)
     if need > limit:
         tile = f"{knobs['block_m']}x{knobs['block_n']}x{knobs['block_k']}"
         raise ValueError(f"a tile of {tile} with {knobs['num_stages']} stages needs {need} bytes of shared memory; "

@@ -2,10 +2,11 @@
 
 Zeros for a group without rows.  Both kernels take dy [rows, n_size], a [rows, k_size], out [GROUPS, n_size, k_size],
 last dimensions contiguous, and ends int32 [GROUPS], the inclusive running sum of the group sizes.  A tile is BLOCK_M
-values of n by BLOCK_N of k, summed over BLOCK_K rows at a time.
+values of n by BLOCK_N of k, summed over BLOCK_K rows at a time.  The tiles of the largest group come first, so that
+the last ones are short; they are dealt to the programs in turn.
 
-The rows after the last of a group belong to the next one and must not count: descriptors are made for each group and
-end with it, so that they read zeros beyond; pointers mask, and only in the step that needs it.
+The rows after the last of a group belong to the next one and must not count: ragged descriptors end where the group
+ends and read zeros beyond; pointers mask, and only in the step that needs it.
 """
 
 from __future__ import annotations
@@ -13,20 +14,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import halves
+from kernels.grouped_gemm.tiles import halves, load_rows
 from kernels.tile_order import spread, tile_at
-
-
-@triton.jit
-def _store(acc, out_desc, group, n0, k0, KIND: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-           SUBTILE: tl.constexpr):
-    """One tile through the descriptor, in one part or two."""
-    if SUBTILE == 2:
-        left, right = halves(acc, BLOCK_M, BLOCK_N)
-        out_desc.store([group, n0, k0], left.to(KIND).reshape(1, BLOCK_M, BLOCK_N // 2))
-        out_desc.store([group, n0, k0 + BLOCK_N // 2], right.to(KIND).reshape(1, BLOCK_M, BLOCK_N // 2))
-    else:
-        out_desc.store([group, n0, k0], acc.to(KIND).reshape(1, BLOCK_M, BLOCK_N))
 
 
 @triton.jit
@@ -73,12 +62,11 @@ def _places(ends_ptr, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr):
 
 
 @triton.jit
-def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, queue, rows, n_size, k_size, stride_dy, stride_a,
-                   stride_out_group, stride_out, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr,
-                   BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-                   PROGRAMS: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr, SUBTILE: tl.constexpr,
-                   QUEUE: tl.constexpr):
-    """The tiles of the largest group first; with QUEUE each goes to whichever program is free, else they are dealt.
+def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, queue, n_size, k_size, stride_dy, stride_a, stride_out_group,
+                   stride_out, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr,
+                   BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr,
+                   XCDS: tl.constexpr, QUEUE: tl.constexpr):
+    """Through pointers, for every GPU and every stride.  With QUEUE each tile goes to whichever program is free.
 
     queue int32 [2], zero at first: tiles taken after the first PROGRAMS ones, and programs that are done; the last one
     to be done sets both back, so that a captured graph can be replayed.
@@ -88,80 +76,82 @@ def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, queue, rows, n_size, k_size
     per_group = tiles_n * tiles_k
     ids = tl.arange(0, GROUPS_POW2)
     places = _places(ends_ptr, GROUPS, GROUPS_POW2)
-    if TMA:
-        out_desc = tl.make_tensor_descriptor(out_ptr, [GROUPS, n_size, k_size], [stride_out_group, stride_out, 1],
-                                             [1, BLOCK_M, BLOCK_N // SUBTILE])
     tile = spread(tl.program_id(0), PROGRAMS, XCDS)
     for place in range(GROUPS):
         group = tl.sum(tl.where(places == place, ids, 0), 0)
         end = tl.load(ends_ptr + group)
         start = tl.load(ends_ptr + group - 1, mask=group > 0, other=0)
         last = (place + 1) * per_group
-        if tile < last:
-            if TMA:
-                bound = tl.maximum(end, 1)
-                dy_desc = tl.make_tensor_descriptor(dy_ptr, [bound, n_size], [stride_dy, 1], [BLOCK_K, BLOCK_M])
-                a_desc = tl.make_tensor_descriptor(a_ptr, [bound, k_size], [stride_a, 1], [BLOCK_K, BLOCK_N])
-            while tile < last:
-                if QUEUE:
-                    following = PROGRAMS + tl.atomic_add(queue, 1, sem="relaxed")
-                else:
-                    following = tile + PROGRAMS
-                tile_n, tile_k = tile_at(tile - place * per_group, tiles_n, tiles_k, GROUP_M)
-                n0 = tile_n * BLOCK_M
-                k0 = tile_k * BLOCK_N
-                if TMA:
-                    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-                    for m0 in tl.range(start, end, BLOCK_K):
-                        acc = tl.dot(dy_desc.load([m0, n0]).T, a_desc.load([m0, k0]), acc)
-                    _store(acc, out_desc, group, n0, k0, out_ptr.dtype.element_ty, BLOCK_M, BLOCK_N, SUBTILE)
-                else:
-                    _pointer_tile(dy_ptr, a_ptr, out_ptr, group, start, end, n0, k0, n_size, k_size, stride_dy,
-                                  stride_a, stride_out_group, stride_out, BLOCK_M, BLOCK_N, BLOCK_K)
-                tile = following
+        while tile < last:
+            if QUEUE:
+                following = PROGRAMS + tl.atomic_add(queue, 1, sem="relaxed")
+            else:
+                following = tile + PROGRAMS
+            tile_n, tile_k = tile_at(tile - place * per_group, tiles_n, tiles_k, GROUP_M)
+            _pointer_tile(dy_ptr, a_ptr, out_ptr, group, start, end, tile_n * BLOCK_M, tile_k * BLOCK_N, n_size, k_size,
+                          stride_dy, stride_a, stride_out_group, stride_out, BLOCK_M, BLOCK_N, BLOCK_K)
+            tile = following
     if QUEUE and tl.atomic_add(queue + 1, 1, sem="acq_rel") == PROGRAMS - 1:
         tl.store(queue, 0)
         tl.store(queue + 1, 0)
 
 
 @triton.jit
-def weights_flat_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, rows, n_size, k_size, stride_dy, stride_a,
-                        stride_out_group, stride_out, GROUPS: tl.constexpr, BLOCK_M: tl.constexpr,
-                        BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr,
-                        SUBTILE: tl.constexpr):
-    """Through descriptors, tiles dealt in turn, all tiles of a group in one loop: no gap between one and the next."""
+def _group_at(place, places, starts, ends, ids):
+    """(group, its first row, its end) at a place of the order."""
+    chosen = places == place
+    return (tl.sum(tl.where(chosen, ids, 0), 0), tl.sum(tl.where(chosen, starts, 0), 0),
+            tl.sum(tl.where(chosen, ends, 0), 0))
+
+
+@triton.jit
+def _dealt(tiles, program, PROGRAMS: tl.constexpr):
+    """How many of the first tiles are this program's, if they are dealt in turn."""
+    return (tiles + PROGRAMS - 1 - program) // PROGRAMS
+
+
+@triton.jit
+def weights_tma_kernel(dy_desc, a_desc, out_desc, ends_ptr, n_size, k_size, GROUPS: tl.constexpr,
+                       GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+                       GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr):
+    """Through descriptors (TMA), in one loop over the steps of all tiles of a program, whatever groups they belong to.
+
+    So the loads of the next tile are on their way while the last steps of this one are multiplied: 3 to 13 % faster
+    than a loop for each tile (H200, 10 cases, 2026-11).  Triton flattens two loops only if the inner one is equally
+    long each time; here its length is the size of the group.
+
+    Blocks of the descriptors: dy [BLOCK_K, BLOCK_M] and a [BLOCK_K, BLOCK_N], both ragged: they end where the group
+    ends; out [1, BLOCK_M, BLOCK_N / 2]: halves need less shared memory.
+    """
+    HALF: tl.constexpr = BLOCK_N // 2
+    program = tl.program_id(0)
     tiles_n = tl.cdiv(n_size, BLOCK_M)
     tiles_k = tl.cdiv(k_size, BLOCK_N)
     per_group = tiles_n * tiles_k
-    KIND: tl.constexpr = out_ptr.dtype.element_ty
-    out_desc = tl.make_tensor_descriptor(out_ptr, [GROUPS, n_size, k_size], [stride_out_group, stride_out, 1],
-                                         [1, BLOCK_M, BLOCK_N // SUBTILE])
-    for group in range(GROUPS):
-        end = tl.load(ends_ptr + group)
-        start = tl.load(ends_ptr + group - 1, mask=group > 0, other=0)
-        bound = tl.maximum(end, 1)
-        dy_desc = tl.make_tensor_descriptor(dy_ptr, [bound, n_size], [stride_dy, 1], [BLOCK_K, BLOCK_M])
-        a_desc = tl.make_tensor_descriptor(a_ptr, [bound, k_size], [stride_a, 1], [BLOCK_K, BLOCK_N])
-        # my tiles of all groups together are program, program + PROGRAMS, ...: this is the first one in this group
-        mine = (tl.program_id(0) + PROGRAMS - group * per_group % PROGRAMS) % PROGRAMS
-        blocks = tl.cdiv(end - start, BLOCK_K)
-        tile = mine - PROGRAMS
-        step = blocks - 1
-        n0, k0 = mine, mine
-        acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for _ in tl.range(0, tl.cdiv(tl.maximum(per_group - mine, 0), PROGRAMS) * blocks):
-            step = tl.where(step == blocks - 1, 0, step + 1)
-            if step == 0:
-                tile += PROGRAMS
-                tile_n, tile_k = tile_at(tile, tiles_n, tiles_k, GROUP_M)
-                n0 = tile_n * BLOCK_M
-                k0 = tile_k * BLOCK_N
-            dy = dy_desc.load([start + step * BLOCK_K, n0])
-            acc = tl.dot(dy.T, a_desc.load([start + step * BLOCK_K, k0]), acc)
-            if step == blocks - 1:
-                _store(acc, out_desc, group, n0, k0, KIND, BLOCK_M, BLOCK_N, SUBTILE)
-                acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for tile in tl.range(mine, tl.where(end > start, 0, per_group), PROGRAMS):
-            tile_n, tile_k = tile_at(tile, tiles_n, tiles_k, GROUP_M)
-            zeros = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-            _store(zeros, out_desc, group, tile_n * BLOCK_M, tile_k * BLOCK_N, KIND, BLOCK_M, BLOCK_N, SUBTILE)
+    ids = tl.arange(0, GROUPS_POW2)
+    ends = tl.load(ends_ptr + ids, mask=ids < GROUPS, other=0)
+    starts = tl.load(ends_ptr + ids - 1, mask=(ids > 0) & (ids < GROUPS), other=0)
+    places = _places(ends_ptr, GROUPS, GROUPS_POW2)
+    steps = tl.where(ids < GROUPS, tl.maximum(tl.cdiv(ends - starts, BLOCK_K), 1), 0)  # zeros are written in one
+    mine = _dealt((places + 1) * per_group, program, PROGRAMS) - _dealt(places * per_group, program, PROGRAMS)
+
+    tile = program - PROGRAMS
+    group, start, end, n0, k0 = program, program, program, program, program  # of the tile; set in its first step
+    step, last_step = program * 0, program * 0
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for _ in tl.range(0, tl.sum(mine * steps, 0)):
+        step = tl.where(step == last_step, 0, step + 1)
+        if step == 0:
+            tile += PROGRAMS
+            group, start, end = _group_at(tile // per_group, places, starts, ends, ids)
+            last_step = tl.maximum(tl.cdiv(end - start, BLOCK_K), 1) - 1
+            tile_n, tile_k = tile_at(tile % per_group, tiles_n, tiles_k, GROUP_M)
+            n0, k0 = tile_n * BLOCK_M, tile_k * BLOCK_N
+        row = start + step * BLOCK_K
+        dy = load_rows(dy_desc, start, end, row, n0, BLOCK_K, BLOCK_M)
+        acc = tl.dot(dy.T, load_rows(a_desc, start, end, row, k0, BLOCK_K, BLOCK_N), acc)
+        if step == last_step:
+            left, right = halves(acc, BLOCK_M, BLOCK_N)
+            out_desc.store([group, n0, k0], left.to(out_desc.dtype).reshape(1, BLOCK_M, HALF))
+            out_desc.store([group, n0, k0 + HALF], right.to(out_desc.dtype).reshape(1, BLOCK_M, HALF))
+            acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
