@@ -41,17 +41,25 @@ def _cells(m0, n0, M, N, rank, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WORLD:
 
 
 @triton.jit
-def _add_up(sums, out, bases, m0, n0, M, N, rank, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT_K: tl.constexpr,
-            WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr):
-    """Store the sum of sums fp32 [SPLIT_K, BLOCK_M, BLOCK_N] to all ranks; of a large tile one half after the other,
-    because sums and addresses of a whole one do not fit in the registers."""
-    WIDTH: tl.constexpr = BLOCK_N // 2 if BLOCK_M * BLOCK_N > 128 * 128 else BLOCK_N
-    for n1 in tl.static_range(0, BLOCK_N, WIDTH):
-        cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + (n1 + tl.arange(0, WIDTH))[None, :]
-        total = tl.zeros((BLOCK_M, WIDTH), dtype=tl.float32)
-        for i in range(SPLIT_K):
-            total += tl.load(sums + i * (BLOCK_M * BLOCK_N) + cell, cache_modifier=".cg")
-        inside, at = _cells(m0, n0 + n1, M, N, rank, BLOCK_M, WIDTH, WORLD)
+def _added_up(sums, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT_K: tl.constexpr, STRIDE: tl.constexpr):
+    """fp32 [ROWS, COLUMNS]: the sum of SPLIT_K blocks, STRIDE apart; sums: addresses of the first, [ROWS, COLUMNS]."""
+    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for i in range(SPLIT_K):
+        total += tl.load(sums + i * STRIDE, cache_modifier=".cg")
+    return total
+
+
+@triton.jit
+def _scatter_halves(slices, row, col, out, bases, M, N, rank, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+                    SPLIT_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr,
+                    AMD: tl.constexpr):
+    """Add up and store a large tile, one half after the other: sums and addresses of all of it would not fit in the
+    registers together.  slices: fp32 [SPLIT_K, BLOCK_M * BLOCK_N]."""
+    HALF: tl.constexpr = BLOCK_N // 2
+    for left in tl.static_range(0, BLOCK_N, HALF):
+        cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + (left + tl.arange(0, HALF))[None, :]
+        total = _added_up(slices + cell, BLOCK_M, HALF, SPLIT_K, BLOCK_M * BLOCK_N)
+        inside, at = _cells(row * BLOCK_M, col * BLOCK_N + left, M, N, rank, BLOCK_M, HALF, WORLD)
         _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
 
 
@@ -79,19 +87,23 @@ def _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, 
             acc = acc.T
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
         row, col = tile_at(before + stored % tiles, rows, cols, GROUP_M)
-        m0, n0 = row * BLOCK_M, col * BLOCK_N
+        inside, at = _cells(row * BLOCK_M, col * BLOCK_N, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
         if SPLIT_K == 1:
-            inside, at = _cells(m0, n0, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
             _scatter(acc.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
         else:
             cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
             tile, part = stored % tiles, stored // tiles
-            sums = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N)
-            tl.store(sums + part * (BLOCK_M * BLOCK_N) + cell, acc, cache_modifier=".cg")
+            sums = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
+            tl.store(sums + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
             stores_done(AMD)
             arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
             if arrived == SPLIT_K - 1:
-                _add_up(sums, out, bases, m0, n0, M, N, rank, BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT, ALIGN, AMD)
+                if BLOCK_M * BLOCK_N <= 128 * 128:
+                    total = _added_up(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
+                    _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+                else:
+                    _scatter_halves(workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N), row, col, out, bases, M, N, rank,
+                                    BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT, ALIGN, AMD)
                 tl.store(arrivals + tile, 0)
 
 
