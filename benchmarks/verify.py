@@ -2,13 +2,19 @@
 
 One line of JSON for each case, as soon as it is done, so that the same command goes on where it was stopped: what was
 right with the same files of the kernel, in the same environment and on the same machine, is not tried again.
+
+    python -m benchmarks.verify results/checks/h200.jsonl.gz
+
+says again what such files hold, of each case and machine the last line.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import gzip
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,14 +145,18 @@ def settled(lines: Iterable[Mapping[str, Any]], holds_for: Mapping[str, Mapping[
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file of ours; a torn or foreign one is none."""
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and (line.get("format"), line.get("version")) == (FORMAT, VERSION):
-            yield line
+    """The lines of a file of ours, compressed or not; a torn or foreign one is none."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    if not path.exists():
+        return
+    with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+        for text in file:
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if isinstance(line, dict) and (line.get("format"), line.get("version")) == (FORMAT, VERSION):
+                yield line
 
 
 def _about(session: Session, name: str, seed: int) -> dict[str, Any]:
@@ -166,3 +176,24 @@ def _line(session: Session, name: str, entry: Mapping[str, Any], about: Mapping[
                   "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "kernel": name,
                   **{key: case[key] for key in ("tier", "world", "dtype")}, "case": entry["case"],
                   "baselines": declared["baselines"], "arms": arms, **about})
+
+
+def main(names: Sequence[str]) -> str:
+    """What files of checks say, in words.  ValueError names a file without a line of ours."""
+    last: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for name in names:
+        lines = list(_lines(Path(name)))
+        if not lines:
+            raise ValueError(f"{name} holds no checks; make one with `ridgeline verify --out checks.jsonl`")
+        last.update({(line["kernel"], line["case"], line["holds_for"]["machine"]): line for line in lines})
+    summary = Summary()
+    for line in last.values():
+        summary.add(line)
+    return summary.in_words()
+
+
+if __name__ == "__main__":
+    try:
+        print(main(sys.argv[1:]) if sys.argv[1:] else __doc__)
+    except ValueError as error:
+        sys.exit(str(error))

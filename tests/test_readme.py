@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from benchmarks import verify
 from ci import assemble, curve, policy, replay, scoreboard
 from ci.judge import judge
 from ci.report import terminal
@@ -29,6 +30,11 @@ def test_the_curve_is_made_from_the_trials() -> None:
     command = re.search(r"python -m ci.curve (\S+?)`", README)
     assert command is not None
     assert curve.main([str(ROOT / command[1])]).strip() in README, "run the command and paste what it prints"
+
+
+def test_what_was_checked_is_counted_from_the_checks() -> None:
+    counted = verify.main([str(ROOT / "results/checks/h200.jsonl.gz")]).splitlines()[-1]
+    assert counted.split(";")[0] in README, f"the checks say: {counted}"
 
 
 def test_links_and_paths_exist() -> None:

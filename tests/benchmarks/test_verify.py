@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from benchmarks.notes import append
 from benchmarks.plan import Selection
 from benchmarks.trees import Tree
-from benchmarks.verify import Summary, settled, verify
+from benchmarks.verify import FORMAT, VERSION, Summary, main, settled, verify
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -121,6 +122,23 @@ def test_the_summary_in_words_and_for_machines():
     told = summary.as_json()
     assert (told["right"], told["wrong"], told["unsupported"], told["skipped"]) == (3, 1, 2, 0)
     assert told["faults"] == [{"kernel": "gemm", "case": "m1", "backend": "blas", "status": "wrong", "why": "[3]"}]
+
+
+def test_files_of_checks_are_told_again_the_last_line_of_each_case_and_machine(tmp_path):
+    def line(case, machine, status):
+        return json.dumps({"format": FORMAT, "version": VERSION, "kernel": "gemm", "case": case, "broken": [],
+                           "holds_for": {"machine": machine},
+                           "arms": {"ours": {"status": status, "why": "", "error": {"norm": 0.0}}}}) + "\n"
+
+    (tmp_path / "a.jsonl").write_text(line("m1", "x1", "wrong") + line("m1", "x2", "hang") + line("m2", "x1", "ok") + "{")
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        file.write(line("m1", "x1", "ok") + "[]\n")
+    names = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl.gz")]
+    assert main(names).splitlines()[-1] == "2 right, 1 not right; 0 unsupported and 0 not for this machine"
+    assert main(names[:1]).splitlines()[-1].startswith("1 right, 2 not right;")
+    (tmp_path / "c.jsonl").write_text('{"format": "ridgeline-trial", "version": 1}\n')
+    with pytest.raises(ValueError, match="c.jsonl holds no checks; make one with"):
+        main([str(tmp_path / "c.jsonl")])
 
 
 def run(*arguments):
