@@ -130,7 +130,8 @@ def test_files_of_checks_are_told_again_the_last_line_of_each_case_and_machine(t
                            "holds_for": {"machine": machine},
                            "arms": {"ours": {"status": status, "why": "", "error": {"norm": 0.0}}}}) + "\n"
 
-    (tmp_path / "a.jsonl").write_text(line("m1", "x1", "wrong") + line("m1", "x2", "hang") + line("m2", "x1", "ok") + "{")
+    first = line("m1", "x1", "wrong") + line("m1", "x2", "hang") + line("m2", "x1", "ok")
+    (tmp_path / "a.jsonl").write_text(first + "{")
     with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
         file.write(line("m1", "x1", "ok") + "[]\n")
     names = [str(tmp_path / name) for name in ("a.jsonl", "b.jsonl.gz")]
