@@ -178,12 +178,6 @@ def _without_tma_if_odd(knobs: Mapping[str, Any], *tensors: torch.Tensor) -> Map
     return knobs if even or not knobs["tma"] else {**knobs, **tuning.BY_POINTERS}
 
 
-def _described(tensor: torch.Tensor, *block: int) -> Any:
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    return TensorDescriptor.from_tensor(tensor, list(block))
-
-
 def _call_of(plan: Plan, out: torch.Tensor) -> Callable[[], torch.Tensor]:
     scratch = {name: torch.zeros(shape, dtype=dtype, device=out.device)
                for name, (dtype, shape) in plan.scratch.items()}
