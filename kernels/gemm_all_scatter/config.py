@@ -117,13 +117,13 @@ def _persistent(m: int, n: int, k: int, warps: int, stages: int, **others: Any) 
             "split_k": 1, "cut": "all", "programs": 0, "tma": True, **others}
 
 
-def _rest(case: Case, m: int, n: int, k: int, units: int) -> dict[str, Any]:
-    """Whole rounds of tiles, and before them the rest in at most 8 slices of at least four K steps.
+def _rest(case: Case, m: int, n: int, k: int, units: int, most: int = 8) -> dict[str, Any]:
+    """Whole rounds of tiles, and before them the rest in at most so many slices of at least four K steps.
 
     {} where a last round would leave less than half of the units idle, or none: slices of it need a round of their own.
     """
     count = tiles(case, m, n)
-    slices = min(units // (count % units or units), 8, case.K // (4 * k))
+    slices = min(units // (count % units or units), most, case.K // (4 * k))
     return {"split_k": slices, "cut": "rest"} if count >= units and slices >= 2 else {}
 
 
@@ -187,6 +187,7 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     """Tiles that spill no register and fit the LDS (64 KiB, 160 KiB) with Triton 3.6 and 3.8.
 
     The bases of 8 heaps take scalar registers: on gfx950, which keeps more loads in flight, they then need more waves.
+    Adding up more than two slices of 256 x 128 spills on gfx950.
     """
     fill = UNITS[arch]
     if case.M <= 16:
@@ -195,7 +196,7 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
         return _amd(case, arch, 64, 64, 128, 4, fill=fill)
     if tiles(case, 256, 128) < 0.9 * fill:
         return _amd(case, arch, 128, 128, 64, 8 if case.world == 8 and arch == "gfx950" else 4, fill=fill)
-    rest = {"split_k": 1, **_rest(case, 256, 128, 64, fill)}
+    rest = {"split_k": 1, **_rest(case, 256, 128, 64, fill, most=2)}
     return _amd(case, arch, 256, 128, 64, 8, group_m=4, programs=0, **rest)
 
 
