@@ -266,6 +266,7 @@ def overview_data(frame: pd.DataFrame) -> dict[str, Any]:
         for row in _overview_rows(str(kernel), str(case), part, index)
     ]
     rows.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
+    _mark_here(rows)
     _mark_headlines(rows)
     return {
         "commits": [[c, _day(d)] for c, d, _ in order.itertuples(index=False)],
@@ -274,13 +275,26 @@ def overview_data(frame: pd.DataFrame) -> dict[str, Any]:
     }
 
 
+def _mark_here(rows: list[dict[str, Any]]) -> None:
+    """A backend that is unsupported in every case of its kernel, as one for CPUs is on a GPU, is not of this machine.
+
+    Of a kernel that no backend supports, all are kept: that is worth seeing.
+    """
+    runs = {
+        (row["kernel"], row["backend"]) for row in rows if row["status"] != "unsupported" or row["value"] is not None
+    }
+    kernels = {kernel for kernel, _ in runs}
+    for row in rows:
+        row["here"] = (row["kernel"], row["backend"]) in runs or row["kernel"] not in kernels
+
+
 def _mark_headlines(rows: list[dict[str, Any]]) -> None:
-    """Headline rows are the pull-request tier; a kernel without any shows its first case."""
+    """Headline rows are the pull-request tier, or a kernel's first case, of the backends that are here."""
     with_pr = {row["kernel"] for row in rows if row["tier"] == "pr"}
     first: dict[str, str] = {}
     for row in rows:
         is_first = first.setdefault(row["kernel"], row["case"]) == row["case"]
-        row["headline"] = row["tier"] == "pr" if row["kernel"] in with_pr else is_first
+        row["headline"] = row["here"] and (row["tier"] == "pr" if row["kernel"] in with_pr else is_first)
 
 
 def _overview_rows(kernel: str, case: str, part: pd.DataFrame, index: dict[str, int]) -> Iterable[dict[str, Any]]:

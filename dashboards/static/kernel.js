@@ -86,10 +86,11 @@
   }
 
   function draw() {
+    const fits = view.rows.filter(row =>
+      R.matches([row.case, row.backend, row.dtype, row.tier, row.status, row.world + "ranks"].join(" "), view.query),
+    );
     const rows = R.sorted(
-      view.rows.filter(row =>
-        R.matches([row.case, row.backend, row.dtype, row.tier, row.status, row.world + "ranks"].join(" "), view.query),
-      ),
+      fits.filter(row => row.here || view.query || isOpen(row)),
       COLUMNS,
       view.order,
     );
@@ -107,7 +108,10 @@
     );
     table.tBodies[0].replaceChildren(...rows.flatMap(bodyRows));
     if (view.history) view.history();
-    document.getElementById("shown").textContent = `${rows.length} of ${view.rows.length} series`;
+    const left = fits.length - rows.length;
+    document.getElementById("shown").textContent =
+      `${rows.length} of ${view.rows.length} series` +
+      (left ? `; ${left} of backends that do not run on this machine (filter: unsupported)` : "");
     document.getElementById("nothing").hidden = rows.length > 0;
   }
 
@@ -132,7 +136,7 @@
     return (
       view.rows.find(row => row.case === values.case && row.backend === values.backend) ||
       view.rows.find(row => row.case === values.case) ||
-      (values.case ? null : view.rows[0]) ||
+      (values.case ? null : view.rows.find(row => row.here) || view.rows[0]) ||
       null
     );
   }

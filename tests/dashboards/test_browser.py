@@ -97,8 +97,26 @@ def test_what_was_not_measured_is_listed_with_its_reason(page: chromium.Page, si
         assert reason in listed
     assert "softmax / v128k_t512 / gluon" in listed
     cell = "#kernels tbody tr:has(a[href*='v128k_t512'][href*='gluon']) td.value"
+    assert texts(page, cell) == [], "no case of it runs here: not a headline"
+    page.run("document.querySelector('.tile.unmeasured').click()")
     assert texts(page, cell) == ["unsupported"]
     assert "rows longer than 65536" in page.run(f"document.querySelector({cell!r}).title")
+
+
+def test_backends_of_other_machines_are_left_out_and_counted(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/kernels/softmax.html#machine={MI300X}")
+    backends = "#cases tbody tr:not(.detail-row) td[data-label=backend]"
+    shown = texts(page, backends)
+    assert shown
+    assert "gluon" not in shown
+    counted = texts(page, "#shown")[0]
+    left = int(re.search(r"; (\d+) of backends that do not run on this machine", counted)[1])
+    page.run(
+        "(f => { f.value = 'unsupported'; f.dispatchEvent(new Event('input')); })(document.querySelector('#filter'))"
+    )
+    assert texts(page, backends) == ["gluon"] * left
+    page.open(f"{site}/kernels/softmax.html#machine={MI300X}&case=v128k_t512&backend=gluon")
+    assert texts(page, "tr.opened td[data-label=backend]") == ["gluon"], "what the address names is shown"
 
 
 def test_choosing_a_machine_changes_everything_and_the_address(page: chromium.Page, site: str) -> None:

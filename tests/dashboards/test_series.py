@@ -292,6 +292,23 @@ def test_headlines_are_the_pull_request_tier_else_the_first_case() -> None:
     assert {(row["kernel"], row["case"]) for row in rows if row["headline"]} == {("gemm", "small"), ("rms_norm", "a")}
 
 
+def test_a_backend_without_any_supported_case_is_not_of_this_machine() -> None:
+    def here(*spoilt: tuple[str, str]) -> set[tuple[str, bool, bool]]:
+        cases = [synthetic.gemm(name, 64, 64, 64, "pr") for name in ("m16", "m64")]
+        frame = synthetic.history(2, cases, machines=[MI300X])
+        for case, backend in spoilt:
+            frame = synthetic.spoil(
+                frame, (frame["case"] == case) & (frame["backend"] == backend), "unsupported", "for CPUs"
+            )
+        rows = series.overview_data(series.tidy(frame))["rows"]
+        return {(row["backend"], row["here"], row["headline"]) for row in rows}
+
+    assert here(("m16", "gluon")) == {("gluon", True, True), ("triton", True, True)}
+    assert here(("m16", "gluon"), ("m64", "gluon")) == {("gluon", False, False), ("triton", True, True)}
+    nowhere = [(case, backend) for case in ("m16", "m64") for backend in ("gluon", "triton")]
+    assert here(*nowhere) == {("gluon", True, True), ("triton", True, True)}, "a kernel never vanishes"
+
+
 def test_a_case_with_only_baselines_shows_them() -> None:
     frame = one_case(2)
     rows = series.overview_data(frame[frame["baseline"]])["rows"]
