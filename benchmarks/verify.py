@@ -182,7 +182,10 @@ def main(names: Sequence[str]) -> str:
     """What files of checks say, in words.  ValueError names a file without a line of ours."""
     last: dict[tuple[str, str, str], dict[str, Any]] = {}
     for name in names:
-        lines = list(_lines(Path(name)))
+        try:
+            lines = list(_lines(Path(name)))
+        except (OSError, EOFError) as error:
+            raise ValueError(f"{name} cannot be read to its end: {error}") from error
         if not lines:
             raise ValueError(f"{name} holds no checks; make one with `ridgeline verify --out checks.jsonl`")
         last.update({(line["kernel"], line["case"], line["holds_for"]["machine"]): line for line in lines})

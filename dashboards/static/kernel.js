@@ -136,7 +136,7 @@
     return (
       view.rows.find(row => row.case === values.case && row.backend === values.backend) ||
       view.rows.find(row => row.case === values.case) ||
-      (values.case ? null : view.rows.find(row => row.here) || view.rows[0]) ||
+      (values.case ? null : view.rows.find(row => row.here)) ||
       null
     );
   }

@@ -93,7 +93,8 @@ def _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, 
         else:
             cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
             tile, part = stored % tiles, stored // tiles
-            sums = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
+            slices = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N)
+            sums = slices + cell
             tl.store(sums + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
             stores_done(AMD)
             arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
@@ -102,8 +103,8 @@ def _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, 
                     total = _added_up(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
                     _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
                 else:
-                    _scatter_halves(workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N), row, col, out, bases, M, N, rank,
-                                    BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT, ALIGN, AMD)
+                    _scatter_halves(slices, row, col, out, bases, M, N, rank, BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT,
+                                    ALIGN, AMD)
                 tl.store(arrivals + tile, 0)
 
 

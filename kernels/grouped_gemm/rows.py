@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import collect, halves, leave, pieces_of, store_rows
+from kernels.grouped_gemm.tiles import bounds, collect, halves, leave, pieces_of, store_rows
 from kernels.tile_order import spread, tile_at
 
 
@@ -20,8 +20,7 @@ from kernels.tile_order import spread, tile_at
 def _table(ends_ptr, tiles_n, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr):
     """(first rows, ends of rows, ends of tiles) of all groups, and how many tiles there are."""
     ids = tl.arange(0, GROUPS_POW2)
-    ends = tl.load(ends_ptr + ids, mask=ids < GROUPS, other=0)
-    starts = tl.load(ends_ptr + ids - 1, mask=(ids > 0) & (ids < GROUPS), other=0)
+    starts, ends = bounds(ends_ptr, ids, GROUPS)
     tiles = tl.where(ids < GROUPS, tl.cdiv(ends - starts, BLOCK_M) * tiles_n, 0)
     return starts, ends, tl.cumsum(tiles, 0), tl.sum(tiles, 0)
 

@@ -1,4 +1,4 @@
-"""Device functions on tiles: their halves, and how several programs share one.
+"""Device functions on groups and tiles: where groups lie, halves of a tile, and how several programs share one.
 
 **Sharing.**  The tiles that are left over from complete rounds are cut along the depth, so that no program is idle
 meanwhile (the fixed split of Osama et al., "Stream-K", PPoPP 2023, arxiv.org/abs/2301.03598).  They come first: then
@@ -17,6 +17,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 from triton.tools.ragged_tma import to_ragged_indices
+
+
+@triton.jit
+def bounds(ends_ptr, ids, GROUPS: tl.constexpr):
+    """(first rows, ends) of the groups with these ids, from the running sum of the sizes; 0 beyond the last group."""
+    ends = tl.load(ends_ptr + ids, mask=ids < GROUPS, other=0)
+    return tl.load(ends_ptr + ids - 1, mask=(ids > 0) & (ids < GROUPS), other=0), ends
 
 
 @triton.jit

@@ -40,22 +40,19 @@ WIDE = 4096
 def rows_config(case: Case, arch: str, columns: int) -> dict[str, Any]:
     """Knobs of forward and dgrad with so many output columns.  UnknownHardware for an architecture without an entry."""
     base = _known(arch)
-    if not base["tma"]:
-        return {**base, "split": 1, "queue": False}
-    return {**base, "split": 4, "queue": False, "group_m": 16 if columns > WIDE else 4}
+    return {**base, "split": 4, "group_m": 16 if columns > WIDE else 4} if base["tma"] else base
 
 
 def weights_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of wgrad: block_m counts values of n, block_n values of k, block_k rows summed at a time."""
-    base = _known(arch)
-    return {**base, "split": 1, "queue": False, **_WEIGHTS_BY_ARCH.get(arch, {})}
+    return {**_known(arch), **_WEIGHTS_BY_ARCH.get(arch, {})}
 
 
 def _known(arch: str) -> dict[str, Any]:
     if arch not in _BY_ARCH:
         raise UnknownHardware(f"no knobs for arch {arch!r}; known: {', '.join(_BY_ARCH)}; "
                               "extend kernels/grouped_gemm/tuning.py")
-    return _BY_ARCH[arch]
+    return {**_BY_ARCH[arch], "split": 1, "queue": False}
 
 
 def candidates(case: Case, arch: str, product: str = "forward") -> list[dict[str, Any]]:
@@ -117,7 +114,7 @@ def shared_bytes(knobs: Mapping[str, Any], itemsize: int, arch: str) -> int:
     return operands * knobs["num_stages"] + out + 16 * (knobs["num_stages"] + 1)  # the last: barriers
 
 
-def check_knobs(knobs: Mapping[str, Any], product: str = "forward") -> None:
+def check_knobs(knobs: Mapping[str, Any], product: str) -> None:
     """ValueError for values that no kernel has, or that the one of the product would ignore."""
     for name in ("block_m", "block_n", "block_k"):
         if knobs[name] < 16 or knobs[name] & (knobs[name] - 1):
@@ -130,7 +127,7 @@ def check_knobs(knobs: Mapping[str, Any], product: str = "forward") -> None:
                          f"(this is {product} with tma {knobs['tma']})")
 
 
-def check_fits(knobs: Mapping[str, Any], itemsize: int, arch: str, product: str = "forward") -> None:
+def check_fits(knobs: Mapping[str, Any], itemsize: int, arch: str, product: str) -> None:
     """Raise ValueError, before any launch, for knobs that no kernel has or that need too much shared memory."""
     check_knobs(knobs, product)
     if arch == "cpu":

@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import halves, load_rows
+from kernels.grouped_gemm.tiles import bounds, halves, load_rows
 from kernels.tile_order import spread, tile_at
 
 
@@ -47,8 +47,7 @@ def _pointer_tile(dy_ptr, a_ptr, out_ptr, group, start, end, n0, k0, n_size, k_s
 @triton.jit
 def _lens(ends_ptr, ids, GROUPS: tl.constexpr):
     """Group sizes; -1 beyond the last group."""
-    ends = tl.load(ends_ptr + ids, mask=ids < GROUPS, other=0)
-    starts = tl.load(ends_ptr + ids - 1, mask=(ids > 0) & (ids < GROUPS), other=0)
+    starts, ends = bounds(ends_ptr, ids, GROUPS)
     return tl.where(ids < GROUPS, ends - starts, -1)
 
 
@@ -129,8 +128,7 @@ def weights_tma_kernel(dy_desc, a_desc, out_desc, ends_ptr, n_size, k_size, GROU
     tiles_k = tl.cdiv(k_size, BLOCK_N)
     per_group = tiles_n * tiles_k
     ids = tl.arange(0, GROUPS_POW2)
-    ends = tl.load(ends_ptr + ids, mask=ids < GROUPS, other=0)
-    starts = tl.load(ends_ptr + ids - 1, mask=(ids > 0) & (ids < GROUPS), other=0)
+    starts, ends = bounds(ends_ptr, ids, GROUPS)
     places = _places(ends_ptr, GROUPS, GROUPS_POW2)
     steps = tl.where(ids < GROUPS, tl.maximum(tl.cdiv(ends - starts, BLOCK_K), 1), 0)  # zeros are written in one
     mine = _dealt((places + 1) * per_group, program, PROGRAMS) - _dealt(places * per_group, program, PROGRAMS)

@@ -140,6 +140,9 @@ def test_files_of_checks_are_told_again_the_last_line_of_each_case_and_machine(t
     (tmp_path / "c.jsonl").write_text('{"format": "ridgeline-trial", "version": 1}\n')
     with pytest.raises(ValueError, match="c.jsonl holds no checks; make one with"):
         main([str(tmp_path / "c.jsonl")])
+    (tmp_path / "torn.jsonl.gz").write_bytes((tmp_path / "b.jsonl.gz").read_bytes()[:-9])
+    with pytest.raises(ValueError, match="torn.jsonl.gz cannot be read to its end: "):
+        main([str(tmp_path / "torn.jsonl.gz")])
 
 
 def run(*arguments):
