@@ -175,9 +175,9 @@ def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
 
 def _hopper_rounds(case: Case) -> list[dict[str, Any]]:
     """What a sweep tries with cut "rest"; nothing where no tile size leaves a short last round."""
-    tried = [*(_rounds(case, 128, 128, 64, 8, 4, group_m=g) for g in (2, 4, 8)),
-             *(_rounds(case, 256, 128, 64, 8, 3, group_m=g) for g in (2, 4)),
-             *(_rounds(case, 128, 256, 64, 8, 3, group_m=g) for g in (4, 8))]
+    tried = [*(_rounds(case, 128, 128, 64, 8, 4, group_m=g) for g in (2, 4)),
+             *(_rounds(case, 128, 256, 64, 8, 3, group_m=g) for g in (2, 4)),
+             _rounds(case, 256, 128, 64, 8, 3, group_m=2)]
     return [knobs for knobs in tried if knobs]
 
 
