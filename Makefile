@@ -29,6 +29,7 @@ test: lint
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 golden: setup

@@ -60,16 +60,25 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = _Parser(prog="python -m benchmarks", description=__doc__,
-                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    top = _Parser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=_Parser)
-    run = verbs.add_parser("run", help="measure and append trial lines to a file", description=__doc__,
-                           formatter_class=argparse.RawDescriptionHelpFormatter)
+    run = verbs.add_parser(
+        "run",
+        help="measure and append trial lines to a file",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     run.set_defaults(command=_run)
     _what_options(run, "trial file (.jsonl or .jsonl.gz); lines are appended")
     _how_options(run)
-    verifying = verbs.add_parser("verify", help="call every backend and compare; nothing is timed",
-                                 description=verify.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verifying = verbs.add_parser(
+        "verify",
+        help="call every backend and compare; nothing is timed",
+        description=verify.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     verifying.set_defaults(command=_verify)
     _what_options(verifying, "file of checks (.jsonl); lines are appended, and what it knows is not tried again")
     verifying.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -87,18 +96,34 @@ def parser() -> argparse.ArgumentParser:
 def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
     default = Protocol()
     add = verb.add_argument
-    add("--tree", action="append", type=_role_value, metavar="ROLE=PATH", help="source tree; ROLE is head or base "
-        "(default: head=.)")
+    add(
+        "--tree",
+        action="append",
+        type=_role_value,
+        metavar="ROLE=PATH",
+        help="source tree; ROLE is head or base (default: head=.)",
+    )
     add("--out", type=Path, required=True, metavar="FILE", help=out)
     add("--kernel", action="append", default=[], metavar="NAME", help="only this kernel; repeatable (default: all)")
     add("--case", action="append", default=[], metavar="GLOB", help="cases, by name or pattern; repeatable")
     add("--backend", action="append", default=[], metavar="NAME", help="backend or baseline; repeatable (default: all)")
     add("--tier", default="pr", choices=TIERS, help="the cases of this tier and of the quicker ones")
     add("--seed", type=int, default=default.seed, metavar="N", help="of the inputs")
-    add("--set", action="append", default=[], type=_knob, metavar="KEY=VALUE", help="a knob, over config(), "
-        "of every tree or as ROLE.KEY=VALUE of one; repeatable")
-    add("--deadline", type=float, default=default.deadline_s, metavar="SECONDS", help="for one step of one arm, after "
-        f"which it counts as hanging (default {default.deadline_s:g})")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        type=_knob,
+        metavar="KEY=VALUE",
+        help="a knob, over config(), of every tree or as ROLE.KEY=VALUE of one; repeatable",
+    )
+    add(
+        "--deadline",
+        type=float,
+        default=default.deadline_s,
+        metavar="SECONDS",
+        help=f"for one step of one arm, after which it counts as hanging (default {default.deadline_s:g})",
+    )
     add("--commit", action="append", default=[], type=_role_value, metavar="ROLE=HASH", help="commit of a tree")
     add("--date-ms", action="append", default=[], type=_role_value, metavar="ROLE=MS", help="its committer date")
     add("--dirty", action="append", default=[], choices=ROLES, metavar="ROLE", help="the tree has uncommitted changes")
@@ -118,8 +143,9 @@ def _how_options(run: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     trees = _trees(arguments)
-    protocol = Protocol(arguments.rounds, arguments.trials, arguments.cache, arguments.seed, arguments.schedule_seed,
-                        arguments.deadline)
+    protocol = Protocol(
+        arguments.rounds, arguments.trials, arguments.cache, arguments.seed, arguments.schedule_seed, arguments.deadline
+    )
     notes.check_writable(arguments.out)
     tally = Tally()
     lines = measure(arguments.kernel, trees, protocol, _progress(arguments.progress), _selection(arguments))
@@ -141,8 +167,15 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.out.suffix == ".gz":
         raise UsageError(f"{arguments.out}: checks are not compressed; name a .jsonl file")
     notes.check_writable(arguments.out)
-    lines = verify.verify(arguments.kernel, trees[0], arguments.out, _selection(arguments), arguments.seed,
-                          arguments.deadline, _progress(arguments.progress))
+    lines = verify.verify(
+        arguments.kernel,
+        trees[0],
+        arguments.out,
+        _selection(arguments),
+        arguments.seed,
+        arguments.deadline,
+        _progress(arguments.progress),
+    )
     summary = verify.Summary()
     try:
         for line, new in lines:
@@ -191,8 +224,11 @@ class Tally:
         for name in dict.fromkeys(self.undeclared):
             print(f"no kernel {name!r} in any module that imports", file=sys.stderr)
         if not self.statuses.get("ok"):
-            print("nothing was measured: " + (", ".join(f"{n} {s}" for s, n in sorted(self.statuses.items()))
-                                              or "no case of this tier"), file=sys.stderr)
+            print(
+                "nothing was measured: "
+                + (", ".join(f"{n} {s}" for s, n in sorted(self.statuses.items())) or "no case of this tier"),
+                file=sys.stderr,
+            )
 
     def exit_code(self, asked: Sequence[str]) -> int:
         """A broken module is a fault unless the kernels asked for are all there."""
@@ -236,10 +272,17 @@ def _trees(arguments: argparse.Namespace) -> list[Tree]:
     for value in facts["date_ms"].values():
         if not value.isdigit():
             raise UsageError(f"{value!r} is not a number of milliseconds since 1970")
-    return [Tree(role, Path(path).resolve(), facts["commit"].get(role),
-                 int(facts["date_ms"][role]) if role in facts["date_ms"] else None,
-                 True if role in arguments.dirty else (False if role in facts["commit"] else None),
-                 facts["python"].get(role, sys.executable)) for role, path in paths.items()]
+    return [
+        Tree(
+            role,
+            Path(path).resolve(),
+            facts["commit"].get(role),
+            int(facts["date_ms"][role]) if role in facts["date_ms"] else None,
+            True if role in arguments.dirty else (False if role in facts["commit"] else None),
+            facts["python"].get(role, sys.executable),
+        )
+        for role, path in paths.items()
+    ]
 
 
 def _progress(kind: str) -> Any:

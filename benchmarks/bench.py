@@ -86,8 +86,11 @@ class Bench:
                 calls.append(backend.build(self.case, inputs, **knobs))
         for call in calls:
             if not callable(call):
-                raise Refused("error", f"the set-up of backend {name!r} returned {type(call).__name__}; "
-                                       "it must return a zero-argument callable")
+                raise Refused(
+                    "error",
+                    f"the set-up of backend {name!r} returned {type(call).__name__}; "
+                    "it must return a zero-argument callable",
+                )
         self.clock.synchronize()
         self.arms[name] = Arm(name, calls, clocks.Timed(calls[0]))
         return {key: _plain(value) for key, value in knobs.items()}
@@ -104,8 +107,11 @@ class Bench:
         self.clock.synchronize()
         for output in arm.outputs:
             if not all(isinstance(tensor, torch.Tensor) for tensor in _tensors(output)) or not _tensors(output):
-                raise Refused("error", f"backend {name!r} returned {type(output).__name__}; its callable must return "
-                                       "its output, a tensor or a tuple of tensors")
+                raise Refused(
+                    "error",
+                    f"backend {name!r} returned {type(output).__name__}; its callable must return "
+                    "its output, a tensor or a tuple of tensors",
+                )
         return {"seconds": seconds, "compile_s": sum(compiled)}
 
     def poison(self, name: str) -> None:
@@ -123,15 +129,22 @@ class Bench:
         seconds = time.perf_counter() - start
         self._same_buffers(arm, outputs)
         if changed := self._changed_inputs():
-            raise Refused("wrong", f"it changes its input {', '.join(changed)}, which other arms read; outputs and "
-                                   "workspaces belong to the set-up", spoiled=True)
+            raise Refused(
+                "wrong",
+                f"it changes its input {', '.join(changed)}, which other arms read; outputs and "
+                "workspaces belong to the set-up",
+                spoiled=True,
+            )
         results = [self.numerics.compare(output, self.expected, self.tolerance) for output in arm.outputs]
         for index, result in enumerate(results):
             if not result.ok:
                 copy = f" (copy {index} of {len(results)})" if index else ""
                 raise Refused("wrong", f"{result.why}{copy}")
-        return {"norm": max(r.norm for r in results), "peak": max(r.peak for r in results),
-                "seconds": seconds / len(outputs)}
+        return {
+            "norm": max(r.norm for r in results),
+            "peak": max(r.peak for r in results),
+            "seconds": seconds / len(outputs),
+        }
 
     def trace(self, name: str) -> str | None:
         """Digest of what one call launches; None if it cannot be told."""
@@ -156,7 +169,7 @@ class Bench:
             self.clock.synchronize()
         except Exception as error:
             raise CaptureFailed(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
-        self._same_buffers(arm, outputs[:len(arm.calls)])
+        self._same_buffers(arm, outputs[: len(arm.calls)])
         arm.timed = clocks.Timed(graph.replay, calls)
         arm.captured = True
 
@@ -168,8 +181,11 @@ class Bench:
                 self.clock.adapt(self.arms[name].timed, enqueue_s, starved)
             else:
                 self.arms[name].starved += starved
-        return {"seconds": taken.seconds, "busy_s": taken.busy_s,
-                "starved": {name: self.arms[name].starved for name in set(order)}}
+        return {
+            "seconds": taken.seconds,
+            "busy_s": taken.busy_s,
+            "starved": {name: self.arms[name].starved for name in set(order)},
+        }
 
     def drop(self, name: str) -> None:
         """Forget an arm and free what it holds."""
@@ -178,8 +194,14 @@ class Bench:
     def _changed_inputs(self) -> list[str]:
         """Names of the inputs that no longer hold what they held."""
         now = [_marks(inputs) for inputs in self.inputs]
-        return sorted({repr(name) for before, after in zip(self._marks, now, strict=True)
-                       for name in before if before[name] != after[name]})
+        return sorted(
+            {
+                repr(name)
+                for before, after in zip(self._marks, now, strict=True)
+                for name in before
+                if before[name] != after[name]
+            }
+        )
 
     def _launch(self, arm: Arm) -> list[Any]:
         if arm.captured:
@@ -194,8 +216,11 @@ class Bench:
             return
         for before, after in zip(arm.outputs, outputs, strict=True):
             if [t.data_ptr() for t in _tensors(before)] != [t.data_ptr() for t in _tensors(after)]:
-                raise Refused("error", f"backend {arm.name!r} returned another buffer than at its first call; it must "
-                                       "allocate its output in the set-up and write that buffer at every call")
+                raise Refused(
+                    "error",
+                    f"backend {arm.name!r} returned another buffer than at its first call; it must "
+                    "allocate its output in the set-up and write that buffer at every call",
+                )
 
 
 def _tensors(output: Any) -> tuple[Any, ...]:
@@ -207,9 +232,11 @@ def _marks(inputs: Any) -> dict[str, int]:
     if not isinstance(inputs, dict):
         return {}
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    sums = {name: tensor.contiguous().view(kinds[tensor.element_size()]).sum(dtype=torch.int64)
-            for name, tensor in inputs.items()
-            if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in kinds}
+    sums = {
+        name: tensor.contiguous().view(kinds[tensor.element_size()]).sum(dtype=torch.int64)
+        for name, tensor in inputs.items()
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in kinds
+    }
     return {name: int(total) for name, total in sums.items()}
 
 

@@ -47,8 +47,9 @@ class Again(Exception):
 class CaseRun:
     """Conducts one case.  hangs: what hung in an earlier trial, by (case, arm); it is not tried again."""
 
-    def __init__(self, crew: Crew, case: PlannedCase, protocol: Protocol, order: random.Random,
-                 hangs: dict[tuple[str, str], str]) -> None:
+    def __init__(
+        self, crew: Crew, case: PlannedCase, protocol: Protocol, order: random.Random, hangs: dict[tuple[str, str], str]
+    ) -> None:
         self.crew, self.case, self.protocol, self.order, self.hangs = crew, case, protocol, order, hangs
         self.method = case.method
         self.warnings: list[str] = []
@@ -76,13 +77,27 @@ class CaseRun:
     def _attempt(self) -> None:
         self._facts = {arm.key: {} for arm in self.case.arms}
         self._start()
-        self._together([(None, role, "inputs and reference", "case",
-                         {"case": self.case.name, "seed": self.protocol.seed, "copies": self._copies})
-                        for role in self._roles()])
+        self._together(
+            [
+                (
+                    None,
+                    role,
+                    "inputs and reference",
+                    "case",
+                    {"case": self.case.name, "seed": self.protocol.seed, "copies": self._copies},
+                )
+                for role in self._roles()
+            ]
+        )
         by_role = [[arm for arm in self._arms() if arm.role == role] for role in self._roles()]
         for arms in zip_longest(*by_role):
-            self._together([(arm, arm.role, "set-up", "build",
-                             {"backend": arm.backend, "overrides": dict(arm.overrides)}) for arm in arms if arm])
+            self._together(
+                [
+                    (arm, arm.role, "set-up", "build", {"backend": arm.backend, "overrides": dict(arm.overrides)})
+                    for arm in arms
+                    if arm
+                ]
+            )
         for arm in self._arms():
             self._prove(arm)
         if self.protocol.rounds:
@@ -115,8 +130,11 @@ class CaseRun:
             return
         self._facts[arm.key].update(
             first_call_s=max(one["seconds"] - one["compile_s"] for one in first),
-            compile_s=max(one["compile_s"] for one in first), expected_s=max(check["seconds"] for check in checks),
-            error={key: max(check[key] for check in checks) for key in ("norm", "peak")}, code_hash=_joint(hashes))
+            compile_s=max(one["compile_s"] for one in first),
+            expected_s=max(check["seconds"] for check in checks),
+            error={key: max(check[key] for check in checks) for key in ("norm", "peak")},
+            code_hash=_joint(hashes),
+        )
 
     def _check(self, arm: Arm, step: str) -> list[Any] | None:
         if self._step(arm, f"poison before {step}", "poison") is None:
@@ -129,8 +147,10 @@ class CaseRun:
             return
         if any(whys):
             self.method = "events"
-            self.warnings.append(f"{arm.key} cannot be captured in a graph ({next(filter(None, whys))}): "
-                                 "all arms of this case are timed by events")
+            self.warnings.append(
+                f"{arm.key} cannot be captured in a graph ({next(filter(None, whys))}): "
+                "all arms of this case are timed by events"
+            )
             self.crew.pools[arm.role].kill()  # a failed capture can leave the device library in a bad state
             raise Again
         self._check(arm, "check of the graph")
@@ -178,8 +198,12 @@ class CaseRun:
         limit_s = self.protocol.deadline_s + 10 * expected_s
         try:
             return self.crew.pools[message[0].role].ask(
-                f"timing of {', '.join(names)}", limit_s, "samples", order=[arm.backend for arm in message],
-                warm_up=warm_up)
+                f"timing of {', '.join(names)}",
+                limit_s,
+                "samples",
+                order=[arm.backend for arm in message],
+                warm_up=warm_up,
+            )
         except (StepFailed, PoolDied) as error:
             if len(names) == 1:
                 self._put_out(message[0], error.failure)
@@ -192,8 +216,12 @@ class CaseRun:
         """One step of one arm on all ranks; None if the arm is out and the others can go on."""
         pool = self.crew.pools[arm.role]
         try:
-            return pool.ask(f"{step} of {arm.key}", self.protocol.deadline_s, op,
-                            **{"backend": arm.backend, **fields} if op != "samples" else fields)
+            return pool.ask(
+                f"{step} of {arm.key}",
+                self.protocol.deadline_s,
+                op,
+                **{"backend": arm.backend, **fields} if op != "samples" else fields,
+            )
         except PoolDied as error:
             self._put_out(arm, error.failure)
             raise Again from error
@@ -267,8 +295,9 @@ class CaseRun:
     def _keep(self, samples: Mapping[str, list[list[float]]]) -> None:
         for key, by_round in samples.items():
             self._facts[key]["seconds"] = [max(ranks) for ranks in by_round]
-            self._facts[key]["skew_s"] = ([max(ranks) - min(ranks) for ranks in by_round]
-                                          if self.case.world > 1 else None)
+            self._facts[key]["skew_s"] = (
+                [max(ranks) - min(ranks) for ranks in by_round] if self.case.world > 1 else None
+            )
 
     def _entry(self) -> dict[str, Any]:
         arms = {arm.key: self._arm_entry(arm) for arm in self.case.arms}
@@ -284,10 +313,17 @@ class CaseRun:
             return {"status": "ok", **proven}
         self.warnings += [f"{arm.key}: {finding}" for finding in symptoms.of(facts["seconds"], facts["first_call_s"])]
         if facts["starved"] > STARVED_SHARE * self.protocol.rounds:
-            self.warnings.append(f"{arm.key}: in {facts['starved']} of {self.protocol.rounds} samples the device was "
-                                 "faster than the host could enqueue the call: launch latency is in the time")
-        return {"status": "ok", "seconds": facts["seconds"], "skew_s": facts["skew_s"],
-                "calls_per_sample": self._calls(arm), **proven}
+            self.warnings.append(
+                f"{arm.key}: in {facts['starved']} of {self.protocol.rounds} samples the device was "
+                "faster than the host could enqueue the call: launch latency is in the time"
+            )
+        return {
+            "status": "ok",
+            "seconds": facts["seconds"],
+            "skew_s": facts["skew_s"],
+            "calls_per_sample": self._calls(arm),
+            **proven,
+        }
 
 
 def _told(failure: Failure, step: str) -> Failure:

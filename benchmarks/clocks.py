@@ -33,6 +33,7 @@ LONGEST_LEAD_S = 20e-3
 LEAD_MARGIN = 1.3
 """The device must be busy that much longer than the host takes to enqueue a sample."""
 
+
 @dataclasses.dataclass
 class Timed:
     """Something to time.  launch: enqueue `calls` calls.  lead_s: how long the device is kept busy before them."""

@@ -59,8 +59,7 @@ class _Operations(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__qualname__", None) or getattr(func, "__name__", type(func).__name__)
-        self._trace.events.append([name, [_value(a) for a in args],
-                                   {k: _value(v) for k, v in (kwargs or {}).items()}])
+        self._trace.events.append([name, [_value(a) for a in args], {k: _value(v) for k, v in (kwargs or {}).items()}])
         return func(*args, **(kwargs or {}))
 
 
@@ -71,12 +70,14 @@ def _triton_launches(trace: Trace) -> Iterator[None]:
         yield
         return
     from triton.compiler import CompiledKernel
+
     original = CompiledKernel.launch_metadata
 
     def listening(self: Any, grid: Any, stream: Any, *args: Any) -> Any:
         trace.launches += 1
         trace.events.append([code_of(self), [_value(g) for g in grid], [_value(a) for a in args]])
         return original(self, grid, stream, *args)
+
     CompiledKernel.launch_metadata = listening
     try:
         yield
@@ -89,8 +90,10 @@ def compiling() -> Iterator[list[float]]:
     """The seconds that Triton takes inside to compile, to load from its cache, and to make launchers."""
     seconds: list[float] = []
     with contextlib.ExitStack() as stack:
-        for module, owner, name in (("triton.runtime.jit", "JITFunction", "_do_compile"),
-                                    ("triton.compiler.compiler", "CompiledKernel", "_init_handles")):
+        for module, owner, name in (
+            ("triton.runtime.jit", "JITFunction", "_do_compile"),
+            ("triton.compiler.compiler", "CompiledKernel", "_init_handles"),
+        ):
             found = getattr(sys.modules.get(module), owner, None)
             if hasattr(found, name):
                 stack.enter_context(_timed(found, name, seconds))
@@ -108,6 +111,7 @@ def _timed(owner: Any, name: str, seconds: list[float]) -> Iterator[None]:
             return original(self, *args, **kwargs)
         finally:
             seconds.append(time.perf_counter() - start)
+
     setattr(owner, name, timing)
     try:
         yield

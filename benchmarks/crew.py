@@ -77,22 +77,37 @@ class Crew:
 
     def _begin(self, role: str) -> bool:
         tree, s = self.trees[role], self.setting
-        variables = {"TRITON_DISABLE_LINE_INFO": "1",  # code must not differ by the path of its source
-                     "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}  # a log to read after a crash
+        variables = {
+            "TRITON_DISABLE_LINE_INFO": "1",  # code must not differ by the path of its source
+            "PYTHONFAULTHANDLER": "1",
+            "PYTHONUNBUFFERED": "1",
+        }  # a log to read after a crash
         if not s.gpu:
             variables.update(OMP_NUM_THREADS=str(s.threads), GLOO_SOCKET_IFNAME="lo")
         try:
             with held():
-                pool = self.pools[role] = Pool(f"{s.kernel}.{role}", tree.python, tree.path, s.world, s.directory,
-                                               variables)
+                pool = self.pools[role] = Pool(
+                    f"{s.kernel}.{role}", tree.python, tree.path, s.world, s.directory, variables
+                )
         except OSError as error:
             self._start_failed(role, Failure("error", f"cannot start {tree.python}: {error}"))
             return False
-        pool.post("start", START_S, "join", per_rank=[
-            {"rank": rank, "device": f"cuda:{rank}" if s.gpu else "cpu"} for rank in range(s.world)],
-            module=s.modules[role], kernel=s.kernel, world=s.world, arch=s.arch, compute_units=s.compute_units,
-            threads=s.threads, sweep_bytes=s.sweep_bytes, heap_bytes=s.heap_bytes,
-            store=str(s.directory / f"store-{os.urandom(8).hex()}"), heap_directory=str(_heap_directory(s)))
+        pool.post(
+            "start",
+            START_S,
+            "join",
+            per_rank=[{"rank": rank, "device": f"cuda:{rank}" if s.gpu else "cpu"} for rank in range(s.world)],
+            module=s.modules[role],
+            kernel=s.kernel,
+            world=s.world,
+            arch=s.arch,
+            compute_units=s.compute_units,
+            threads=s.threads,
+            sweep_bytes=s.sweep_bytes,
+            heap_bytes=s.heap_bytes,
+            store=str(s.directory / f"store-{os.urandom(8).hex()}"),
+            heap_directory=str(_heap_directory(s)),
+        )
         return True
 
     def _joined(self, role: str) -> None:

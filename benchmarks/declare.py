@@ -26,8 +26,9 @@ class Refusal(importlib.abc.MetaPathFinder):
             raise ImportError(self.reasons[fullname])
 
 
-def declarations(tree: Path, crumb: Path, refuse: dict[str, str], place: Mapping[str, Any],
-                 protocol: Mapping[str, Any]) -> dict[str, Any]:
+def declarations(
+    tree: Path, crumb: Path, refuse: dict[str, str], place: Mapping[str, Any], protocol: Mapping[str, Any]
+) -> dict[str, Any]:
     """{"kernels": {name: declaration}, "modules": {name: module}, "broken": [{"module", "reason", "detail"}]}.
 
     crumb: a file that always names the module being imported, for the case that it ends the process.
@@ -40,15 +41,22 @@ def declarations(tree: Path, crumb: Path, refuse: dict[str, str], place: Mapping
     packages = registry.listed_packages(tree)
     modules = dict(_import_all(packages, registry.INFRASTRUCTURE, crumb, refusal))
     found = registry.discover(packages)
-    homes = {value.name: name for name, module in modules.items() for value in vars(module).values()
-             if isinstance(value, spec.Kernel)}
-    return {"kernels": {name: _declaration(kernel, spec, place, protocol) for name, kernel in found.kernels.items()},
-            "modules": {name: homes[name] for name in found.kernels},
-            "broken": [{"module": b.module, "reason": b.reason, "detail": b.traceback} for b in found.broken]}
+    homes = {
+        value.name: name
+        for name, module in modules.items()
+        for value in vars(module).values()
+        if isinstance(value, spec.Kernel)
+    }
+    return {
+        "kernels": {name: _declaration(kernel, spec, place, protocol) for name, kernel in found.kernels.items()},
+        "modules": {name: homes[name] for name in found.kernels},
+        "broken": [{"module": b.module, "reason": b.reason, "detail": b.traceback} for b in found.broken],
+    }
 
 
-def _import_all(packages: Sequence[str], infrastructure: set[str], crumb: Path,
-                refusal: Refusal) -> Iterator[tuple[str, ModuleType]]:
+def _import_all(
+    packages: Sequence[str], infrastructure: set[str], crumb: Path, refusal: Refusal
+) -> Iterator[tuple[str, ModuleType]]:
     """Import module by module, naming each before; one that raises SystemExit and the like is refused from then on."""
     for name in _names(packages, infrastructure, crumb, refusal):
         crumb.write_text(name)
@@ -77,23 +85,32 @@ def _imported(name: str, refusal: Refusal) -> ModuleType | None:
         return None
 
 
-def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any],
-                 protocol: Mapping[str, Any]) -> dict[str, Any]:
+def _declaration(
+    kernel: Any, spec: ModuleType, place: Mapping[str, Any], protocol: Mapping[str, Any]
+) -> dict[str, Any]:
     terms = {**protocol, "method": getattr(kernel, "protocol", None)}
     costs, cost_errors = {}, {}
     for case in kernel.cases:
         try:
             cost = kernel.function("cost")(case.at(spec.Place(**{**place, "world": case.world})))
-            costs[case.name] = {name: int(getattr(cost, name)) for name in
-                                ("flops", "hbm_bytes", "link_bytes", "payload_bytes")}
+            costs[case.name] = {
+                name: int(getattr(cost, name)) for name in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
+            }
         except Exception as error:
             cost_errors[case.name] = f"cost: {type(error).__name__}: {first_line(error)}"
-    return {"kernel": kernel.name, "doc": kernel.doc, "backends": list(kernel.backends),
-            "baselines": list(kernel.baselines), "cases": [{**c.describe(), "tier": c.tier} for c in kernel.cases],
-            "yardstick": kernel.yardstick(terms),
-            "case_yardsticks": {case.name: kernel.yardstick(terms, case) for case in kernel.cases},
-            "costs": costs, "cost_errors": cost_errors, "method": getattr(kernel, "protocol", None),
-            "knobs": {name: _knobs(backend) for name, backend in kernel.backends.items()}}
+    return {
+        "kernel": kernel.name,
+        "doc": kernel.doc,
+        "backends": list(kernel.backends),
+        "baselines": list(kernel.baselines),
+        "cases": [{**c.describe(), "tier": c.tier} for c in kernel.cases],
+        "yardstick": kernel.yardstick(terms),
+        "case_yardsticks": {case.name: kernel.yardstick(terms, case) for case in kernel.cases},
+        "costs": costs,
+        "cost_errors": cost_errors,
+        "method": getattr(kernel, "protocol", None),
+        "knobs": {name: _knobs(backend) for name, backend in kernel.backends.items()},
+    }
 
 
 def _knobs(backend: Any) -> list[str]:

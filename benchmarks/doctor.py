@@ -26,10 +26,16 @@ def examine(tree: Path) -> dict[str, Any]:
     found = session.descriptions["head"]
     monitor, why_no_state = state.open_monitor(found.devices)
     kernels = {name: _cases(kernel, session.machine) for name, kernel in found.kernels.items()}
-    return {"machine": session.machine, "devices": found.devices, "environment": found.environment,
-            "state": monitor.read(0) if monitor else None, "why_no_state": why_no_state, "kernels": kernels,
-            "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
-            "problems": problems(session.machine, found.environment, found.broken, why_no_state)}
+    return {
+        "machine": session.machine,
+        "devices": found.devices,
+        "environment": found.environment,
+        "state": monitor.read(0) if monitor else None,
+        "why_no_state": why_no_state,
+        "kernels": kernels,
+        "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
+        "problems": problems(session.machine, found.environment, found.broken, why_no_state),
+    }
 
 
 def _cases(kernel: Mapping[str, Any], where: Mapping[str, Any]) -> dict[str, str]:
@@ -38,15 +44,19 @@ def _cases(kernel: Mapping[str, Any], where: Mapping[str, Any]) -> dict[str, str
     return {case.name: case.skip for case in planned}
 
 
-def problems(where: Mapping[str, Any], environment: Mapping[str, Any], broken: list[dict[str, Any]],
-             why_no_state: str | None) -> list[str]:
+def problems(
+    where: Mapping[str, Any], environment: Mapping[str, Any], broken: list[dict[str, Any]], why_no_state: str | None
+) -> list[str]:
     """What is wrong, and what to do about it."""
-    found = [f"module {b['module']} does not import: {b['reason']}; correct it, the others are measured"
-             for b in broken]
+    found = [
+        f"module {b['module']} does not import: {b['reason']}; correct it, the others are measured" for b in broken
+    ]
     for library in ("torch", "triton"):
         if f"{library}_missing" in environment:
-            found.append(f"{library} cannot be imported ({environment[f'{library}_missing']}); "
-                         "install the build for this machine's devices")
+            found.append(
+                f"{library} cannot be imported ({environment[f'{library}_missing']}); "
+                "install the build for this machine's devices"
+            )
     unknown = machine.unknown_warning(where)
     if unknown:
         found.append(unknown)
@@ -62,11 +72,16 @@ def problems(where: Mapping[str, Any], environment: Mapping[str, Any], broken: l
 def in_words(report: Mapping[str, Any]) -> str:
     """The same for people."""
     where, environment = report["machine"], report["environment"]
-    lines = [f"machine   {where['name']}",
-             f"device    {where['device']} ({where['arch']}), {where['count']} of them" if where["kind"] == "gpu" else
-             f"device    no GPU; CPU {where['device']}, {where['cpu_count']} cores",
-             "versions  " + ", ".join(f"{k} {environment[k]}" for k in ("python", "torch", "triton", "cuda", "hip")
-                                      if environment.get(k))]
+    lines = [
+        f"machine   {where['name']}",
+        f"device    {where['device']} ({where['arch']}), {where['count']} of them"
+        if where["kind"] == "gpu"
+        else f"device    no GPU; CPU {where['device']}, {where['cpu_count']} cores",
+        "versions  "
+        + ", ".join(
+            f"{k} {environment[k]}" for k in ("python", "torch", "triton", "cuda", "hip") if environment.get(k)
+        ),
+    ]
     for name, cases in report["kernels"].items():
         open_ = sum(1 for why in cases.values() if not why)
         lines.append(f"kernel    {name}: {open_} of {len(cases)} cases can be measured here")

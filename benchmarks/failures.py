@@ -31,8 +31,13 @@ def answer(error: BaseException) -> dict[str, Any]:
         return {**known, "status": "unsupported", "why": first_line(error)}
     cause = first_cause(error)
     detail = "".join(traceback.format_exception(error))
-    return {**known, "status": "error", "why": f"{type(cause).__name__}: {first_line(cause)}{_where(cause)}",
-            "detail": detail[-DETAIL_CHARACTERS:], "fatal": _device_lost()}
+    return {
+        **known,
+        "status": "error",
+        "why": f"{type(cause).__name__}: {first_line(cause)}{_where(cause)}",
+        "detail": detail[-DETAIL_CHARACTERS:],
+        "fatal": _device_lost(),
+    }
 
 
 def first_cause(error: BaseException) -> BaseException:

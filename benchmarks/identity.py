@@ -45,14 +45,17 @@ def _parts(root: Path, packages: Sequence[str]) -> dict[Part, Files]:
                 name = path.name if path.is_dir() else path.stem if own else ""
                 files = files_of(path) if path.is_dir() else [path]
                 found.setdefault((package, name), {}).update(
-                    (file.relative_to(root).as_posix(), file.read_bytes()) for file in files)
+                    (file.relative_to(root).as_posix(), file.read_bytes()) for file in files
+                )
     return found
 
 
 def _needs(parts: Mapping[Part, Files]) -> dict[Part, set[Part]]:
     """What each part's text names, and every package's __init__.py, which comes with any of its parts."""
-    words = {part: set().union(*(re.findall(r"\w+", content.decode(errors="replace")) for content in files.values()))
-             for part, files in parts.items()}
+    words = {
+        part: set().union(*(re.findall(r"\w+", content.decode(errors="replace")) for content in files.values()))
+        for part, files in parts.items()
+    }
     return {part: {other for other in parts if other[1] in words[part] or other == (part[0], "")} for part in parts}
 
 
@@ -71,7 +74,7 @@ def _reached(start: Part, needs: Mapping[Part, Iterable[Part]]) -> set[Part]:
 def _home(module: str, packages: Sequence[str]) -> Part:
     """The part that a module lies in."""
     package = max((p for p in packages if f"{module}.".startswith(f"{p}.")), key=len, default="")
-    return package, module[len(package):].strip(".").partition(".")[0]
+    return package, module[len(package) :].strip(".").partition(".")[0]
 
 
 def _hash(files: Files) -> str:

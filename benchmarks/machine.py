@@ -17,18 +17,44 @@ from kernels import hardware
 
 def fingerprint(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -> dict[str, Any]:
     """The machine of a trial line.  found: devices(); static: power cap, driver, partition from benchmarks/state.py."""
-    cpu = {"cpu": cpu_name(), "cpu_count": cpu_count(), "ram_bytes": _ram_bytes(),
-           "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}", "host": None}
+    cpu = {
+        "cpu": cpu_name(),
+        "cpu_count": cpu_count(),
+        "ram_bytes": _ram_bytes(),
+        "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
+        "host": None,
+    }
     if not found:
-        whole = {"kind": "cpu", "arch": "cpu", "device": cpu["cpu"], "market_name": None, "count": 1,
-                 "compute_units": None, "memory_bytes": cpu["ram_bytes"], "power_cap_w": None, "chip_id": None,
-                 "partition": None, "driver": None, **cpu}
+        whole = {
+            "kind": "cpu",
+            "arch": "cpu",
+            "device": cpu["cpu"],
+            "market_name": None,
+            "count": 1,
+            "compute_units": None,
+            "memory_bytes": cpu["ram_bytes"],
+            "power_cap_w": None,
+            "chip_id": None,
+            "partition": None,
+            "driver": None,
+            **cpu,
+        }
         return {"name": machine_name(whole), **whole}
     first = found[0]
-    whole = {"kind": "gpu", "arch": first["arch"], "device": first["name"], "market_name": None, "count": len(found),
-             "compute_units": first["compute_units"], "memory_bytes": first["memory_bytes"],
-             "power_cap_w": static.get("power_cap_w"), "chip_id": _chip_id(first) or static.get("chip_id"),
-             "partition": static.get("partition"), "driver": static.get("driver"), **cpu}
+    whole = {
+        "kind": "gpu",
+        "arch": first["arch"],
+        "device": first["name"],
+        "market_name": None,
+        "count": len(found),
+        "compute_units": first["compute_units"],
+        "memory_bytes": first["memory_bytes"],
+        "power_cap_w": static.get("power_cap_w"),
+        "chip_id": _chip_id(first) or static.get("chip_id"),
+        "partition": static.get("partition"),
+        "driver": static.get("driver"),
+        **cpu,
+    }
     peak = known_hardware(whole)
     whole["market_name"] = peak.market_name if peak else None
     return {"name": machine_name(whole), **whole}
@@ -39,8 +65,9 @@ def known_hardware(machine: Mapping[str, Any]) -> hardware.Hardware | None:
     if machine["kind"] == "cpu":
         return None
     try:
-        return hardware.lookup(machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"],
-                               machine["memory_bytes"])
+        return hardware.lookup(
+            machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"], machine["memory_bytes"]
+        )
     except hardware.UnknownHardware:
         return None
 
@@ -49,8 +76,10 @@ def unknown_warning(machine: Mapping[str, Any]) -> str | None:
     """A sentence if the device is not in the table of peaks."""
     if machine["kind"] == "cpu" or known_hardware(machine):
         return None
-    return (f"peak unknown: {machine['device']!r} ({machine['arch']}, {machine['compute_units']} CUs, chip "
-            f"{machine['chip_id']}) is not in kernels/hardware.py: DEVICES; add it there to see % of peak")
+    return (
+        f"peak unknown: {machine['device']!r} ({machine['arch']}, {machine['compute_units']} CUs, chip "
+        f"{machine['chip_id']}) is not in kernels/hardware.py: DEVICES; add it there to see % of peak"
+    )
 
 
 def machine_name(machine: Mapping[str, Any]) -> str:
@@ -59,8 +88,9 @@ def machine_name(machine: Mapping[str, Any]) -> str:
     if machine["kind"] == "cpu":
         keys = ("kind", "device", "cpu_count")
     identity = json.dumps([machine[key] for key in keys])
-    bare = re.sub(r"\b(nvidia|amd|instinct|intel|corporation|inc|cpu|processor|\(r\)|\(tm\))", " ",
-                  machine["device"].lower())
+    bare = re.sub(
+        r"\b(nvidia|amd|instinct|intel|corporation|inc|cpu|processor|\(r\)|\(tm\))", " ", machine["device"].lower()
+    )
     slug = re.sub(r"[^a-z0-9]+", "-", bare).strip("-")[:24].strip("-") or machine["arch"]
     count = f"x{machine['count']}" if machine["kind"] == "gpu" else f"-cpu{machine['cpu_count']}"
     return f"{slug}{count}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"

@@ -24,8 +24,12 @@ def finished(line: Mapping[str, Any]) -> dict[str, Any]:
     """The line with format, version and id; not-finite numbers become null."""
     body = clean({"format": FORMAT, "version": VERSION, **line})
     digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()[:16]
-    return {"format": FORMAT, "version": VERSION, "id": digest, **{k: v for k, v in body.items()
-                                                                   if k not in ("format", "version")}}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "id": digest,
+        **{k: v for k, v in body.items() if k not in ("format", "version")},
+    }
 
 
 def clean(value: Any) -> Any:
@@ -54,8 +58,10 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
                 text = b"\n" + text
             _write_all(descriptor, gzip.compress(text) if zipped else text, size)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}; trials written before are safe in it. "
-                          "Free space or choose another --out, then run again") from error
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}; trials written before are safe in it. "
+            "Free space or choose another --out, then run again"
+        ) from error
 
 
 def check_writable(path: Path) -> None:
@@ -90,7 +96,7 @@ def _write_all(descriptor: int, data: bytes, size_before: int) -> None:
     view = memoryview(data)
     try:
         while view:
-            view = view[os.write(descriptor, view):]
+            view = view[os.write(descriptor, view) :]
         os.fsync(descriptor)
     except OSError:
         os.ftruncate(descriptor, size_before)

@@ -109,11 +109,10 @@ def tiers_of(tier: str) -> tuple[str, ...]:
     """The tiers that a run of a tier measures: each includes the quicker ones."""
     if tier not in TIERS:
         raise UsageError(f"tier {tier!r} is not one of {', '.join(TIERS)}")
-    return TIERS[:TIERS.index(tier) + 1]
+    return TIERS[: TIERS.index(tier) + 1]
 
 
-def choose_kernels(asked: Sequence[str], declared: Sequence[Mapping[str, Any]],
-                   broken: Sequence[str]) -> list[str]:
+def choose_kernels(asked: Sequence[str], declared: Sequence[Mapping[str, Any]], broken: Sequence[str]) -> list[str]:
     """Names of the kernels to measure, in order.  declared: one mapping by kernel name per tree.
 
     A name that no tree declares is a UsageError, unless a broken module may have hidden it.
@@ -146,8 +145,9 @@ def check_selection(selection: Selection, declared: Sequence[Mapping[str, Any]],
     tiers_of(selection.tier)
 
 
-def plan_kernel(declarations: Mapping[str, Mapping[str, Any]], machine: Mapping[str, Any], selection: Selection,
-                cache: str) -> list[PlannedCase]:
+def plan_kernel(
+    declarations: Mapping[str, Mapping[str, Any]], machine: Mapping[str, Any], selection: Selection, cache: str
+) -> list[PlannedCase]:
     """The cases of one kernel, declarations by role; a case belongs to every tree that declares it."""
     tiers = tiers_of(selection.tier)
     kernel = next((d["kernel"] for d in declarations.values()), "")
@@ -155,13 +155,17 @@ def plan_kernel(declarations: Mapping[str, Mapping[str, Any]], machine: Mapping[
     for role in ("head", "base"):
         for case in declarations.get(role, {"cases": []})["cases"]:
             cases.setdefault(case["name"], case)
-    wanted = [case for case in cases.values() if case["tier"] in tiers
-              and _fits(case["name"], kernel, selection.cases)]
+    wanted = [case for case in cases.values() if case["tier"] in tiers and _fits(case["name"], kernel, selection.cases)]
     return [_plan_case(case, declarations, machine, selection, cache) for case in wanted]
 
 
-def _plan_case(case: Mapping[str, Any], declarations: Mapping[str, Mapping[str, Any]], machine: Mapping[str, Any],
-               selection: Selection, cache: str) -> PlannedCase:
+def _plan_case(
+    case: Mapping[str, Any],
+    declarations: Mapping[str, Mapping[str, Any]],
+    machine: Mapping[str, Any],
+    selection: Selection,
+    cache: str,
+) -> PlannedCase:
     name, world = case["name"], case["world"]
     arms = tuple(_arms(name, declarations, selection))
     errors = {arm.key: why for arm in arms if (why := _arm_error(case, declarations[arm.role]))}
@@ -173,9 +177,17 @@ def _plan_case(case: Mapping[str, Any], declarations: Mapping[str, Mapping[str, 
     room = 0.5 * MEMORY_SHARE * (machine["memory_bytes"] or 0) / len(declarations)
     if copies > 1 and memory_bytes(cost, copies) > room:
         method, copies = "events", 1
-    return PlannedCase(name, world, arms, method, copies, GRAPH_CALLS if method == "graph" else 1,
-                       heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0,
-                       why_not(cost, case, machine, len(declarations)), errors)
+    return PlannedCase(
+        name,
+        world,
+        arms,
+        method,
+        copies,
+        GRAPH_CALLS if method == "graph" else 1,
+        heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0,
+        why_not(cost, case, machine, len(declarations)),
+        errors,
+    )
 
 
 def _arms(case: str, declarations: Mapping[str, Mapping[str, Any]], selection: Selection) -> list[Arm]:
@@ -193,15 +205,20 @@ def _arm_error(case: Mapping[str, Any], declaration: Mapping[str, Any]) -> str:
     """Why a tree's arms of a case cannot be measured although it declares the case."""
     own = next(known for known in declaration["cases"] if known["name"] == case["name"])
     if own["world"] != case["world"]:
-        return (f"this tree declares {case['name']} for {own['world']} ranks, the other for {case['world']}; "
-                "a case name stands for one case for ever: rename one")
+        return (
+            f"this tree declares {case['name']} for {own['world']} ranks, the other for {case['world']}; "
+            "a case name stands for one case for ever: rename one"
+        )
     return declaration["cost_errors"].get(case["name"], "")
 
 
 def _overrides(knobs: Mapping[str, Any], role: str, known: Sequence[str]) -> dict[str, Any]:
     """The knobs that are meant for this tree (all, or ROLE.NAME) and that the backend has."""
-    meant = {name.removeprefix(f"{role}."): value for name, value in knobs.items()
-             if "." not in name or name.startswith(f"{role}.")}
+    meant = {
+        name.removeprefix(f"{role}."): value
+        for name, value in knobs.items()
+        if "." not in name or name.startswith(f"{role}.")
+    }
     return {name: value for name, value in meant.items() if name in known}
 
 
@@ -220,8 +237,9 @@ def choose_method(cost: Cost, dtype: str, world: int, machine: Mapping[str, Any]
 def floor_seconds(cost: Cost, dtype: str, world: int, machine: Mapping[str, Any]) -> float:
     """Roofline time of a case on this machine's device, or on a nominal one if the table does not know it."""
     try:
-        known = hardware.lookup(machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"],
-                                machine["memory_bytes"])
+        known = hardware.lookup(
+            machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"], machine["memory_bytes"]
+        )
         return hardware.roofline_seconds(cost, dtype, known, world)
     except ValueError:
         return max(cost.flops / NOMINAL["flops"], cost.hbm_bytes / NOMINAL["hbm"], cost.link_bytes / NOMINAL["link"])
@@ -253,8 +271,9 @@ def sweep_bytes(machine: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]
     if machine["kind"] == "cpu":
         return int(2.5 * host_cache)
     try:
-        known = hardware.lookup(machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"],
-                                machine["memory_bytes"])
+        known = hardware.lookup(
+            machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"], machine["memory_bytes"]
+        )
         caches = known.l2_bytes + known.llc_bytes
     except ValueError:  # an unknown device is taken for the one with the most cache
         caches = max(device.l2_bytes + device.llc_bytes for device in hardware.DEVICES)
@@ -280,5 +299,6 @@ def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[Arm], machine
 
 def _fits(name: str, kernel: str, patterns: Sequence[str]) -> bool:
     """Whether a case is asked for, by its name or as kernel/name."""
-    return not patterns or any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns
-                               for text in (name, f"{kernel}/{name}"))
+    return not patterns or any(
+        fnmatch.fnmatchcase(text, pattern) for pattern in patterns for text in (name, f"{kernel}/{name}")
+    )

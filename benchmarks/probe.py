@@ -7,8 +7,24 @@ import platform
 import re
 from typing import Any
 
-VARIABLES = ("NCCL_", "RCCL_", "HSA_", "HIP_", "ROCR_", "CUDA_", "TRITON_", "TORCH_", "PYTORCH_", "OMP_", "MKL_",
-             "GPU_", "AMD_", "HIPBLASLT_", "ROCBLAS_", "TENSILE_")
+VARIABLES = (
+    "NCCL_",
+    "RCCL_",
+    "HSA_",
+    "HIP_",
+    "ROCR_",
+    "CUDA_",
+    "TRITON_",
+    "TORCH_",
+    "PYTORCH_",
+    "OMP_",
+    "MKL_",
+    "GPU_",
+    "AMD_",
+    "HIPBLASLT_",
+    "ROCBLAS_",
+    "TENSILE_",
+)
 """Environment variables with these prefixes can change a time; they are recorded."""
 
 PRIVATE = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|DIR|PATH|HOME|FILE|HOST")
@@ -30,11 +46,16 @@ def _device(torch: Any, index: int) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(index)
     gcn = getattr(properties, "gcnArchName", "") if torch.version.hip else ""
     uuid = getattr(properties, "uuid", None)
-    return {"index": index, "name": properties.name,
-            "arch": gcn.split(":")[0] if gcn else f"sm_{properties.major}{properties.minor}",
-            "compute_units": properties.multi_processor_count, "memory_bytes": properties.total_memory,
-            "l2_bytes": getattr(properties, "L2_cache_size", None), "uuid": str(uuid) if uuid else None,
-            "pci": _pci(properties)}
+    return {
+        "index": index,
+        "name": properties.name,
+        "arch": gcn.split(":")[0] if gcn else f"sm_{properties.major}{properties.minor}",
+        "compute_units": properties.multi_processor_count,
+        "memory_bytes": properties.total_memory,
+        "l2_bytes": getattr(properties, "L2_cache_size", None),
+        "uuid": str(uuid) if uuid else None,
+        "pci": _pci(properties),
+    }
 
 
 def _pci(properties: Any) -> str | None:
@@ -47,15 +68,25 @@ def _pci(properties: Any) -> str | None:
 
 def environment() -> dict[str, Any]:
     """Versions that can change a time."""
-    found: dict[str, Any] = {"python": platform.python_version(), "torch": None, "triton": None, "cuda": None,
-                             "hip": None, "nccl": None, "executable": None, "variables": _variables()}
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": None,
+        "triton": None,
+        "cuda": None,
+        "hip": None,
+        "nccl": None,
+        "executable": None,
+        "variables": _variables(),
+    }
     try:
         import torch
+
         found.update(torch=str(torch.__version__), cuda=torch.version.cuda, hip=torch.version.hip, nccl=_nccl(torch))
     except Exception as error:
         found["torch_missing"] = f"{type(error).__name__}: {error}"
     try:
         import triton
+
         found["triton"] = str(triton.__version__)
     except Exception as error:
         found["triton_missing"] = f"{type(error).__name__}: {error}"
@@ -72,5 +103,8 @@ def _nccl(torch: Any) -> str | None:
 
 
 def _variables() -> dict[str, str]:
-    return {name: value for name, value in sorted(os.environ.items())
-            if name.startswith(VARIABLES) and not PRIVATE.search(name)}
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(VARIABLES) and not PRIVATE.search(name)
+    }

@@ -89,8 +89,14 @@ class Worker:
             with log.open("ab") as output:
                 self.process = subprocess.Popen(
                     [python, "-P", str(HARNESS / "benchmarks" / "worker.py"), str(requests), str(answers), str(tree)],
-                    stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent,
-                    pass_fds=(requests, answers), start_new_session=True, env=environment(variables))
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=log.parent,
+                    pass_fds=(requests, answers),
+                    start_new_session=True,
+                    env=environment(variables),
+                )
         except OSError:
             self._close_pipes()
             raise
@@ -108,7 +114,7 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             view = memoryview(request)
             while view:
-                view = view[os.write(self._write, view):]
+                view = view[os.write(self._write, view) :]
 
     def receive(self) -> dict[str, Any] | None:
         """The next complete answer, None if there is none yet; EOFError when the process is gone."""
@@ -142,9 +148,11 @@ class Worker:
         try:
             self.process.wait(KILL_S)
         except subprocess.TimeoutExpired:
-            raise Unkillable(f"process {self.process.pid} (rank {self.rank}) is still there {KILL_S:g} s after it was "
-                             "killed: the driver of its device holds it; reset the device or restart the machine, "
-                             "nothing measured beside it can be trusted") from None
+            raise Unkillable(
+                f"process {self.process.pid} (rank {self.rank}) is still there {KILL_S:g} s after it was "
+                "killed: the driver of its device holds it; reset the device or restart the machine, "
+                "nothing measured beside it can be trusted"
+            ) from None
         finally:
             self._close_pipes()
 
@@ -179,8 +187,15 @@ class Pool:
     Make and keep it in one block of `interrupts.held`: an interrupt in between would lose its processes.
     """
 
-    def __init__(self, label: str, python: str, tree: Path, world: int, directory: Path,
-                 variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        label: str,
+        python: str,
+        tree: Path,
+        world: int,
+        directory: Path,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.label = label
         self.workers: list[Worker] = []
         self.step = "start"
@@ -198,8 +213,9 @@ class Pool:
         """Whether its processes are there."""
         return bool(self.workers)
 
-    def post(self, step: str, limit_s: float, op: str, per_rank: list[dict[str, Any]] | None = None,
-             **fields: Any) -> None:
+    def post(
+        self, step: str, limit_s: float, op: str, per_rank: list[dict[str, Any]] | None = None, **fields: Any
+    ) -> None:
         """Send every rank a request; `step` names it for people.  collect() must follow."""
         self.step, self._limit_s = step, limit_s
         for worker in self.workers:
@@ -271,8 +287,9 @@ class Pool:
         if failed:
             first = failed[0]
             everywhere = len(failed) == len(self.workers) and len({a["status"] for a in failed}) == 1
-            failure = Failure(first["status"], first["why"], first["detail"], everywhere,
-                              any(answer["spoiled"] for answer in failed))
+            failure = Failure(
+                first["status"], first["why"], first["detail"], everywhere, any(answer["spoiled"] for answer in failed)
+            )
             if waiting or any(a["fatal"] for a in failed):
                 self.kill()
                 raise PoolDied(failure)

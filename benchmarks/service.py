@@ -36,25 +36,41 @@ class Service:
     def do_probe(self) -> dict[str, Any]:
         """Devices and versions of this Python; torch may be absent."""
         from benchmarks import probe
+
         return {"devices": probe.devices(), "environment": probe.environment()}
 
-    def do_declare(self, crumb: str, refuse: dict[str, str], place: dict[str, Any],
-                   protocol: dict[str, Any]) -> dict[str, Any]:
+    def do_declare(
+        self, crumb: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
+    ) -> dict[str, Any]:
         """Every kernel of the tree, as JSON; see benchmarks/declare.py."""
         from benchmarks import declare
+
         self._refuse_other_contracts()
         return declare.declarations(self._tree, Path(crumb), refuse, place, protocol)
 
     # ---- getting ready -------------------------------------------------------------------------------------------
 
-    def do_join(self, module: str, kernel: str, rank: int, world: int, device: str, arch: str,
-                compute_units: int | None, threads: int, sweep_bytes: int, store: str, heap_bytes: int,
-                heap_directory: str) -> dict[str, Any]:
+    def do_join(
+        self,
+        module: str,
+        kernel: str,
+        rank: int,
+        world: int,
+        device: str,
+        arch: str,
+        compute_units: int | None,
+        threads: int,
+        sweep_bytes: int,
+        store: str,
+        heap_bytes: int,
+        heap_directory: str,
+    ) -> dict[str, Any]:
         """Take a place among the ranks and import the kernel's module."""
         self._refuse_other_contracts()
         import torch
 
         from benchmarks import bench, clocks
+
         torch.set_num_threads(threads)
         gpu = device != "cpu"
         if gpu:
@@ -63,11 +79,13 @@ class Service:
             _meet(rank, world, device, store)
         why = self._make_heap(rank, world, device, heap_bytes, heap_directory) if world > 1 else ""
         barrier = self._barrier(device) if world > 1 else None
-        self._clock = (clocks.DeviceClock(torch.device(device), sweep_bytes, barrier) if gpu
-                       else clocks.HostClock(sweep_bytes, barrier))
+        self._clock = (
+            clocks.DeviceClock(torch.device(device), sweep_bytes, barrier)
+            if gpu
+            else clocks.HostClock(sweep_bytes, barrier)
+        )
         spec = importlib.import_module("kernels.spec")
-        self._place = spec.Place(rank, world, device, arch, compute_units,
-                                 MissingHeap(why) if why else self._heap)
+        self._place = spec.Place(rank, world, device, arch, compute_units, MissingHeap(why) if why else self._heap)
         self._numerics = bench.harness_numerics()
         if gpu:
             _wake_libraries(device)
@@ -81,14 +99,17 @@ class Service:
     def do_case(self, case: str, seed: int, copies: int) -> None:
         """Forget the case before, make the inputs and the reference of this one."""
         from benchmarks import bench
+
         self.do_close()
-        self._bench = bench.Bench(self._kernel, self._kernel.case(case).at(self._place), seed, copies, self._clock,
-                                  self._numerics)
+        self._bench = bench.Bench(
+            self._kernel, self._kernel.case(case).at(self._place), seed, copies, self._clock, self._numerics
+        )
         self._bench.make_reference()
 
     def do_close(self) -> None:
         """Forget the case and free its memory."""
         import torch
+
         self._bench = None
         gc.collect()
         if self._heap is not None:
@@ -119,6 +140,7 @@ class Service:
     def do_capture(self, backend: str, calls: int) -> str:
         """Capture an arm in a graph; returns why it cannot be, or ""."""
         from benchmarks import bench
+
         try:
             self._bench.capture(backend, calls)
         except bench.CaptureFailed as error:
@@ -146,16 +168,21 @@ class Service:
 
     def _refuse_other_contracts(self) -> None:
         from benchmarks.failures import Refused
+
         spec = importlib.import_module("kernels.spec")
         version = getattr(spec, "SPEC_VERSION", None)
         if version not in SPEC_VERSIONS:
-            raise Refused("error", f"{spec.__file__} has contract version {version!r}; this harness measures "
-                                   f"{', '.join(map(str, SPEC_VERSIONS))}: start the run from a tree that knows it")
+            raise Refused(
+                "error",
+                f"{spec.__file__} has contract version {version!r}; this harness measures "
+                f"{', '.join(map(str, SPEC_VERSIONS))}: start the run from a tree that knows it",
+            )
 
     def _make_heap(self, rank: int, world: int, device: str, size: int, directory: str) -> str:
         """Make the symmetric heap on all ranks or on none; returns why there is none."""
         import torch
         import torch.distributed as dist
+
         why = ""
         try:
             module = importlib.import_module("kernels.symmetric_heap")
@@ -173,6 +200,7 @@ class Service:
         """What lets the ranks meet before a sample: on a GPU enqueued, never waited for by the host."""
         import torch
         import torch.distributed as dist
+
         if self._heap is not None:
             return self._heap.barrier
         if device == "cpu":
@@ -185,10 +213,16 @@ def _meet(rank: int, world: int, device: str, store: str) -> None:
     """The default process group, over a store of its own."""
     import torch
     import torch.distributed as dist
+
     os.environ.setdefault("LOCAL_RANK", str(rank))
     backend = "gloo" if device == "cpu" else "nccl"
-    dist.init_process_group(backend, store=dist.FileStore(store, world), rank=rank, world_size=world,
-                            device_id=None if device == "cpu" else torch.device(device))
+    dist.init_process_group(
+        backend,
+        store=dist.FileStore(store, world),
+        rank=rank,
+        world_size=world,
+        device_id=None if device == "cpu" else torch.device(device),
+    )
     token = torch.zeros(1, device=device)
     dist.all_reduce(token)  # connect now, not in the first sample
 
@@ -196,6 +230,7 @@ def _meet(rank: int, world: int, device: str, store: str) -> None:
 def _wake_libraries(device: str) -> None:
     """Let the BLAS library and Triton make their handles now: it is nobody's first-call work."""
     import torch
+
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         square = torch.ones(64, 64, dtype=dtype, device=device)
         torch.mm(square, square)

@@ -19,9 +19,17 @@ PERIOD_S = 0.25
 KEPT = 40
 """Readings per trial that go into the notes; a longer trial is thinned evenly."""
 
-NVML_REASONS = {0x1: "idle", 0x2: "application clocks", 0x4: "software power cap", 0x8: "hardware slowdown",
-                0x10: "sync boost", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake",
-                0x100: "display clocks"}
+NVML_REASONS = {
+    0x1: "idle",
+    0x2: "application clocks",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal",
+    0x40: "hardware thermal",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
 """Bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h of CUDA 12 and 13."""
 
 AMD_INVALID = {0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, "N/A"}
@@ -48,18 +56,23 @@ class Nvml:
 
     def read(self, index: int) -> dict[str, Any]:
         n, handle = self._nvml, self._handles[index]
-        return {"sm_clock_mhz": _asked(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_SM),
-                "mem_clock_mhz": _asked(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_MEM),
-                "temperature_c": _asked(n.nvmlDeviceGetTemperature, handle, n.NVML_TEMPERATURE_GPU),
-                "power_w": _scaled(_asked(n.nvmlDeviceGetPowerUsage, handle), 1e-3),
-                "throttle": self._throttle(handle)}
+        return {
+            "sm_clock_mhz": _asked(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_SM),
+            "mem_clock_mhz": _asked(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_MEM),
+            "temperature_c": _asked(n.nvmlDeviceGetTemperature, handle, n.NVML_TEMPERATURE_GPU),
+            "power_w": _scaled(_asked(n.nvmlDeviceGetPowerUsage, handle), 1e-3),
+            "throttle": self._throttle(handle),
+        }
 
     def static(self, index: int) -> dict[str, Any]:
         n, handle = self._nvml, self._handles[index]
         pci = _asked(n.nvmlDeviceGetPciInfo, handle)
-        return {"power_cap_w": _scaled(_asked(n.nvmlDeviceGetPowerManagementLimit, handle), 1e-3),
-                "chip_id": f"{pci.pciDeviceId >> 16:04x}" if pci is not None else None, "partition": None,
-                "driver": _text(_asked(n.nvmlSystemGetDriverVersion))}
+        return {
+            "power_cap_w": _scaled(_asked(n.nvmlDeviceGetPowerManagementLimit, handle), 1e-3),
+            "chip_id": f"{pci.pciDeviceId >> 16:04x}" if pci is not None else None,
+            "partition": None,
+            "driver": _text(_asked(n.nvmlSystemGetDriverVersion)),
+        }
 
     def _handle(self, device: Mapping[str, Any]) -> Any:
         """By unique id: NVML counts all devices, the process may see only some of them."""
@@ -70,8 +83,9 @@ class Nvml:
         return self._nvml.nvmlDeviceGetHandleByIndex(device["index"])
 
     def _throttle(self, handle: Any) -> str | None:
-        read = (getattr(self._nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-                or getattr(self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None))
+        read = getattr(self._nvml, "nvmlDeviceGetCurrentClocksEventReasons", None) or getattr(
+            self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None
+        )
         bits = _asked(read, handle) if read else None
         if bits is None:
             return None
@@ -86,18 +100,22 @@ class AmdSmi:
         self._smi.amdsmi_init()
         handles = self._smi.amdsmi_get_processor_handles()
         by_bus = {str(_asked(self._smi.amdsmi_get_gpu_device_bdf, handle)).lower(): handle for handle in handles}
-        self._handles = [by_bus.get(device.get("pci") or "", handles[min(device["index"], len(handles) - 1)])
-                         for device in found]
+        self._handles = [
+            by_bus.get(device.get("pci") or "", handles[min(device["index"], len(handles) - 1)]) for device in found
+        ]
 
     def read(self, index: int) -> dict[str, Any]:
         metrics = _asked(self._smi.amdsmi_get_gpu_metrics_info, self._handles[index]) or {}
         clocks = [_valid(c) for c in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
         told = [clock for clock in clocks if clock]
         power = _valid(metrics.get("current_socket_power")) or _valid(metrics.get("average_socket_power"))
-        return {"sm_clock_mhz": min(told) if told else None,  # the slowest die decides
-                "mem_clock_mhz": _valid(metrics.get("current_uclk")),
-                "temperature_c": _valid(metrics.get("temperature_hotspot")), "power_w": power,
-                "throttle": _amd_throttle(metrics)}
+        return {
+            "sm_clock_mhz": min(told) if told else None,  # the slowest die decides
+            "mem_clock_mhz": _valid(metrics.get("current_uclk")),
+            "temperature_c": _valid(metrics.get("temperature_hotspot")),
+            "power_w": power,
+            "throttle": _amd_throttle(metrics),
+        }
 
     def static(self, index: int) -> dict[str, Any]:
         smi, handle = self._smi, self._handles[index]
@@ -105,9 +123,12 @@ class AmdSmi:
         compute = _asked(smi.amdsmi_get_gpu_compute_partition, handle)
         memory = _asked(smi.amdsmi_get_gpu_memory_partition, handle)
         driver = _asked(smi.amdsmi_get_gpu_driver_info, handle) or {}
-        return {"power_cap_w": _watts(_valid(cap)), "chip_id": None,
-                "partition": f"{compute}/{memory}" if compute and memory else None,
-                "driver": driver.get("driver_version")}
+        return {
+            "power_cap_w": _watts(_valid(cap)),
+            "chip_id": None,
+            "partition": f"{compute}/{memory}" if compute and memory else None,
+            "driver": driver.get("driver_version"),
+        }
 
 
 def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, str | None]:
@@ -138,8 +159,12 @@ class Recorder:
         if self._monitor:
             thread.start()
         try:
-            yield lambda: {"before": before, "during": thinned(readings, KEPT), "after": self._now(),
-                           "why_absent": self._why_absent}
+            yield lambda: {
+                "before": before,
+                "during": thinned(readings, KEPT),
+                "after": self._now(),
+                "why_absent": self._why_absent,
+            }
         finally:
             over.set()
             if thread.is_alive():

@@ -34,8 +34,10 @@ TIMEOUT_S = 4 * 3600.0
 def classes() -> dict[str, type]:
     """The benchmark classes, by a name that means nothing.  RuntimeError outside the worktree environment."""
     if TOLD not in os.environ:
-        raise RuntimeError("this suite runs in the environment type 'worktree' of asv.conf.json only; leave out "
-                           "-E/--environment (an existing environment would measure one tree as many commits)")
+        raise RuntimeError(
+            "this suite runs in the environment type 'worktree' of asv.conf.json only; leave out "
+            "-E/--environment (an existing environment would measure one tree as many commits)"
+        )
     told = json.loads(Path(os.environ[TOLD]).read_text())
     return {f"Benchmark{number}": _class(entry, told) for number, entry in enumerate(told["benchmarks"].values())}
 
@@ -77,6 +79,7 @@ def _time() -> Any:
         if "failed" in outcome:
             _fail(outcome["failed"])
         return {"samples": outcome["samples"], "number": 1}
+
     return track
 
 
@@ -99,6 +102,7 @@ def _exact(absent: str, values: dict[str, float]) -> dict[str, Any]:
 
     def track(self: Any, case: str) -> float:
         return values[case]
+
     return {"setup": setup, "track": track}
 
 
@@ -107,11 +111,13 @@ def _broken(told: dict[str, Any]) -> Any:
         for broken in told["broken"]:
             print(f"{broken['module']}: {broken['reason']}", file=sys.stderr)
         return len(told["broken"])
+
     return track
 
 
 def _measurement(kernel: str, told: dict[str, Any]) -> Any:
     """The setup_cache of one kernel.  asv names a cache by module and line, so each gets a module of its own."""
+
     def setup_cache(self: Any) -> None:
         if kernel not in told["absent"]:
             _measure(kernel, told)
@@ -125,13 +131,31 @@ def _measurement(kernel: str, told: dict[str, Any]) -> Any:
 def _measure(kernel: str, told: dict[str, Any]) -> None:
     """Write trials.jsonl into the current folder.  Failures of backends are in it; nothing at all is an error."""
     out = Path("trials.jsonl").resolve()
-    command = [sys.executable, "-m", "benchmarks", "run", "--tree", f"head={told['tree']}",
-               "--commit", f"head={told['commit']}", "--date-ms", f"head={told['date_ms']}", "--tier", told["tier"],
-               "--kernel", kernel, "--trials", os.environ.get("RIDGELINE_TRIALS", "1"), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "run",
+        "--tree",
+        f"head={told['tree']}",
+        "--commit",
+        f"head={told['commit']}",
+        "--date-ms",
+        f"head={told['date_ms']}",
+        "--tier",
+        told["tier"],
+        "--kernel",
+        kernel,
+        "--trials",
+        os.environ.get("RIDGELINE_TRIALS", "1"),
+        "--out",
+        str(out),
+    ]
     if "RIDGELINE_ROUNDS" in os.environ:
         command += ["--rounds", os.environ["RIDGELINE_ROUNDS"]]
-    ours = {key: value for key, value in os.environ.items()
-            if not key.startswith("ASV") and key not in (TOLD, "PYTHONPATH")}
+    ours = {
+        key: value for key, value in os.environ.items() if not key.startswith("ASV") and key not in (TOLD, "PYTHONPATH")
+    }
     done = subprocess.run(command, cwd=HARNESS, env=ours, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode not in (0, 1, 2):
         raise RuntimeError(f"{' '.join(command[1:4])} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")

@@ -26,8 +26,12 @@ def of(seconds: Sequence[float], first_call_s: float | None = None) -> list[str]
     median = statistics.median(seconds)
     if not median > 0:
         return ["the median sample is 0 s: the clock cannot resolve this call"]
-    found = [first_call(first_call_s, median), first_sample(seconds, median), collapses(seconds, median),
-             two_modes(seconds)]
+    found = [
+        first_call(first_call_s, median),
+        first_sample(seconds, median),
+        collapses(seconds, median),
+        two_modes(seconds),
+    ]
     return [sentence for sentence in found if sentence]
 
 
@@ -51,8 +55,10 @@ def collapses(seconds: Sequence[float], median: float) -> str | None:
     slow = [s for s in seconds[1:] if s >= COLLAPSE_RATIO * median]
     if not slow:
         return None
-    return (f"{len(slow)} of {len(seconds)} samples took more than {COLLAPSE_RATIO:g} times the median "
-            f"(worst: {max(slow) / median:.1f} times): an intermittent collapse")
+    return (
+        f"{len(slow)} of {len(seconds)} samples took more than {COLLAPSE_RATIO:g} times the median "
+        f"(worst: {max(slow) / median:.1f} times): an intermittent collapse"
+    )
 
 
 def two_modes(seconds: Sequence[float]) -> str | None:
@@ -66,8 +72,10 @@ def two_modes(seconds: Sequence[float]) -> str | None:
     gap, inside = ordered[cut] - ordered[cut - 1], max(_spread(low), _spread(high))
     if statistics.fmean(high) < (1 + MODE_GAP) * statistics.fmean(low) or gap < 2 * inside:
         return None
-    return (f"bimodal: {len(low)} samples around {statistics.median(low) * 1e6:.1f} us and {len(high)} around "
-            f"{statistics.median(high) * 1e6:.1f} us")
+    return (
+        f"bimodal: {len(low)} samples around {statistics.median(low) * 1e6:.1f} us and {len(high)} around "
+        f"{statistics.median(high) * 1e6:.1f} us"
+    )
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -76,8 +76,9 @@ class Describer:
             with held():
                 self.pool = Pool(f"describe.{self._tree.role}", self._tree.python, self._tree.path, 1, self._directory)
         except OSError as error:
-            raise TreeError(f"tree {self._tree.role}: cannot start its Python: {error}; "
-                            "name an executable that exists") from error
+            raise TreeError(
+                f"tree {self._tree.role}: cannot start its Python: {error}; name an executable that exists"
+            ) from error
         self.pool.post("probe", START_S, "probe")
 
     def end(self) -> Description:
@@ -103,20 +104,33 @@ class Describer:
         try:
             return self.pool.collect()[0]
         except (StepFailed, PoolDied) as error:
-            raise TreeError(f"tree {self._tree.role} ({self._tree.path}): {self._tree.python} cannot run the measuring "
-                            f"process: {error.failure.why}\n{error.failure.detail}") from error
+            raise TreeError(
+                f"tree {self._tree.role} ({self._tree.path}): {self._tree.python} cannot run the measuring "
+                f"process: {error.failure.why}\n{error.failure.detail}"
+            ) from error
 
     def _declared(self, seen: dict[str, Any]) -> Description:
         assert self.pool
         first = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
-        place = {"device": "cuda:0" if seen["devices"] else "cpu", "arch": first["arch"],
-                 "compute_units": first["compute_units"]}
+        place = {
+            "device": "cuda:0" if seen["devices"] else "cpu",
+            "arch": first["arch"],
+            "compute_units": first["compute_units"],
+        }
         try:
-            found = self.pool.ask("import", self._limit_s, "declare", crumb=str(self._crumb), refuse=self._refuse,
-                                  place=place, protocol=self._protocol)[0]
+            found = self.pool.ask(
+                "import",
+                self._limit_s,
+                "declare",
+                crumb=str(self._crumb),
+                refuse=self._refuse,
+                place=place,
+                protocol=self._protocol,
+            )[0]
         except StepFailed as error:
-            raise TreeError(f"tree {self._tree.role} ({self._tree.path}): {error.failure.why}\n"
-                            f"{error.failure.detail}") from error
+            raise TreeError(
+                f"tree {self._tree.role} ({self._tree.path}): {error.failure.why}\n{error.failure.detail}"
+            ) from error
         environment = dict(seen["environment"])
         if self._tree.python != sys.executable:
             environment["executable"] = self._tree.python
@@ -158,15 +172,23 @@ def with_git_facts(tree: Tree) -> Tree:
     date = _git(tree.path, "show", "-s", "--format=%ct", head)
     status = _git(tree.path, "status", "--porcelain", "--", ".", ":!results")
     return dataclasses.replace(
-        tree, commit=head, date_ms=tree.date_ms if tree.date_ms is not None else int(date or 0) * 1000 or None,
-        dirty=tree.dirty if tree.dirty is not None else (bool(status) if status is not None else None))
+        tree,
+        commit=head,
+        date_ms=tree.date_ms if tree.date_ms is not None else int(date or 0) * 1000 or None,
+        dirty=tree.dirty if tree.dirty is not None else (bool(status) if status is not None else None),
+    )
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
     environment = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, env=environment)
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+        )
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None

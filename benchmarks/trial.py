@@ -1,7 +1,7 @@
 """Measuring: trials of kernels on one or two source trees, as an iterator of trial lines.
 
-    for line in measure(["gemm"], [Tree("head", Path("."))], Protocol(trials=1)):
-        notes.append(Path("trials.jsonl"), line)
+for line in measure(["gemm"], [Tree("head", Path("."))], Protocol(trials=1)):
+    notes.append(Path("trials.jsonl"), line)
 """
 
 from __future__ import annotations
@@ -25,8 +25,13 @@ Progress = Callable[[Mapping[str, Any]], None]
 """Called with {"done": cases finished, "total": cases, "what": a few words}."""
 
 
-def measure(kernels: Sequence[str], trees: Sequence[Tree], protocol: Protocol | None = None,
-            on_progress: Progress | None = None, selection: Selection | None = None) -> Iterator[dict[str, Any]]:
+def measure(
+    kernels: Sequence[str],
+    trees: Sequence[Tree],
+    protocol: Protocol | None = None,
+    on_progress: Progress | None = None,
+    selection: Selection | None = None,
+) -> Iterator[dict[str, Any]]:
     """One line per kernel and trial, trial by trial; no kernel named means all.
 
     Raises UsageError or TreeError before anything is measured.  However it is left (finished, closed, interrupted),
@@ -43,8 +48,9 @@ def measure(kernels: Sequence[str], trees: Sequence[Tree], protocol: Protocol | 
 class Session:
     """One command: its trees, their declarations, the machine, and what was learnt on the way."""
 
-    def __init__(self, trees: Sequence[Tree], protocol: Protocol, selection: Selection,
-                 on_progress: Progress | None) -> None:
+    def __init__(
+        self, trees: Sequence[Tree], protocol: Protocol, selection: Selection, on_progress: Progress | None
+    ) -> None:
         roles = [tree.role for tree in trees]
         if not trees or len(set(roles)) < len(roles):
             raise UsageError(f"trees must have different roles, got: {', '.join(roles) or 'none'}")
@@ -62,8 +68,10 @@ class Session:
     def describe(self) -> None:
         """Ask all trees at once what they declare, and find out what machine this is."""
         self._tell({"done": 0, "total": None, "what": "importing the kernels"})
-        asked = {tree.role: Describer(tree, self._directory, self.protocol.yardstick_terms(), self.protocol.deadline_s)
-                 for tree in self.trees}
+        asked = {
+            tree.role: Describer(tree, self._directory, self.protocol.yardstick_terms(), self.protocol.deadline_s)
+            for tree in self.trees
+        }
         try:
             for describer in asked.values():
                 describer.begin()
@@ -71,8 +79,10 @@ class Session:
         finally:
             for describer in asked.values():
                 describer.kill()
-        self._own_digests = {tree.role: kernel_digests(tree.path, listed_packages(tree),
-                                                       self.descriptions[tree.role].modules) for tree in self.trees}
+        self._own_digests = {
+            tree.role: kernel_digests(tree.path, listed_packages(tree), self.descriptions[tree.role].modules)
+            for tree in self.trees
+        }
         self._devices = self._same_devices()
         self._monitor, self._why_no_state = state.open_monitor(self._devices)
         static = self._monitor.static(0) if self._monitor else {}
@@ -88,10 +98,14 @@ class Session:
 
     def plans(self, names: Sequence[str]) -> dict[str, list[PlannedCase]]:
         """The cases of each kernel, and how they are measured here."""
-        declared = {name: {role: d.kernels[name] for role, d in self.descriptions.items() if name in d.kernels}
-                    for name in names}
-        return {name: plan.plan_kernel(found, self.machine, self.selection, self.protocol.cache)
-                for name, found in declared.items()}
+        declared = {
+            name: {role: d.kernels[name] for role, d in self.descriptions.items() if name in d.kernels}
+            for name in names
+        }
+        return {
+            name: plan.plan_kernel(found, self.machine, self.selection, self.protocol.cache)
+            for name, found in declared.items()
+        }
 
     def lines(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Every trial of every kernel."""
@@ -132,17 +146,34 @@ class Session:
         with recorder.recording() as state_so_far:
             with contextlib.closing(self._runs(name, cases, trial, warnings)) as runs:
                 for run in runs:
-                    self._tell({"done": done + len(entries), "total": total,
-                                "what": f"{name} {run.case.name} trial {trial + 1}"})
+                    self._tell(
+                        {
+                            "done": done + len(entries),
+                            "total": total,
+                            "what": f"{name} {run.case.name} trial {trial + 1}",
+                        }
+                    )
                     entries[run.case.name] = run.run()
                     busy_s, wall_s = busy_s + run.busy_s, wall_s + run.wall_s
             states = state_so_far()
         ordered = {case.name: entries[case.name] for case in cases}
-        return notes.finished({
-            "session": self.id, "trial": trial, "started_at": started_at, "duration_s": time.monotonic() - begin,
-            "kernel": name, "machine": self.machine, "trees": self.trees_entry(name),
-            "protocol": {**self.protocol.describe(), "threads": self._threads(1)}, "cases": ordered, "state": states,
-            "busy_share": busy_s / wall_s if wall_s else None, "measuring_s": wall_s, "warnings": warnings})
+        return notes.finished(
+            {
+                "session": self.id,
+                "trial": trial,
+                "started_at": started_at,
+                "duration_s": time.monotonic() - begin,
+                "kernel": name,
+                "machine": self.machine,
+                "trees": self.trees_entry(name),
+                "protocol": {**self.protocol.describe(), "threads": self._threads(1)},
+                "cases": ordered,
+                "state": states,
+                "busy_share": busy_s / wall_s if wall_s else None,
+                "measuring_s": wall_s,
+                "warnings": warnings,
+            }
+        )
 
     def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, warnings: list[str]) -> Iterator[CaseRun]:
         """The cases that can be measured here, ready to run, each number of ranks in processes of its own."""
@@ -160,12 +191,17 @@ class Session:
     def _setting(self, name: str, world: int, cases: Sequence[PlannedCase]) -> Setting:
         cold = self.protocol.cache == "cold"
         return Setting(
-            kernel=name, world=world, gpu=self.machine["kind"] == "gpu", arch=self.machine["arch"],
+            kernel=name,
+            world=world,
+            gpu=self.machine["kind"] == "gpu",
+            arch=self.machine["arch"],
             modules={role: d.modules[name] for role, d in self.descriptions.items() if name in d.modules},
-            compute_units=self.machine["compute_units"], threads=self._threads(world),
+            compute_units=self.machine["compute_units"],
+            threads=self._threads(world),
             sweep_bytes=plan.sweep_bytes(self.machine, self._devices, hostcache.host_cache_bytes()) if cold else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
-            directory=self._directory)
+            directory=self._directory,
+        )
 
     def _threads(self, world: int) -> int:
         return max(1, machine.cpu_count() // world)
@@ -175,13 +211,17 @@ class Session:
 
     def _same_devices(self) -> list[dict[str, Any]]:
         """The devices, which every tree's Python must see alike."""
-        seen = {role: [(d["name"], d["arch"]) for d in description.devices]
-                for role, description in self.descriptions.items()}
+        seen = {
+            role: [(d["name"], d["arch"]) for d in description.devices]
+            for role, description in self.descriptions.items()
+        }
         first = self.trees[0]
         for tree in self.trees[1:]:
             if seen[tree.role] != seen[first.role]:
-                raise TreeError(f"{first.python} ({first.role}) sees the devices {seen[first.role]}, {tree.python} "
-                                f"({tree.role}) sees {seen[tree.role]}; they cannot be compared, check both builds")
+                raise TreeError(
+                    f"{first.python} ({first.role}) sees the devices {seen[first.role]}, {tree.python} "
+                    f"({tree.role}) sees {seen[tree.role]}; they cannot be compared, check both builds"
+                )
         return self.descriptions[first.role].devices
 
     def _warnings(self, name: str) -> list[str]:
@@ -198,13 +238,22 @@ class Session:
         return {tree.role: self._tree_entry(tree, name, self.descriptions[tree.role]) for tree in self.trees}
 
     def _tree_entry(self, tree: Tree, name: str, found: Description) -> dict[str, Any]:
-        return {"commit": tree.commit, "date_ms": tree.date_ms, "dirty": tree.dirty,
-                "kernels_digest": self._digests[tree.role], "kernel_digest": self._own_digests[tree.role].get(name),
-                "environment": found.environment, "declaration": found.kernels.get(name),
-                "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken]}
+        return {
+            "commit": tree.commit,
+            "date_ms": tree.date_ms,
+            "dirty": tree.dirty,
+            "kernels_digest": self._digests[tree.role],
+            "kernel_digest": self._own_digests[tree.role].get(name),
+            "environment": found.environment,
+            "declaration": found.kernels.get(name),
+            "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
+        }
 
 
 def skipped(case: PlannedCase) -> dict[str, Any]:
     """The entry of a case that cannot be measured here."""
-    return {"method": case.method, "warnings": [],
-            "arms": {arm.key: {"status": "skipped", "why": case.skip, "detail": ""} for arm in case.arms}}
+    return {
+        "method": case.method,
+        "warnings": [],
+        "arms": {arm.key: {"status": "skipped", "why": case.skip, "detail": ""} for arm in case.arms},
+    }

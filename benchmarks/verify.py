@@ -33,9 +33,15 @@ SETTLED = ("ok", "unsupported", "skipped")
 """Statuses of an arm that another try would give again."""
 
 
-def verify(kernels: Sequence[str], tree: Tree, out: Path, selection: Selection, seed: int = 0,
-           deadline_s: float = Protocol.deadline_s, on_progress: Progress | None = None
-           ) -> Iterator[tuple[dict[str, Any], bool]]:
+def verify(
+    kernels: Sequence[str],
+    tree: Tree,
+    out: Path,
+    selection: Selection,
+    seed: int = 0,
+    deadline_s: float = Protocol.deadline_s,
+    on_progress: Progress | None = None,
+) -> Iterator[tuple[dict[str, Any], bool]]:
     """(line of a case, whether it is new): what `out` knows already, then what is left, for the caller to append.
 
     A line: kernel, case, tier, world, dtype; `arms` by backend (status, why, norm and peak of the error, knobs,
@@ -82,8 +88,9 @@ class Backend:
     def in_words(self) -> str:
         """A line for a terminal."""
         counts = [f"{self.statuses.get('ok', 0)} of {sum(self.statuses.values())} right"]
-        counts += [f"{self.statuses[name]} {name}" for name in (*FAULTY, "unsupported", "skipped")
-                   if name in self.statuses]
+        counts += [
+            f"{self.statuses[name]} {name}" for name in (*FAULTY, "unsupported", "skipped") if name in self.statuses
+        ]
         error = f", error {self.error:.1e} at most" if self.error is not None else ""
         return f"{self.kernel}/{self.name}: {', '.join(counts)}{error}"
 
@@ -103,8 +110,9 @@ class Summary:
         for name, arm in line["arms"].items():
             self.backends.setdefault((kernel, name), Backend(kernel, name)).add(arm)
             if arm["status"] in FAULTY:
-                self.faults.append({"kernel": kernel, "case": case, "backend": name, "status": arm["status"],
-                                    "why": arm["why"]})
+                self.faults.append(
+                    {"kernel": kernel, "case": case, "backend": name, "status": arm["status"], "why": arm["why"]}
+                )
                 found.append(f"{kernel} {case} {name}: {arm['status']}: {arm['why']}")
             elif arm["status"] != "ok":
                 self.reasons[arm["why"]] = self.reasons.get(arm["why"], 0) + 1
@@ -117,23 +125,37 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
-        return {"right": self.count("ok"), "wrong": len(self.faults), "unsupported": self.count("unsupported"),
-                "skipped": self.count("skipped"), "faults": self.faults, "broken": self.broken,
-                "reasons": self.reasons,
-                "backends": [{"kernel": b.kernel, "backend": b.name, "cases": b.statuses, "largest_error": b.error}
-                             for b in self.backends.values()]}
+        return {
+            "right": self.count("ok"),
+            "wrong": len(self.faults),
+            "unsupported": self.count("unsupported"),
+            "skipped": self.count("skipped"),
+            "faults": self.faults,
+            "broken": self.broken,
+            "reasons": self.reasons,
+            "backends": [
+                {"kernel": b.kernel, "backend": b.name, "cases": b.statuses, "largest_error": b.error}
+                for b in self.backends.values()
+            ],
+        }
 
     def in_words(self) -> str:
         """For people."""
         lines = [backend.in_words() for backend in self.backends.values()]
         lines += [f"  {count} times: {why}" for why, count in self.reasons.items()]
         lines += [f"broken module {module}: {why}" for module, why in self.broken.items()]
-        return "\n".join([*lines, f"{self.count('ok')} right, {len(self.faults)} not right; "
-                          f"{self.count('unsupported')} unsupported and {self.count('skipped')} not for this machine"])
+        return "\n".join(
+            [
+                *lines,
+                f"{self.count('ok')} right, {len(self.faults)} not right; "
+                f"{self.count('unsupported')} unsupported and {self.count('skipped')} not for this machine",
+            ]
+        )
 
 
-def settled(lines: Iterable[Mapping[str, Any]], holds_for: Mapping[str, Mapping[str, Any]]
-            ) -> dict[tuple[str, str], dict[str, Any]]:
+def settled(
+    lines: Iterable[Mapping[str, Any]], holds_for: Mapping[str, Mapping[str, Any]]
+) -> dict[tuple[str, str], dict[str, Any]]:
     """By (kernel, case) the newest line that holds for the same, with the settled arms of all such lines."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for line in lines:
@@ -161,21 +183,42 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _about(session: Session, name: str, seed: int) -> dict[str, Any]:
     tree = session.trees_entry(name)["head"]
-    holds_for = {"kernel_digest": tree["kernel_digest"], "environment": tree["environment"],
-                 "machine": session.machine["name"], "seed": seed, "knobs": dict(session.selection.knobs)}
-    return {"commit": tree["commit"], "dirty": tree["dirty"], "device": session.machine["device"],
-            "broken": tree["broken"], "holds_for": clean(holds_for)}
+    holds_for = {
+        "kernel_digest": tree["kernel_digest"],
+        "environment": tree["environment"],
+        "machine": session.machine["name"],
+        "seed": seed,
+        "knobs": dict(session.selection.knobs),
+    }
+    return {
+        "commit": tree["commit"],
+        "dirty": tree["dirty"],
+        "device": session.machine["device"],
+        "broken": tree["broken"],
+        "holds_for": clean(holds_for),
+    }
 
 
 def _line(session: Session, name: str, entry: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
     declared = session.descriptions["head"].kernels[name]
     case = next(case for case in declared["cases"] if case["name"] == entry["case"])
-    arms = {key.partition("/")[2]: {field: value for field, value in arm.items() if field != "detail" or value}
-            for key, arm in entry["arms"].items()}
-    return clean({"format": FORMAT, "version": VERSION,
-                  "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "kernel": name,
-                  **{key: case[key] for key in ("tier", "world", "dtype")}, "case": entry["case"],
-                  "baselines": declared["baselines"], "arms": arms, **about})
+    arms = {
+        key.partition("/")[2]: {field: value for field, value in arm.items() if field != "detail" or value}
+        for key, arm in entry["arms"].items()
+    }
+    return clean(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "kernel": name,
+            **{key: case[key] for key in ("tier", "world", "dtype")},
+            "case": entry["case"],
+            "baselines": declared["baselines"],
+            "arms": arms,
+            **about,
+        }
+    )
 
 
 def main(names: Sequence[str]) -> str:

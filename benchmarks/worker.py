@@ -30,6 +30,7 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     from benchmarks.service import Service
+
     sys.path.insert(0, tree)
     service = Service(tree)
     with os.fdopen(requests, "rb") as lines:
@@ -49,6 +50,7 @@ def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
         return {"ok": True, "result": getattr(service, f"do_{request['op']}")(**request["fields"])}
     except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
         from benchmarks import failures
+
         return failures.answer(error)
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -167,16 +167,32 @@ def run(
 @main.command(epilog=_example("ridgeline verify --tier nightly --kernel gemm"))
 @CHOICE
 @SOURCE
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="File of checks to append to; what it "
-              "knows of the same kernels on this machine is not tried again (default: .ridgeline/checks.jsonl).")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of checks to append to; what it "
+    "knows of the same kernels on this machine is not tried again (default: .ridgeline/checks.jsonl).",
+)
 @JSON
 @DRY_RUN
-def verify(commit: str | None, commit_date: int | None, tree: Path | None, out: Path | None, as_json: bool,
-           dry_run: bool, **what: Any) -> int:
+def verify(
+    commit: str | None,
+    commit_date: int | None,
+    tree: Path | None,
+    out: Path | None,
+    as_json: bool,
+    dry_run: bool,
+    **what: Any,
+) -> int:
     """Is every backend right in every case on this machine?  Calls each and compares; times nothing."""
     return measuring.verify(
-        measuring.plan(**what), commit=commit, commit_date=commit_date, tree=tree, out=out, as_json=as_json,
-        dry_run=dry_run
+        measuring.plan(**what),
+        commit=commit,
+        commit_date=commit_date,
+        tree=tree,
+        out=out,
+        as_json=as_json,
+        dry_run=dry_run,
     )
 
 

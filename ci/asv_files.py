@@ -19,17 +19,36 @@ from ci.pooling import Cell, Pool, interval
 from ci.trial_files import FAILED, python_version, requirements
 
 VERSION = 2
-COLUMNS = ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b", "stats_q_25",
-           "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"]
+COLUMNS = [
+    "result",
+    "params",
+    "version",
+    "started_at",
+    "duration",
+    "stats_ci_99_a",
+    "stats_ci_99_b",
+    "stats_q_25",
+    "stats_q_75",
+    "stats_number",
+    "stats_repeat",
+    "samples",
+    "profile",
+]
 
 TIME = "track_time"
-EXACT = {"track_flops": ("flops", "FLOP"), "track_hbm_bytes": ("hbm_bytes", "bytes"),
-         "track_link_bytes": ("link_bytes", "bytes"), "track_payload_bytes": ("payload_bytes", "bytes")}
+EXACT = {
+    "track_flops": ("flops", "FLOP"),
+    "track_hbm_bytes": ("hbm_bytes", "bytes"),
+    "track_link_bytes": ("link_bytes", "bytes"),
+    "track_payload_bytes": ("payload_bytes", "bytes"),
+}
 """Exact series of a kernel: asv name, field of the cost, unit.  asv takes only names that start with track_."""
 BROKEN = "track_broken_modules"
 
-IDENTITY = {"gpu": ("kind", "arch", "device", "count", "compute_units", "chip_id", "power_cap_w", "partition"),
-            "cpu": ("kind", "arch", "device", "cpu_count")}
+IDENTITY = {
+    "gpu": ("kind", "arch", "device", "count", "compute_units", "chip_id", "power_cap_w", "partition"),
+    "cpu": ("kind", "arch", "device", "cpu_count"),
+}
 """What of a machine goes into asv's params: its static identity, from which its name is made too."""
 
 FEWEST_SAMPLES = 7
@@ -47,10 +66,19 @@ def machine_record(machine: Mapping[str, Any]) -> dict[str, str]:
 def result_file(pool: Pool, rows: Mapping[str, Any]) -> dict[str, Any]:
     """A whole result file around its rows."""
     python, needs = python_version(pool.environment), requirements(pool.environment)
-    return {"commit_hash": pool.place.commit, "env_name": pool.place.env, "date": pool.date_ms,
-            "params": {**machine_record(pool.machine), "python": python, **needs}, "python": python,
-            "requirements": needs, "env_vars": {}, "result_columns": COLUMNS, "results": dict(sorted(rows.items())),
-            "durations": {}, "version": VERSION}
+    return {
+        "commit_hash": pool.place.commit,
+        "env_name": pool.place.env,
+        "date": pool.date_ms,
+        "params": {**machine_record(pool.machine), "python": python, **needs},
+        "python": python,
+        "requirements": needs,
+        "env_vars": {},
+        "result_columns": COLUMNS,
+        "results": dict(sorted(rows.items())),
+        "durations": {},
+        "version": VERSION,
+    }
 
 
 def rows_of(pool: Pool) -> dict[str, list[Any]]:
@@ -70,10 +98,15 @@ def benchmarks_of(declared: Mapping[str, Any], date_ms: int = 0) -> dict[str, di
     """Entries of benchmarks.json for one kernel: its times over (backend, case), its exact series over cases."""
     kernel, cases = declared["kernel"], case_names(declared)
     entries = [(TIME, "seconds", {"backend": list(declared["backends"]), "case": cases})]
-    entries += [(name, unit, {"case": cases}) for name, (field, unit) in EXACT.items()
-                if any((cost or {}).get(field) for cost in (declared.get("costs") or {}).values())]
-    return {f"{kernel}.{name}": _benchmark(f"{kernel}.{name}", unit, params, str(declared["yardstick"]), date_ms)
-            for name, unit, params in entries}
+    entries += [
+        (name, unit, {"case": cases})
+        for name, (field, unit) in EXACT.items()
+        if any((cost or {}).get(field) for cost in (declared.get("costs") or {}).values())
+    ]
+    return {
+        f"{kernel}.{name}": _benchmark(f"{kernel}.{name}", unit, params, str(declared["yardstick"]), date_ms)
+        for name, unit, params in entries
+    }
 
 
 def broken_benchmark() -> dict[str, dict[str, Any]]:
@@ -138,16 +171,32 @@ def _time_row(pool: Pool, declared: Mapping[str, Any], benchmark: Mapping[str, A
     keys = itertools.product(declared["backends"], case_names(declared))
     cells = [pool.cells.get((declared["kernel"], backend, case)) for backend, case in keys]
     kernel = declared["kernel"]
-    return _row([value_of(cell) for cell in cells], benchmark["params"], benchmark["version"], pool.started_ms[kernel],
-                pool.duration_s[kernel], [_stats(cell) for cell in cells], [_samples(cell) for cell in cells])
+    return _row(
+        [value_of(cell) for cell in cells],
+        benchmark["params"],
+        benchmark["version"],
+        pool.started_ms[kernel],
+        pool.duration_s[kernel],
+        [_stats(cell) for cell in cells],
+        [_samples(cell) for cell in cells],
+    )
 
 
-def _row(values: Sequence[float | None], params: Any, version: str, started_ms: int, duration: float | None = None,
-         stats: Sequence[Sequence[float] | None] = (), samples: Sequence[list[float] | None] = ()) -> list[Any]:
+def _row(
+    values: Sequence[float | None],
+    params: Any,
+    version: str,
+    started_ms: int,
+    duration: float | None = None,
+    stats: Sequence[Sequence[float] | None] = (),
+    samples: Sequence[list[float] | None] = (),
+) -> list[Any]:
     columns = [[None if one is None else one[i] for one in stats] for i in range(6)]
     row = [list(values), params, version, started_ms, duration, *columns, list(samples), None]
-    row = [None if index != 1 and isinstance(entry, list) and all(x is None for x in entry) else entry
-           for index, entry in enumerate(row)]
+    row = [
+        None if index != 1 and isinstance(entry, list) and all(x is None for x in entry) else entry
+        for index, entry in enumerate(row)
+    ]
     while row[-1] is None:
         row.pop()
     return row
@@ -170,9 +219,15 @@ def _samples(cell: Cell | None) -> list[float] | None:
 
 
 def _benchmark(name: str, unit: str, params: Mapping[str, Sequence[str]], version: str, date_ms: int) -> dict[str, Any]:
-    return {"name": name, "unit": unit, "type": "track", "param_names": list(params),
-            "params": [[repr(value) for value in values] for values in params.values()], "version": version,
-            "declared_ms": date_ms}
+    return {
+        "name": name,
+        "unit": unit,
+        "type": "track",
+        "param_names": list(params),
+        "params": [[repr(value) for value in values] for values in params.values()],
+        "version": version,
+        "declared_ms": date_ms,
+    }
 
 
 def _same_axes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -59,8 +59,10 @@ def doctor() -> dict[str, Any]:
         raise util.UserError(str(error)) from None
     missing = {"machine", "environment"} - answer.keys()
     if missing:
-        raise util.UserError(f"`python -m benchmarks doctor --json` lacks {', '.join(sorted(missing))}; "
-                             "this checkout's benchmarks/ and ci/ do not belong together")
+        raise util.UserError(
+            f"`python -m benchmarks doctor --json` lacks {', '.join(sorted(missing))}; "
+            "this checkout's benchmarks/ and ci/ do not belong together"
+        )
     return answer
 
 
@@ -136,13 +138,25 @@ class Worktree(Environment):  # type: ignore[misc]
         if self._grid is None:
             self._grid = union(known, listing(HARNESS, None, Path(self._env_dir)))
         tier = chosen_tier(os.environ)
-        absent = {kernel: why for kernel, grid in self._grid["kernels"].items()
-                  if (why := why_absent(kernel, grid, declared.get(kernel), known["commit"]))}
+        absent = {
+            kernel: why
+            for kernel, grid in self._grid["kernels"].items()
+            if (why := why_absent(kernel, grid, declared.get(kernel), known["commit"]))
+        }
         exact = [name.split(".") for name in self._grid["benchmarks"] if name.partition(".")[2] in asv_files.EXACT]
-        values = {f"{kernel}.{series}": exact_values(declared[kernel], series)
-                  for kernel, series in exact if kernel not in absent}
-        told = {**known, "tier": tier, "broken": known["listing"]["broken"], "absent": absent, "values": values,
-                "benchmarks": self._grid["benchmarks"]}
+        values = {
+            f"{kernel}.{series}": exact_values(declared[kernel], series)
+            for kernel, series in exact
+            if kernel not in absent
+        }
+        told = {
+            **known,
+            "tier": tier,
+            "broken": known["listing"]["broken"],
+            "absent": absent,
+            "values": values,
+            "benchmarks": self._grid["benchmarks"],
+        }
         self._told.write_text(json.dumps(told))
 
     def _record(self, answer: Any, kernel: str, folder: Path) -> Any:
@@ -181,8 +195,10 @@ def chosen_tier(environment: Mapping[str, str]) -> str:
         raise util.UserError(f"RIDGELINE_TIER is {tier!r}; it is one of {', '.join(TIERS)}")
     rounds = environment.get("RIDGELINE_ROUNDS", "")
     if rounds and not (rounds.isdecimal() and int(rounds) >= asv_files.FEWEST_SAMPLES):
-        raise util.UserError(f"RIDGELINE_ROUNDS is {rounds!r}; give {asv_files.FEWEST_SAMPLES} or more: with 6 samples "
-                             "a side `asv compare` never calls anything different")
+        raise util.UserError(
+            f"RIDGELINE_ROUNDS is {rounds!r}; give {asv_files.FEWEST_SAMPLES} or more: with 6 samples "
+            "a side `asv compare` never calls anything different"
+        )
     return tier
 
 
@@ -247,8 +263,10 @@ def why_absent(kernel: str, grid: Mapping[str, Any], declared: Mapping[str, Any]
     if declared is None:
         return f"commit {commit[:8]} declares no kernel {kernel!r}"
     if declared["yardstick"] != grid["yardstick"]:
-        return (f"commit {commit[:8]} measures {kernel!r} by another yardstick ({declared['yardstick']}) than this run "
-                f"({grid['yardstick']}); `asv run {commit[:8]}^!` measures it by its own")
+        return (
+            f"commit {commit[:8]} measures {kernel!r} by another yardstick ({declared['yardstick']}) than this run "
+            f"({grid['yardstick']}); `asv run {commit[:8]}^!` measures it by its own"
+        )
     return ""
 
 

@@ -36,8 +36,9 @@ class _Known:
     digest: str
 
 
-def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path,
-          version: int) -> tuple[pa.Table, list[str]]:
+def table(
+    units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int
+) -> tuple[pa.Table, list[str]]:
     """Rows of all units (columns of `schema` and UNIT), and the problems met.
 
     `store` is read and, when something changed, replaced; a missing, damaged or unwritable store only costs time.

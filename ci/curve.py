@@ -44,10 +44,18 @@ def points(trials: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
 def table(found: Mapping[str, Mapping[int, float]]) -> str:
     """One row for each number of CUs, one column for each backend."""
     counts = sorted({count for curve in found.values() for count in curve})
-    rows = [f"| {count} | " + " | ".join(f"{found[name][count]:.0f}" if count in found[name] else "" for name in found)
-            + " |" for count in counts]
-    return "\n".join([f"| CUs | {' | '.join(f'`{name}`, GB/s' for name in found)} |", "|---:|" + "---:|" * len(found),
-                      *rows]) + "\n"
+    rows = [
+        f"| {count} | "
+        + " | ".join(f"{found[name][count]:.0f}" if count in found[name] else "" for name in found)
+        + " |"
+        for count in counts
+    ]
+    return (
+        "\n".join(
+            [f"| CUs | {' | '.join(f'`{name}`, GB/s' for name in found)} |", "|---:|" + "---:|" * len(found), *rows]
+        )
+        + "\n"
+    )
 
 
 def main(names: list[str]) -> str:

@@ -22,8 +22,14 @@ PLACE = ["machine", "commit", "env", "kernel", "case"]
 
 def derive(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame with tflops, gbs, algbw, busbw, peak_share and baseline_ratio added; `frame` is left alone."""
-    return frame.assign(tflops=tflops(frame), gbs=gbs(frame), algbw=algbw(frame), busbw=busbw(frame),
-                        peak_share=peak_share(frame), baseline_ratio=baseline_ratio(frame))
+    return frame.assign(
+        tflops=tflops(frame),
+        gbs=gbs(frame),
+        algbw=algbw(frame),
+        busbw=busbw(frame),
+        peak_share=peak_share(frame),
+        baseline_ratio=baseline_ratio(frame),
+    )
 
 
 def tflops(frame: pd.DataFrame) -> pd.Series:
@@ -75,7 +81,7 @@ def baseline_ratio(frame: pd.DataFrame) -> pd.Series:
 def hardware_of(row: Any) -> Hardware | None:
     """The device of a row (anything with .get): by market name, else by what it reported; None if unknown."""
     reported = {key: _known(row.get(key)) for key in ("arch", "compute_units", "chip_id", "memory_bytes")}
-    with contextlib.suppress(UnknownHardware):      # a partition has no entry of its own; what it reported tells
+    with contextlib.suppress(UnknownHardware):  # a partition has no entry of its own; what it reported tells
         return by_market_name(str(row.get("market_name")))
     with contextlib.suppress(UnknownHardware):
         return lookup(_known(row.get("device")), **reported)
@@ -91,8 +97,9 @@ def _least_seconds(rows: pd.DataFrame, hardware: Hardware) -> pd.Series:
     except ValueError:
         peak = np.nan
     compute = (rows["flops"] / peak).where(rows["flops"] != 0, 0.0)
-    return pd.concat([compute, rows["hbm_bytes"] / hardware.hbm_bandwidth, rows["link_bytes"] / link],
-                     axis=1).max(axis=1, skipna=False)
+    return pd.concat([compute, rows["hbm_bytes"] / hardware.hbm_bandwidth, rows["link_bytes"] / link], axis=1).max(
+        axis=1, skipna=False
+    )
 
 
 def _rate(frame: pd.DataFrame, amount: str, scale: float) -> pd.Series:

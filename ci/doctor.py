@@ -27,8 +27,13 @@ from rich.text import Text
 Level = Literal["ok", "note", "warning", "error"]
 STYLE: dict[Level, str] = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
-TESTED = {"python": ((3, 11), (3, 12)), "torch": ((2, 11), (2, 13)), "triton": ((3, 6), (3, 9)),
-          "asv": ((0, 6, 6), (0, 6)), "asv_runner": ((0, 2), (0, 3))}
+TESTED = {
+    "python": ((3, 11), (3, 12)),
+    "torch": ((2, 11), (2, 13)),
+    "triton": ((3, 6), (3, 9)),
+    "asv": ((0, 6, 6), (0, 6)),
+    "asv_runner": ((0, 2), (0, 3)),
+}
 """Oldest and newest version that Ridgeline is tested with (2026-11)."""
 LEAST_DISK = 2 << 30
 """Bytes: a nightly run writes some 100 MB of trials, Triton's cache up to 1 GB."""
@@ -89,8 +94,11 @@ class Diagnosis:
 
     def document(self) -> dict[str, Any]:
         """For --json."""
-        return {"worst": self.worst, "findings": [dataclasses.asdict(finding) for finding in self.findings],
-                "machine": dict(self.fingerprint)}
+        return {
+            "worst": self.worst,
+            "findings": [dataclasses.asdict(finding) for finding in self.findings],
+            "machine": dict(self.fingerprint),
+        }
 
 
 def diagnose(root: Path, results: Path) -> Diagnosis:
@@ -111,13 +119,22 @@ def _badness(level: Level) -> int:
 
 # ---- judging ----
 
+
 def _examined(facts: Facts) -> Iterator[Finding]:
     if facts.examination_error:
-        yield Finding("error", "the measuring program does not start", facts.examination_error,
-                      "run `python -m benchmarks doctor` and correct what it says")
+        yield Finding(
+            "error",
+            "the measuring program does not start",
+            facts.examination_error,
+            "run `python -m benchmarks doctor` and correct what it says",
+        )
     for module in facts.examination.get("broken", []):
-        yield Finding("warning", f"module {module['module']} cannot be imported", module["reason"],
-                      "correct it; its kernels are missing from every run until then")
+        yield Finding(
+            "warning",
+            f"module {module['module']} cannot be imported",
+            module["reason"],
+            "correct it; its kernels are missing from every run until then",
+        )
     elsewhere = ("does not import", "cannot be imported", "cannot be read", "hardware.py")  # said by other checks
     for problem in facts.examination.get("problems", []):
         if not any(part in problem for part in elsewhere):
@@ -129,18 +146,28 @@ def _devices(facts: Facts) -> Iterator[Finding]:
     if not machine:
         return
     if machine.get("kind") != "gpu":
-        yield Finding("note", f"no GPU: only CPU backends are timed ({machine.get('cpu') or machine.get('device')})",
-                      "Triton kernels are checked in its interpreter at most, never timed",
-                      "for GPU times run on a GPU machine, `ridgeline run --out FILE`, and record FILE here")
+        yield Finding(
+            "note",
+            f"no GPU: only CPU backends are timed ({machine.get('cpu') or machine.get('device')})",
+            "Triton kernels are checked in its interpreter at most, never timed",
+            "for GPU times run on a GPU machine, `ridgeline run --out FILE`, and record FILE here",
+        )
     elif not machine.get("market_name"):
-        yield Finding("warning", f"{machine.get('device')} ({machine.get('arch')}) is not in the table of hardware",
-                      "times are right, but shares of the peak cannot be shown",
-                      "add it to kernels/hardware.py: DEVICES, with its source and date")
+        yield Finding(
+            "warning",
+            f"{machine.get('device')} ({machine.get('arch')}) is not in the table of hardware",
+            "times are right, but shares of the peak cannot be shown",
+            "add it to kernels/hardware.py: DEVICES, with its source and date",
+        )
     else:
         yield Finding("ok", f"{machine.get('count', 1)} x {machine['market_name']} ({machine.get('arch')})")
     if facts.examination.get("why_no_state") and machine.get("kind") == "gpu":
-        yield Finding("warning", "clocks, power and throttling cannot be read", str(facts.examination["why_no_state"]),
-                      "install nvidia-ml-py, or ROCm's amdsmi, so that a verdict can blame the machine")
+        yield Finding(
+            "warning",
+            "clocks, power and throttling cannot be read",
+            str(facts.examination["why_no_state"]),
+            "install nvidia-ml-py, or ROCm's amdsmi, so that a verdict can blame the machine",
+        )
 
 
 def _versions(facts: Facts) -> Iterator[Finding]:
@@ -150,12 +177,19 @@ def _versions(facts: Facts) -> Iterator[Finding]:
         version = found.get(name)
         if version is None:
             if name not in ("torch", "triton") or facts.examination:
-                yield Finding("warning", f"{name} is not installed", "what needs it cannot be measured",
-                              f"install {name} {_dotted(oldest)} to {_dotted(newest)}")
-        elif not oldest <= _numbers(version) or _numbers(version)[:len(newest)] > newest:
-            yield Finding("warning", f"{name} {version} is outside {_dotted(oldest)} to {_dotted(newest)}",
-                          "Ridgeline was not tested with it",
-                          f"install {name} {_dotted(oldest)} to {_dotted(newest)}, or tell us how it went")
+                yield Finding(
+                    "warning",
+                    f"{name} is not installed",
+                    "what needs it cannot be measured",
+                    f"install {name} {_dotted(oldest)} to {_dotted(newest)}",
+                )
+        elif not oldest <= _numbers(version) or _numbers(version)[: len(newest)] > newest:
+            yield Finding(
+                "warning",
+                f"{name} {version} is outside {_dotted(oldest)} to {_dotted(newest)}",
+                "Ridgeline was not tested with it",
+                f"install {name} {_dotted(oldest)} to {_dotted(newest)}, or tell us how it went",
+            )
         else:
             yield Finding("ok", f"{name} {version}")
 
@@ -170,23 +204,33 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def _interpreter(facts: Facts) -> Iterator[Finding]:
     if facts.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
-        yield Finding("error", f"TRITON_INTERPRET={facts.environ['TRITON_INTERPRET']} is set",
-                      "Triton then interprets kernels on the CPU: no time would mean anything",
-                      "unset TRITON_INTERPRET")
+        yield Finding(
+            "error",
+            f"TRITON_INTERPRET={facts.environ['TRITON_INTERPRET']} is set",
+            "Triton then interprets kernels on the CPU: no time would mean anything",
+            "unset TRITON_INTERPRET",
+        )
 
 
 def _foreign(facts: Facts) -> Iterator[Finding]:
     if facts.gpu_processes:
         listed = ", ".join(f"{command} (pid {pid})" for pid, command in facts.gpu_processes[:5])
-        yield Finding("warning", f"{len(facts.gpu_processes)} foreign process(es) on the GPUs: {listed}",
-                      "they share compute, bandwidth and power with what is measured", "stop them, or wait")
+        yield Finding(
+            "warning",
+            f"{len(facts.gpu_processes)} foreign process(es) on the GPUs: {listed}",
+            "they share compute, bandwidth and power with what is measured",
+            "stop them, or wait",
+        )
 
 
 def _numa(facts: Facts) -> Iterator[Finding]:
     if facts.numa_balancing:
-        yield Finding("note" if not _has_gpu(facts) else "warning", "automatic NUMA balancing is on",
-                      "the kernel moves pages while a kernel launches; ROCm advises against it",
-                      "as root: echo 0 > /proc/sys/kernel/numa_balancing")
+        yield Finding(
+            "note" if not _has_gpu(facts) else "warning",
+            "automatic NUMA balancing is on",
+            "the kernel moves pages while a kernel launches; ROCm advises against it",
+            "as root: echo 0 > /proc/sys/kernel/numa_balancing",
+        )
 
 
 def _has_gpu(facts: Facts) -> bool:
@@ -195,15 +239,22 @@ def _has_gpu(facts: Facts) -> bool:
 
 def _memory(facts: Facts) -> Iterator[Finding]:
     if facts.shm_size is not None and facts.shm_size < LEAST_SHM:
-        yield Finding("warning", f"/dev/shm has {_mib(facts.shm_size)}", "ranks share their buffers there",
-                      "start the container with --shm-size=16G or --ipc=host")
+        yield Finding(
+            "warning",
+            f"/dev/shm has {_mib(facts.shm_size)}",
+            "ranks share their buffers there",
+            "start the container with --shm-size=16G or --ipc=host",
+        )
 
 
 def _disk(facts: Facts) -> Iterator[Finding]:
     if facts.disk_free is not None and facts.disk_free < LEAST_DISK:
-        yield Finding("error" if facts.disk_free < LEAST_DISK // 20 else "warning",
-                      f"{_mib(facts.disk_free)} are free where {facts.results} lives",
-                      "records and compiled kernels are written there", f"free space, {_mib(LEAST_DISK)} at least")
+        yield Finding(
+            "error" if facts.disk_free < LEAST_DISK // 20 else "warning",
+            f"{_mib(facts.disk_free)} are free where {facts.results} lives",
+            "records and compiled kernels are written there",
+            f"free space, {_mib(LEAST_DISK)} at least",
+        )
 
 
 def _mib(size: int) -> str:
@@ -212,22 +263,38 @@ def _mib(size: int) -> str:
 
 def _git(facts: Facts) -> Iterator[Finding]:
     if facts.git is None:
-        yield Finding("warning", "this is no git repository, or git is missing", "commits cannot be compared",
-                      "on a node without git use `ridgeline run --commit HASH --out FILE` and record FILE at home")
+        yield Finding(
+            "warning",
+            "this is no git repository, or git is missing",
+            "commits cannot be compared",
+            "on a node without git use `ridgeline run --commit HASH --out FILE` and record FILE at home",
+        )
     elif facts.shallow:
-        yield Finding("warning", f"the history is cut off after {facts.commits} commit(s)",
-                      "a base to compare with may be missing", "git fetch --unshallow (in a workflow: fetch-depth: 0)")
+        yield Finding(
+            "warning",
+            f"the history is cut off after {facts.commits} commit(s)",
+            "a base to compare with may be missing",
+            "git fetch --unshallow (in a workflow: fetch-depth: 0)",
+        )
     else:
         yield Finding("ok", f"git: {facts.commits} commits at {facts.git[:12]}")
 
 
 def _results(facts: Facts) -> Iterator[Finding]:
     if facts.results_error:
-        yield Finding("error", f"{facts.results} cannot be used", facts.results_error,
-                      "give this user read and write access, or another folder with --results")
+        yield Finding(
+            "error",
+            f"{facts.results} cannot be used",
+            facts.results_error,
+            "give this user read and write access, or another folder with --results",
+        )
     elif facts.results_aside:
-        yield Finding("warning", f"{facts.results_aside} damaged or foreign file(s) were set aside in {facts.results}",
-                      "what they hold is not shown", f"look at {facts.results}/**/*.setaside, correct or remove them")
+        yield Finding(
+            "warning",
+            f"{facts.results_aside} damaged or foreign file(s) were set aside in {facts.results}",
+            "what they hold is not shown",
+            f"look at {facts.results}/**/*.setaside, correct or remove them",
+        )
     else:
         yield Finding("ok", f"{facts.results_files} record file(s) in {facts.results}")
 
@@ -236,11 +303,16 @@ def _slurm(facts: Facts) -> Iterator[Finding]:
     if facts.slurm:
         yield Finding("ok", f"Slurm: {facts.slurm}")
     else:
-        yield Finding("note", "no Slurm client here", "jobs run on this machine only",
-                      "`ridgeline submit --executor local` queues them; on a cluster use its login node")
+        yield Finding(
+            "note",
+            "no Slurm client here",
+            "jobs run on this machine only",
+            "`ridgeline submit --executor local` queues them; on a cluster use its login node",
+        )
 
 
 # ---- collecting ----
+
 
 def collect(root: Path, results: Path) -> Facts:
     """Look at everything; see :class:`Facts`."""
@@ -248,21 +320,37 @@ def collect(root: Path, results: Path) -> Facts:
     commit = _said("git", "-C", str(root), "rev-parse", "HEAD")
     files, aside, results_error = _look_at(results)
     return Facts(
-        examination, error,
+        examination,
+        error,
         {"python": platform.python_version(), "asv": _installed("asv"), "asv_runner": _installed("asv_runner")},
         {key: value for key, value in os.environ.items() if key == "TRITON_INTERPRET"},
-        commit, _said("git", "-C", str(root), "rev-parse", "--is-shallow-repository") == "true",
+        commit,
+        _said("git", "-C", str(root), "rev-parse", "--is-shallow-repository") == "true",
         int(_said("git", "-C", str(root), "rev-list", "--count", "HEAD") or 0),
-        results, results_error, files, aside, _free(results), _shm(), _number(Path("/proc/sys/kernel/numa_balancing")),
-        tuple(_gpu_processes()), _said("sbatch", "--version"))
+        results,
+        results_error,
+        files,
+        aside,
+        _free(results),
+        _shm(),
+        _number(Path("/proc/sys/kernel/numa_balancing")),
+        tuple(_gpu_processes()),
+        _said("sbatch", "--version"),
+    )
 
 
 def _examine(root: Path) -> tuple[dict[str, Any], str]:
     """What the measuring program says of this machine, or why it says nothing."""
     try:
-        run = subprocess.run([sys.executable, "-m", "benchmarks", "doctor", "--json"], cwd=root, text=True,
-                             capture_output=True, timeout=EXAMINE_S, stdin=subprocess.DEVNULL)
-        found = json.loads(run.stdout[run.stdout.find("{"):] if "{" in run.stdout else "")
+        run = subprocess.run(
+            [sys.executable, "-m", "benchmarks", "doctor", "--json"],
+            cwd=root,
+            text=True,
+            capture_output=True,
+            timeout=EXAMINE_S,
+            stdin=subprocess.DEVNULL,
+        )
+        found = json.loads(run.stdout[run.stdout.find("{") :] if "{" in run.stdout else "")
     except subprocess.TimeoutExpired:
         return {}, f"it did not answer within {EXAMINE_S:.0f} s: a GPU or its driver may hang"
     except ValueError:
@@ -341,6 +429,7 @@ def _nvml_pids() -> list[int]:
 
 
 # ---- showing ----
+
 
 def show(diagnosis: Diagnosis, console: Console) -> None:
     """One line for what is well; what, why and the next step for everything else."""

@@ -13,9 +13,13 @@ from ci.stats.types import Comparison, FloatArray, Floor, Status, Trial
 
 def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...]:
     """Every floor that applies to a comparison whose head ran, in order."""
-    rows = [(c, rule) for c in comparisons if c.head_status is Status.OK and not c.problems
-            for rule in policy.floor_rules(c.kernel, c.backend, c.case)
-            if rule.baseline in ("*", c.control) or c.control is None]
+    rows = [
+        (c, rule)
+        for c in comparisons
+        if c.head_status is Status.OK and not c.problems
+        for rule in policy.floor_rules(c.kernel, c.backend, c.case)
+        if rule.baseline in ("*", c.control) or c.control is None
+    ]
     shares = _shares([c for c, _ in rows], policy)
     return tuple(_floor(c, rule, *share) for (c, rule), share in zip(rows, shares, strict=True))
 
@@ -25,8 +29,11 @@ def _shares(comparisons: Sequence[Comparison], policy: Policy) -> list[tuple[Eff
     usable, found = [], []
     for i, c in enumerate(comparisons):
         settings = policy.settings(c.kernel, c.machine_kind)
-        pairs = [Trial(t.number, t.head, t.control_head) for t in c.trials
-                 if t.control_head is not None and len(t.control_head) == len(t.head) >= settings.min_rounds]
+        pairs = [
+            Trial(t.number, t.head, t.control_head)
+            for t in c.trials
+            if t.control_head is not None and len(t.control_head) == len(t.head) >= settings.min_rounds
+        ]
         if len(pairs) >= settings.min_trials:
             usable.append((i, pairs, settings))
     measured = [s for s in samples([pairs for _, pairs, _ in usable]) if s is not None]
@@ -61,5 +68,6 @@ def _floor(c: Comparison, rule: FloorRule, effect: Effect | None, base_share: fl
         return Floor(c.case, baseline, rule.share, rule.reason, "absent", base_share=base_share)
     low, high = math.exp(effect.low), math.exp(effect.high)
     state: Literal["met", "missed", "cannot tell"] = (
-        "missed" if high < rule.share else "met" if low >= rule.share else "cannot tell")
+        "missed" if high < rule.share else "met" if low >= rule.share else "cannot tell"
+    )
     return Floor(c.case, baseline, rule.share, rule.reason, state, math.exp(effect.log_ratio), low, high, base_share)

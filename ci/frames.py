@@ -16,16 +16,26 @@ from ci.pooling import Cell, Place, Pool, interval, pool
 from ci.trees import history_order
 from ci.trial_files import read_trials
 
-SCHEMA = pa.schema([
-    *((name, pa.string()) for name in ("machine", "kind", "arch", "device", "market_name")),
-    ("count", pa.int64()), ("compute_units", pa.float64()), ("memory_bytes", pa.float64()), ("chip_id", pa.string()),
-    ("commit", pa.string()), ("date", pa.timestamp("ms", tz="UTC")),
-    *((name, pa.string()) for name in ("env", "kernel", "backend")), ("baseline", pa.bool_()),
-    *((name, pa.string()) for name in ("case", "tier", "dtype")), ("world", pa.int64()),
-    *((name, pa.float64()) for name in ("seconds", "seconds_low", "seconds_high")),
-    ("samples", pa.int64()), ("trials", pa.int64()),
-    *((name, pa.float64()) for name in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")),
-    *((name, pa.string()) for name in ("status", "why", "yardstick", "case_yardstick", "method"))])
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("machine", "kind", "arch", "device", "market_name")),
+        ("count", pa.int64()),
+        ("compute_units", pa.float64()),
+        ("memory_bytes", pa.float64()),
+        ("chip_id", pa.string()),
+        ("commit", pa.string()),
+        ("date", pa.timestamp("ms", tz="UTC")),
+        *((name, pa.string()) for name in ("env", "kernel", "backend")),
+        ("baseline", pa.bool_()),
+        *((name, pa.string()) for name in ("case", "tier", "dtype")),
+        ("world", pa.int64()),
+        *((name, pa.float64()) for name in ("seconds", "seconds_low", "seconds_high")),
+        ("samples", pa.int64()),
+        ("trials", pa.int64()),
+        *((name, pa.float64()) for name in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")),
+        *((name, pa.string()) for name in ("status", "why", "yardstick", "case_yardstick", "method")),
+    ]
+)
 """Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.pooling.interval)."""
 
 VERSION = 1
@@ -82,6 +92,7 @@ def _parser(machine: str, units: Mapping[str, tuple[Path, Path]]) -> cache.Parse
             pooled, problems = None, [*problems, f"{notes}: {error}; its trials belong elsewhere"]
         rows = list(_noted_rows(pooled)) if pooled else []
         return rows + list(_bare_rows(data, pooled)), problems
+
     return parse
 
 
@@ -92,14 +103,26 @@ def _noted_rows(pooled: Pool) -> Iterator[dict[str, Any]]:
     for (kernel, backend, case), cell in pooled.cells.items():
         declared = pooled.declarations[kernel]
         described = cases.get((kernel, case), {})
-        yield {**place, "kernel": kernel, "backend": backend, "case": case,
-               "baseline": backend in (declared.get("baselines") or ()),
-               "tier": str(described.get("tier") or ""), "dtype": str(described.get("dtype") or ""),
-               "world": int(described.get("world") or 1), **_numbers(cell),
-               **{field: _float(((declared.get("costs") or {}).get(case) or {}).get(field))
-                  for field, _ in asv_files.EXACT.values()},
-               "status": cell.status, "why": cell.why, "yardstick": cell.yardstick,
-               "case_yardstick": cell.case_yardstick, "method": cell.method}
+        yield {
+            **place,
+            "kernel": kernel,
+            "backend": backend,
+            "case": case,
+            "baseline": backend in (declared.get("baselines") or ()),
+            "tier": str(described.get("tier") or ""),
+            "dtype": str(described.get("dtype") or ""),
+            "world": int(described.get("world") or 1),
+            **_numbers(cell),
+            **{
+                field: _float(((declared.get("costs") or {}).get(case) or {}).get(field))
+                for field, _ in asv_files.EXACT.values()
+            },
+            "status": cell.status,
+            "why": cell.why,
+            "yardstick": cell.yardstick,
+            "case_yardstick": cell.case_yardstick,
+            "method": cell.method,
+        }
 
 
 def _bare_rows(data: Mapping[str, Any], pooled: Pool | None) -> Iterator[dict[str, Any]]:
@@ -116,30 +139,57 @@ def _bare_rows(data: Mapping[str, Any], pooled: Pool | None) -> Iterator[dict[st
             if (pooled and (kernel, backend, case) in pooled.cells) or (value is not None and math.isnan(value)):
                 continue
             failed = value is None
-            yield {**place, "kernel": kernel, "backend": backend, "case": case, "baseline": False, "tier": "",
-                   "dtype": "", "world": 1, "trials": 0 if failed else 1,
-                   "seconds": math.nan if failed else float(value),
-                   "seconds_low": _at(row, "stats_ci_99_a", index), "seconds_high": _at(row, "stats_ci_99_b", index),
-                   "samples": int(_at(row, "stats_repeat", index) or 0),
-                   **{field: _exact(table, f"{kernel}.{exact}", case) for exact, (field, _) in asv_files.EXACT.items()},
-                   "status": "error" if failed else "ok", "why": "failed under asv, without notes" if failed else "",
-                   "yardstick": str(row.get("version") or ""), "case_yardstick": "", "method": ""}
+            yield {
+                **place,
+                "kernel": kernel,
+                "backend": backend,
+                "case": case,
+                "baseline": False,
+                "tier": "",
+                "dtype": "",
+                "world": 1,
+                "trials": 0 if failed else 1,
+                "seconds": math.nan if failed else float(value),
+                "seconds_low": _at(row, "stats_ci_99_a", index),
+                "seconds_high": _at(row, "stats_ci_99_b", index),
+                "samples": int(_at(row, "stats_repeat", index) or 0),
+                **{field: _exact(table, f"{kernel}.{exact}", case) for exact, (field, _) in asv_files.EXACT.items()},
+                "status": "error" if failed else "ok",
+                "why": "failed under asv, without notes" if failed else "",
+                "yardstick": str(row.get("version") or ""),
+                "case_yardstick": "",
+                "method": "",
+            }
 
 
 def _where(place: Place, machine: Mapping[str, Any], date_ms: int) -> dict[str, Any]:
     arch = str(machine.get("arch") or "")
     kind = str(machine.get("kind") or ("cpu" if arch in ("cpu", "") else "gpu"))
-    return {"machine": place.machine, "kind": kind, "arch": arch,
-            "device": str(machine.get("device") or ""), "market_name": str(machine.get("market_name") or ""),
-            "count": int(machine.get("count") or 1), "compute_units": _float(machine.get("compute_units")),
-            "memory_bytes": _float(machine.get("memory_bytes")), "chip_id": str(machine.get("chip_id") or ""),
-            "commit": place.commit, "date": int(date_ms), "env": place.env}
+    return {
+        "machine": place.machine,
+        "kind": kind,
+        "arch": arch,
+        "device": str(machine.get("device") or ""),
+        "market_name": str(machine.get("market_name") or ""),
+        "count": int(machine.get("count") or 1),
+        "compute_units": _float(machine.get("compute_units")),
+        "memory_bytes": _float(machine.get("memory_bytes")),
+        "chip_id": str(machine.get("chip_id") or ""),
+        "commit": place.commit,
+        "date": int(date_ms),
+        "env": place.env,
+    }
 
 
 def _numbers(cell: Cell) -> dict[str, Any]:
     low, high = interval(cell.trials) if cell.trials else (math.nan, math.nan)
-    return {"seconds": cell.seconds, "seconds_low": low, "seconds_high": high, "samples": sum(map(len, cell.trials)),
-            "trials": len(cell.trials)}
+    return {
+        "seconds": cell.seconds,
+        "seconds_low": low,
+        "seconds_high": high,
+        "samples": sum(map(len, cell.trials)),
+        "trials": len(cell.trials),
+    }
 
 
 def _names(params: list[str]) -> list[str]:

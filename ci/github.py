@@ -49,16 +49,30 @@ class GitHub:
     sleep, clock: for tests.  A call that is not safe to repeat is only repeated if it was surely not carried out.
     """
 
-    def __init__(self, repository: str, token: str, api: str = API, sleep: Callable[[float], None] = time.sleep,
-                 clock: Callable[[], float] = time.time, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        repository: str,
+        token: str,
+        api: str = API,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+        timeout_s: float = 30.0,
+    ) -> None:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
             raise GitHubError(f"repository {repository!r} must look like owner/name")
         if not token:
             raise GitHubError("there is no token; set GITHUB_TOKEN (a job needs `permissions: pull-requests: write`)")
         self._sleep, self._clock = sleep, clock
-        self._http = httpx.Client(base_url=f"{api.rstrip('/')}/repos/{repository}", timeout=timeout_s, headers={
-            "Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": API_VERSION, "User-Agent": "ridgeline"})
+        self._http = httpx.Client(
+            base_url=f"{api.rstrip('/')}/repos/{repository}",
+            timeout=timeout_s,
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Accept": "application/vnd.github+json",
+                "X-GitHub-Api-Version": API_VERSION,
+                "User-Agent": "ridgeline",
+            },
+        )
 
     def pull_request(self, sha: str) -> int | None:
         """The open pull request whose head is this commit (40 hex digits); None if there is none (any more).
@@ -113,8 +127,14 @@ class GitHub:
             if len(found) < 100:
                 return
 
-    def _call(self, method: str, path: str, value: Mapping[str, Any] | None = None, repeatable: bool = True,
-              accept: tuple[int, ...] = (200, 201)) -> httpx.Response:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        value: Mapping[str, Any] | None = None,
+        repeatable: bool = True,
+        accept: tuple[int, ...] = (200, 201),
+    ) -> httpx.Response:
         last = ""
         for attempt in range(ATTEMPTS):
             try:
@@ -156,8 +176,9 @@ class _Unanswered(Exception):
     """A call that may or may not have been carried out."""
 
 
-def post_report(path: Path, sha: str, github: GitHub, links: Mapping[str, str] | None = None,
-                topic: str = "", dry_run: bool = False) -> Posted:
+def post_report(
+    path: Path, sha: str, github: GitHub, links: Mapping[str, str] | None = None, topic: str = "", dry_run: bool = False
+) -> Posted:
     """Render the report in `path` and put it on the pull request whose head is `sha`.
 
     links: ours, for example the workflow run; those in the file are dropped.  topic: each (a machine) has its own
@@ -195,6 +216,9 @@ def _said(answer: httpx.Response) -> str:
 
 
 def _hint(answer: httpx.Response) -> str:
-    hints = {401: "; the token is wrong or has expired", 403: "; the job needs `permissions: pull-requests: write`",
-             404: "; the token does not see this repository, or the number is wrong"}
+    hints = {
+        401: "; the token is wrong or has expired",
+        403: "; the job needs `permissions: pull-requests: write`",
+        404: "; the token does not see this repository, or the number is wrong",
+    }
     return hints.get(answer.status_code, "")

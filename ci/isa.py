@@ -97,8 +97,9 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise IsaError(f"{path} is not written by `python -m benchmarks.isa metrics`")
     if document.get("version") != VERSION:
-        raise IsaError(f"{path} has version {document.get('version')!r} of its format; "
-                       f"this tree reads version {VERSION}")
+        raise IsaError(
+            f"{path} has version {document.get('version')!r} of its format; this tree reads version {VERSION}"
+        )
     return document
 
 
@@ -119,8 +120,7 @@ def _lost_modules(base: Mapping[str, Any], head: Mapping[str, Any]) -> str:
     return f"Modules with kernels no longer import: {', '.join(lost)}." if lost else ""
 
 
-def pairs(base: Mapping[str, Any], head: Mapping[str, Any],
-          ) -> list[tuple[Entry | None, Entry | None, tuple[str, ...]]]:
+def pairs(base: Mapping[str, Any], head: Mapping[str, Any]) -> list[tuple[Entry | None, Entry | None, tuple[str, ...]]]:
     """(base entry, head entry, cases) of every configuration of either side.
 
     A configuration is found again by kernel, backend, architecture and case.  Where a case has several compilations
@@ -153,16 +153,19 @@ def _matched(base: Sequence[Entry], head: Sequence[Entry]) -> Iterator[tuple[Ent
         else:
             left_head.append(entry)
     for index in range(max(len(left_base), len(left_head))):
-        yield (left_base[index] if index < len(left_base) else None,
-               left_head[index] if index < len(left_head) else None)
+        yield (
+            left_base[index] if index < len(left_base) else None,
+            left_head[index] if index < len(left_head) else None,
+        )
 
 
 def _difference(base: Entry | None, head: Entry | None, cases: tuple[str, ...], policy: IsaPolicy) -> Difference:
     known = head if head is not None else base
     assert known is not None
     verdict, found = _decide(base, head, policy)
-    return Difference(known["kernel"], known["backend"], known["label"], known["arch"], cases, verdict, found,
-                      base, head)
+    return Difference(
+        known["kernel"], known["backend"], known["label"], known["arch"], cases, verdict, found, base, head
+    )
 
 
 def _decide(base: Entry | None, head: Entry | None, policy: IsaPolicy) -> tuple[Verdict, tuple[Finding, ...]]:
@@ -228,9 +231,22 @@ def _warnings(base: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]
 
 def as_json(judgement: IsaJudgement) -> dict[str, Any]:
     """The judgement as JSON values; the entries themselves are in the result files."""
-    return {"verdict": str(judgement.verdict), "why": judgement.why, "warnings": list(judgement.warnings),
-            "configurations": [{
-                "kernel": d.kernel, "backend": d.backend, "label": d.label, "arch": d.arch, "cases": list(d.cases),
+    return {
+        "verdict": str(judgement.verdict),
+        "why": judgement.why,
+        "warnings": list(judgement.warnings),
+        "configurations": [
+            {
+                "kernel": d.kernel,
+                "backend": d.backend,
+                "label": d.label,
+                "arch": d.arch,
+                "cases": list(d.cases),
                 "verdict": str(d.verdict),
-                "base_hash": (d.base or {}).get("hash"), "head_hash": (d.head or {}).get("hash"),
-                "findings": [dataclasses.asdict(f) for f in d.findings]} for d in judgement.differences]}
+                "base_hash": (d.base or {}).get("hash"),
+                "head_hash": (d.head or {}).get("hash"),
+                "findings": [dataclasses.asdict(f) for f in d.findings],
+            }
+            for d in judgement.differences
+        ],
+    }

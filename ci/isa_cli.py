@@ -46,8 +46,9 @@ class Problem(click.ClickException):
 @click.argument("base", required=False)
 @click.argument("head", required=False)
 @click.option("--arch", "arches", multiple=True, metavar="ARCH", help="gfx942, gfx950, sm_90 (many; default: AMD).")
-@click.option("--tier", type=click.Choice(["pr", "nightly", "sweep"]), default="pr", show_default=True,
-              help="Which cases.")
+@click.option(
+    "--tier", type=click.Choice(["pr", "nightly", "sweep"]), default="pr", show_default=True, help="Which cases."
+)
 @click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable).")
 @click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
 @click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")
@@ -56,8 +57,9 @@ class Problem(click.ClickException):
 @click.option("--show", is_flag=True, help="Show the changed loop of both sides next to each other.")
 @click.option("--explain", is_flag=True, help="What bounds each kernel statically, as Markdown.")
 @click.option("--triton", "versions", metavar="V,V,...", help="The same kernels under these versions of Triton.")
-@click.option("--range", "span", metavar="A..B", help="Record the series of the commits after A up to B that touch "
-              "kernels.")
+@click.option(
+    "--range", "span", metavar="A..B", help="Record the series of the commits after A up to B that touch kernels."
+)
 @click.option("--newest", type=click.IntRange(min=1), metavar="N", help="With --range: only its newest N such commits.")
 @click.option("--push", "push_to", metavar="BRANCH", help="With --range: commit the records and push them to it.")
 @click.option("--every", is_flag=True, help="With --range: also commits that touch no kernels.")
@@ -66,12 +68,18 @@ class Problem(click.ClickException):
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="With --triton: also write an HTML page.")
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Also write it as Markdown.")
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="Thresholds (default: ci/policy.toml).")
-@click.option("--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results_isa"),
-              show_default=True, help="Folder of the recorded series (asv.isa.json).")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results_isa"),
+    show_default=True,
+    help="Folder of the recorded series (asv.isa.json).",
+)
 @click.option("--json", "as_json_", is_flag=True, help="Print the result as JSON.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
-def isa(base: str | None, head: str | None, versions: str | None, span: str | None, history: bool, **options: Any,
-        ) -> int:
+def isa(
+    base: str | None, head: str | None, versions: str | None, span: str | None, history: bool, **options: Any
+) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
 
     With BASE, compare it with HEAD (default: the working tree).  Exit codes: 0 pass, 1 regression, 2 no verdict,
@@ -115,8 +123,9 @@ class Job:
         if self._dry(f"compile {self.root}"):
             return 0
         if self.options["explain"]:
-            click.echo(explain_tree(self.root, self.wanted, self.cache, self.options["as_json_"],
-                                    self.console), nl=False)
+            click.echo(
+                explain_tree(self.root, self.wanted, self.cache, self.options["as_json_"], self.console), nl=False
+            )
             return 0
         document = self.compiled(self.root, "working tree")
         if self.options["as_json_"]:
@@ -132,8 +141,10 @@ class Job:
         policy = load_policy(self.options["policy_file"])
         if self._dry(f"compile {base} and {head or 'the working tree'}, and compare them"):
             return 0
-        trees = [repository.checkout(base, "base"),
-                 repository.checkout(head, "head") if head else repository.working_tree()]
+        trees = [
+            repository.checkout(base, "base"),
+            repository.checkout(head, "head") if head else repository.working_tree(),
+        ]
         before = self.compiled(trees[0].path, f"base {trees[0].label}", lenient=True)
         after = self.compiled(trees[1].path, f"head {trees[1].label}", lenient=bool(before["entries"]))
         judgement = compare(before, after, policy)
@@ -173,22 +184,39 @@ class Job:
     def backfill(self, span: str) -> int:
         """Record every commit of a range; a commit that cannot be compiled is told, and the others go on."""
         repository = Repository(self.root)
-        commits = isa_history.commits_of(repository, span, self.options["every"])[-(self.options["newest"] or 0):]
+        commits = isa_history.commits_of(repository, span, self.options["every"])[-(self.options["newest"] or 0) :]
         if self._dry(f"compile {len(commits)} commits and record their series under {self.options['results']}"):
             return 0
-        asked = {"arches": list(self.wanted.arches), "tier": self.wanted.tier, "kernels": list(self.wanted.kernels),
-                 "cases": list(self.wanted.cases), "backends": list(self.wanted.backends),
-                 "triton": isa_triton.installed(), "series": isa_series.YARDSTICK}
-        filled = isa_history.backfill(repository, commits, self.options["results"], asked, self._of_commit, self._tell,
-                                      self.options["again"])
+        asked = {
+            "arches": list(self.wanted.arches),
+            "tier": self.wanted.tier,
+            "kernels": list(self.wanted.kernels),
+            "cases": list(self.wanted.cases),
+            "backends": list(self.wanted.backends),
+            "triton": isa_triton.installed(),
+            "series": isa_series.YARDSTICK,
+        }
+        filled = isa_history.backfill(
+            repository, commits, self.options["results"], asked, self._of_commit, self._tell, self.options["again"]
+        )
         if self.options["as_json_"]:
-            click.echo(json.dumps({"recorded": [str(path) for path in filled.recorded], "known": filled.known,
-                                   "problems": filled.problems}, indent=1))
+            click.echo(
+                json.dumps(
+                    {
+                        "recorded": [str(path) for path in filled.recorded],
+                        "known": filled.known,
+                        "problems": filled.problems,
+                    },
+                    indent=1,
+                )
+            )
         else:
             for problem in filled.problems:
                 self._tell(f"Warning: {problem}")
-            click.echo(f"{len(filled.recorded)} commits recorded in {self.options['results']}, {len(filled.known)} "
-                       f"known already, {len(filled.problems)} problems.")
+            click.echo(
+                f"{len(filled.recorded)} commits recorded in {self.options['results']}, {len(filled.known)} "
+                f"known already, {len(filled.problems)} problems."
+            )
         if self.options["push_to"] and (filled.recorded or filled.known):
             self._tell(pushed(self.options["results"], self.options["push_to"], "Record machine code"))
         return filled.exit_code
@@ -218,10 +246,12 @@ class Job:
 
 def _subjects(root: Path) -> Callable[[str], str]:
     """Commit -> the first line of its message, "" where this clone does not have it."""
+
     def subject(commit: str) -> str:
         with contextlib.suppress(TreeError):
             return Repository(root).resolve(commit).subject
         return ""
+
     return subject
 
 

@@ -101,5 +101,6 @@ def _rows(base: Sequence[str], head: Sequence[str]) -> list[tuple[str, str, str]
 
 def _row(left: str, mark: str, right: str, column: int) -> str:
     def cut(text: str) -> str:
-        return text if len(text) <= column else text[:column - 1] + "…"
+        return text if len(text) <= column else text[: column - 1] + "…"
+
     return f"{cut(left):<{column}} {mark} {cut(right)}"

@@ -48,13 +48,24 @@ def commits_of(repository: Repository, span: str, every: bool = False) -> list[C
         raise ValueError(f"--range {span!r} is no range; give for instance v1.0..HEAD, or ..HEAD for all commits")
     ends = [repository.resolve(end or "HEAD").hash, *([f"^{repository.resolve(start).hash}"] if start else [])]
     paths = [] if every else ["--", *(name.replace(".", "/") for name in listed_packages(repository.root))]
-    listed = subprocess.run(["git", "-C", str(repository.root), "rev-list", "--reverse", "--first-parent", *ends,
-                             *paths], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "-C", str(repository.root), "rev-list", "--reverse", "--first-parent", *ends, *paths],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return [repository.resolve(line) for line in listed.stdout.split()]
 
 
-def backfill(repository: Repository, commits: Sequence[Commit], results: Path, asked: Mapping[str, Any],
-             compiled: Compile, tell: Callable[[str], None], again: bool = False) -> Filled:
+def backfill(
+    repository: Repository,
+    commits: Sequence[Commit],
+    results: Path,
+    asked: Mapping[str, Any],
+    compiled: Compile,
+    tell: Callable[[str], None],
+    again: bool = False,
+) -> Filled:
     """Compile and record commits; one that cannot be compiled is told, and the others go on.
 
     Unless `again`, a commit that is recorded as `asked` (see isa_series.record) is left as it is, so that a range that
@@ -103,8 +114,11 @@ def borrowed(repository: Repository, commit: Commit) -> Iterator[Path]:
         yield tree
     finally:
         if tree not in before:
-            subprocess.run(["git", "-C", str(repository.root), "worktree", "remove", "--force", str(tree)],
-                           capture_output=True, check=False)  # left behind it is only reused
+            subprocess.run(
+                ["git", "-C", str(repository.root), "worktree", "remove", "--force", str(tree)],
+                capture_output=True,
+                check=False,
+            )  # left behind it is only reused
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------
@@ -143,16 +157,22 @@ Point = tuple[str, str, str, str, str]
 
 def chosen(wanted: Wanted) -> Callable[[Point], bool]:
     """Whether a series is of the kernels, backends, cases and architectures that a person named."""
+
     def fits(point: Point) -> bool:
         kernel, _, backend, configuration, arch = point
-        return (kernel in (wanted.kernels or (kernel,)) and backend in (wanted.backends or (backend,))
-                and arch in (wanted.arches or (arch,))
-                and any(fnmatch.fnmatchcase(configuration, glob) for glob in wanted.cases or ("*",)))
+        return (
+            kernel in (wanted.kernels or (kernel,))
+            and backend in (wanted.backends or (backend,))
+            and arch in (wanted.arches or (arch,))
+            and any(fnmatch.fnmatchcase(configuration, glob) for glob in wanted.cases or ("*",))
+        )
+
     return fits
 
 
-def read(results: Path, keep: Callable[[Point], bool] = lambda point: True,
-         repository: Path | None = None) -> list[Stop]:
+def read(
+    results: Path, keep: Callable[[Point], bool] = lambda point: True, repository: Path | None = None
+) -> list[Stop]:
     """The recorded commits, oldest first, each environment (version of Triton) for itself; torn files are no records.
 
     Only configurations that both commits have are compared.  keep: which series to look at.  repository: a folder in

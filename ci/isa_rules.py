@@ -175,13 +175,17 @@ def _spills(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy)
 def _remote_stores(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> Said:
     old, new = (entry["metrics"].get("remote_store_widths", {}) for entry in (base, head))
     if old != new:
-        yield _width_words("stores to remote ranks", old, new, head["metrics"].get("remote_store_names", {})), \
-            _collapsed(old, new, policy.store_width)
+        yield (
+            _width_words("stores to remote ranks", old, new, head["metrics"].get("remote_store_names", {})),
+            _collapsed(old, new, policy.store_width),
+        )
 
 
 def _local_stores(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> Said:
-    old, new = (_without(entry["metrics"]["store_widths"], entry["metrics"].get("remote_store_widths", {}))
-                for entry in (base, head))
+    old, new = (
+        _without(entry["metrics"]["store_widths"], entry["metrics"].get("remote_store_widths", {}))
+        for entry in (base, head)
+    )
     if old != new:
         names = _without(head["metrics"]["store_names"], head["metrics"].get("remote_store_names", {}))
         yield _width_words("stores", old, new, names), _collapsed(old, new, policy.store_width)
@@ -201,8 +205,13 @@ def _heap_bases(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPol
         return
     before, after = _loads_per_byte(old), _loads_per_byte(new)
     reloaded = bool(before) and after / before >= policy.heap_base_loads
-    yield (f"heap-base loads: {_step(*counts[0])}, of them in loops: {_step(*counts[1])}"
-           + (" (reloaded where they were kept)" if reloaded else "")), reloaded
+    yield (
+        (
+            f"heap-base loads: {_step(*counts[0])}, of them in loops: {_step(*counts[1])}"
+            + (" (reloaded where they were kept)" if reloaded else "")
+        ),
+        reloaded,
+    )
 
 
 def _occupancy(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> Said:
@@ -210,9 +219,11 @@ def _occupancy(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPoli
     if old["occupancy"] == new["occupancy"] or head["will_not_load"] or base["will_not_load"]:
         return
     lost = old["occupancy"] - new["occupancy"]
-    limits = [f"{_step(old[name], new[name])} {word}" for name, word in
-              (("vgpr", "VGPRs"), ("registers", "registers"), ("lds_bytes", "B of LDS"))
-              if name in new and old[name] != new[name]]
+    limits = [
+        f"{_step(old[name], new[name])} {word}"
+        for name, word in (("vgpr", "VGPRs"), ("registers", "registers"), ("lds_bytes", "B of LDS"))
+        if name in new and old[name] != new[name]
+    ]
     why = f" ({', '.join(limits)})" if limits else ""
     unit = "waves a SIMD" if head["arch"].startswith("gfx") else "warps a scheduler"
     yield f"occupancy: {_step(old['occupancy'], new['occupancy'])} {unit}{why}", lost >= policy.occupancy_step
@@ -232,17 +243,46 @@ def _matrix(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy)
 
 
 _TOLD = {
-    "vgpr_spills", "scratch_bytes", "scratch_ops_in_loops", "remote_store_widths", "remote_store_names",
-    "remote_store_bytes", "remote_store_bytes_in_loops", "store_widths", "store_names", "load_widths", "bytes_per_load",
-    "bytes_per_store", "bytes_per_remote_store", "subdword_remote_stores", "heap_base_loads",
-    "heap_base_loads_in_loops", "matrix", "occupancy",
-    "occupancy_by_registers", "occupancy_by_lds", "lds_limit", "instructions", "loops"}
+    "vgpr_spills",
+    "scratch_bytes",
+    "scratch_ops_in_loops",
+    "remote_store_widths",
+    "remote_store_names",
+    "remote_store_bytes",
+    "remote_store_bytes_in_loops",
+    "store_widths",
+    "store_names",
+    "load_widths",
+    "bytes_per_load",
+    "bytes_per_store",
+    "bytes_per_remote_store",
+    "subdword_remote_stores",
+    "heap_base_loads",
+    "heap_base_loads_in_loops",
+    "matrix",
+    "occupancy",
+    "occupancy_by_registers",
+    "occupancy_by_lds",
+    "lds_limit",
+    "instructions",
+    "loops",
+}
 """Metrics that the rules above put into words, or that follow from others."""
 
-_NAMES = {"vgpr": "VGPRs", "agpr": "AGPRs", "sgpr": "SGPRs", "sgpr_spills": "scalar registers spilled",
-          "scratch_ops": "scratch instructions", "agpr_moves_in_loops": "AGPR moves in loops", "lds_bytes": "LDS bytes",
-          "waves_per_group": "waves a workgroup", "code_bytes": "code bytes", "loads_to_lds": "loads straight to LDS",
-          "lds_read_widths": "LDS reads", "lds_write_widths": "LDS writes"}
+_NAMES = {
+    "vgpr": "VGPRs",
+    "agpr": "AGPRs",
+    "sgpr": "SGPRs",
+    "sgpr_spills": "scalar registers spilled",
+    "scratch_ops": "scratch instructions",
+    "agpr_moves_in_loops": "AGPR moves in loops",
+    "lds_bytes": "LDS bytes",
+    "waves_per_group": "waves a workgroup",
+    "code_bytes": "code bytes",
+    "loads_to_lds": "loads straight to LDS",
+    "lds_read_widths": "LDS reads",
+    "lds_write_widths": "LDS writes",
+}
 
 
 def _others(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> Said:
@@ -261,8 +301,15 @@ def _others(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy)
 
 
 RULES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], IsaPolicy], Said]] = {
-    "load": _load, "remote_store_width": _remote_stores, "store_width": _local_stores, "load_width": _loads,
-    "matrix_kind": _matrix, "heap_bases": _heap_bases, "spills": _spills, "occupancy": _occupancy, "other": _others,
+    "load": _load,
+    "remote_store_width": _remote_stores,
+    "store_width": _local_stores,
+    "load_width": _loads,
+    "matrix_kind": _matrix,
+    "heap_bases": _heap_bases,
+    "spills": _spills,
+    "occupancy": _occupancy,
+    "other": _others,
 }
 """Every rule by name, in the order in which findings are told: causes before what they bring about."""
 
@@ -323,11 +370,16 @@ def _loads_per_byte(metrics: Metrics) -> float:
 def _loop_words(old: Metrics, new: Metrics) -> str:
     if not old or not new:
         return "the hot loop is gone" if old else f"a loop of {new['instructions']} instructions is new"
-    mix = ", ".join(f"{name} {_step(old['mix'].get(name, 0), new['mix'].get(name, 0))}"
-                    for name in dict.fromkeys([*old["mix"], *new["mix"]])
-                    if old["mix"].get(name, 0) != new["mix"].get(name, 0))
-    share = (f", matrix share {100 * old['matrix_share']:.0f} → {100 * new['matrix_share']:.0f} %"
-             if old["matrix_share"] or new["matrix_share"] else "")
+    mix = ", ".join(
+        f"{name} {_step(old['mix'].get(name, 0), new['mix'].get(name, 0))}"
+        for name in dict.fromkeys([*old["mix"], *new["mix"]])
+        if old["mix"].get(name, 0) != new["mix"].get(name, 0)
+    )
+    share = (
+        f", matrix share {100 * old['matrix_share']:.0f} → {100 * new['matrix_share']:.0f} %"
+        if old["matrix_share"] or new["matrix_share"]
+        else ""
+    )
     changed = f" ({mix})" if mix else ""
     return f"hot loop: {_step(old['instructions'], new['instructions'])} instructions{share}{changed}"
 

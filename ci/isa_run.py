@@ -49,14 +49,35 @@ class Wanted:
 
 def command(tree: Path, wanted: Wanted, cache: Path, out: Path, verb: str = "metrics") -> list[str]:
     """The argument list that compiles `tree` into the file `out`: metrics, or explanations of them."""
-    argv = [sys.executable, "-m", "benchmarks.isa", verb, "--tree", str(tree.resolve()), "--tier", wanted.tier,
-            "--cache", str(cache.resolve()), "--out", str(out), "--progress", "json"]
-    for flag, values in (("--arch", wanted.arches), ("--kernel", wanted.kernels), ("--case", wanted.cases),
-                         ("--backend", wanted.backends)):
+    argv = [
+        sys.executable,
+        "-m",
+        "benchmarks.isa",
+        verb,
+        "--tree",
+        str(tree.resolve()),
+        "--tier",
+        wanted.tier,
+        "--cache",
+        str(cache.resolve()),
+        "--out",
+        str(out),
+        "--progress",
+        "json",
+    ]
+    for flag, values in (
+        ("--arch", wanted.arches),
+        ("--kernel", wanted.kernels),
+        ("--case", wanted.cases),
+        ("--backend", wanted.backends),
+    ):
         for value in values:
             argv += [flag, value]
-    for flag, single in (("--timeout", wanted.timeout_s), ("--memory", wanted.memory_mb),
-                         ("--packages", wanted.packages)):
+    for flag, single in (
+        ("--timeout", wanted.timeout_s),
+        ("--memory", wanted.memory_mb),
+        ("--packages", wanted.packages),
+    ):
         if single is not None:
             argv += [flag, str(single)]
     return argv + ["--lenient"] * wanted.lenient
@@ -80,8 +101,15 @@ def explain_tree(tree: Path, wanted: Wanted, cache: Path, as_json: bool, console
 
 def _run(argv: Sequence[str], out: Path, console: Console, what: str) -> None:
     """Run to the end with progress; the file `out` is then there.  Ctrl-C ends the process too."""
-    process = subprocess.Popen(argv, cwd=HARNESS, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-                               start_new_session=True, env={**os.environ, "PYTHONPATH": str(HARNESS)})
+    process = subprocess.Popen(
+        argv,
+        cwd=HARNESS,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(HARNESS)},
+    )
     try:
         said = _follow(process, console, what)
     except BaseException:
@@ -90,8 +118,11 @@ def _run(argv: Sequence[str], out: Path, console: Console, what: str) -> None:
         raise
     code = process.wait()
     if code == USAGE or not out.exists():
-        raise CompileError(said[-1].removeprefix("Error: ") if said
-                           else f"`{' '.join(argv[1:4])}` left with exit code {code} and said nothing")
+        raise CompileError(
+            said[-1].removeprefix("Error: ")
+            if said
+            else f"`{' '.join(argv[1:4])}` left with exit code {code} and said nothing"
+        )
 
 
 def _follow(process: subprocess.Popen[str], console: Console, what: str) -> list[str]:

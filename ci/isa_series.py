@@ -81,9 +81,18 @@ def rows(document: Mapping[str, Any], started_ms: int) -> Rows:
 
 def benchmarks(document: Mapping[str, Any], date_ms: int) -> dict[str, dict[str, Any]]:
     """Entries of benchmarks.json for the series of a result file."""
-    return {name: {"name": name, "unit": unit, "type": "track", "param_names": ["backend", "configuration", "arch"],
-                   "params": params, "version": YARDSTICK, "declared_ms": date_ms}
-            for name, unit, params, _ in _series(document)}
+    return {
+        name: {
+            "name": name,
+            "unit": unit,
+            "type": "track",
+            "param_names": ["backend", "configuration", "arch"],
+            "params": params,
+            "version": YARDSTICK,
+            "declared_ms": date_ms,
+        }
+        for name, unit, params, _ in _series(document)
+    }
 
 
 def _series(document: Mapping[str, Any]) -> Iterator[tuple[str, str, list[list[str]], list[float | None]]]:
@@ -92,8 +101,9 @@ def _series(document: Mapping[str, Any]) -> Iterator[tuple[str, str, list[list[s
         axes = [list(dict.fromkeys(axis)) for axis in zip(*keys, strict=True)]
         params = [[repr(value) for value in axis] for axis in axes]
         for series, (unit, value_of) in SERIES.items():
-            values = [_value(cells.get((backend, name, arch)), value_of)
-                      for backend, name, arch in itertools.product(*axes)]
+            values = [
+                _value(cells.get((backend, name, arch)), value_of) for backend, name, arch in itertools.product(*axes)
+            ]
             if any(value is None or not math.isnan(value) for value in values):
                 yield f"{kernel}.track_isa_{series}", unit, params, values
 
@@ -118,8 +128,9 @@ def recorded_as(path: Path, commit: Commit) -> Mapping[str, Any] | None:
     return asked if isinstance(asked, dict) else None
 
 
-def record(document: Mapping[str, Any], commit: Commit, results_dir: Path, asked: Mapping[str, Any] | None = None,
-           ) -> Path:
+def record(
+    document: Mapping[str, Any], commit: Commit, results_dir: Path, asked: Mapping[str, Any] | None = None
+) -> Path:
     """Write a commit's series into its asv file; other kernels' rows in it are kept.  Twice is the same as once.
 
     asked: JSON values that say what was to be compiled; kept for :func:`recorded_as`, unknown to asv.
@@ -131,10 +142,20 @@ def record(document: Mapping[str, Any], commit: Commit, results_dir: Path, asked
     with FileLock(results_dir / ".ridgeline.lock"):
         kept = _file_of(path, commit).get("results", {})
         new = rows(document, commit.date_ms)
-        file = {"commit_hash": commit.hash, "env_name": env, "date": commit.date_ms, "python": python,
-                "params": {"machine": MACHINE, "kind": "compiler", "python": python, **needs}, "requirements": needs,
-                "env_vars": {}, "result_columns": asv_files.COLUMNS, "results": dict(sorted((kept | new).items())),
-                "durations": {}, "version": asv_files.VERSION, "asked": asked}
+        file = {
+            "commit_hash": commit.hash,
+            "env_name": env,
+            "date": commit.date_ms,
+            "python": python,
+            "params": {"machine": MACHINE, "kind": "compiler", "python": python, **needs},
+            "requirements": needs,
+            "env_vars": {},
+            "result_columns": asv_files.COLUMNS,
+            "results": dict(sorted((kept | new).items())),
+            "durations": {},
+            "version": asv_files.VERSION,
+            "asked": asked,
+        }
         _write(path, json.dumps(file, separators=(",", ":")))
         machine = {"machine": MACHINE, "kind": "compiler", "version": 1}
         _write(path.with_name("machine.json"), json.dumps(machine, indent=4))

@@ -12,8 +12,15 @@ from ci.isa import Difference, IsaJudgement, Verdict
 from ci.isa_rules import Finding
 from ci.report.markdown import code, text
 
-STYLES = {Verdict.BROKEN: "bold red", Verdict.SLOWER: "bold red", Verdict.CHANGED: "yellow", Verdict.NEW: "cyan",
-          Verdict.GONE: "cyan", Verdict.SAME: "green", Verdict.CANNOT_TELL: "yellow"}
+STYLES = {
+    Verdict.BROKEN: "bold red",
+    Verdict.SLOWER: "bold red",
+    Verdict.CHANGED: "yellow",
+    Verdict.NEW: "cyan",
+    Verdict.GONE: "cyan",
+    Verdict.SAME: "green",
+    Verdict.CANNOT_TELL: "yellow",
+}
 SIGNS = {Verdict.BROKEN: "❌", Verdict.SLOWER: "❌", Verdict.SAME: "✅", Verdict.CANNOT_TELL: "❔"}
 TOLD = (Verdict.BROKEN, Verdict.SLOWER, Verdict.CANNOT_TELL, Verdict.CHANGED, Verdict.NEW, Verdict.GONE)
 """Verdicts that are told configuration by configuration; SAME is only counted."""

@@ -92,11 +92,24 @@ def provide(version: str, folder: Path) -> Path | None:
 
 def _install(version: str, place: Path) -> None:
     draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=".installing-"))
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-               "--only-binary", ":all:", "--target", str(draft), f"triton=={version}"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--target",
+        str(draft),
+        f"triton=={version}",
+    ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                              timeout=INSTALL_SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=INSTALL_SECONDS
+        )
         if done.returncode:
             raise InstallError(f"Triton {version} cannot be installed: {_first_error(done.stderr)}")
         draft.rename(place)
@@ -115,8 +128,10 @@ def _first_error(said: str) -> str:
 def judge(documents: Mapping[str, Mapping[str, Any]], missing: Mapping[str, str], policy: IsaPolicy) -> Versions:
     """Judge every version against the one before it."""
     names = list(documents)
-    steps = [Step(old, new, compare(documents[old], documents[new], policy))
-             for old, new in zip(names, names[1:], strict=False)]
+    steps = [
+        Step(old, new, compare(documents[old], documents[new], policy))
+        for old, new in zip(names, names[1:], strict=False)
+    ]
     return Versions(documents, tuple(steps), missing)
 
 
@@ -128,9 +143,15 @@ def rows(versions: Versions) -> list[dict[str, Any]]:
         for _, entry, cases in pairs({"entries": []}, document):
             assert entry is not None
             where = (entry["kernel"], entry["backend"], entry["label"], entry["arch"])
-            row = table.setdefault((*where, *cases), {
-                "name": f"{where[0]}/{where[1]}" + (f" [{where[2]}]" if where[2] else ""), "arch": where[3],
-                "cases": list(cases), "cells": {name: {} for name in versions.documents}})
+            row = table.setdefault(
+                (*where, *cases),
+                {
+                    "name": f"{where[0]}/{where[1]}" + (f" [{where[2]}]" if where[2] else ""),
+                    "arch": where[3],
+                    "cases": list(cases),
+                    "cells": {name: {} for name in versions.documents},
+                },
+            )
             row["cells"][version] = cell(entry) | {"breaks": id(entry) in broken}
     return list(table.values())
 
@@ -142,10 +163,14 @@ def cell(entry: Mapping[str, Any]) -> dict[str, Any]:
     metrics = entry["metrics"]
     width = metrics.get("bytes_per_remote_store") or metrics.get("bytes_per_store")
     spilled = metrics.get("vgpr_spills", 0)
-    parts = [f"{metrics.get('vgpr', metrics.get('registers'))} regs", f"{spilled} spilled" if spilled else "",
-             f"{metrics['scratch_bytes']} B scratch" if metrics["scratch_bytes"] else "",
-             f"{_size(metrics['lds_bytes'])} LDS" if metrics["lds_bytes"] else "", f"occ {metrics['occupancy']}",
-             f"st {width:g} B" if width else ""]
+    parts = [
+        f"{metrics.get('vgpr', metrics.get('registers'))} regs",
+        f"{spilled} spilled" if spilled else "",
+        f"{metrics['scratch_bytes']} B scratch" if metrics["scratch_bytes"] else "",
+        f"{_size(metrics['lds_bytes'])} LDS" if metrics["lds_bytes"] else "",
+        f"occ {metrics['occupancy']}",
+        f"st {width:g} B" if width else "",
+    ]
     return {"text": ", ".join(part for part in parts if part), "hash": entry["hash"]}
 
 
@@ -159,8 +184,9 @@ def table(versions: Versions) -> Table:
     found = [row for row in every if _differs(list(row["cells"].values()))]
     alike = len(every) - len(found)
     told = f"{alike} more configurations differ in the number of registers at most; --page and --json show all."
-    out = Table(title="What each version of Triton makes of the same kernels", expand=False,
-                caption=told if alike else None)
+    out = Table(
+        title="What each version of Triton makes of the same kernels", expand=False, caption=told if alike else None
+    )
     out.add_column("configuration", overflow="fold")
     out.add_column("arch")
     for version in versions.documents:
@@ -179,28 +205,57 @@ def _differs(cells: Sequence[Mapping[str, Any]]) -> bool:
 
 def sentences(versions: Versions) -> list[str]:
     """Every break in one sentence: which upgrade, which configuration, what."""
-    return [f"{step.old} → {step.new}: {d.name} on {d.arch} ({few(d.cases)}): {d.alarms[0].sentence}"
-            for step in versions.steps for d in step.judgement.of(Verdict.BROKEN, Verdict.SLOWER)]
+    return [
+        f"{step.old} → {step.new}: {d.name} on {d.arch} ({few(d.cases)}): {d.alarms[0].sentence}"
+        for step in versions.steps
+        for d in step.judgement.of(Verdict.BROKEN, Verdict.SLOWER)
+    ]
 
 
 def as_json(versions: Versions) -> dict[str, Any]:
     """Table and breaks as JSON values."""
-    return {"versions": list(versions.documents), "missing": dict(versions.missing), "rows": rows(versions),
-            "breaks": [{"from": step.old, "to": step.new, "kernel": d.kernel, "backend": d.backend, "label": d.label,
-                        "arch": d.arch, "cases": list(d.cases), "findings": [dataclasses.asdict(f) for f in d.alarms]}
-                       for step in versions.steps for d in step.judgement.of(Verdict.BROKEN, Verdict.SLOWER)]}
+    return {
+        "versions": list(versions.documents),
+        "missing": dict(versions.missing),
+        "rows": rows(versions),
+        "breaks": [
+            {
+                "from": step.old,
+                "to": step.new,
+                "kernel": d.kernel,
+                "backend": d.backend,
+                "label": d.label,
+                "arch": d.arch,
+                "cases": list(d.cases),
+                "findings": [dataclasses.asdict(f) for f in d.alarms],
+            }
+            for step in versions.steps
+            for d in step.judgement.of(Verdict.BROKEN, Verdict.SLOWER)
+        ],
+    }
 
 
 def page(versions: Versions) -> str:
     """The table and the breaks as one HTML page without references to anything else."""
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent / "report"), autoescape=True,
-                                     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return environment.get_template("isa_triton.html.j2").render(
-        versions=list(versions.documents), rows=rows(versions), breaks=sentences(versions), missing=versions.missing)
+        versions=list(versions.documents), rows=rows(versions), breaks=sentences(versions), missing=versions.missing
+    )
 
 
 def warnings(versions: Versions) -> Sequence[str]:
     """What the reader must know beside the table."""
-    return [*versions.missing.values(),
-            *(f"{version}: {failure['why']}" for version, document in versions.documents.items()
-              for failure in document["failures"])]
+    return [
+        *versions.missing.values(),
+        *(
+            f"{version}: {failure['why']}"
+            for version, document in versions.documents.items()
+            for failure in document["failures"]
+        ),
+    ]

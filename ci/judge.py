@@ -37,11 +37,23 @@ GROUP_SHARE, MEMBER_TAIL, GROUP_LOCK_STEP = 0.1, 0.01, 0.5
 """Neighbouring shapes: share of the rate for the median over shapes, the tail a shape itself must reach, and how likely
 the arms must be in lock-step (shapes of one process that wanders agree with each other for no reason of the code)."""
 
-WORST_FIRST = (Verdict.BROKEN, Verdict.SLOWER, Verdict.YARDSTICK_CHANGED, Verdict.CANNOT_TELL, Verdict.FASTER,
-               Verdict.SAME)
+WORST_FIRST = (
+    Verdict.BROKEN,
+    Verdict.SLOWER,
+    Verdict.YARDSTICK_CHANGED,
+    Verdict.CANNOT_TELL,
+    Verdict.FASTER,
+    Verdict.SAME,
+)
 
-EXIT_CODES = {Verdict.SAME: 0, Verdict.FASTER: 0, Verdict.SLOWER: 1, Verdict.BROKEN: 1,
-              Verdict.CANNOT_TELL: 2, Verdict.YARDSTICK_CHANGED: 2}
+EXIT_CODES = {
+    Verdict.SAME: 0,
+    Verdict.FASTER: 0,
+    Verdict.SLOWER: 1,
+    Verdict.BROKEN: 1,
+    Verdict.CANNOT_TELL: 2,
+    Verdict.YARDSTICK_CHANGED: 2,
+}
 
 
 @dataclasses.dataclass(eq=False)
@@ -84,10 +96,14 @@ def exit_code(judgement: Judgement) -> int:
 def to_json(judgement: Judgement) -> dict[str, Any]:
     """The judgement as plain JSON values, `ab --json` (DESIGN section 8); absent numbers are null."""
     cases = [{**dataclasses.asdict(case), "verdict": str(case.verdict)} for case in judgement.cases]
-    return {"verdict": str(judgement.verdict), "why": judgement.why, "cases": cases,
-            "groups": [dataclasses.asdict(group) for group in judgement.groups],
-            "floors": [{**dataclasses.asdict(floor), "new": floor.new} for floor in judgement.floors],
-            "warnings": list(judgement.warnings)}
+    return {
+        "verdict": str(judgement.verdict),
+        "why": judgement.why,
+        "cases": cases,
+        "groups": [dataclasses.asdict(group) for group in judgement.groups],
+        "floors": [{**dataclasses.asdict(floor), "new": floor.new} for floor in judgement.floors],
+        "warnings": list(judgement.warnings),
+    }
 
 
 def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Timed], dict[str, CaseVerdict]]:
@@ -110,8 +126,11 @@ def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Tim
     fitted = effects([t[2] for t in timed], (_scale(t[1]) for t in timed))
     cases = [_Timed(*t, effect) for t, effect in zip(timed, fitted, strict=True)]
     controlled = [t for t in cases if t.control]
-    for t, effect in zip(controlled, effects([t.control for t in controlled if t.control],
-                                             (_scale(t.settings) for t in controlled)), strict=True):
+    for t, effect in zip(
+        controlled,
+        effects([t.control for t in controlled if t.control], (_scale(t.settings) for t in controlled)),
+        strict=True,
+    ):
         t.control_effect = effect
     return cases, undecided
 
@@ -173,8 +192,10 @@ def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
     evidence += tail_evidence
     if t.comparison.same_code:
         if verdict in (Verdict.SLOWER, Verdict.FASTER):
-            tail_warnings.append(f"the times alone would say {verdict}: look at what surrounds the code "
-                                 "(grid, arguments, launch order, a busy machine)")
+            tail_warnings.append(
+                f"the times alone would say {verdict}: look at what surrounds the code "
+                "(grid, arguments, launch order, a busy machine)"
+            )
         verdict, evidence = Verdict.SAME, [unmeasured.SAME_CODE, *evidence]
     confirmed = True
     if verdict is Verdict.SLOWER and progress:
@@ -182,25 +203,40 @@ def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
         evidence.append(said)
     budget = (progress.looks if progress else t.settings.looks)[-1]
     return CaseVerdict(
-        t.comparison.case, t.comparison.kernel, t.comparison.backend, verdict, math.exp(t.effect.log_ratio),
-        math.exp(t.effect.low), math.exp(t.effect.high), t.effect.p_value, t.sample.trials, t.sample.rounds,
-        t.sample.base_seconds, t.sample.head_seconds,
+        t.comparison.case,
+        t.comparison.kernel,
+        t.comparison.backend,
+        verdict,
+        math.exp(t.effect.log_ratio),
+        math.exp(t.effect.low),
+        math.exp(t.effect.high),
+        t.effect.p_value,
+        t.sample.trials,
+        t.sample.rounds,
+        t.sample.base_seconds,
+        t.sample.head_seconds,
         wants_more=not confirmed or (verdict is Verdict.CANNOT_TELL and t.sample.trials < budget),
-        evidence=tuple(evidence), warnings=tuple(warnings + tail_warnings))
+        evidence=tuple(evidence),
+        warnings=tuple(warnings + tail_warnings),
+    )
 
 
 def _from_effect(t: _Timed) -> tuple[Verdict, list[str]]:
     """The verdict of the interval alone, and why."""
     s, e = t.settings, t.effect
     scatter = float(t.sample.shifts.shift.std(ddof=1))
-    evidence = [f"{math.expm1(e.log_ratio):+.2%}, {s.confidence:.0%} interval {math.expm1(e.low):+.2%} to "
-                f"{math.expm1(e.high):+.2%}, from {t.sample.trials} trials of {t.sample.rounds} rounds whose ratios "
-                f"differ by {scatter:.2%} (standard deviation)"]
+    evidence = [
+        f"{math.expm1(e.log_ratio):+.2%}, {s.confidence:.0%} interval {math.expm1(e.low):+.2%} to "
+        f"{math.expm1(e.high):+.2%}, from {t.sample.trials} trials of {t.sample.rounds} rounds whose ratios "
+        f"differ by {scatter:.2%} (standard deviation)"
+    ]
     within = max(abs(e.low), abs(e.high)) <= math.log1p(s.same_within)
     if t.real and _beyond_floor(e, s):
         if t.neighbours:
-            evidence.append(f"alone it would be CANNOT TELL; the median of it and {t.neighbours} neighbouring shapes "
-                            "moved the same way")
+            evidence.append(
+                f"alone it would be CANNOT TELL; the median of it and {t.neighbours} neighbouring shapes "
+                "moved the same way"
+            )
         return (Verdict.SLOWER if e.log_ratio > 0 else Verdict.FASTER), evidence
     if within and t.real:
         evidence.append(f"a real change, but below the effect floor of {s.effect_floor:.1%}")
@@ -209,8 +245,11 @@ def _from_effect(t: _Timed) -> tuple[Verdict, list[str]]:
     if within and not leans:
         evidence.append(f"the whole interval lies within {s.same_within:.1%} of no change")
         return Verdict.SAME, evidence
-    evidence.append("the interval excludes no change, but not as surely as the false-alarm rate asks" if leans else
-                    f"the interval reaches beyond {s.same_within:.1%}: neither a change nor its absence is shown")
+    evidence.append(
+        "the interval excludes no change, but not as surely as the false-alarm rate asks"
+        if leans
+        else f"the interval reaches beyond {s.same_within:.1%}: neither a change nor its absence is shown"
+    )
     return Verdict.CANNOT_TELL, evidence
 
 
@@ -220,9 +259,11 @@ def _against_control(t: _Timed, verdict: Verdict, progress: Progress | None) -> 
     if control is None or t.control is None or not _moved(control, s):
         return verdict, []
     name = t.comparison.control or "the control"
-    blame = (f"the machine moved: {name}, the same library in both trees, changed by "
-             f"{math.expm1(control.log_ratio):+.2%} ({math.expm1(control.low):+.2%} to "
-             f"{math.expm1(control.high):+.2%})")
+    blame = (
+        f"the machine moved: {name}, the same library in both trees, changed by "
+        f"{math.expm1(control.log_ratio):+.2%} ({math.expm1(control.low):+.2%} to "
+        f"{math.expm1(control.high):+.2%})"
+    )
     relative = adjusted(t.sample, t.control)
     if relative is not None:
         effect = effects([relative], [_scale(s)])[0]
@@ -253,8 +294,10 @@ def _tails(t: _Timed, verdict: Verdict) -> tuple[Verdict, list[str], list[str]]:
 def _wander(t: _Timed) -> list[str]:
     if t.effect.lock_step > 0.1:
         return []
-    return ["the arms look as if measured apart: trials differ by far more than their rounds explain; measure both "
-            "trees in lock-step (ridgeline ab BASE HEAD)"]
+    return [
+        "the arms look as if measured apart: trials differ by far more than their rounds explain; measure both "
+        "trees in lock-step (ridgeline ab BASE HEAD)"
+    ]
 
 
 def _confirmation(t: _Timed, progress: Progress) -> tuple[Verdict, bool, str]:
@@ -284,11 +327,19 @@ def _groups(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tuple[Grou
             continue
         of_kernel = sum(1 for c in cases if (c.kernel, c.backend) == (kernel, backend) and c.ratio is not None)
         effect = effects([sample], [_scale(by_case[names[0]].settings)])[0]
-        groups.append(Group(
-            kernel, backend, "slower" if direction == "slower" else "faster", tuple(names), math.exp(effect.log_ratio),
-            math.exp(effect.low), math.exp(effect.high),
-            f"{len(names)} of {of_kernel} shapes moved the same way, by {math.expm1(effect.log_ratio):+.2%} on "
-            "average"))
+        groups.append(
+            Group(
+                kernel,
+                backend,
+                "slower" if direction == "slower" else "faster",
+                tuple(names),
+                math.exp(effect.log_ratio),
+                math.exp(effect.low),
+                math.exp(effect.high),
+                f"{len(names)} of {of_kernel} shapes moved the same way, by {math.expm1(effect.log_ratio):+.2%} on "
+                "average",
+            )
+        )
     return tuple(groups)
 
 
@@ -299,8 +350,10 @@ def _run_warnings(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tupl
     moved = [t for t in controls if t.control_effect and _moved(t.control_effect, t.settings)]
     said = [one_sided] if one_sided else []
     if moved:
-        said.append(f"the vendor baseline, the same on both sides, moved in {len(moved)} of {len(controls)} cases: "
-                    "the machine was not the same for both trees")
+        said.append(
+            f"the vendor baseline, the same on both sides, moved in {len(moved)} of {len(controls)} cases: "
+            "the machine was not the same for both trees"
+        )
     return tuple(said)
 
 

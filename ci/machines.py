@@ -44,12 +44,13 @@ def _check(machine: Mapping[str, Any], path: Path) -> None:
         raise MachinesError(f"{path}: a machine has exactly the fields {', '.join(FIELDS)}; found {machine!r:.200}")
     wrong = [key for key, kind in FIELDS.items() if not isinstance(machine[key], kind) or not machine[key]]
     if wrong:
-        raise MachinesError(f"{path}: machine {machine['name']!r}: {wrong[0]} must be a {FIELDS[wrong[0]].__name__}"
-                            " that is not empty")
+        raise MachinesError(
+            f"{path}: machine {machine['name']!r}: {wrong[0]} must be a {FIELDS[wrong[0]].__name__} that is not empty"
+        )
     if not re.fullmatch(r"[a-z0-9-]{1,40}", machine["name"]):
         raise MachinesError(f"{path}: name {machine['name']!r}: use 1 to 40 of a-z, 0-9 and -")
     if "self-hosted" not in machine["runs_on"]:
-        raise MachinesError(f"{path}: machine {machine['name']!r}: runs_on must contain \"self-hosted\"")
+        raise MachinesError(f'{path}: machine {machine["name"]!r}: runs_on must contain "self-hosted"')
 
 
 def matrix(machines: Sequence[Mapping[str, Any]], only: Sequence[str] = ()) -> str:

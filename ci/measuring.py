@@ -74,8 +74,16 @@ def run(
     return code
 
 
-def verify(plan: Plan, *, commit: str | None, commit_date: int | None, tree: Path | None, out: Path | None,
-           as_json: bool, dry_run: bool) -> int:
+def verify(
+    plan: Plan,
+    *,
+    commit: str | None,
+    commit_date: int | None,
+    tree: Path | None,
+    out: Path | None,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
     """Check every backend of one tree, time nothing; the measuring program prints what came of it."""
     head = _one_tree(commit, commit_date, tree)
     file = out or Path(".ridgeline/checks.jsonl")

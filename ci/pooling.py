@@ -97,19 +97,36 @@ def commit_of(tree: Mapping[str, Any]) -> str | None:
 
 def pool(lines: Iterable[TrialLine], place: Place) -> Pool:
     """Pool the trials that belong to a place; ValueError if none does."""
-    trials = [(line.data, role) for line in sorted(lines, key=lambda line: line.order)
-              if line.data["machine"]["name"] == place.machine and (role := role_at(line.data, place))]
+    trials = [
+        (line.data, role)
+        for line in sorted(lines, key=lambda line: line.order)
+        if line.data["machine"]["name"] == place.machine and (role := role_at(line.data, place))
+    ]
     if not trials:
         raise ValueError(f"no trial of {place}")
     newest, role = trials[-1]
-    declarations = {data["kernel"]: data["trees"][role]["declaration"] for data, role in trials
-                    if data["trees"][role].get("declaration")}
+    declarations = {
+        data["kernel"]: data["trees"][role]["declaration"]
+        for data, role in trials
+        if data["trees"][role].get("declaration")
+    }
     started = {data["kernel"]: milliseconds(data["started_at"]) for data, _ in trials}
-    durations = {name: sum(float(data.get("duration_s") or 0) for data, _ in trials if data["kernel"] == name)
-                 for name in declarations}
+    durations = {
+        name: sum(float(data.get("duration_s") or 0) for data, _ in trials if data["kernel"] == name)
+        for name in declarations
+    }
     tree = newest["trees"][role]
-    return Pool(place, _cells(trials, declarations), declarations, started, durations, newest["machine"],
-                tree["environment"], int(tree.get("date_ms") or max(started.values())), tree.get("broken") or ())
+    return Pool(
+        place,
+        _cells(trials, declarations),
+        declarations,
+        started,
+        durations,
+        newest["machine"],
+        tree["environment"],
+        int(tree.get("date_ms") or max(started.values())),
+        tree.get("broken") or (),
+    )
 
 
 def milliseconds(moment: str) -> int:
@@ -150,13 +167,14 @@ def _student(degrees: int) -> float:
 @functools.cache
 def _order_statistics(count: int) -> tuple[int, int]:
     """Indices of the sorted samples that enclose the median with at least CI_LEVEL."""
-    tail = special.bdtr(np.arange(count), count, 0.5)         # P(at most k samples lie below the median)
+    tail = special.bdtr(np.arange(count), count, 0.5)  # P(at most k samples lie below the median)
     below = max(int(np.searchsorted(tail, (1 - CI_LEVEL) / 2, side="right")) - 1, 0)
     return below, count - 1 - below
 
 
-def _cells(trials: Sequence[tuple[Mapping[str, Any], str]],
-           declarations: Mapping[str, Mapping[str, Any]]) -> dict[Key, Cell]:
+def _cells(
+    trials: Sequence[tuple[Mapping[str, Any], str]], declarations: Mapping[str, Mapping[str, Any]]
+) -> dict[Key, Cell]:
     seen: dict[Key, list[Result]] = {}
     for data, role in trials:
         declared = data["trees"][role].get("declaration")
@@ -165,15 +183,16 @@ def _cells(trials: Sequence[tuple[Mapping[str, Any], str]],
                 continue
             for arm, result in measured.get("arms", {}).items():
                 if arm.startswith(f"{role}/"):
-                    key = (data["kernel"], arm[len(role) + 1:], case)
+                    key = (data["kernel"], arm[len(role) + 1 :], case)
                     seen.setdefault(key, []).append((data, result, str(measured.get("method", ""))))
     return {key: _cell(key, results, declarations[key[0]]) for key, results in sorted(seen.items())}
 
 
 def _same_yardstick(one: Mapping[str, Any], other: Mapping[str, Any], case: str) -> bool:
     """Whether two declarations of a kernel measure a case alike; numbers by different yardsticks are never pooled."""
-    return (one.get("yardstick") == other.get("yardstick")
-            and (one.get("case_yardsticks") or {}).get(case) == (other.get("case_yardsticks") or {}).get(case))
+    return one.get("yardstick") == other.get("yardstick") and (one.get("case_yardsticks") or {}).get(case) == (
+        other.get("case_yardsticks") or {}
+    ).get(case)
 
 
 def _cell(key: Key, results: Sequence[Result], declared: Mapping[str, Any]) -> Cell:
@@ -182,9 +201,15 @@ def _cell(key: Key, results: Sequence[Result], declared: Mapping[str, Any]) -> C
     judged = min((result for data, result, _ in results if data["session"] == last), key=_badness)
     status = str(judged["status"])
     timed = tuple(np.asarray(result["seconds"], dtype=float) for _, result, _ in results if result["status"] == "ok")
-    return Cell(*key, status=status, why=str(judged.get("why") or ""), trials=timed if status == "ok" else (),
-                method=results[-1][2], yardstick=str(declared.get("yardstick") or ""),
-                case_yardstick=str((declared.get("case_yardsticks") or {}).get(key[2]) or ""))
+    return Cell(
+        *key,
+        status=status,
+        why=str(judged.get("why") or ""),
+        trials=timed if status == "ok" else (),
+        method=results[-1][2],
+        yardstick=str(declared.get("yardstick") or ""),
+        case_yardstick=str((declared.get("case_yardsticks") or {}).get(key[2]) or ""),
+    )
 
 
 def _badness(result: Mapping[str, Any]) -> int:

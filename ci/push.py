@@ -24,8 +24,14 @@ class PushError(Exception):
     """Records were committed or pushed only in part; the text says what is where and what to do."""
 
 
-def push_records(folder: Path, branch: str, message: str, remote: str = "origin", token: str = "",
-                 sleep: Callable[[float], None] = time.sleep) -> str:
+def push_records(
+    folder: Path,
+    branch: str,
+    message: str,
+    remote: str = "origin",
+    token: str = "",
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
     """Commit everything new under `folder` and push it to `branch`; returns the commit, "" if there was nothing new.
 
     token: for an https remote; it is passed in the environment, so it appears neither in arguments nor in the
@@ -56,18 +62,29 @@ def _rebase(where: Path, env: Mapping[str, str], remote: str, branch: str) -> No
     _git(where, env, "fetch", "--quiet", remote, branch)
     if _run(where, env, "rebase", "--quiet", "--autostash", "FETCH_HEAD").returncode:
         _run(where, env, "rebase", "--abort")
-        raise PushError(f"{remote}/{branch} recorded the same commit on the same machine meanwhile; the records are"
-                        " committed here: pull, then `ridgeline record` the trial files again")
+        raise PushError(
+            f"{remote}/{branch} recorded the same commit on the same machine meanwhile; the records are"
+            " committed here: pull, then `ridgeline record` the trial files again"
+        )
 
 
 def _environment(token: str) -> dict[str, str]:
     name, mail = IDENTITY
-    env = {**os.environ, "GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail, "GIT_COMMITTER_NAME": name,
-           "GIT_COMMITTER_EMAIL": mail, "GIT_TERMINAL_PROMPT": "0"}
+    env = {
+        **os.environ,
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": mail,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": mail,
+        "GIT_TERMINAL_PROMPT": "0",
+    }
     if token:
         secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-        env |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.extraheader",
-                "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}"}
+        env |= {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "http.extraheader",
+            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}",
+        }
     return env
 
 

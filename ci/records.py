@@ -26,8 +26,24 @@ from ci.trial_files import Problem, RecordError, TrialLine, env_name, problems_o
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cell", "Pair", "Place", "Problem", "RecordError", "Recorded", "comparison_inputs", "keep_grids", "load",
-           "load_notes", "places", "pool_at", "read_benchmarks", "record", "samples", "trials"]
+__all__ = [
+    "Cell",
+    "Pair",
+    "Place",
+    "Problem",
+    "RecordError",
+    "Recorded",
+    "comparison_inputs",
+    "keep_grids",
+    "load",
+    "load_notes",
+    "places",
+    "pool_at",
+    "read_benchmarks",
+    "record",
+    "samples",
+    "trials",
+]
 
 LOCK_SECONDS = 600.0
 """How long a writer waits for another.  A record takes seconds; ten minutes mean that the other one hangs."""
@@ -62,8 +78,9 @@ class Pair:
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 
-def record(files: Iterable[Path], results_dir: Path, commits: Mapping[str, str] | None = None,
-           dry_run: bool = False) -> Recorded:
+def record(
+    files: Iterable[Path], results_dir: Path, commits: Mapping[str, str] | None = None, dry_run: bool = False
+) -> Recorded:
     """Add the trials of files to the records of their commits; a trial that is there already changes nothing.
 
     commits: full hash by role ("head", "base") for trees that carry none or have local changes.
@@ -104,14 +121,16 @@ def read_benchmarks(results_dir: Path) -> dict[str, Any]:
     return {}
 
 
-def _sorted_by_place(files: Iterable[Path], commits: Mapping[str, str], keep: bool,
-                     ) -> tuple[dict[Place, list[TrialLine]], list[Problem]]:
+def _sorted_by_place(
+    files: Iterable[Path], commits: Mapping[str, str], keep: bool
+) -> tuple[dict[Place, list[TrialLine]], list[Problem]]:
     wanted: dict[Place, list[TrialLine]] = {}
     problems: list[Problem] = []
     for role, commit in commits.items():
         if not re.fullmatch(r"[0-9a-f]{40}", commit):
-            raise RecordError(f"the commit given for {role!r} is {commit!r}; give the full hash, 40 hex digits "
-                              "(git rev-parse NAME)")
+            raise RecordError(
+                f"the commit given for {role!r} is {commit!r}; give the full hash, 40 hex digits (git rev-parse NAME)"
+            )
     for file in files:
         good, bad = read_trials(file)
         problems += problems_of(file, bad, keep)
@@ -129,8 +148,10 @@ def _named(line: TrialLine, commits: Mapping[str, str]) -> TrialLine:
     """The trial with the commits that were given by name written into its trees."""
     if not commits.keys() & line.data["trees"].keys():
         return line
-    trees = {role: {**tree, "recorded_as": commits[role]} if role in commits else tree
-             for role, tree in line.data["trees"].items()}
+    trees = {
+        role: {**tree, "recorded_as": commits[role]} if role in commits else tree
+        for role, tree in line.data["trees"].items()
+    }
     data = {**line.data, "trees": trees}
     return TrialLine(json.dumps(data), data)
 
@@ -142,8 +163,13 @@ def _places(line: TrialLine) -> Iterator[tuple[Place | None, str]]:
         commit = commit_of(tree)
         if commit is None or not re.fullmatch(r"[0-9a-f]{40}", commit):
             state = "has local changes" if tree.get("dirty") else f"has commit {commit!r}"
-            yield None, (f"trial {line.id} of {line.data['kernel']}: its tree {role!r} {state}, so it is no commit's "
-                         "record; commit and measure again, or name the commit: ridgeline run --commit HASH --out FILE")
+            yield (
+                None,
+                (
+                    f"trial {line.id} of {line.data['kernel']}: its tree {role!r} {state}, so it is no commit's "
+                    "record; commit and measure again, or name the commit: ridgeline run --commit HASH --out FILE"
+                ),
+            )
         else:
             found.add(Place(str(line.data["machine"]["name"]), commit, env_name(tree["environment"])))
     yield from ((place, "") for place in found)
@@ -180,8 +206,10 @@ def _own_file(path: Path, place: Place) -> tuple[dict[str, Any], list[Problem]]:
             raise RecordError(f"{path}: {why}, and it cannot be put aside; move it away and record again")
         return {}, [Problem(str(path), f"{why}; made anew from its notes", aside)]
     if data["commit_hash"] != place.commit:
-        raise RecordError(f"{path} belongs to commit {data['commit_hash']}, whose first 8 digits are those of "
-                          f"{place.commit}; asv cannot hold both: move one of them to another results folder")
+        raise RecordError(
+            f"{path} belongs to commit {data['commit_hash']}, whose first 8 digits are those of "
+            f"{place.commit}; asv cannot hold both: move one of them to another results folder"
+        )
     return data, []
 
 
@@ -204,11 +232,14 @@ def _lock(results_dir: Path) -> Iterator[None]:
         with FileLock(path, timeout=LOCK_SECONDS):
             yield
     except Timeout:
-        raise RecordError(f"{path} has been held for {LOCK_SECONDS:.0f} s by another writer; end that one and record "
-                          "again, nothing was changed") from None
+        raise RecordError(
+            f"{path} has been held for {LOCK_SECONDS:.0f} s by another writer; end that one and record "
+            "again, nothing was changed"
+        ) from None
     except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        raise RecordError(f"{results_dir} cannot be written ({error.strerror}); give a folder you may write: "
-                          "--results DIR") from error
+        raise RecordError(
+            f"{results_dir} cannot be written ({error.strerror}); give a folder you may write: --results DIR"
+        ) from error
 
 
 def _replace(path: Path, text: str) -> None:
@@ -227,8 +258,10 @@ def _replace(path: Path, text: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise RecordError(f"{path} cannot be written: {error.strerror}. Nothing is lost: the old file and the trial "
-                          "files are as they were. Make room (or give --results DIR) and run it again.") from error
+        raise RecordError(
+            f"{path} cannot be written: {error.strerror}. Nothing is lost: the old file and the trial "
+            "files are as they were. Make room (or give --results DIR) and run it again."
+        ) from error
 
 
 def _asv_path(results_dir: Path, place: Place) -> Path:
@@ -259,8 +292,9 @@ def load_notes(results_dir: Path, machine: str, commit: str, env: str) -> list[M
     return [line.data for place in places(results_dir, machine, commit, env) for line in trials(results_dir, place)]
 
 
-def samples(results_dir: Path, machine: str, commit: str, env: str, kernel: str, backend: str,
-            case: str) -> list[FloatArray]:
+def samples(
+    results_dir: Path, machine: str, commit: str, env: str, kernel: str, backend: str, case: str
+) -> list[FloatArray]:
     """Seconds of one case, one array per trial, oldest first; empty if it was not measured or is not ok."""
     for place in places(results_dir, machine, commit, env):
         found = pool_at(results_dir, place)
@@ -269,8 +303,9 @@ def samples(results_dir: Path, machine: str, commit: str, env: str, kernel: str,
     return []
 
 
-def comparison_inputs(results_dir: Path, machine: str, base_commit: str, head_commit: str,
-                      env: str | None = None) -> list[Pair]:
+def comparison_inputs(
+    results_dir: Path, machine: str, base_commit: str, head_commit: str, env: str | None = None
+) -> list[Pair]:
     """Every case that either commit has measured on a machine, in each environment that both have (or in `env`)."""
     bases = {place.env: place for place in places(results_dir, machine, base_commit, env)}
     heads = {place.env: place for place in places(results_dir, machine, head_commit, env)}

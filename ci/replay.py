@@ -61,9 +61,9 @@ def _lines(path: Path) -> tuple[list[tuple[int, bytes]], list[str]]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ReplayError(f"{path}: cannot be read: {error.strerror or error}; give a file of recorded trials (.jsonl "
-                          "or "
-                          ".jsonl.gz)") from None
+        raise ReplayError(
+            f"{path}: cannot be read: {error.strerror or error}; give a file of recorded trials (.jsonl or .jsonl.gz)"
+        ) from None
     warnings = []
     if content[:2] == b"\x1f\x8b":
         try:
@@ -72,8 +72,9 @@ def _lines(path: Path) -> tuple[list[tuple[int, bytes]], list[str]]:
             content = _start_of(content)
             if not content:
                 raise ReplayError(f"{path}: a damaged gzip file ({error}); nothing in it can be unpacked") from None
-            warnings.append(f"{path}: the gzip stream ends early, its writer was interrupted; the trials before that "
-                            "count")
+            warnings.append(
+                f"{path}: the gzip stream ends early, its writer was interrupted; the trials before that count"
+            )
     lines = [(i, line) for i, line in enumerate(content.split(b"\n"), 1) if line.strip()]
     return lines, warnings
 
@@ -132,12 +133,16 @@ class _Reader:
             data = json.loads(line)
         except (ValueError, RecursionError) as error:
             if last and number > 1 and line.lstrip()[:1] == b"{":
-                self.warnings.append(f"{where}: the last line is torn, its writer was interrupted; the {self.trials} "
-                                     "trials "
-                                     "before it count")
+                self.warnings.append(
+                    f"{where}: the last line is torn, its writer was interrupted; the {self.trials} "
+                    "trials "
+                    "before it count"
+                )
                 return
-            raise ReplayError(f"{where}: not JSON ({error}); a line is one trial: "
-                              '{"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}') from None
+            raise ReplayError(
+                f"{where}: not JSON ({error}); a line is one trial: "
+                '{"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}'
+            ) from None
         self._check(data, where)
         if self._repeated(data, number):
             return
@@ -146,14 +151,18 @@ class _Reader:
 
     def _check(self, data: Any, where: str) -> None:
         if not isinstance(data, dict) or not isinstance(data.get("cases"), dict):
-            raise ReplayError(f'{where}: no trial: "cases" must be an object of cases, not '
-                              f"{data.get('cases') if isinstance(data, dict) else data!r:.60}")
+            raise ReplayError(
+                f'{where}: no trial: "cases" must be an object of cases, not '
+                f"{data.get('cases') if isinstance(data, dict) else data!r:.60}"
+            )
         unit = data.get("unit")
         if not isinstance(unit, str) or unit not in UNITS:
-            raise ReplayError(f'{where}: unit {unit!r}; allowed: {", ".join(UNITS)}')
+            raise ReplayError(f"{where}: unit {unit!r}; allowed: {', '.join(UNITS)}")
         if self.unit and unit != self.unit:
-            raise ReplayError(f"{where}: unit {unit!r}, but the lines before have {self.unit!r}; a file has one unit: "
-                              "convert one of the two, or judge two files")
+            raise ReplayError(
+                f"{where}: unit {unit!r}, but the lines before have {self.unit!r}; a file has one unit: "
+                "convert one of the two, or judge two files"
+            )
         kind = data.get("machine_kind", "gpu")
         if kind not in MACHINE_KINDS or (self.kind and kind != self.kind):
             raise ReplayError(f"{where}: machine_kind {kind!r}; allowed: {self.kind or ' or '.join(MACHINE_KINDS)}")
@@ -172,9 +181,9 @@ class _Reader:
             return True
         earlier = self.numbers.setdefault(trial, number)
         if earlier != number:
-            self.warnings.append(f"{where}: trial {trial} is also the number of line {earlier}; the samples differ, "
-                                 "so both "
-                                 "count")
+            self.warnings.append(
+                f"{where}: trial {trial} is also the number of line {earlier}; the samples differ, so both count"
+            )
         return False
 
     def _cases(self, data: Mapping[str, Any], where: str) -> None:
@@ -192,7 +201,7 @@ class _Reader:
         for name, (base, head) in pairs.items():
             n, case = len(base), self.cases[name]
             if values is not None:
-                a, b = values[start:start + n] * scale, values[start + n:start + 2 * n] * scale
+                a, b = values[start : start + n] * scale, values[start + n : start + 2 * n] * scale
                 start += 2 * n
             elif (found := _checked(case, (base, head), f"{where}: case {name!r}")) is not None:
                 a, b = found[0] * scale, found[1] * scale
@@ -225,9 +234,11 @@ def _pair(case: _Case, arms: Any, where: str) -> tuple[list[Any], list[Any]] | N
             case.problems.append(f"{where}: {role} is {samples!r:.60}; allowed: a list of times, one for each round")
             return None
     if len(base) != len(head):
-        case.problems.append(f"{where}: base has {len(base)} samples and head {len(head)}; sample i of both is from "
-                             "round i, "
-                             "so they must be equally many")
+        case.problems.append(
+            f"{where}: base has {len(base)} samples and head {len(head)}; sample i of both is from "
+            "round i, "
+            "so they must be equally many"
+        )
         return None
     return base, head
 
@@ -262,17 +273,24 @@ def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> t
     if all(isinstance(p, list) and len(p) == rounds and _values(p) is not None for p in pair):
         case.control = True
         return np.array(pair[0], dtype=np.float64), np.array(pair[1], dtype=np.float64)
-    case.warnings.append(f"{where}: the control is left out: allowed are base and head, {rounds} finite numbers above "
-                         "0 each")
+    case.warnings.append(
+        f"{where}: the control is left out: allowed are base and head, {rounds} finite numbers above 0 each"
+    )
     return None
 
 
 def _clocks(value: Any) -> dict[Role, Clocks] | None:
     if not isinstance(value, dict) or not all(isinstance(value.get(role), dict) for role in ROLES):
         return None
-    return {role: Clocks(_number(value[role].get("sm_clock_mhz")), _number(value[role].get("power_w")),
-                         _number(value[role].get("temperature_c")), str(value[role].get("throttle") or ""))
-            for role in ROLES}
+    return {
+        role: Clocks(
+            _number(value[role].get("sm_clock_mhz")),
+            _number(value[role].get("power_w")),
+            _number(value[role].get("temperature_c")),
+            str(value[role].get("throttle") or ""),
+        )
+        for role in ROLES
+    }
 
 
 def _number(value: Any) -> float | None:
@@ -297,7 +315,16 @@ def _comparison(name: str, case: _Case, trials: int, kind: str, shared: tuple[st
             problems.append(f"the arm {role!r} is missing in {lacking} of {case.seen} trials of this case")
     why = f"the file has no arm of that name; there are: {', '.join(sorted(case.arms)) or 'none'}"
     return Comparison(
-        name, kernel, backend, tuple(case.trials), machine_kind=kind,
-        base_status=status["base"], base_why=why if status["base"] is Status.MISSING else "",
-        head_status=status["head"], head_why=why if status["head"] is Status.MISSING else "",
-        control="control" if case.control else None, problems=tuple(problems[:5]), warnings=tuple(warnings))
+        name,
+        kernel,
+        backend,
+        tuple(case.trials),
+        machine_kind=kind,
+        base_status=status["base"],
+        base_why=why if status["base"] is Status.MISSING else "",
+        head_status=status["head"],
+        head_why=why if status["head"] is Status.MISSING else "",
+        control="control" if case.control else None,
+        problems=tuple(problems[:5]),
+        warnings=tuple(warnings),
+    )

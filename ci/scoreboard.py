@@ -16,8 +16,10 @@ import pandas as pd
 
 from ci import derive, records
 
-HEADER = ("| machine | kernel | backend | cases | baseline / ours, geometric mean | worst case | best case |",
-          "|---|---|---|---:|---:|---:|---:|")
+HEADER = (
+    "| machine | kernel | backend | cases | baseline / ours, geometric mean | worst case | best case |",
+    "|---|---|---|---:|---:|---:|---:|",
+)
 
 
 def rows(frame: pd.DataFrame) -> Iterator[str]:
@@ -29,8 +31,10 @@ def rows(frame: pd.DataFrame) -> Iterator[str]:
         for backend, cases in newest.groupby("backend", sort=True):
             ratio = cases["baseline_ratio"].to_numpy(dtype=np.float64)
             name = f"{int(cases['count'].iloc[0])} x {cases['device'].iloc[0]} ({machine})"
-            yield (f"| {name} | `{kernel}` | `{backend}` | {len(ratio)} | {np.exp(np.log(ratio).mean()):.2f} | "
-                   f"{ratio.min():.2f} | {ratio.max():.2f} |")
+            yield (
+                f"| {name} | `{kernel}` | `{backend}` | {len(ratio)} | {np.exp(np.log(ratio).mean()):.2f} | "
+                f"{ratio.min():.2f} | {ratio.max():.2f} |"
+            )
 
 
 def table(results: Path) -> str:

@@ -29,10 +29,20 @@ from ci.stats.types import FloatArray
 TRIALS = (3, 4, 5, 6, 8, 10, 12)
 ARMS = ("head1", "head2", "head3", "head6")
 
-PROMISES = (("copy", "head1", 8), ("tgemm", "head1", 8), ("mm", "head1", 8),
-            ("mm_m16", "head2", 12), ("tgemm_m64", "head2", 12), ("mm_m16", "head3", 6), ("tgemm_m64", "head3", 6),
-            ("copy", "head3", 4), ("tgemm_m64", "head3", 4), ("copy", "head6", 3), ("tgemm_m64", "head6", 4),
-            ("mm_m16", "head6", 4))
+PROMISES = (
+    ("copy", "head1", 8),
+    ("tgemm", "head1", 8),
+    ("mm", "head1", 8),
+    ("mm_m16", "head2", 12),
+    ("tgemm_m64", "head2", 12),
+    ("mm_m16", "head3", 6),
+    ("tgemm_m64", "head3", 6),
+    ("copy", "head3", 4),
+    ("tgemm_m64", "head3", 4),
+    ("copy", "head6", 3),
+    ("tgemm_m64", "head6", 4),
+    ("mm_m16", "head6", 4),
+)
 """(case, arm, trials) that must be found in 95 % of draws."""
 
 STRESS = {
@@ -54,14 +64,16 @@ class Study:
 
     def __init__(self, data: Path, draws: int, seed: int) -> None:
         self.rng, self.draws, self.settings = np.random.default_rng(seed), draws, policy.load().settings()
-        self.gpus = sorted(p.name.removeprefix("ab_trials_").removesuffix(".jsonl.gz")
-                           for p in data.glob("ab_trials_*.jsonl.gz"))
+        self.gpus = sorted(
+            p.name.removeprefix("ab_trials_").removesuffix(".jsonl.gz") for p in data.glob("ab_trials_*.jsonl.gz")
+        )
         if not self.gpus:
             raise FileNotFoundError(f"{data}: no ab_trials_*.jsonl.gz; give the folder of the H200 recordings")
         self.trials = {gpu: simulate.lock_step_trials(data / f"ab_trials_{gpu}.jsonl.gz") for gpu in self.gpus}
         self.runs = {gpu: simulate.separate_runs(data / f"separate_runs_{gpu}.jsonl.gz") for gpu in self.gpus}
-        self.shifts = {(gpu, arm): simulate.cases_of(self.trials[gpu], arm)
-                       for gpu in self.gpus for arm in ("same", *ARMS)}
+        self.shifts = {
+            (gpu, arm): simulate.cases_of(self.trials[gpu], arm) for gpu in self.gpus for arm in ("same", *ARMS)
+        }
 
     def scatter(self) -> list[dict[str, Any]]:
         """Of every case: times, and standard deviation between trials of both estimates of the A/A log-ratio."""
@@ -69,10 +81,16 @@ class Study:
         for gpu, case in itertools.product(self.gpus, self.trials[self.gpus[0]]):
             base, same = self.trials[gpu][case]["base"], self.trials[gpu][case]["same"]
             ours = self.shifts[gpu, "same"][case]
-            rows.append({"gpu": gpu, "case": case, "base_us": float(np.median(base)) * 1e6,
-                         "median_sd": float(np.median(np.log(same / base), axis=1).std(ddof=1)),
-                         "block_sd": float(ours.shift.std(ddof=1)),
-                         "rounds_imply": float(np.sqrt(ours.variance.mean()))})
+            rows.append(
+                {
+                    "gpu": gpu,
+                    "case": case,
+                    "base_us": float(np.median(base)) * 1e6,
+                    "median_sd": float(np.median(np.log(same / base), axis=1).std(ddof=1)),
+                    "block_sd": float(ours.shift.std(ddof=1)),
+                    "rounds_imply": float(np.sqrt(ours.variance.mean())),
+                }
+            )
         return rows
 
     def _run(self, cases: Sequence[Shifts], trials: int, rounds: int = 40, share: float = 1.0) -> FloatArray:
@@ -87,8 +105,16 @@ class Study:
             cases = list(self.shifts[gpu, "same"].values())
             alone = [float(np.mean(self._run([c], n) != 0)) for c in cases]
             together = self._run(cases, n)
-            rows.append({"gpu": gpu, "trials": n, "alone": float(np.mean(alone)), "worst": max(alone),
-                         "together": float(np.mean(together != 0)), "judged": self.draws * len(cases) * 2})
+            rows.append(
+                {
+                    "gpu": gpu,
+                    "trials": n,
+                    "alone": float(np.mean(alone)),
+                    "worst": max(alone),
+                    "together": float(np.mean(together != 0)),
+                    "judged": self.draws * len(cases) * 2,
+                }
+            )
         return rows
 
     def separate_false_alarms(self) -> list[dict[str, Any]]:
@@ -96,8 +122,9 @@ class Study:
         rows = []
         draws = max(50, self.draws // 4)
         for way in ("seq", "il", "gr"):
-            pairs = {gpu: {case: simulate.all_pairs(runs) for case, runs in self.runs[gpu][way].items()}
-                     for gpu in self.gpus}
+            pairs = {
+                gpu: {case: simulate.all_pairs(runs) for case, runs in self.runs[gpu][way].items()} for gpu in self.gpus
+            }
             for n in TRIALS:
                 alone, together = [], []
                 for gpu in self.gpus:
@@ -108,17 +135,32 @@ class Study:
                     drawn = [take(p, where) for p in pairs[gpu].values()]
                     alone += [float(np.mean(findings([d], rounds, self.settings) != 0)) for d in drawn]
                     together.append(float(np.mean(findings(drawn, rounds, self.settings) != 0)))
-                rows.append({"way": way, "trials": n, "alone": float(np.mean(alone)), "worst": max(alone),
-                             "together": float(np.mean(together)), "judged": draws * len(alone) * 2})
+                rows.append(
+                    {
+                        "way": way,
+                        "trials": n,
+                        "alone": float(np.mean(alone)),
+                        "worst": max(alone),
+                        "together": float(np.mean(together)),
+                        "judged": draws * len(alone) * 2,
+                    }
+                )
         return rows
 
     def coverage(self) -> list[dict[str, Any]]:
         """Share of intervals that hold "no change": A/A in lock-step, and A/A pairs of separate runs."""
         rows = []
-        pools = [(f"lock-step, {gpu}", case, values, 40) for gpu in self.gpus
-                 for case, values in self.shifts[gpu, "same"].items()]
-        pools += [(f"separate runs, {way}", case, simulate.all_pairs(runs), runs.shape[1]) for gpu in self.gpus
-                  for way in ("seq", "il", "gr") for case, runs in self.runs[gpu][way].items()]
+        pools = [
+            (f"lock-step, {gpu}", case, values, 40)
+            for gpu in self.gpus
+            for case, values in self.shifts[gpu, "same"].items()
+        ]
+        pools += [
+            (f"separate runs, {way}", case, simulate.all_pairs(runs), runs.shape[1])
+            for gpu in self.gpus
+            for way in ("seq", "il", "gr")
+            for case, runs in self.runs[gpu][way].items()
+        ]
         for kind, case, values, rounds in pools:
             for n in TRIALS:
                 draws = max(50, self.draws // 4)
@@ -135,9 +177,17 @@ class Study:
         for gpu, arm, n in itertools.product(self.gpus, ARMS, TRIALS):
             for case, values in self.shifts[gpu, arm].items():
                 found = self._run([values], n)
-                rows.append({"gpu": gpu, "case": case, "arm": arm, "trials": n,
-                             "effect": float(np.expm1(np.median(values.shift))),
-                             "slower": float(np.mean(found > 0)), "faster": float(np.mean(found < 0))})
+                rows.append(
+                    {
+                        "gpu": gpu,
+                        "case": case,
+                        "arm": arm,
+                        "trials": n,
+                        "effect": float(np.expm1(np.median(values.shift))),
+                        "slower": float(np.mean(found > 0)),
+                        "faster": float(np.mean(found < 0)),
+                    }
+                )
         return rows
 
     def rounds(self) -> list[dict[str, Any]]:
@@ -148,15 +198,31 @@ class Study:
                 arms = self.trials[gpu][case]
                 slower = self._run([_shifts(arms, arm, count)], n, count)
                 alarm = self._run([_shifts(arms, "same", count)], n, count)
-                rows.append({"rounds": count, "gpu": gpu, "case": case, "arm": arm, "trials": n,
-                             "slower": float(np.mean(slower > 0)), "alarm": float(np.mean(alarm != 0))})
+                rows.append(
+                    {
+                        "rounds": count,
+                        "gpu": gpu,
+                        "case": case,
+                        "arm": arm,
+                        "trials": n,
+                        "slower": float(np.mean(slower > 0)),
+                        "alarm": float(np.mean(alarm != 0)),
+                    }
+                )
         return rows
 
     def stress(self) -> list[dict[str, Any]]:
         """False alarms on synthetic noise that is unlike the recordings."""
-        return [{"noise": name, "trials": n, "alarm": float(np.mean(findings(
-            [simulate.synthetic(self.rng, noise, self.draws, n, 40)], 40, self.settings) != 0))}
-            for (name, noise), n in itertools.product(STRESS.items(), (3, 4, 6, 8, 12))]
+        return [
+            {
+                "noise": name,
+                "trials": n,
+                "alarm": float(
+                    np.mean(findings([simulate.synthetic(self.rng, noise, self.draws, n, 40)], 40, self.settings) != 0)
+                ),
+            }
+            for (name, noise), n in itertools.product(STRESS.items(), (3, 4, 6, 8, 12))
+        ]
 
     def looks(self) -> list[dict[str, Any]]:
         """The live rule without its confirmation: error and power over all looks, and trials spent."""
@@ -169,9 +235,17 @@ class Study:
                     now = findings([take(values, index[:, :n])], 40, self.settings, 1 / len(self.settings.looks))[:, 0]
                     fresh = (verdict == 0) & (now != 0)
                     verdict[fresh], spent[fresh] = now[fresh], n
-                rows.append({"gpu": gpu, "case": case, "arm": arm, "effect": float(np.expm1(np.median(values.shift))),
-                             "slower": float(np.mean(verdict > 0)), "found": float(np.mean(verdict != 0)),
-                             "trials": float(spent.mean())})
+                rows.append(
+                    {
+                        "gpu": gpu,
+                        "case": case,
+                        "arm": arm,
+                        "effect": float(np.expm1(np.median(values.shift))),
+                        "slower": float(np.mean(verdict > 0)),
+                        "found": float(np.mean(verdict != 0)),
+                        "trials": float(spent.mean()),
+                    }
+                )
         return rows
 
     def others(self) -> list[dict[str, Any]]:
@@ -180,18 +254,36 @@ class Study:
         for gpu in self.gpus:
             for case, arms in self.trials[gpu].items():
                 for arm in ("same", *ARMS):
-                    rows += [{"gpu": gpu, "case": case, "arm": arm, "rule": rule, "found": found,
-                              "effect": float(np.expm1(np.median(self.shifts[gpu, arm][case].shift)))}
-                             for rule, found in self._asv(arms["base"], arms[arm])]
+                    rows += [
+                        {
+                            "gpu": gpu,
+                            "case": case,
+                            "arm": arm,
+                            "rule": rule,
+                            "found": found,
+                            "effect": float(np.expm1(np.median(self.shifts[gpu, arm][case].shift))),
+                        }
+                        for rule, found in self._asv(arms["base"], arms[arm])
+                    ]
             for case, base, head, effect in _separate_pairs(self.runs[gpu]["seq"]):
-                rows += [{"gpu": gpu, "case": case, "arm": f"+{effect:.2f} %", "rule": rule, "found": found,
-                          "effect": effect / 100} for rule, found in self._apart(base, head)]
+                rows += [
+                    {
+                        "gpu": gpu,
+                        "case": case,
+                        "arm": f"+{effect:.2f} %",
+                        "rule": rule,
+                        "found": found,
+                        "effect": effect / 100,
+                    }
+                    for rule, found in self._apart(base, head)
+                ]
         return rows
 
     def _asv(self, base: FloatArray, head: FloatArray) -> Iterator[tuple[str, float]]:
         """asv's own comparison (asv 0.6, `_is_result_better`) on the pooled samples of 8 trials."""
         from asv._stats import is_different
         from asv_runner.statistics import compute_stats
+
         index = subsets(self.rng, max(10, self.draws // 40), len(base), 8)
         hits = {1.1: 0, 1.005: 0}
         for chosen in index:
@@ -243,8 +335,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study = Study(options.data, options.draws, options.seed)
     except OSError as error:
         parser.exit(3, f"{error}\n")
-    parts = ("scatter", "false_alarms", "separate_false_alarms", "coverage", "power", "rounds", "stress", "looks",
-             "others")
+    parts = (
+        "scatter",
+        "false_alarms",
+        "separate_false_alarms",
+        "coverage",
+        "power",
+        "rounds",
+        "stress",
+        "looks",
+        "others",
+    )
     numbers: dict[str, Any] = {"draws": options.draws, "seed": options.seed}
     for part in parts:
         print(f"{part} ...", flush=True)

@@ -155,8 +155,9 @@ def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:
     """
     names = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))
     try:
-        listed = _git(folder, "rev-list", "--date-order", "--reverse", "--ignore-missing", "--stdin", check=False,
-                      given=names)
+        listed = _git(
+            folder, "rev-list", "--date-order", "--reverse", "--ignore-missing", "--stdin", check=False, given=names
+        )
     except TreeError:
         return {}
     return {commit: place for place, commit in enumerate((listed or "").split())}

@@ -40,8 +40,9 @@ def comparisons(trials: Sequence[Mapping[str, Any]], warnings: Iterable[str] = (
     return [comparison for comparison in made if comparison is not None]
 
 
-def _comparison(trials: Sequence[Mapping[str, Any]], kernel: str, backend: str, name: str,
-                shared: tuple[str, ...]) -> Comparison | None:
+def _comparison(
+    trials: Sequence[Mapping[str, Any]], kernel: str, backend: str, name: str, shared: tuple[str, ...]
+) -> Comparison | None:
     last = trials[-1]
     changed = _environment_changed(last)
     baselines = _baselines(last)
@@ -56,10 +57,23 @@ def _comparison(trials: Sequence[Mapping[str, Any]], kernel: str, backend: str, 
     timed, problems = _trials(having, trials, backend, control)
     yardsticks = [_yardstick(last, role, name) for role in ROLES]
     return Comparison(
-        f"{kernel}/{backend}/{name}", kernel, backend, timed, last["machine"].get("kind") or "gpu",
-        last["machine"].get("name", ""), _same_code(having, backend, last), status["base"], status["head"],
-        _why(last, "base", arms["base"], status["base"]), _why(last, "head", arms["head"], status["head"]),
-        yardsticks[0], yardsticks[1], control, problems, shared + _missing(timed, trials, having))
+        f"{kernel}/{backend}/{name}",
+        kernel,
+        backend,
+        timed,
+        last["machine"].get("kind") or "gpu",
+        last["machine"].get("name", ""),
+        _same_code(having, backend, last),
+        status["base"],
+        status["head"],
+        _why(last, "base", arms["base"], status["base"]),
+        _why(last, "head", arms["head"], status["head"]),
+        yardsticks[0],
+        yardsticks[1],
+        control,
+        problems,
+        shared + _missing(timed, trials, having),
+    )
 
 
 def _declared(trial: Mapping[str, Any], role: str) -> Mapping[str, Any]:
@@ -79,8 +93,10 @@ def _yardstick(trial: Mapping[str, Any], role: str, name: str) -> str | None:
 
 
 def _environment_changed(trial: Mapping[str, Any]) -> bool:
-    base, head = ({k: v for k, v in (trial["trees"][role].get("environment") or {}).items() if k != "executable"}
-                  for role in ROLES)
+    base, head = (
+        {k: v for k, v in (trial["trees"][role].get("environment") or {}).items() if k != "executable"}
+        for role in ROLES
+    )
     return base != head
 
 
@@ -105,8 +121,12 @@ def _timed(having: Sequence[tuple[int, Mapping[str, Arm]]], backend: str) -> boo
     return any(all(_ok(arms, f"{role}/{backend}") for role in ROLES) for _, arms in having)
 
 
-def _trials(having: Sequence[tuple[int, Mapping[str, Arm]]], trials: Sequence[Mapping[str, Any]], backend: str,
-            control: str | None) -> tuple[tuple[Trial, ...], tuple[str, ...]]:
+def _trials(
+    having: Sequence[tuple[int, Mapping[str, Arm]]],
+    trials: Sequence[Mapping[str, Any]],
+    backend: str,
+    control: str | None,
+) -> tuple[tuple[Trial, ...], tuple[str, ...]]:
     """The trials in which both arms ran, and what makes one of them unusable."""
     timed, problems = [], []
     for number, arms in having:
@@ -114,8 +134,9 @@ def _trials(having: Sequence[tuple[int, Mapping[str, Arm]]], trials: Sequence[Ma
             continue
         base, head = (_seconds(arms[f"{role}/{backend}"]) for role in ROLES)
         if len(base) != len(head):
-            problems.append(f"trial {number}: base has {len(base)} rounds and head {len(head)}; a trial has equally "
-                            "many")
+            problems.append(
+                f"trial {number}: base has {len(base)} rounds and head {len(head)}; a trial has equally many"
+            )
             continue
         vendor: list[FloatArray | None] = [None, None]
         if control and all(_ok(arms, f"{role}/{control}") for role in ROLES):
@@ -139,8 +160,12 @@ def _clocks(trial: Mapping[str, Any]) -> dict[Role, Clocks] | None:
         if not mine:
             return None
         throttle = {str(r["throttle"]) for r in mine if r.get("throttle") not in (None, "", "none")}
-        clocks[role] = Clocks(_middle(mine, "sm_clock_mhz"), _middle(mine, "power_w"), _middle(mine, "temperature_c"),
-                              ", ".join(sorted(throttle)))
+        clocks[role] = Clocks(
+            _middle(mine, "sm_clock_mhz"),
+            _middle(mine, "power_w"),
+            _middle(mine, "temperature_c"),
+            ", ".join(sorted(throttle)),
+        )
     return clocks
 
 

@@ -76,8 +76,13 @@ def read_trials(path: Path) -> tuple[list[TrialLine], list[tuple[int, bytes, str
                 good.append(parse_trial(line))
             except ValueError as error:
                 torn_end = number == len(lines)
-                bad.append((number, line, f"the last line is torn, its writer was interrupted: {error}"
-                            if torn_end else str(error)))
+                bad.append(
+                    (
+                        number,
+                        line,
+                        f"the last line is torn, its writer was interrupted: {error}" if torn_end else str(error),
+                    )
+                )
     return good, bad
 
 
@@ -93,8 +98,10 @@ def parse_trial(line: bytes) -> TrialLine:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f'no trial: "format" is not "{FORMAT}"')
     if data.get("version") != VERSION:
-        raise ValueError(f"a trial of version {data.get('version')!r}; this Ridgeline reads version {VERSION}: update "
-                         "it and record the file again")
+        raise ValueError(
+            f"a trial of version {data.get('version')!r}; this Ridgeline reads version {VERSION}: update "
+            "it and record the file again"
+        )
     _check(data)
     return TrialLine(text, data)
 
@@ -144,17 +151,27 @@ def _unzip(content: bytes) -> tuple[bytes, str]:
 
 def _check(data: Mapping[str, Any]) -> None:
     """ValueError unless the parts of a trial that recording relies on are there and have the right shape."""
-    for key, kind in (("id", str), ("session", str), ("trial", int), ("started_at", str), ("kernel", str),
-                      ("machine", dict), ("trees", dict), ("cases", dict)):
+    for key, kind in (
+        ("id", str),
+        ("session", str),
+        ("trial", int),
+        ("started_at", str),
+        ("kernel", str),
+        ("machine", dict),
+        ("trees", dict),
+        ("cases", dict),
+    ):
         if not isinstance(data.get(key), kind):
             raise ValueError(f"a trial whose {key!r} is {data.get(key)!r:.60}; {kind.__name__} expected")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", str(data["machine"].get("name", ""))):
-        raise ValueError(f"a trial of a foreign machine: its name {data['machine'].get('name')!r} is no file name; "
-                         "names come from `ridgeline doctor`")
+        raise ValueError(
+            f"a trial of a foreign machine: its name {data['machine'].get('name')!r} is no file name; "
+            "names come from `ridgeline doctor`"
+        )
     for role, tree in data["trees"].items():
         if not isinstance(tree, dict) or not isinstance(tree.get("environment"), dict):
             raise ValueError(f"a trial whose tree {role!r} has no environment")
-        declared = tree.get("declaration")          # None: that tree lacks the kernel
+        declared = tree.get("declaration")  # None: that tree lacks the kernel
         needed = ("kernel", "backends", "cases", "yardstick")
         if declared is not None and not (isinstance(declared, dict) and all(key in declared for key in needed)):
             raise ValueError(f"a trial whose tree {role!r} declares something without {', '.join(needed)}")
@@ -172,8 +189,13 @@ def _check_arm(name: str, result: Mapping[str, Any]) -> None:
 
 
 def _are_times(seconds: Any) -> bool:
-    return (isinstance(seconds, list) and bool(seconds) and set(map(type, seconds)) <= {int, float}
-            and min(seconds) > 0 and max(seconds) < math.inf)
+    return (
+        isinstance(seconds, list)
+        and bool(seconds)
+        and set(map(type, seconds)) <= {int, float}
+        and min(seconds) > 0
+        and max(seconds) < math.inf
+    )
 
 
 def _refuse_constant(token: str) -> float:
@@ -182,5 +204,7 @@ def _refuse_constant(token: str) -> float:
 
 def problems_of(path: Path, bad: Iterable[tuple[int, bytes, str]], keep: bool) -> list[Problem]:
     """The lines that are no trials as problems; with `keep` each is kept beside the file."""
-    return [Problem(f"{path}:{number}" if number else str(path), why, set_aside(path, line) if keep and line else "")
-            for number, line, why in bad]
+    return [
+        Problem(f"{path}:{number}" if number else str(path), why, set_aside(path, line) if keep and line else "")
+        for number, line, why in bad
+    ]

@@ -9,12 +9,40 @@ from __future__ import annotations
 import math
 import re
 
-PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
-            "P": 1e15, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
+PREFIXES = {
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "µ": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+}
 """Factor of each prefix.  m, u and n are read before times only: there is no milli-byte."""
 
-_SPELLINGS = {"s": "s", "sec": "s", "second": "s", "seconds": "s", "B": "B", "byte": "B", "bytes": "B", "B/s": "B/s",
-              "FLOP": "FLOP", "FLOPs": "FLOP", "FLOPS": "FLOP/s", "FLOP/s": "FLOP/s", "Hz": "Hz", "W": "W"}
+_SPELLINGS = {
+    "s": "s",
+    "sec": "s",
+    "second": "s",
+    "seconds": "s",
+    "B": "B",
+    "byte": "B",
+    "bytes": "B",
+    "B/s": "B/s",
+    "FLOP": "FLOP",
+    "FLOPs": "FLOP",
+    "FLOPS": "FLOP/s",
+    "FLOP/s": "FLOP/s",
+    "Hz": "Hz",
+    "W": "W",
+}
 """Every accepted spelling of a unit and its base unit.  "FLOPS" is a rate, "FLOPs" a count, as the field writes."""
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -36,11 +64,13 @@ def parse(text: str) -> tuple[float, str]:
         raise UnitError(f"{text!r} is not a number with a unit; write it like '1.25 ms', '338 GB/s' or '532 TFLOPS'")
     number, written = float(match[1]), re.sub(r"\s", "", match[2])
     for prefix in sorted(PREFIXES, key=len, reverse=True):
-        base = _SPELLINGS.get(written[len(prefix):]) if written.startswith(prefix) else None
+        base = _SPELLINGS.get(written[len(prefix) :]) if written.startswith(prefix) else None
         if base and (PREFIXES[prefix] >= 1 or base == "s"):
             return number * PREFIXES[prefix], base
-    raise UnitError(f"{text!r}: the unit {match[2]!r} is not known; known: {', '.join(sorted(set(_SPELLINGS)))}, "
-                    f"with a prefix {' '.join(p for p in PREFIXES if p)}")
+    raise UnitError(
+        f"{text!r}: the unit {match[2]!r} is not known; known: {', '.join(sorted(set(_SPELLINGS)))}, "
+        f"with a prefix {' '.join(p for p in PREFIXES if p)}"
+    )
 
 
 def parse_as(text: str, unit: str) -> float:

@@ -32,8 +32,12 @@ def settle(comparison: Comparison) -> CaseVerdict | None:
         return _said(c, Verdict.CANNOT_TELL, *c.problems)
     if c.base_yardstick and c.head_yardstick and c.base_yardstick != c.head_yardstick:
         which = f"base {c.base_yardstick}, head {c.head_yardstick}"
-        return _said(c, Verdict.YARDSTICK_CHANGED, f"the yardstick differs ({which}): "
-                     "inputs, cost, reference, baseline or protocol changed, so the times are not of the same thing")
+        return _said(
+            c,
+            Verdict.YARDSTICK_CHANGED,
+            f"the yardstick differs ({which}): "
+            "inputs, cost, reference, baseline or protocol changed, so the times are not of the same thing",
+        )
     if c.same_code and not c.trials:
         return _said(c, Verdict.SAME, SAME_CODE)
     return None
@@ -44,22 +48,43 @@ def too_few(comparison: Comparison, settings: Settings, sample: Sample | None, w
     if comparison.same_code:
         return _said(comparison, Verdict.SAME, SAME_CODE)
     trials = sample.trials if sample else 0
-    evidence = (f"{trials} usable trial{'s' * (trials != 1)}, at least {settings.min_trials} are needed: the rounds of "
-                "one start of the processes say nothing about the next")
+    evidence = (
+        f"{trials} usable trial{'s' * (trials != 1)}, at least {settings.min_trials} are needed: the rounds of "
+        "one start of the processes say nothing about the next"
+    )
     c, base, head = comparison, sample.base_seconds if sample else None, sample.head_seconds if sample else None
-    return CaseVerdict(c.case, c.kernel, c.backend, Verdict.CANNOT_TELL, head / base if base and head else None,
-                       trials=trials, rounds=sample.rounds if sample else 0, base_seconds=base, head_seconds=head,
-                       wants_more=True, evidence=(evidence,), warnings=tuple(warnings))
+    return CaseVerdict(
+        c.case,
+        c.kernel,
+        c.backend,
+        Verdict.CANNOT_TELL,
+        head / base if base and head else None,
+        trials=trials,
+        rounds=sample.rounds if sample else 0,
+        base_seconds=base,
+        head_seconds=head,
+        wants_more=True,
+        evidence=(evidence,),
+        warnings=tuple(warnings),
+    )
 
 
 def _said(c: Comparison, verdict: Verdict, *evidence: str) -> CaseVerdict:
-    return CaseVerdict(c.case, c.kernel, c.backend, verdict, trials=len(c.trials), evidence=evidence,
-                       warnings=c.warnings)
+    return CaseVerdict(
+        c.case, c.kernel, c.backend, verdict, trials=len(c.trials), evidence=evidence, warnings=c.warnings
+    )
 
 
 def _how(c: Comparison, role: str) -> str:
     status, why = (c.base_status, c.base_why) if role == "base" else (c.head_status, c.head_why)
-    words = {Status.OK: "is right", Status.WRONG: "gives a wrong result", Status.ERROR: "raises an error",
-             Status.HANG: "hangs", Status.CRASH: "crashes", Status.UNSUPPORTED: "does not support it",
-             Status.SKIPPED: "was skipped", Status.MISSING: "does not have it"}[status]
+    words = {
+        Status.OK: "is right",
+        Status.WRONG: "gives a wrong result",
+        Status.ERROR: "raises an error",
+        Status.HANG: "hangs",
+        Status.CRASH: "crashes",
+        Status.UNSUPPORTED: "does not support it",
+        Status.SKIPPED: "was skipped",
+        Status.MISSING: "does not have it",
+    }[status]
     return f"{words} ({why})" if why else words

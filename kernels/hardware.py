@@ -74,8 +74,10 @@ class Hardware:
         if name == "fp4" and name not in self.peak_flops:
             name = "bf16"
         if name not in self.peak_flops:
-            raise ValueError(f"{self.market_name} has no {dtype!r} peak in kernels/hardware.py: DEVICES; "
-                             f"it has {', '.join(sorted(self.peak_flops))}")
+            raise ValueError(
+                f"{self.market_name} has no {dtype!r} peak in kernels/hardware.py: DEVICES; "
+                f"it has {', '.join(sorted(self.peak_flops))}"
+            )
         return self.peak_flops[name]
 
     def link_to(self, peers: int) -> float:
@@ -90,57 +92,139 @@ def _peaks(fp16: float, fp8: float, fp32: float, **others: float) -> dict[str, f
 
 
 _CDNA3 = Hardware(
-    market_name="MI300X", arch="gfx942", compute_units=304, clock_mhz=2100,
+    market_name="MI300X",
+    arch="gfx942",
+    compute_units=304,
+    clock_mhz=2100,
     peak_flops=_peaks(1307.4, 2614.9, 163.4, tf32=653.7),
-    hbm_bytes=192 * GIB, hbm_bandwidth=5.3 * TERA, link_bandwidth=448 * GIGA, peer_bandwidth=64 * GIGA,
-    lds_bytes=64 * KIB, vgpr_file_bytes=512 * KIB, l2_bytes=32 * MIB, llc_bytes=256 * MIB,
-    wave_size=64, waves_per_simd=8, power_w=750, xcds=8, chip_ids=("74a1", "74b5", "74a9", "74bd"), names=("MI300X",),
-    source="rocm.docs GPU hardware specifications; AMD MI300X data sheet", date="2026-09",
-    unverified=("chip_ids 74a9 74bd",))
+    hbm_bytes=192 * GIB,
+    hbm_bandwidth=5.3 * TERA,
+    link_bandwidth=448 * GIGA,
+    peer_bandwidth=64 * GIGA,
+    lds_bytes=64 * KIB,
+    vgpr_file_bytes=512 * KIB,
+    l2_bytes=32 * MIB,
+    llc_bytes=256 * MIB,
+    wave_size=64,
+    waves_per_simd=8,
+    power_w=750,
+    xcds=8,
+    chip_ids=("74a1", "74b5", "74a9", "74bd"),
+    names=("MI300X",),
+    source="rocm.docs GPU hardware specifications; AMD MI300X data sheet",
+    date="2026-09",
+    unverified=("chip_ids 74a9 74bd",),
+)
 
 _CDNA4 = dataclasses.replace(
-    _CDNA3, market_name="MI350X", arch="gfx950", compute_units=256, clock_mhz=2200,
+    _CDNA3,
+    market_name="MI350X",
+    arch="gfx950",
+    compute_units=256,
+    clock_mhz=2200,
     peak_flops=_peaks(2306.9, 4613.7, 144.2, fp4=9227.0, fp6=9227.0),
-    hbm_bytes=288 * GIB, hbm_bandwidth=8.0 * TERA, link_bandwidth=537.6 * GIGA, peer_bandwidth=76.8 * GIGA,
-    lds_bytes=160 * KIB, power_w=1000, chip_ids=("75a0", "75b0"), names=("MI350X",),
-    source="rocm.docs GPU hardware specifications; AMD MI350X data sheet", unverified=("chip_ids 75b0",))
+    hbm_bytes=288 * GIB,
+    hbm_bandwidth=8.0 * TERA,
+    link_bandwidth=537.6 * GIGA,
+    peer_bandwidth=76.8 * GIGA,
+    lds_bytes=160 * KIB,
+    power_w=1000,
+    chip_ids=("75a0", "75b0"),
+    names=("MI350X",),
+    source="rocm.docs GPU hardware specifications; AMD MI350X data sheet",
+    unverified=("chip_ids 75b0",),
+)
 
 _HOPPER = Hardware(
-    market_name="H100 SXM", arch="sm_90", compute_units=132, clock_mhz=1980,
+    market_name="H100 SXM",
+    arch="sm_90",
+    compute_units=132,
+    clock_mhz=1980,
     peak_flops=_peaks(989.4, 1978.9, 66.9, tf32=494.7),
-    hbm_bytes=80 * GIB, hbm_bandwidth=3.35 * TERA, link_bandwidth=450 * GIGA, peer_bandwidth=450 * GIGA,
-    lds_bytes=228 * KIB, vgpr_file_bytes=256 * KIB, l2_bytes=50 * MIB, llc_bytes=0,
-    wave_size=32, waves_per_simd=16, power_w=700, chip_ids=("2330",), names=("H100 80GB HBM3",),
-    source="NVIDIA H100 data sheet and Hopper white paper", date="2026-09")
+    hbm_bytes=80 * GIB,
+    hbm_bandwidth=3.35 * TERA,
+    link_bandwidth=450 * GIGA,
+    peer_bandwidth=450 * GIGA,
+    lds_bytes=228 * KIB,
+    vgpr_file_bytes=256 * KIB,
+    l2_bytes=50 * MIB,
+    llc_bytes=0,
+    wave_size=32,
+    waves_per_simd=16,
+    power_w=700,
+    chip_ids=("2330",),
+    names=("H100 80GB HBM3",),
+    source="NVIDIA H100 data sheet and Hopper white paper",
+    date="2026-09",
+)
 
 DEVICES: tuple[Hardware, ...] = (
     _CDNA3,
     dataclasses.replace(
-        _CDNA3, market_name="MI308X", compute_units=80, clock_mhz=1420,
-        peak_flops=_peaks(232.7, 465.3, 29.1, tf32=116.3), power_w=650, chip_ids=("74a2", "74b6"), names=("MI308X",),
+        _CDNA3,
+        market_name="MI308X",
+        compute_units=80,
+        clock_mhz=1420,
+        peak_flops=_peaks(232.7, 465.3, 29.1, tf32=116.3),
+        power_w=650,
+        chip_ids=("74a2", "74b6"),
+        names=("MI308X",),
         source="80 CUs x 2048 FLOP/clk at 1.42 GHz, computed",
-        unverified=("clock_mhz", "peak_flops", "power_w", "chip_ids 74b6")),
+        unverified=("clock_mhz", "peak_flops", "power_w", "chip_ids 74b6"),
+    ),
     dataclasses.replace(
-        _CDNA3, market_name="MI325X", hbm_bytes=256 * GIB, hbm_bandwidth=6.0 * TERA, power_w=1000,
-        chip_ids=("74a5", "74b9"), names=("MI325X",),
-        source="rocm.docs GPU hardware specifications; AMD MI325X data sheet", unverified=("chip_ids 74b9",)),
+        _CDNA3,
+        market_name="MI325X",
+        hbm_bytes=256 * GIB,
+        hbm_bandwidth=6.0 * TERA,
+        power_w=1000,
+        chip_ids=("74a5", "74b9"),
+        names=("MI325X",),
+        source="rocm.docs GPU hardware specifications; AMD MI325X data sheet",
+        unverified=("chip_ids 74b9",),
+    ),
     _CDNA4,
     dataclasses.replace(
-        _CDNA4, market_name="MI355X", clock_mhz=2400,
-        peak_flops=_peaks(2516.6, 5033.0, 157.3, fp4=10066.0, fp6=10066.0), power_w=1400,
-        chip_ids=("75a3", "75b3"), names=("MI355X",),
-        source="rocm.docs GPU hardware specifications; AMD MI355X data sheet", unverified=("chip_ids 75b3",)),
+        _CDNA4,
+        market_name="MI355X",
+        clock_mhz=2400,
+        peak_flops=_peaks(2516.6, 5033.0, 157.3, fp4=10066.0, fp6=10066.0),
+        power_w=1400,
+        chip_ids=("75a3", "75b3"),
+        names=("MI355X",),
+        source="rocm.docs GPU hardware specifications; AMD MI355X data sheet",
+        unverified=("chip_ids 75b3",),
+    ),
     _HOPPER,
     dataclasses.replace(
-        _HOPPER, market_name="H200 SXM", hbm_bytes=141 * GIB, hbm_bandwidth=4.8 * TERA, l2_bytes=60 * MIB,
-        chip_ids=("2335",), names=("H200",),
-        source="NVIDIA H200 data sheet; 132 SMs, 60 MB L2, 143771 MiB as the device reports", date="2026-10"),
+        _HOPPER,
+        market_name="H200 SXM",
+        hbm_bytes=141 * GIB,
+        hbm_bandwidth=4.8 * TERA,
+        l2_bytes=60 * MIB,
+        chip_ids=("2335",),
+        names=("H200",),
+        source="NVIDIA H200 data sheet; 132 SMs, 60 MB L2, 143771 MiB as the device reports",
+        date="2026-10",
+    ),
     dataclasses.replace(
-        _HOPPER, market_name="B200", arch="sm_100", compute_units=148, clock_mhz=1965,
+        _HOPPER,
+        market_name="B200",
+        arch="sm_100",
+        compute_units=148,
+        clock_mhz=1965,
         peak_flops=_peaks(2250.0, 4500.0, 75.0, tf32=1100.0, fp4=9000.0, fp6=4500.0),
-        hbm_bytes=180 * GIB, hbm_bandwidth=8.0 * TERA, link_bandwidth=900 * GIGA, peer_bandwidth=900 * GIGA,
-        l2_bytes=126 * MIB, power_w=1000, chip_ids=("2901",), names=("B200",),
-        source="NVIDIA B200 data sheet", unverified=("clock_mhz", "tf32", "fp32", "hbm_bytes")),
+        hbm_bytes=180 * GIB,
+        hbm_bandwidth=8.0 * TERA,
+        link_bandwidth=900 * GIGA,
+        peer_bandwidth=900 * GIGA,
+        l2_bytes=126 * MIB,
+        power_w=1000,
+        chip_ids=("2901",),
+        names=("B200",),
+        source="NVIDIA B200 data sheet",
+        unverified=("clock_mhz", "tf32", "fp32", "hbm_bytes"),
+    ),
 )
 """Every device whose peaks we state.  To add one: a new entry, with its source, its date and what is unverified."""
 
@@ -156,30 +240,50 @@ def by_market_name(name: str) -> Hardware:
     for device in DEVICES:
         if device.market_name == name:
             return device
-    raise UnknownHardware(f"no device {name!r} in kernels/hardware.py: DEVICES; "
-                          f"known: {', '.join(d.market_name for d in DEVICES)}")
+    raise UnknownHardware(
+        f"no device {name!r} in kernels/hardware.py: DEVICES; known: {', '.join(d.market_name for d in DEVICES)}"
+    )
 
 
-def lookup(device_name: str | None = None, arch: str | None = None, compute_units: int | None = None,
-           chip_id: str | int | None = None, memory_bytes: int | None = None, clock_mhz: int | None = None) -> Hardware:
+def lookup(
+    device_name: str | None = None,
+    arch: str | None = None,
+    compute_units: int | None = None,
+    chip_id: str | int | None = None,
+    memory_bytes: int | None = None,
+    clock_mhz: int | None = None,
+) -> Hardware:
     """The product that reports this; every value given must agree with it.
 
     arch: "gfx942", "gfx942:sramecc+:xnack-", "sm_90".  chip_id: PCI device id ("0x74a1", "1002:74a1", NVML's
     0x233510DE).  A device with 1/2, 1/4 or 1/8 of a product's CUs is a partition: peaks, memory, bandwidths and L2
     are scaled to its fair share and `partition` says so.  Raises UnknownHardware if no entry or several fit.
     """
-    reported = {"arch": arch, "compute_units": compute_units, "device_name": device_name, "chip_id": chip_id,
-                "memory_bytes": memory_bytes, "clock_mhz": clock_mhz}
+    reported = {
+        "arch": arch,
+        "compute_units": compute_units,
+        "device_name": device_name,
+        "chip_id": chip_id,
+        "memory_bytes": memory_bytes,
+        "clock_mhz": clock_mhz,
+    }
     if arch is None or arch.split(":")[0] not in ARCHES:
         raise _unknown(f"its architecture is not one of {', '.join(ARCHES)}", reported)
     family = [device for device in DEVICES if device.arch == arch.split(":")[0]]
-    fitting = [part for device in family for part in _partitions(device, compute_units)
-               if _agrees(part, device_name, normal_chip_id(chip_id), memory_bytes, clock_mhz)]
+    fitting = [
+        part
+        for device in family
+        for part in _partitions(device, compute_units)
+        if _agrees(part, device_name, normal_chip_id(chip_id), memory_bytes, clock_mhz)
+    ]
     if not fitting:
         raise _unknown(f"none of {', '.join(d.market_name for d in family)} fits", reported)
     if len(fitting) > 1:
-        raise _unknown(f"it fits {' and '.join(d.market_name for d in fitting)}; "
-                       "a chip id, the memory size or a device name would tell them apart", reported)
+        raise _unknown(
+            f"it fits {' and '.join(d.market_name for d in fitting)}; "
+            "a chip id, the memory size or a device name would tell them apart",
+            reported,
+        )
     return fitting[0]
 
 
@@ -207,12 +311,20 @@ def _partitions(device: Hardware, compute_units: int | None) -> list[Hardware]:
 def _share(device: Hardware, parts: int) -> Hardware:
     """One of `parts` equal partitions, with its fair share of everything that is not per CU."""
     return dataclasses.replace(
-        device, market_name=f"{device.market_name} (1/{parts} partition)", compute_units=device.compute_units // parts,
+        device,
+        market_name=f"{device.market_name} (1/{parts} partition)",
+        compute_units=device.compute_units // parts,
         peak_flops={dtype: peak / parts for dtype, peak in device.peak_flops.items()},
-        hbm_bytes=device.hbm_bytes // parts, hbm_bandwidth=device.hbm_bandwidth / parts,
-        link_bandwidth=device.link_bandwidth / parts, peer_bandwidth=device.peer_bandwidth / parts,
-        l2_bytes=device.l2_bytes // parts, llc_bytes=device.llc_bytes // parts, xcds=device.xcds // parts,
-        power_w=device.power_w // parts, partition=1 / parts)
+        hbm_bytes=device.hbm_bytes // parts,
+        hbm_bandwidth=device.hbm_bandwidth / parts,
+        link_bandwidth=device.link_bandwidth / parts,
+        peer_bandwidth=device.peer_bandwidth / parts,
+        l2_bytes=device.l2_bytes // parts,
+        llc_bytes=device.llc_bytes // parts,
+        xcds=device.xcds // parts,
+        power_w=device.power_w // parts,
+        partition=1 / parts,
+    )
 
 
 def _agrees(device: Hardware, name: str | None, chip_id: str | None, memory: int | None, clock_mhz: int | None) -> bool:
@@ -240,8 +352,10 @@ def _names(device: Hardware, name: str) -> bool:
 
 def _unknown(why: str, reported: Mapping[str, Any]) -> UnknownHardware:
     said = ", ".join(f"{key} {value!r}" for key, value in reported.items() if value is not None) or "nothing"
-    return UnknownHardware(f"unknown device: {why}. It reported: {said}. "
-                           "Extend the table kernels/hardware.py: DEVICES, with a source and a date.")
+    return UnknownHardware(
+        f"unknown device: {why}. It reported: {said}. "
+        "Extend the table kernels/hardware.py: DEVICES, with a source and a date."
+    )
 
 
 def lds_limit(arch: str) -> int:
@@ -252,8 +366,9 @@ def lds_limit(arch: str) -> int:
     """
     limits = {device.arch: device.lds_bytes - (KIB if device.arch.startswith("sm_") else 0) for device in DEVICES}
     if arch not in limits:
-        raise UnknownHardware(f"no LDS limit for arch {arch!r}; known: {', '.join(limits)}; "
-                              "extend kernels/hardware.py: DEVICES")
+        raise UnknownHardware(
+            f"no LDS limit for arch {arch!r}; known: {', '.join(limits)}; extend kernels/hardware.py: DEVICES"
+        )
     return limits[arch]
 
 
@@ -281,5 +396,8 @@ def roofline_seconds(cost: Any, dtype: str, hardware: Hardware, world: int | Non
     use one link.  Without one, all links count.
     """
     link = hardware.link_bandwidth if world is None or world < 2 else hardware.link_to(world - 1)
-    return max(cost.flops / hardware.peak(dtype) if cost.flops else 0.0,
-               cost.hbm_bytes / hardware.hbm_bandwidth, cost.link_bytes / link if cost.link_bytes else 0.0)
+    return max(
+        cost.flops / hardware.peak(dtype) if cost.flops else 0.0,
+        cost.hbm_bytes / hardware.hbm_bandwidth,
+        cost.link_bytes / link if cost.link_bytes else 0.0,
+    )

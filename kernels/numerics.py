@@ -37,8 +37,9 @@ def seed_for(seed: int, *parts: Any) -> int:
     return int.from_bytes(digest[:8], "little") >> 1
 
 
-def normal(shape: Sequence[int], dtype: str | torch.dtype, seed: int, device: Any = None,
-           scale: float = 1.0) -> torch.Tensor:
+def normal(
+    shape: Sequence[int], dtype: str | torch.dtype, seed: int, device: Any = None, scale: float = 1.0
+) -> torch.Tensor:
     """Normal values N(0, scale^2), drawn on the device in the dtype: equal for the same seed and type of device.
 
     dtype: "fp16" or torch.float16, and so on.  An unknown name is a KeyError of DTYPES.
@@ -122,7 +123,7 @@ def _chunks(*tensors: torch.Tensor) -> Iterator[tuple[int, list[torch.Tensor]]]:
     """(offset, flat pieces) of tensors of equal size, all on the device of the first one."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     for start in range(0, flat[0].numel(), CHUNK):
-        yield start, [f[start:start + CHUNK].to(tensors[0].device) for f in flat]
+        yield start, [f[start : start + CHUNK].to(tensors[0].device) for f in flat]
 
 
 def _wide(piece: torch.Tensor) -> torch.Tensor:
@@ -143,9 +144,15 @@ def _errors(out: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
     sums = []
     for _, (a, b) in _chunks(out, expected):
         difference, wide = _difference(a, b)
-        sums.append(torch.stack([torch.linalg.vector_norm(difference, dtype=torch.float64) ** 2,
-                                 torch.linalg.vector_norm(wide, dtype=torch.float64) ** 2,
-                                 difference.abs().max().double()]))
+        sums.append(
+            torch.stack(
+                [
+                    torch.linalg.vector_norm(difference, dtype=torch.float64) ** 2,
+                    torch.linalg.vector_norm(wide, dtype=torch.float64) ** 2,
+                    difference.abs().max().double(),
+                ]
+            )
+        )
     table = torch.stack(sums).cpu()
     error, size, highest = float(table[:, 0].sum()), float(table[:, 1].sum()), float(table[:, 2].max())
     if size == 0:

@@ -15,6 +15,12 @@ def stores_done(AMD: tl.constexpr):
     `s_waitcnt vmcnt(0)`), and a release waits for the stores of its own wave only; so every wave drains its own first.
     """
     if AMD:
-        tl.inline_asm_elementwise("s_waitcnt vmcnt(0)\n\tv_mov_b32 $0, $1", "=v,v,~{memory}", [tl.program_id(0)],
-                                  dtype=tl.int32, is_pure=False, pack=1)
+        tl.inline_asm_elementwise(
+            "s_waitcnt vmcnt(0)\n\tv_mov_b32 $0, $1",
+            "=v,v,~{memory}",
+            [tl.program_id(0)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
     tl.debug_barrier()

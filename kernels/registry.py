@@ -34,8 +34,10 @@ class Registry:
 
     def __getitem__(self, name: str) -> Kernel:
         if name not in self.kernels:
-            raise KeyError(f"no kernel {name!r}; known: {', '.join(sorted(self.kernels)) or 'none'}"
-                           + (f"; broken modules: {', '.join(b.module for b in self.broken)}" if self.broken else ""))
+            raise KeyError(
+                f"no kernel {name!r}; known: {', '.join(sorted(self.kernels)) or 'none'}"
+                + (f"; broken modules: {', '.join(b.module for b in self.broken)}" if self.broken else "")
+            )
         return self.kernels[name]
 
 
@@ -81,8 +83,10 @@ def _modules(packages: Iterable[str], broken: list[Broken]) -> Iterator[str]:
 
 def _admit(kernel: Kernel, module: str, doc: str, kernels: dict[str, Kernel]) -> None:
     if kernel.spec_version > SPEC_VERSION:
-        raise DeclarationError(f"kernel {kernel.name!r} in {module} is written for spec version {kernel.spec_version}; "
-                               f"this tree knows up to {SPEC_VERSION}")
+        raise DeclarationError(
+            f"kernel {kernel.name!r} in {module} is written for spec version {kernel.spec_version}; "
+            f"this tree knows up to {SPEC_VERSION}"
+        )
     if kernels.get(kernel.name, kernel) is not kernel:
         raise DeclarationError(f"kernel {kernel.name!r} in {module} is declared by another module already")
     kernel.check()

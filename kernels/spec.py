@@ -112,19 +112,36 @@ class Case:
     dims: tuple[tuple[str, Any], ...]
     place: Place | None = dataclasses.field(default=None, compare=False, repr=False)
 
-    def __init__(self, name: str, *, tier: str = "nightly", world: int = 1, dtype: str = "fp16",
-                 distribution: str = "normal", place: Place | None = None, **dims: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        tier: str = "nightly",
+        world: int = 1,
+        dtype: str = "fp16",
+        distribution: str = "normal",
+        place: Place | None = None,
+        **dims: Any,
+    ) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
-            raise DeclarationError(f"case name {name!r}: use letters, digits and _ . + - only; "
-                                   "it becomes a file name, a column and a URL")
+            raise DeclarationError(
+                f"case name {name!r}: use letters, digits and _ . + - only; it becomes a file name, a column and a URL"
+            )
         if tier not in TIERS:
             raise DeclarationError(f"case {name!r}: tier {tier!r} is not one of {', '.join(TIERS)}")
         if dtype not in DTYPE_BYTES:
             raise DeclarationError(f"case {name!r}: dtype {dtype!r} is not one of {', '.join(DTYPE_BYTES)}")
         if world < 1:
             raise DeclarationError(f"case {name!r}: world is {world}, it must be at least 1")
-        fields = {"name": name, "tier": tier, "world": world, "dtype": dtype, "distribution": distribution,
-                  "dims": tuple(dims.items()), "place": place}
+        fields = {
+            "name": name,
+            "tier": tier,
+            "world": world,
+            "dtype": dtype,
+            "distribution": distribution,
+            "dims": tuple(dims.items()),
+            "place": place,
+        }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
 
@@ -137,8 +154,15 @@ class Case:
 
     def at(self, place: Place) -> Case:
         """The same case, placed on a device: what the functions of a declaration receive."""
-        return Case(self.name, tier=self.tier, world=self.world, dtype=self.dtype,
-                    distribution=self.distribution, place=place, **dict(self.dims))
+        return Case(
+            self.name,
+            tier=self.tier,
+            world=self.world,
+            dtype=self.dtype,
+            distribution=self.distribution,
+            place=place,
+            **dict(self.dims),
+        )
 
     @property
     def itemsize(self) -> float:
@@ -147,8 +171,13 @@ class Case:
 
     def describe(self) -> dict[str, Any]:
         """The identity of the case as JSON values; the tier is not part of it."""
-        return {"name": self.name, "world": self.world, "dtype": self.dtype,
-                "distribution": self.distribution, **dict(self.dims)}
+        return {
+            "name": self.name,
+            "world": self.world,
+            "dtype": self.dtype,
+            "distribution": self.distribution,
+            **dict(self.dims),
+        }
 
 
 def functional(call: Callable[[], Any]) -> Callable[[], Any]:
@@ -187,8 +216,9 @@ class Backend:
         known = [p.name for p in inspect.signature(self.build).parameters.values()][2:]
         for key, value in (overrides or {}).items():
             if key not in known:
-                raise DeclarationError(f"backend {self.name!r} has no knob {key!r}; "
-                                       f"its knobs are: {', '.join(known) or 'none'}")
+                raise DeclarationError(
+                    f"backend {self.name!r} has no knob {key!r}; its knobs are: {', '.join(known) or 'none'}"
+                )
             chosen[key] = value
         return chosen
 
@@ -196,8 +226,14 @@ class Backend:
 class Kernel:
     """One operation with a mathematical definition, its cases, and every way to compute it."""
 
-    def __init__(self, name: str, *, cases: Sequence[Case], tolerance: Tolerance | Mapping[str, Tolerance],
-                 spec_version: int = SPEC_VERSION) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        cases: Sequence[Case],
+        tolerance: Tolerance | Mapping[str, Tolerance],
+        spec_version: int = SPEC_VERSION,
+    ) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise DeclarationError(f"kernel name {name!r}: use lower-case letters, digits and _ only")
         if not cases:
@@ -205,8 +241,9 @@ class Kernel:
         names = [case.name for case in cases]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
-            raise DeclarationError(f"kernel {name!r} declares the case name {twice[0]!r} twice; "
-                                   "names are permanent and unique")
+            raise DeclarationError(
+                f"kernel {name!r} declares the case name {twice[0]!r} twice; names are permanent and unique"
+            )
         self.name = name
         self.cases = tuple(cases)
         self.tolerance = tolerance
@@ -230,25 +267,30 @@ class Kernel:
         """Register (case, inputs) -> expected output."""
         return self._define("reference", function)
 
-    def backend(self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None,
-                ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def backend(
+        self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register (case, inputs, **knobs) -> zero-argument callable."""
         return self._add_backend(name, config, baseline=False)
 
-    def baseline(self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None,
-                 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def baseline(
+        self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register the vendor library a user would call otherwise; timed, never trusted as truth."""
         return self._add_backend(name, config, baseline=True)
 
     def isa(self, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register (case, arch) -> list of Compilation for a backend declared before."""
         if backend not in self.backends:
-            raise DeclarationError(f"kernel {self.name!r}: isa({backend!r}) names no backend; "
-                                   f"declared: {', '.join(self.backends) or 'none'}")
+            raise DeclarationError(
+                f"kernel {self.name!r}: isa({backend!r}) names no backend; "
+                f"declared: {', '.join(self.backends) or 'none'}"
+            )
 
         def register(function: Callable[[Case, str], list[Compilation]]) -> Callable[..., Any]:
             self.compilations[backend] = function
             return function
+
         return register
 
     def _define(self, role: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -264,6 +306,7 @@ class Kernel:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self.backends[name] = Backend(name, function, config, baseline)
             return function
+
         return register
 
     # ---- what the harness asks ----------------------------------------------------------------------------------

@@ -79,14 +79,16 @@ class SymmetricHeap:
         needed = math.prod(sizes) * dtype.itemsize
         padded = -(-needed // ALIGNMENT) * ALIGNMENT
         if padded > self.left:
-            raise HeapError(f"symmetric heap of rank {self.rank} is too small: {padded} bytes asked for "
-                            f"{sizes} {dtype}, {self.left} of {self.bytes} left; "
-                            f"create it with at least {self._used + padded} bytes, "
-                            "or reset() it between cases")
+            raise HeapError(
+                f"symmetric heap of rank {self.rank} is too small: {padded} bytes asked for "
+                f"{sizes} {dtype}, {self.left} of {self.bytes} left; "
+                f"create it with at least {self._used + padded} bytes, "
+                "or reset() it between cases"
+            )
         start = self._used
         self._memory.reserve(start, needed)
         self._used = start + padded
-        return self._own[start:start + needed].view(dtype).view(sizes)
+        return self._own[start : start + needed].view(dtype).view(sizes)
 
     def signals(self, *shape: int) -> torch.Tensor:
         """Zeroed int32 flags on the heap, zero on every rank before any rank goes on; see symmetric_device.finish."""
@@ -99,9 +101,11 @@ class SymmetricHeap:
         start = tensor.data_ptr() - self._own.data_ptr()
         size = tensor.numel() * tensor.element_size()
         if start < 0 or start + size > self.bytes or not tensor.is_contiguous():
-            raise HeapError(f"a contiguous tensor on the heap of rank {self.rank} is needed to find it at rank {rank}; "
-                            "allocate it with heap.alloc()")
-        return self._memory.view(rank)[start:start + size].view(tensor.dtype).view(tensor.shape)
+            raise HeapError(
+                f"a contiguous tensor on the heap of rank {self.rank} is needed to find it at rank {rank}; "
+                "allocate it with heap.alloc()"
+            )
+        return self._memory.view(rank)[start : start + size].view(tensor.dtype).view(tensor.shape)
 
     def barrier(self) -> None:
         """Wait for all ranks: on a GPU enqueued on the current stream (capturable), on a CPU until all have come."""
@@ -126,8 +130,9 @@ class SymmetricHeap:
         self.close()
 
 
-def create(rank: int, world: int, device: str, bytes_: int,
-           directory: str | os.PathLike[str] | None = None) -> SymmetricHeap:
+def create(
+    rank: int, world: int, device: str, bytes_: int, directory: str | os.PathLike[str] | None = None
+) -> SymmetricHeap:
     """The heap of this rank; a collective call.
 
     device: "cuda:0" (needs the default process group, with a backend for that device) or "cpu".
@@ -145,16 +150,21 @@ class DeviceMemory:
 
     def __init__(self, rank: int, world: int, device: str, size: int) -> None:
         if not dist.is_initialized():
-            raise HeapError("a symmetric heap on GPUs needs the default process group: call "
-                            "torch.distributed.init_process_group before, with a backend for the GPU")
+            raise HeapError(
+                "a symmetric heap on GPUs needs the default process group: call "
+                "torch.distributed.init_process_group before, with a backend for the GPU"
+            )
         os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"  # read by the allocator; see the module's docstring
         import torch.distributed._symmetric_memory as symmetric_memory
+
         self.device, self._rank = device, rank
         self._tensor = symmetric_memory.empty(size, dtype=torch.uint8, device=torch.device(device))
         self._handle = symmetric_memory.rendezvous(self._tensor, dist.group.WORLD)
         if self._handle.world_size != world or self._handle.rank != rank:
-            raise HeapError(f"rank {rank} of {world} was asked for, the process group says rank "
-                            f"{self._handle.rank} of {self._handle.world_size}")
+            raise HeapError(
+                f"rank {rank} of {world} was asked for, the process group says rank "
+                f"{self._handle.rank} of {self._handle.world_size}"
+            )
         self.bases = self._addresses(world)
 
     def _addresses(self, world: int) -> list[int]:
@@ -162,8 +172,10 @@ class DeviceMemory:
         pointers = list(self._handle.buffer_ptrs)
         offset = self._tensor.data_ptr() - pointers[self._rank]
         if offset != getattr(self._handle, "offset", offset) or offset < 0:
-            raise HeapError(f"symmetric memory of rank {self._rank} is at {self._tensor.data_ptr():#x}, but its handle "
-                            f"says {pointers[self._rank]:#x} + {self._handle.offset}: pointers cannot be translated")
+            raise HeapError(
+                f"symmetric memory of rank {self._rank} is at {self._tensor.data_ptr():#x}, but its handle "
+                f"says {pointers[self._rank]:#x} + {self._handle.offset}: pointers cannot be translated"
+            )
         offsets = torch.empty(world, dtype=torch.int64, device=self.device)
         dist.all_gather_into_tensor(offsets, torch.tensor([offset], dtype=torch.int64, device=self.device))
         return [pointer + other for pointer, other in zip(pointers, offsets.tolist(), strict=True)]
@@ -171,7 +183,7 @@ class DeviceMemory:
     def view(self, rank: int) -> torch.Tensor:
         if rank == self._rank:
             return self._tensor
-        start = (self.bases[rank] - self._handle.buffer_ptrs[rank])
+        start = self.bases[rank] - self._handle.buffer_ptrs[rank]
         return self._handle.get_buffer(rank, (self._tensor.numel(),), torch.uint8, start)
 
     def reserve(self, start: int, size: int) -> None:
@@ -225,8 +237,10 @@ class SharedFiles:
         """Post my epoch, then wait until every counter has reached it: no rank can leave before all have come."""
         self._epoch += 1
         self._counters[self._rank][0] = self._epoch
-        _wait(lambda: [r for r, c in enumerate(self._counters) if int(c[0]) < self._epoch],
-              f"rank {self._rank} waits at a barrier for rank(s)")
+        _wait(
+            lambda: [r for r, c in enumerate(self._counters) if int(c[0]) < self._epoch],
+            f"rank {self._rank} waits at a barrier for rank(s)",
+        )
 
     def close(self) -> None:
         self._heaps, self._counters = [], []
@@ -294,9 +308,11 @@ def _take(file: int, start: int, size: int) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.posix_fallocate(file, start, size)
     except OSError as error:
-        raise HeapError(f"no room for {size} bytes of a symmetric heap, its file system has {free} free: "
-                        f"{error.strerror}; take smaller cases, enlarge /dev/shm (docker: --shm-size), or give "
-                        "another directory") from error
+        raise HeapError(
+            f"no room for {size} bytes of a symmetric heap, its file system has {free} free: "
+            f"{error.strerror}; take smaller cases, enlarge /dev/shm (docker: --shm-size), or give "
+            "another directory"
+        ) from error
 
 
 def _mapped(path: Path, size: int) -> torch.Tensor:
@@ -313,7 +329,9 @@ def _wait(missing: Callable[[], list[Any]], what: str) -> None:
     end, pause = time.monotonic() + BARRIER_TIMEOUT_S, 0.0
     while absent := missing():
         if time.monotonic() > end:
-            raise HeapError(f"{what} {', '.join(map(str, absent))} since {BARRIER_TIMEOUT_S:.0f} s; "
-                            "did a rank fail, or skip a collective call?")
+            raise HeapError(
+                f"{what} {', '.join(map(str, absent))} since {BARRIER_TIMEOUT_S:.0f} s; "
+                "did a rank fail, or skip a collective call?"
+            )
         time.sleep(pause)
         pause = min(pause + 1e-6, 2e-4)

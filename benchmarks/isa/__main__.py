@@ -27,20 +27,32 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(prog="python -m benchmarks.isa", description=__doc__.splitlines()[0])
     root.add_argument("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
     root.add_argument("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
-    root.add_argument("--arch", action="append", metavar="ARCH",
-                      help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
+    root.add_argument(
+        "--arch", action="append", metavar="ARCH", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)"
+    )
     root.add_argument("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
     for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
         root.add_argument(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
     root.add_argument("--lenient", action="store_true", help="a name that this tree does not have is no mistake")
-    root.add_argument("--knobs", type=Path, metavar="FILE", help="JSON list of knob sets that override config(): "
-                      "every case is compiled with each; `will_not_load` says which of them no GPU need be asked for")
+    root.add_argument(
+        "--knobs",
+        type=Path,
+        metavar="FILE",
+        help="JSON list of knob sets that override config(): "
+        "every case is compiled with each; `will_not_load` says which of them no GPU need be asked for",
+    )
     root.add_argument("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     root.add_argument("--out", type=Path, help="file to write (default: standard output)")
     root.add_argument("--json", action="store_true", help="JSON (metrics always are)")
     root.add_argument("--python", default=sys.executable, help="Python to compile with")
-    root.add_argument("--packages", type=Path, action="append", default=[], metavar="DIR",
-                      help="folder put before that Python's packages, such as one with another Triton (repeatable)")
+    root.add_argument(
+        "--packages",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="folder put before that Python's packages, such as one with another Triton (repeatable)",
+    )
     root.add_argument("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
     root.add_argument("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
     root.add_argument("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
@@ -77,10 +89,20 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
         target(arch)
     if not asked.tree.is_dir():
         raise ValueError(f"the source tree {asked.tree} is not a folder")
-    choice = Choice(TIERS[:TIERS.index(asked.tier) + 1], tuple(asked.kernel), tuple(asked.case), tuple(asked.backend),
-                    knob_sets(asked.knobs))
-    setting = Setting(asked.tree, asked.cache, asked.python, tuple(p.resolve() for p in asked.packages),
-                      Limits(asked.timeout, asked.memory))
+    choice = Choice(
+        TIERS[: TIERS.index(asked.tier) + 1],
+        tuple(asked.kernel),
+        tuple(asked.case),
+        tuple(asked.backend),
+        knob_sets(asked.knobs),
+    )
+    setting = Setting(
+        asked.tree,
+        asked.cache,
+        asked.python,
+        tuple(p.resolve() for p in asked.packages),
+        Limits(asked.timeout, asked.memory),
+    )
     setting.cache.mkdir(parents=True, exist_ok=True)
     runs = compile_all(arches, choice, setting, _teller(asked.progress))
     if not asked.lenient:
@@ -97,7 +119,7 @@ def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
     except (OSError, ValueError) as error:
         raise ValueError(f"--knobs {path}: {error}") from None
     if not (isinstance(found, list) and found and all(isinstance(one, dict) for one in found)):
-        raise ValueError(f"--knobs {path}: a JSON list of objects is expected, such as [{{\"num_stages\": 3}}]")
+        raise ValueError(f'--knobs {path}: a JSON list of objects is expected, such as [{{"num_stages": 3}}]')
     return tuple(found)
 
 
@@ -114,8 +136,9 @@ def _check_names(asked: argparse.Namespace, listings: list[dict[str, Any]]) -> N
                 raise ValueError(f"no backend {name!r} with an isa() declaration; known: {_some(listing['backends'])}")
         for pattern in asked.case:
             if not fnmatch.filter(listing["cases"], pattern):
-                raise ValueError(f"no case of tier {asked.tier} matches {pattern!r}; there are "
-                                 f"{_some(listing['cases'])}")
+                raise ValueError(
+                    f"no case of tier {asked.tier} matches {pattern!r}; there are {_some(listing['cases'])}"
+                )
 
 
 def _some(names: Sequence[str], most: int = 12) -> str:
@@ -131,6 +154,7 @@ def _teller(style: str) -> Any:
         line = json.dumps({"arch": arch, "done": done, "total": total}) if style == "json" else f"{arch} {done}/{total}"
         with lock:
             print(line, file=sys.stderr, flush=True)
+
     return (lambda **progress: None) if style == "none" else tell
 
 

@@ -14,16 +14,35 @@ from typing import Any
 from benchmarks.isa.code import Code, Instruction, Jump, Loop
 from benchmarks.isa.provenance import Provenance, argument_pointer
 
-MEMORY_BYTES = {"dwordx4": 16, "dwordx3": 12, "dwordx2": 8, "dwordx8": 32, "dwordx16": 64,
-                "dword": 4, "ushort": 2, "sshort": 2, "short": 2,
-                "ubyte": 1, "sbyte": 1, "byte": 1}
+MEMORY_BYTES = {
+    "dwordx4": 16,
+    "dwordx3": 12,
+    "dwordx2": 8,
+    "dwordx8": 32,
+    "dwordx16": 64,
+    "dword": 4,
+    "ushort": 2,
+    "sshort": 2,
+    "short": 2,
+    "ubyte": 1,
+    "sbyte": 1,
+    "byte": 1,
+}
 """Bytes a lane moves, by the size word in the name of a buffer, global, flat, scratch or scalar memory instruction."""
 
 _LDS_ACCESS = re.compile(
-    r"ds_(read|write|load|store)(2|_2addr)?(?:st64|_stride64)?_(?:[a-z0-9]+_)*?[bui](\d+)(?:_\w+)?")
-_FIELDS = {"vgpr": "vgpr_count", "agpr": "agpr_count", "sgpr": "sgpr_count", "vgpr_spills": "vgpr_spill_count",
-           "sgpr_spills": "sgpr_spill_count", "scratch_bytes": "private_segment_fixed_size",
-           "_workgroup": "max_flat_workgroup_size", "_wave": "wavefront_size"}
+    r"ds_(read|write|load|store)(2|_2addr)?(?:st64|_stride64)?_(?:[a-z0-9]+_)*?[bui](\d+)(?:_\w+)?"
+)
+_FIELDS = {
+    "vgpr": "vgpr_count",
+    "agpr": "agpr_count",
+    "sgpr": "sgpr_count",
+    "vgpr_spills": "vgpr_spill_count",
+    "sgpr_spills": "sgpr_spill_count",
+    "scratch_bytes": "private_segment_fixed_size",
+    "_workgroup": "max_flat_workgroup_size",
+    "_wave": "wavefront_size",
+}
 
 
 def parse(text: str) -> Code:
@@ -137,10 +156,12 @@ def _memory(instructions: Iterable[Instruction]) -> dict[str, Any]:
     found: dict[str, list[Instruction]] = {"load": [], "store": []}
     for instruction in instructions:
         found.get(kind(instruction), []).append(instruction)
-    return {"load_widths": widths(access_bytes(i) for i in found["load"]),
-            "store_widths": widths(access_bytes(i) for i in found["store"]),
-            "store_names": _counted(i.mnemonic for i in found["store"]),
-            "loads_to_lds": sum(any(re.search(r"\blds\b", o) for o in i.operands) for i in found["load"])}
+    return {
+        "load_widths": widths(access_bytes(i) for i in found["load"]),
+        "store_widths": widths(access_bytes(i) for i in found["store"]),
+        "store_names": _counted(i.mnemonic for i in found["store"]),
+        "loads_to_lds": sum(any(re.search(r"\blds\b", o) for o in i.operands) for i in found["load"]),
+    }
 
 
 def _remote(code: Code, arguments: tuple[str, ...] | None) -> dict[str, Any]:
@@ -153,15 +174,17 @@ def _remote(code: Code, arguments: tuple[str, ...] | None) -> dict[str, Any]:
     stored, loaded = Counter[int](), Counter[int]()
     for block, instruction in stores:
         stored[block] += access_bytes(instruction) or 0
-    for block, instruction in (found.bases if found else ()):
+    for block, instruction in found.bases if found else ():
         loaded[block] += (access_bytes(instruction) or 8) // 8
-    return {"remote_store_widths": widths(access_bytes(i) for _, i in stores),
-            "remote_store_names": _counted(i.mnemonic for _, i in stores),
-            "remote_store_bytes": code.heaviest_path(stored),
-            "remote_store_bytes_in_loops": code.heaviest_path(_inside(stored, code)),
-            "subdword_remote_stores": sum((access_bytes(i) or 4) < 4 for _, i in stores),
-            "heap_base_loads": code.heaviest_path(loaded),
-            "heap_base_loads_in_loops": code.heaviest_path(_inside(loaded, code))}
+    return {
+        "remote_store_widths": widths(access_bytes(i) for _, i in stores),
+        "remote_store_names": _counted(i.mnemonic for _, i in stores),
+        "remote_store_bytes": code.heaviest_path(stored),
+        "remote_store_bytes_in_loops": code.heaviest_path(_inside(stored, code)),
+        "subdword_remote_stores": sum((access_bytes(i) or 4) < 4 for _, i in stores),
+        "heap_base_loads": code.heaviest_path(loaded),
+        "heap_base_loads_in_loops": code.heaviest_path(_inside(loaded, code)),
+    }
 
 
 def _inside(weights: Mapping[int, int], code: Code) -> dict[int, int]:
@@ -170,8 +193,9 @@ def _inside(weights: Mapping[int, int], code: Code) -> dict[int, int]:
 
 def _lds(instructions: Iterable[Instruction]) -> dict[str, Any]:
     accesses = [access for i in instructions if kind(i) == "lds" and (access := lds_access(i))]
-    return {f"lds_{way}_widths": _counted(width for found, width in accesses if found == way)
-            for way in ("read", "write")}
+    return {
+        f"lds_{way}_widths": _counted(width for found, width in accesses if found == way) for way in ("read", "write")
+    }
 
 
 def _loop(code: Code, loop: Loop | None) -> dict[str, Any]:
@@ -180,8 +204,12 @@ def _loop(code: Code, loop: Loop | None) -> dict[str, Any]:
         return {}
     body = code.within(loop.blocks)
     mix = _counted(map(kind, body))
-    return {"instructions": len(body), "depth": loop.depth, "mix": mix,
-            "matrix_share": round(mix.get("mfma", 0) / max(len(body), 1), 4)}
+    return {
+        "instructions": len(body),
+        "depth": loop.depth,
+        "mix": mix,
+        "matrix_share": round(mix.get("mfma", 0) / max(len(body), 1), 4),
+    }
 
 
 def widths(sizes: Iterable[int | None]) -> dict[str, int]:

@@ -40,7 +40,7 @@ def _from_log(log: str) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """ at line 12, `total = tl.dot(a, b)`: the line of the kernel's source that Triton names."""
+    """at line 12, `total = tl.dot(a, b)`: the line of the kernel's source that Triton names."""
     source, node = getattr(error, "src", None), getattr(error, "node", None)
     line = getattr(node, "lineno", None)
     if not isinstance(source, str) or line is None:
@@ -57,4 +57,4 @@ def _last_line(text: str) -> str:
 
 def _shortened(text: str, limit: int = 300) -> str:
     text = re.sub(r"/[\w./-]*/([\w.-]+)", lambda match: Path(match[0]).name, text)
-    return text if len(text) <= limit else text[:limit - 3] + "..."
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -91,9 +91,15 @@ class Code:
             for header in targets:
                 if _dominates(dominators, header, source):
                     bodies.setdefault(header, {header}).update(_reaching(source, header, before))
-        return [Loop(header, frozenset(body), depth=sum(header in other for other in bodies.values()),
-                     innermost=not any(inner in body for inner in bodies if inner != header))
-                for header, body in sorted(bodies.items())]
+        return [
+            Loop(
+                header,
+                frozenset(body),
+                depth=sum(header in other for other in bodies.values()),
+                innermost=not any(inner in body for inner in bodies if inner != header),
+            )
+            for header, body in sorted(bodies.items())
+        ]
 
     @functools.cached_property
     def in_loops(self) -> frozenset[int]:
@@ -126,8 +132,10 @@ class Code:
 
         A line `; loop L3 depth 2` (or `; no loop`) stands where another innermost loop begins.
         """
-        names = {label: f"L{n}" for n, label in enumerate(
-            dict.fromkeys(label for block in self.blocks for label in block.labels))}
+        names = {
+            label: f"L{n}"
+            for n, label in enumerate(dict.fromkeys(label for block in self.blocks for label in block.labels))
+        }
         lines: list[str] = []
         before = ""
         for index, block in enumerate(self.blocks):

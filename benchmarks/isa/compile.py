@@ -21,8 +21,26 @@ from benchmarks.isa.causes import first_cause
 from benchmarks.isa.code import Code, digest
 from benchmarks.isa.targets import Target, target
 
-ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8e4nv": 1, "fp8e4b8": 1, "fp8e4b15": 1, "fp8e5": 1,
-                 "fp8e5b16": 1, "i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8}
+ELEMENT_BYTES = {
+    "fp64": 8,
+    "fp32": 4,
+    "fp16": 2,
+    "bf16": 2,
+    "fp8e4nv": 1,
+    "fp8e4b8": 1,
+    "fp8e4b15": 1,
+    "fp8e5": 1,
+    "fp8e5b16": 1,
+    "i1": 1,
+    "i8": 1,
+    "u8": 1,
+    "i16": 2,
+    "u16": 2,
+    "i32": 4,
+    "u32": 4,
+    "i64": 8,
+    "u64": 8,
+}
 """Bytes of the element types a pointer argument may name (Triton's own short names)."""
 
 
@@ -51,7 +69,7 @@ class StorageFree:
 
     def stride(self) -> tuple[int, ...]:
         """Of a contiguous tensor."""
-        return tuple(math.prod(self.shape[i + 1:]) for i in range(len(self.shape)))
+        return tuple(math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
 
 
 class OfflineDriver:
@@ -112,8 +130,9 @@ def argument(name: str, declared: Any) -> Any:
     kind, shape, *storage = declared
     element = str(kind).removeprefix("*")
     if not str(kind).startswith("*") or element not in ELEMENT_BYTES:
-        raise Refused(f"argument {name!r} has the type {kind!r}; a pointer type is '*' and one of "
-                      f"{', '.join(ELEMENT_BYTES)}")
+        raise Refused(
+            f"argument {name!r} has the type {kind!r}; a pointer type is '*' and one of {', '.join(ELEMENT_BYTES)}"
+        )
     size = storage[0] if storage else math.prod(shape) * ELEMENT_BYTES[element]
     return StorageFree(element, tuple(shape), size)
 
@@ -129,13 +148,17 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
     """Refuse what Triton would ignore or not understand, by name."""
     function = compilation.function
     if not hasattr(function, "warmup") or not hasattr(function, "arg_names") or not hasattr(function, "create_binder"):
-        raise Refused(f"function is a {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
-                      "with the chosen constants (not the autotuner around it)")
+        raise Refused(
+            f"function is a {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
+            "with the chosen constants (not the autotuner around it)"
+        )
     options = known_options(gpu_target)
     for name in compilation.options:
         if name not in options:
-            raise Refused(f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, "
-                          f"which would ignore it; it knows {', '.join(o for o in options if o not in _INTERNAL)}")
+            raise Refused(
+                f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, "
+                f"which would ignore it; it knows {', '.join(o for o in options if o not in _INTERNAL)}"
+            )
     given = {**compilation.arguments, **compilation.constants}
     for name in given:
         if name not in function.arg_names:
@@ -145,8 +168,18 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
         raise Refused(f"{function.__name__} needs {', '.join(missing)}, which the declaration does not give")
 
 
-_INTERNAL = {"arch", "backend_name", "extern_libs", "warp_size", "debug", "sanitize_overflow", "supported_fp8_dtypes",
-             "deprecated_fp8_dot_operand_dtypes", "allowed_dot_input_precisions", "instrumentation_mode"}
+_INTERNAL = {
+    "arch",
+    "backend_name",
+    "extern_libs",
+    "warp_size",
+    "debug",
+    "sanitize_overflow",
+    "supported_fp8_dtypes",
+    "deprecated_fp8_dot_operand_dtypes",
+    "allowed_dot_input_precisions",
+    "instrumentation_mode",
+}
 """Options that Triton fills in by itself; not offered in messages."""
 
 
@@ -176,8 +209,17 @@ def key(found: Specialised, arch: str, version: str) -> str:
     Paths of bundled libraries are left out of the options: they differ from folder to folder, not in content.
     """
     options = {name: str(value) for name, value in found.options.items() if name != "extern_libs"}
-    return key_of({"source": found.source.hash(), "language": type(found.source).__name__, "options": options,
-                   "arch": arch, "triton": version, "readers": readers_digest(), "name": found.source.name})
+    return key_of(
+        {
+            "source": found.source.hash(),
+            "language": type(found.source).__name__,
+            "options": options,
+            "arch": arch,
+            "triton": version,
+            "readers": readers_digest(),
+            "name": found.source.name,
+        }
+    )
 
 
 def forget_half_made_keys() -> None:

@@ -11,9 +11,12 @@ from kernels.hardware import DEVICES
 def explain(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One explanation per compiled entry of a result file: its identity, `limiter`, and `sentences`."""
     identity = ("kernel", "backend", "label", "arch", "cases")
-    return [{name: e[name] for name in identity}
-            | {"limiter": limiter(e["metrics"], e["arch"]), "sentences": sentences(e["metrics"], e["arch"])}
-            for e in result["entries"] if e["status"] == "ok"]
+    return [
+        {name: e[name] for name in identity}
+        | {"limiter": limiter(e["metrics"], e["arch"]), "sentences": sentences(e["metrics"], e["arch"])}
+        for e in result["entries"]
+        if e["status"] == "ok"
+    ]
 
 
 def limiter(metrics: Mapping[str, Any], arch: str) -> str:
@@ -38,17 +41,21 @@ def _occupancy(metrics: Mapping[str, Any], arch: str) -> str:
     head = "as many as there can be" if by == "nothing" else f"limited by {by}"
     unit = ("wave", "a SIMD") if arch.startswith("gfx") else ("warp", "a scheduler")
     waves = f"{metrics['occupancy']} {unit[0]}{'s' * (metrics['occupancy'] != 1)} {unit[1]}"
-    return (f"{waves}, {head}: {registers} registers a lane "
-            f"allow {metrics['occupancy_by_registers']}, {metrics['lds_bytes']} B of LDS ({share:.0f} % of the chip's) "
-            f"allow {metrics['occupancy_by_lds']}.")
+    return (
+        f"{waves}, {head}: {registers} registers a lane "
+        f"allow {metrics['occupancy_by_registers']}, {metrics['lds_bytes']} B of LDS ({share:.0f} % of the chip's) "
+        f"allow {metrics['occupancy_by_lds']}."
+    )
 
 
 def _spills(metrics: Mapping[str, Any]) -> str:
     if not metrics["scratch_bytes"] and not metrics.get("vgpr_spills"):
         return ""
     spilled = f"{metrics['vgpr_spills']} registers spill, " if "vgpr_spills" in metrics else ""
-    return (f"{spilled}{metrics['scratch_bytes']} B of scratch a lane; {metrics['scratch_ops_in_loops']} of "
-            f"{metrics['scratch_ops']} scratch instructions lie in loops.")
+    return (
+        f"{spilled}{metrics['scratch_bytes']} B of scratch a lane; {metrics['scratch_ops_in_loops']} of "
+        f"{metrics['scratch_ops']} scratch instructions lie in loops."
+    )
 
 
 def _loop(metrics: Mapping[str, Any], arch: str) -> str:
@@ -62,8 +69,10 @@ def _loop(metrics: Mapping[str, Any], arch: str) -> str:
         return f"The hot loop has {loop['instructions']} instructions, no {matrix} among them: {mix}."
     most, number = counts[0]
     share = "" if most in ("mfma", "matrix") else f", {100 * number / loop['instructions']:.0f} % {most}"
-    return (f"The hot loop has {loop['instructions']} instructions, {100 * loop['matrix_share']:.0f} % of them "
-            f"{matrix}{share}: {mix}.  Kinds: {', '.join(metrics['matrix'])}.")
+    return (
+        f"The hot loop has {loop['instructions']} instructions, {100 * loop['matrix_share']:.0f} % of them "
+        f"{matrix}{share}: {mix}.  Kinds: {', '.join(metrics['matrix'])}."
+    )
 
 
 def _stores(metrics: Mapping[str, Any]) -> str:

@@ -80,14 +80,18 @@ def will_load(metrics: Mapping[str, Any], arch: str) -> str | None:
     device = next(d for d in DEVICES if d.arch == arch)
     threads = metrics["waves_per_group"] * device.wave_size
     if metrics["lds_bytes"] > lds_limit(arch):
-        return (f"it needs {metrics['lds_bytes']} B of LDS and a workgroup on {arch} may have {lds_limit(arch)} B; "
-                "use fewer stages or smaller tiles")
+        return (
+            f"it needs {metrics['lds_bytes']} B of LDS and a workgroup on {arch} may have {lds_limit(arch)} B; "
+            "use fewer stages or smaller tiles"
+        )
     if threads > 1024:
         return f"its workgroup has {threads} threads and {arch} allows 1024; use fewer warps"
     if metrics["occupancy"] == 0:
         registers = metrics["vgpr"] if "vgpr" in metrics else metrics["registers"]
-        return (f"{registers} registers a lane times {metrics['waves_per_group']} waves do not fit the register file "
-                f"of {arch}; use smaller tiles or fewer warps")
+        return (
+            f"{registers} registers a lane times {metrics['waves_per_group']} waves do not fit the register file "
+            f"of {arch}; use smaller tiles or fewer warps"
+        )
     return None
 
 
@@ -105,18 +109,31 @@ def entries(arch: str, listing: Mapping[str, Any], records: Mapping[int, Mapping
 
 
 def _entry(arch: str, triton: str, unit: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    entry: dict[str, Any] = {"kernel": unit["kernel"], "backend": unit["backend"], "label": unit["label"], "arch": arch,
-                             "triton": triton, "cases": [], "status": record["status"]}
+    entry: dict[str, Any] = {
+        "kernel": unit["kernel"],
+        "backend": unit["backend"],
+        "label": unit["label"],
+        "arch": arch,
+        "triton": triton,
+        "cases": [],
+        "status": record["status"],
+    }
     entry |= {"knobs": unit["knobs"]} if "knobs" in unit else {}
     if record["status"] != "ok":
         return entry | {"why": record["why"]}
     done = finish(record["metrics"], arch)
-    return entry | {"hash": record["hash"], "asm": record["asm"], "metrics": done, "notes": list(record["notes"]),
-                    "will_not_load": will_load(done, arch)}
+    return entry | {
+        "hash": record["hash"],
+        "asm": record["asm"],
+        "metrics": done,
+        "notes": list(record["notes"]),
+        "will_not_load": will_load(done, arch),
+    }
 
 
-def document(runs: Sequence[tuple[str, Mapping[str, Any] | None, Mapping[int, Mapping[str, Any]], str]],
-             ) -> dict[str, Any]:
+def document(
+    runs: Sequence[tuple[str, Mapping[str, Any] | None, Mapping[int, Mapping[str, Any]], str]],
+) -> dict[str, Any]:
     """The result file of (arch, listing, records, failure) per architecture; free of paths, dates and chance."""
     broken: dict[str, dict[str, str]] = {}
     found: list[dict[str, Any]] = []
@@ -129,5 +146,12 @@ def document(runs: Sequence[tuple[str, Mapping[str, Any] | None, Mapping[int, Ma
             versions.add(listing["triton"])
             broken |= {b["module"]: b for b in listing["broken"]}
             found += entries(arch, listing, records) if not failure else []
-    return {"format": "ridgeline-isa", "version": 1, "triton": "/".join(sorted(versions)) or None,
-            "arches": [run[0] for run in runs], "entries": found, "broken": list(broken.values()), "failures": failures}
+    return {
+        "format": "ridgeline-isa",
+        "version": 1,
+        "triton": "/".join(sorted(versions)) or None,
+        "arches": [run[0] for run in runs],
+        "entries": found,
+        "broken": list(broken.values()),
+        "failures": failures,
+    }

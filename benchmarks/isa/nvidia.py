@@ -20,11 +20,20 @@ from benchmarks.isa.code import Code, Instruction, Jump
 MATRIX = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA")
 """Instructions of the tensor cores; GMMA are warp-group wide (wgmma in PTX)."""
 
-_KINDS = {name: kind for kind, names in {
-    "load": ("LDG", "LDGSTS", "UTMALDG"), "store": ("STG", "UTMASTG"), "local": ("LDL", "STL"),
-    "lds": ("LDS", "STS", "LDSM", "STSM"), "atomic": ("ATOMG", "ATOM", "RED", "REDG"),
-    "barrier": ("BAR", "SYNCS", "WARPSYNC"), "wait": ("DEPBAR", "WARPGROUP"), "branch": ("BRA", "BRX", "EXIT"),
-}.items() for name in names}
+_KINDS = {
+    name: kind
+    for kind, names in {
+        "load": ("LDG", "LDGSTS", "UTMALDG"),
+        "store": ("STG", "UTMASTG"),
+        "local": ("LDL", "STL"),
+        "lds": ("LDS", "STS", "LDSM", "STSM"),
+        "atomic": ("ATOMG", "ATOM", "RED", "REDG"),
+        "barrier": ("BAR", "SYNCS", "WARPSYNC"),
+        "wait": ("DEPBAR", "WARPGROUP"),
+        "branch": ("BRA", "BRX", "EXIT"),
+    }.items()
+    for name in names
+}
 
 _LINE = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
 _TOOL_SECONDS = 60
@@ -44,8 +53,9 @@ def disassemble(cubin: bytes, tools: Path) -> tuple[str, str]:
 
 def _tool(*command: Any) -> str:
     try:
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=_TOOL_SECONDS,
-                              stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            list(map(str, command)), capture_output=True, text=True, timeout=_TOOL_SECONDS, stdin=subprocess.DEVNULL
+        )
     except FileNotFoundError:
         raise ToolError(f"{command[0]} is not there; the triton wheel for Linux x86-64 brings it") from None
     if done.returncode:
@@ -114,9 +124,14 @@ def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> dict[str,
     looped = Counter(map(kind, code.within(code.in_loops)))
     lds = [i for i in everything if kind(i) == "lds"]
     return {
-        "registers": _used(usage, "REG"), "scratch_bytes": _used(usage, "STACK"), "lds_bytes": lds_bytes,
-        "waves_per_group": num_warps, "scratch_ops": kinds["local"], "scratch_ops_in_loops": looped["local"],
-        "code_bytes": 16 * len(everything), "instructions": len(everything),
+        "registers": _used(usage, "REG"),
+        "scratch_bytes": _used(usage, "STACK"),
+        "lds_bytes": lds_bytes,
+        "waves_per_group": num_warps,
+        "scratch_ops": kinds["local"],
+        "scratch_ops_in_loops": looped["local"],
+        "code_bytes": 16 * len(everything),
+        "instructions": len(everything),
         "matrix": _counted(i.mnemonic for i in everything if kind(i) == "matrix"),
         "load_widths": widths(access_bytes(i) for i in everything if kind(i) == "load"),
         "store_widths": widths(access_bytes(i) for i in everything if kind(i) == "store"),
@@ -124,9 +139,11 @@ def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> dict[str,
         "loads_to_lds": sum(i.mnemonic.startswith(("LDGSTS", "UTMALDG")) for i in everything),
         "lds_read_widths": _counted(str(access_bytes(i)) for i in lds if i.mnemonic.startswith("LDS")),
         "lds_write_widths": _counted(str(access_bytes(i)) for i in lds if i.mnemonic.startswith("STS")),
-        "barriers": kinds["barrier"], "waits": kinds["wait"],
+        "barriers": kinds["barrier"],
+        "waits": kinds["wait"],
         "atomics": _counted(i.mnemonic for i in everything if kind(i) == "atomic"),
-        "loops": len(code.loops), "loop": _loop(code),
+        "loops": len(code.loops),
+        "loop": _loop(code),
     }
 
 
@@ -136,8 +153,12 @@ def _loop(code: Code) -> dict[str, Any]:
         return {}
     body = code.within(loop.blocks)
     mix = _counted(map(kind, body))
-    return {"instructions": len(body), "depth": loop.depth, "mix": mix,
-            "matrix_share": round(mix.get("matrix", 0) / max(len(body), 1), 4)}
+    return {
+        "instructions": len(body),
+        "depth": loop.depth,
+        "mix": mix,
+        "matrix_share": round(mix.get("matrix", 0) / max(len(body), 1), 4),
+    }
 
 
 def _counted(names: Any) -> dict[str, int]:

@@ -73,13 +73,28 @@ class Worker:
     def __init__(self, arch: str, compute_units: int, setting: Setting, scratch: Path) -> None:
         self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")  # noqa: SIM115 - closed in kill()
         self._buffer = b""
-        command = [setting.python, "-m", "benchmarks.isa.worker", arch, str(setting.tree.resolve()),
-                   str(setting.cache.resolve()), str(compute_units), self._log.name]
+        command = [
+            setting.python,
+            "-m",
+            "benchmarks.isa.worker",
+            arch,
+            str(setting.tree.resolve()),
+            str(setting.cache.resolve()),
+            str(compute_units),
+            self._log.name,
+        ]
         cleaned = environment(os.environ) | {"TRITON_CACHE_DIR": str(scratch / f"triton-{id(self)}")}
         if setting.packages:
             cleaned["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
-        self._process = subprocess.Popen(command, cwd=HARNESS, env=cleaned, stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=self._log, start_new_session=True)
+        self._process = subprocess.Popen(
+            command,
+            cwd=HARNESS,
+            env=cleaned,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+        )
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         """The answer to a request; Ended if the process died or was killed for time or memory."""
@@ -231,8 +246,9 @@ class ArchRun:
         self._tell(arch=self.arch, done=done, total=total)
 
 
-def compile_all(arches: Sequence[str], choice: Choice, setting: Setting,
-                tell: Callable[..., None] = lambda **progress: None) -> list[ArchRun]:
+def compile_all(
+    arches: Sequence[str], choice: Choice, setting: Setting, tell: Callable[..., None] = lambda **progress: None
+) -> list[ArchRun]:
     """Run every architecture in parallel; returns the runs with their listings and records, in the order asked.
 
     tell(arch=, done=, total=) is called after each compilation, from any thread.
@@ -240,8 +256,9 @@ def compile_all(arches: Sequence[str], choice: Choice, setting: Setting,
     slots = min(MOST_WORKERS, max(1, (os.cpu_count() or 1) // len(arches)))
     with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as scratch:
         runs = [ArchRun(arch, choice, setting, Path(scratch), tell) for arch in arches]
-        threads = [threading.Thread(target=run.work, args=(slot,), daemon=True)
-                   for run in runs for slot in range(slots)]
+        threads = [
+            threading.Thread(target=run.work, args=(slot,), daemon=True) for run in runs for slot in range(slots)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

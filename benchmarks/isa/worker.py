@@ -43,9 +43,13 @@ class Units:
         chosen = [k for k in found.kernels.values() if not choose["kernels"] or k.name in choose["kernels"]]
         units = [unit for kernel in chosen for unit in self._of_kernel(kernel, choose)]
         broken = [{"module": b.module, "why": b.reason} for b in found.broken]
-        return {"units": units, "broken": broken, "known": sorted(found.kernels),
-                "backends": sorted({backend for kernel in chosen for backend in kernel.compilations}),
-                "cases": [case.name for kernel in chosen for case in kernel.cases if case.tier in choose["tiers"]]}
+        return {
+            "units": units,
+            "broken": broken,
+            "known": sorted(found.kernels),
+            "backends": sorted({backend for kernel in chosen for backend in kernel.compilations}),
+            "cases": [case.name for kernel in chosen for case in kernel.cases if case.tier in choose["tiers"]],
+        }
 
     def _of_kernel(self, kernel: Any, choose: dict[str, Any]) -> list[dict[str, Any]]:
         units = []
@@ -58,15 +62,18 @@ class Units:
                         units += self._of_case(kernel, backend, declare, case, knobs)
         return units
 
-    def _of_case(self, kernel: Any, backend: str, declare: Any, case: Any, knobs: dict[str, Any],
-                 ) -> list[dict[str, Any]]:
+    def _of_case(
+        self, kernel: Any, backend: str, declare: Any, case: Any, knobs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
         from kernels.spec import Place, Unsupported
 
         name = {"kernel": kernel.name, "backend": backend, "case": case.name} | ({"knobs": knobs} if knobs else {})
         place = Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)
         if not _takes(declare, knobs):
-            why = (f"its isa() declaration does not take the knobs {', '.join(knobs)}; "
-                   "declare it as (case, arch, **knobs) and put them over config()")
+            why = (
+                f"its isa() declaration does not take the knobs {', '.join(knobs)}; "
+                "declare it as (case, arch, **knobs) and put them over config()"
+            )
             return [self._unit(name | {"label": "", "status": "refused", "why": why}, None)]
         try:
             declared = list(declare(case.at(place), self._arch, **knobs))

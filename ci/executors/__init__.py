@@ -13,8 +13,22 @@ from ci.executors import scheduler
 from ci.executors.local import LocalExecutor
 from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, Scheduler, State, default_root, script
 
-__all__ = ["EXECUTORS", "ExecutorError", "JobSpec", "JobStatus", "LocalExecutor", "Scheduler", "State", "cancel",
-           "default_root", "resume", "script", "status", "submit", "wait"]
+__all__ = [
+    "EXECUTORS",
+    "ExecutorError",
+    "JobSpec",
+    "JobStatus",
+    "LocalExecutor",
+    "Scheduler",
+    "State",
+    "cancel",
+    "default_root",
+    "resume",
+    "script",
+    "status",
+    "submit",
+    "wait",
+]
 
 EXECUTORS: dict[str, Callable[[Path], Scheduler]] = {"local": LocalExecutor}
 """Name -> how to open it on a folder."""
@@ -26,9 +40,18 @@ def _open(executor: str, root: Path | None) -> Scheduler:
     return EXECUTORS[executor](root or default_root())
 
 
-def submit(argv: Sequence[str], *, name: str, gpus: int = 0, timeout_s: float = 3600.0, grace_s: float = 5.0,
-           cwd: Path | None = None, env: Mapping[str, str] | None = None, executor: str = "local",
-           root: Path | None = None) -> str:
+def submit(
+    argv: Sequence[str],
+    *,
+    name: str,
+    gpus: int = 0,
+    timeout_s: float = 3600.0,
+    grace_s: float = 5.0,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    executor: str = "local",
+    root: Path | None = None,
+) -> str:
     """Queue a command and return the job's id.  cwd: where it runs (default: the current folder)."""
     spec = JobSpec(name, gpus, timeout_s, grace_s, str((cwd or Path.cwd()).resolve()), dict(env or {}))
     return _open(executor, root).submit(script(argv, spec), spec)
@@ -41,8 +64,9 @@ def status(ids: Sequence[str] = (), *, executor: str = "local", root: Path | Non
     return [found[name] for name in sorted(found)]
 
 
-def wait(ids: Sequence[str], *, timeout_s: float = float("inf"), executor: str = "local",
-         root: Path | None = None) -> list[JobStatus]:
+def wait(
+    ids: Sequence[str], *, timeout_s: float = float("inf"), executor: str = "local", root: Path | None = None
+) -> list[JobStatus]:
     """Wait for the end of these jobs, at most `timeout_s` seconds; returns their last status."""
     found = scheduler.wait(_open(executor, root), ids, timeout_s)
     return [found[name] for name in ids]

@@ -41,9 +41,15 @@ def execute(folder: Path, env: Mapping[str, str], pass_fds: Sequence[int] = (), 
     # Before the process: whoever finds this supervisor dead must be able to find what it started.
     write_json(folder / "started.json", {"at": started, "token": token, "where": where})
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(["bash", str((folder / "script.sh").resolve())], stdin=subprocess.DEVNULL,
-                                   stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                   pass_fds=tuple(pass_fds), env={**os.environ, **env, TOKEN: token})
+        process = subprocess.Popen(
+            ["bash", str((folder / "script.sh").resolve())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+            env={**os.environ, **env, TOKEN: token},
+        )
     state, why = _follow(process, folder, float(spec["timeout_s"]))
     if state is not State.DONE:
         stop(process, token, float(spec["grace_s"]))
@@ -123,9 +129,20 @@ def _zombie(entry: Path) -> bool:
 
 def write_result(folder: Path, state: State, code: int | None, why: str, started: str = "", where: str = "") -> None:
     """The result file: what alone decides how a job ended."""
-    write_json(folder / "result.json", {"format": FORMAT, "version": 1, "id": folder.name, "state": str(state),
-                                        "exit_code": code, "why": why, "started_at": started, "ended_at": now(),
-                                        "where": where})
+    write_json(
+        folder / "result.json",
+        {
+            "format": FORMAT,
+            "version": 1,
+            "id": folder.name,
+            "state": str(state),
+            "exit_code": code,
+            "why": why,
+            "started_at": started,
+            "ended_at": now(),
+            "where": where,
+        },
+    )
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -44,8 +44,10 @@ class LocalExecutor:
     def submit(self, script: str, spec: JobSpec) -> str:
         """Queue a script.  Raises ExecutorError if it wants more GPUs than there are, or nothing can be written."""
         if spec.gpus > len(self.gpus):
-            raise ExecutorError(f"job {spec.name!r} wants {spec.gpus} GPUs; this machine offers {len(self.gpus)}"
-                                f" ({', '.join(self.gpus) or 'none'})")
+            raise ExecutorError(
+                f"job {spec.name!r} wants {spec.gpus} GPUs; this machine offers {len(self.gpus)}"
+                f" ({', '.join(self.gpus) or 'none'})"
+            )
         seconds, nanoseconds = divmod(time.time_ns(), 10**9)
         name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{nanoseconds:09d}-{secrets.token_hex(2)}"
         try:
@@ -61,8 +63,16 @@ class LocalExecutor:
         for path in (draft, folder.parent, self.root / "queue", self.root / "locks"):
             path.mkdir(parents=True, exist_ok=True)
         (draft / "script.sh").write_text(script)
-        job.write_json(draft / "job.json", {**dataclasses.asdict(spec), "env": dict(spec.env), "id": name,
-                                            "slots": self.gpus, "submitted_at": job.now()})
+        job.write_json(
+            draft / "job.json",
+            {
+                **dataclasses.asdict(spec),
+                "env": dict(spec.env),
+                "id": name,
+                "slots": self.gpus,
+                "submitted_at": job.now(),
+            },
+        )
         draft.rename(folder)
         return folder
 
@@ -74,8 +84,15 @@ class LocalExecutor:
         (self.root / "queue" / folder.name).touch()
         env = {key: value for key, value in os.environ.items() if key != job.TOKEN}
         with (folder / "supervisor.log").open("ab") as log:
-            started = subprocess.run([sys.executable, "-m", "ci.executors.local", str(folder)], cwd=PACKAGE, env=env,
-                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            started = subprocess.run(
+                [sys.executable, "-m", "ci.executors.local", str(folder)],
+                cwd=PACKAGE,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         if started.returncode:
             raise ExecutorError(f"the supervisor of {folder.name} did not start; see {folder}/supervisor.log")
 
@@ -127,15 +144,30 @@ def _status(folder: Path) -> JobStatus:
     spec, started, result = (_read(folder / f"{part}.json") for part in ("job", "started", "result"))
     if not spec:
         return JobStatus(folder.name, "", State.LOST, why="no such job here")
-    base = JobStatus(folder.name, spec["name"], State.PENDING, submitted_at=spec["submitted_at"],
-                     log=str(folder / "log"), started_at=started.get("at", ""), where=started.get("where", ""))
+    base = JobStatus(
+        folder.name,
+        spec["name"],
+        State.PENDING,
+        submitted_at=spec["submitted_at"],
+        log=str(folder / "log"),
+        started_at=started.get("at", ""),
+        where=started.get("where", ""),
+    )
     if result:
-        return dataclasses.replace(base, state=State(result["state"]), exit_code=result["exit_code"],
-                                   why=result["why"], ended_at=result["ended_at"])
+        return dataclasses.replace(
+            base,
+            state=State(result["state"]),
+            exit_code=result["exit_code"],
+            why=result["why"],
+            ended_at=result["ended_at"],
+        )
     if alive:
         return dataclasses.replace(base, state=State.RUNNING if started else State.PENDING)
-    return dataclasses.replace(base, state=State.LOST, why="its supervisor is gone and left no result; "
-                                                           "`ridgeline submit --resume ID` queues it again")
+    return dataclasses.replace(
+        base,
+        state=State.LOST,
+        why="its supervisor is gone and left no result; `ridgeline submit --resume ID` queues it again",
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -175,6 +207,7 @@ def _clear(folder: Path) -> None:
 
 
 # ---- the supervisor ----
+
 
 def detach(folder: Path) -> int:
     """Take hold of the folder and go on in the background; returns 1 if another supervisor has it, else 0.
@@ -219,8 +252,9 @@ def _await_turn(folder: Path, spec: dict[str, Any], held: contextlib.ExitStack) 
     """
     while not (folder / "cancel").exists():
         if _first(folder):
-            slots = _take(folder.parents[1] / "locks", spec["slots"] if spec["gpus"] else [CPU],
-                          max(1, spec["gpus"]), held)
+            slots = _take(
+                folder.parents[1] / "locks", spec["slots"] if spec["gpus"] else [CPU], max(1, spec["gpus"]), held
+            )
             if slots:
                 return slots
         time.sleep(WAIT_S)

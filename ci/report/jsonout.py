@@ -32,14 +32,20 @@ def document(report: Report) -> dict[str, Any]:
     """The report as plain dicts and lists; numbers that are not finite become null."""
     judgement = report.judgement
     plain = {
-        "format": FORMAT, "version": VERSION,
-        "verdict": str(judgement.verdict), "why": judgement.why, "title": report.title,
+        "format": FORMAT,
+        "version": VERSION,
+        "verdict": str(judgement.verdict),
+        "why": judgement.why,
+        "title": report.title,
         "cases": [_case(case) for case in judgement.cases],
         "groups": [dataclasses.asdict(group) for group in judgement.groups],
         "floors": [dataclasses.asdict(floor) for floor in judgement.floors],
-        "judgement_warnings": list(judgement.warnings), "warnings": list(report.warnings),
-        "base": _side(report.base), "head": _side(report.head),
-        "machine": dict(report.machine), "links": dict(report.links),
+        "judgement_warnings": list(judgement.warnings),
+        "warnings": list(report.warnings),
+        "base": _side(report.base),
+        "head": _side(report.head),
+        "machine": dict(report.machine),
+        "links": dict(report.links),
         "costs": {case: dataclasses.asdict(cost) for case, cost in report.costs.items()},
         "clocks": {arm: dataclasses.asdict(clocks) for arm, clocks in report.clocks.items()},
         "skipped": [dataclasses.asdict(skip) for skip in report.skipped],
@@ -111,15 +117,25 @@ def _finite(value: Any) -> Any:
 
 def _report(value: dict[str, Any]) -> Report:
     judgement = Judgement(
-        Verdict(value["verdict"]), value["why"],
+        Verdict(value["verdict"]),
+        value["why"],
         tuple(CaseVerdict(**_tuples({**case, "verdict": Verdict(case["verdict"])})) for case in value["cases"]),
         tuple(Group(**_tuples(group)) for group in value["groups"]),
-        tuple(Floor(**floor) for floor in value["floors"]), tuple(value["judgement_warnings"]))
+        tuple(Floor(**floor) for floor in value["floors"]),
+        tuple(value["judgement_warnings"]),
+    )
     return Report(
-        judgement, value["title"], Side(**value["base"]), Side(**value["head"]), value["machine"],
+        judgement,
+        value["title"],
+        Side(**value["base"]),
+        Side(**value["head"]),
+        value["machine"],
         {case: CaseCost(**cost) for case, cost in value["costs"].items()},
         {arm: Clocks(**clocks) for arm, clocks in value["clocks"].items()},
-        tuple(Skip(**skip) for skip in value["skipped"]), tuple(value["warnings"]), value["links"])
+        tuple(Skip(**skip) for skip in value["skipped"]),
+        tuple(value["warnings"]),
+        value["links"],
+    )
 
 
 def _tuples(value: dict[str, Any]) -> dict[str, Any]:

@@ -20,15 +20,20 @@ LIMIT = 60_000
 ROWS = 100
 """At most so many rows in one table or list; the JSON report has all of them."""
 SIGN = {
-    Verdict.BROKEN: "❌", Verdict.SLOWER: "❌", Verdict.FASTER: "✅", Verdict.SAME: "✅",
-    Verdict.CANNOT_TELL: "❔", Verdict.YARDSTICK_CHANGED: "❔", Verdict.NEW: "❔",
+    Verdict.BROKEN: "❌",
+    Verdict.SLOWER: "❌",
+    Verdict.FASTER: "✅",
+    Verdict.SAME: "✅",
+    Verdict.CANNOT_TELL: "❔",
+    Verdict.YARDSTICK_CHANGED: "❔",
+    Verdict.NEW: "❔",
 }
 NEXT = {
     Verdict.BROKEN: "A case no longer works: see below, and run `ridgeline run --kernel NAME` on your branch.",
     Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is meant, say why.",
     Verdict.CANNOT_TELL: "This is not a pass: see below what could not be told or measured, and why.",
     Verdict.YARDSTICK_CHANGED: "What defines the number changed, so old and new times cannot be compared: "
-                               "a reviewer must agree to the new yardstick.",
+    "a reviewer must agree to the new yardstick.",
 }
 STRUCTURAL = re.compile(r"[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")
 """What starts Markdown or HTML: anywhere in a line, or only at its beginning."""
@@ -46,8 +51,15 @@ def render(report: Report, topic: str = "") -> str:
     """The whole comment, at most LIMIT characters, ending in a newline.  topic: see :func:`marker`."""
     if not re.fullmatch(r"[\w.-]*", topic):
         raise ValueError(f"topic {topic!r}: use letters, digits, and . _ -")
-    sections = [marker(topic), _heading(report), _summary(report), *_moved(report), *_floors(report),
-                *_details(report), _footer(report)]
+    sections = [
+        marker(topic),
+        _heading(report),
+        _summary(report),
+        *_moved(report),
+        *_floors(report),
+        *_details(report),
+        _footer(report),
+    ]
     return _fit([section for section in sections if section])
 
 
@@ -86,8 +98,10 @@ def _summary(report: Report) -> str:
     lines = [text(report.title) + compared + where]
     counted = words.counts(report.judgement.cases)
     if counted:
-        lines.append(" · ".join(f"**{number}** {verdict}" for verdict, number in counted.items())
-                     + (f" · **{len(report.skipped)}** not measured" if report.skipped else ""))
+        lines.append(
+            " · ".join(f"**{number}** {verdict}" for verdict, number in counted.items())
+            + (f" · **{len(report.skipped)}** not measured" if report.skipped else "")
+        )
     if report.verdict in NEXT:
         lines.append(NEXT[report.verdict])
     return "\n\n".join(lines)
@@ -100,8 +114,9 @@ def _moved(report: Report) -> Iterator[str]:
             yield _table(report, cases)
             yield _why(cause, cases)
         else:
-            yield _bullets(f"{code(case.case)}: {text('; '.join(case.evidence) or 'no reason given', 400)}"
-                           for case in cases)
+            yield _bullets(
+                f"{code(case.case)}: {text('; '.join(case.evidence) or 'no reason given', 400)}" for case in cases
+            )
 
 
 def _title(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
@@ -119,8 +134,12 @@ def _table(report: Report, cases: Sequence[CaseVerdict]) -> str:
 
 
 def _row(report: Report, case: CaseVerdict, rated: bool) -> str:
-    cells = [code(case.case), f"**{words.percent(case.ratio)}**", words.interval(case.ci_low, case.ci_high),
-             words.times(case.base_seconds, case.head_seconds)]
+    cells = [
+        code(case.case),
+        f"**{words.percent(case.ratio)}**",
+        words.interval(case.ci_low, case.ci_high),
+        words.times(case.base_seconds, case.head_seconds),
+    ]
     if rated:
         cells.append(words.rate(report.costs.get(case.case), case.head_seconds))
     return "| " + " | ".join([*cells, words.trials(case)]) + " |"
@@ -134,8 +153,10 @@ def _rows(head: str, rule: str, rows: Iterable[str], number: int) -> str:
 
 def _why(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
     said = {**({cause.evidence: []} if cause and cause.evidence else {}), **words.reasons(cases)}
-    return _bullets((code(", ".join(names)) + ": " if names and len(names) < len(cases) else "") + text(sentence, 400)
-                    for sentence, names in said.items())
+    return _bullets(
+        (code(", ".join(names)) + ": " if names and len(names) < len(cases) else "") + text(sentence, 400)
+        for sentence, names in said.items()
+    )
 
 
 def _bullets(lines: Iterable[str]) -> str:
@@ -158,8 +179,11 @@ def _details(report: Report) -> Iterator[str]:
     yield _fold("Cannot tell", len(unsure), "\n\n".join(p for p in (_table(report, unsure), _why(None, unsure)) if p))
     settled = [case for case in rest if case.verdict is not Verdict.CANNOT_TELL]
     yield _fold("The rest: " + ", ".join(words.folded(settled)), len(settled), _table(report, settled))
-    yield _fold("Not measured, and why", len(report.skipped),
-                _bullets(f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped))
+    yield _fold(
+        "Not measured, and why",
+        len(report.skipped),
+        _bullets(f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped),
+    )
     yield _fold("Warnings", len(report.all_warnings), _bullets(text(line, 400) for line in report.all_warnings))
     yield _fold("Machine, clocks and versions", 1, _bullets(_machine(report)))
 

@@ -30,22 +30,43 @@ STYLE = {
     Verdict.NEW: "cyan",
 }
 PLOT_WIDTH = 21
-COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13,
-           "trials": 6}
+COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13, "trials": 6}
 """Columns beside the case's name, as ordered on the screen, and their usual widths in characters."""
 LISTED = 12
 """At most so many lines in a list of what is not known; the JSON report has all of them."""
 ROWS = 40
 """At most so many rows in one table: one screen."""
-ASCII = str.maketrans({"→": ">", "µ": "u", "●": "o", "─": "-", "│": "|", "×": "x", "…": "~", "°": " ", "•": "*",
-                       "├": "[", "┤": "]", "·": "."})
+ASCII = str.maketrans(
+    {
+        "→": ">",
+        "µ": "u",
+        "●": "o",
+        "─": "-",
+        "│": "|",
+        "×": "x",
+        "…": "~",
+        "°": " ",
+        "•": "*",
+        "├": "[",
+        "┤": "]",
+        "·": ".",
+    }
+)
 
 
 def render(report: Report, width: int = 100, colour: bool = False, ascii_only: bool = False) -> str:
     """The report as text of at most `width` columns, with ANSI colours if `colour`."""
     out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False,
-                      color_system="standard" if colour else None, legacy_windows=False, _environ={})
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=colour,
+        no_color=not colour,
+        highlight=False,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+        _environ={},
+    )
     console.print(document(report, width))
     text = "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
     return text.translate(ASCII) if ascii_only else text
@@ -61,8 +82,15 @@ def show(report: Report, console: Console) -> None:
 
 def document(report: Report, width: int) -> RenderableType:
     """The report as something rich can print."""
-    blocks = [_head(report), *_moved(report, width), *_floors(report), _rest(report), *_unknown(report, width),
-              *_warnings(report), *_machine(report)]
+    blocks = [
+        _head(report),
+        *_moved(report, width),
+        *_floors(report),
+        _rest(report),
+        *_unknown(report, width),
+        *_warnings(report),
+        *_machine(report),
+    ]
     return Group(*blocks)
 
 
@@ -162,8 +190,10 @@ def _plot(case: CaseVerdict, scale: float) -> str:
     if case.ratio is None or case.ci_low is None or case.ci_high is None:
         return ""
     half = PLOT_WIDTH // 2
-    low, middle, high = (half + max(-half, min(half, round((ratio - 1) * 100 / scale * half)))
-                         for ratio in (case.ci_low, case.ratio, case.ci_high))
+    low, middle, high = (
+        half + max(-half, min(half, round((ratio - 1) * 100 / scale * half)))
+        for ratio in (case.ci_low, case.ratio, case.ci_high)
+    )
     line = [" "] * PLOT_WIDTH
     line[half] = "│"
     for at in range(low, high + 1):

@@ -83,8 +83,10 @@ def groups_of(report: Report) -> tuple[tuple[Group | None, tuple[CaseVerdict, ..
 def cause(group: Group) -> str:
     """One line for a group: ``gemm / triton: 3 shapes slower together, +2.52 % [+2.11, +2.93]``."""
     where = " / ".join(part for part in (group.kernel, group.backend) if part)
-    return (f"{where}: {plural(len(group.cases), 'shape')} {group.direction} together, "
-            f"{percent(group.ratio)} {interval(group.ci_low, group.ci_high)}")
+    return (
+        f"{where}: {plural(len(group.cases), 'shape')} {group.direction} together, "
+        f"{percent(group.ratio)} {interval(group.ci_low, group.ci_high)}"
+    )
 
 
 def reasons(cases: Iterable[CaseVerdict]) -> dict[str, list[str]]:
@@ -148,8 +150,11 @@ def floor_line(floor: Floor) -> str:
 
 def clocks_line(clocks: Clocks) -> str:
     """What a device reported, in one line; "nothing reported" where it was silent."""
-    parts = [f"{value:.0f} {unit}" for value, unit in (
-        (clocks.sm_clock_mhz, "MHz"), (clocks.power_w, "W"), (clocks.temperature_c, "°C")) if value is not None]
+    parts = [
+        f"{value:.0f} {unit}"
+        for value, unit in ((clocks.sm_clock_mhz, "MHz"), (clocks.power_w, "W"), (clocks.temperature_c, "°C"))
+        if value is not None
+    ]
     if clocks.throttle:
         parts.append(f"throttled: {clocks.throttle}")
     return ", ".join(parts) or "nothing reported"

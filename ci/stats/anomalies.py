@@ -60,9 +60,11 @@ class Collapse:
 
     def sentence(self, arm: Role) -> str:
         """For the evidence of a case."""
-        return (f"intermittent collapse in {arm}: {self.calls} of {self.rounds} calls (in {self.trials} trials) took "
-                f"{self.factor:.3g} times the median; they add {self.cost:.1%} to the mean time, the median does not "
-                "show it")
+        return (
+            f"intermittent collapse in {arm}: {self.calls} of {self.rounds} calls (in {self.trials} trials) took "
+            f"{self.factor:.3g} times the median; they add {self.cost:.1%} to the mean time, the median does not "
+            "show it"
+        )
 
 
 def collapse(mine: Sequence[FloatArray], partner: Sequence[FloatArray]) -> Collapse | None:
@@ -75,9 +77,14 @@ def collapse(mine: Sequence[FloatArray], partner: Sequence[FloatArray]) -> Colla
     if len(collapsed) < 3:
         return None
     expected = len(factors) * COLLAPSE_RATE + sum(int((p > COLLAPSE_FACTOR).sum()) for p in partner)
-    return Collapse(len(collapsed), len(factors), sum(bool((m > COLLAPSE_FACTOR).any()) for m in mine),
-                    float(np.median(collapsed)), float((collapsed - 1).sum() / len(factors)),
-                    float(poisson.sf(len(collapsed) - 1, expected)))
+    return Collapse(
+        len(collapsed),
+        len(factors),
+        sum(bool((m > COLLAPSE_FACTOR).any()) for m in mine),
+        float(np.median(collapsed)),
+        float((collapsed - 1).sum() / len(factors)),
+        float(poisson.sf(len(collapsed) - 1, expected)),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +107,12 @@ def two_modes(logs: FloatArray) -> Modes | None:
     right = count - left
     low, high = sums[left - 1] / left, (sums[-1] - sums[left - 1]) / right
     best = int(np.argmax(left * right * (high - low) ** 2))
-    within = (squares[left[best] - 1] / left[best] - low[best] ** 2
-              + (squares[-1] - squares[left[best] - 1]) / right[best] - high[best] ** 2) / 2
+    within = (
+        squares[left[best] - 1] / left[best]
+        - low[best] ** 2
+        + (squares[-1] - squares[left[best] - 1]) / right[best]
+        - high[best] ** 2
+    ) / 2
     apart = float(high[best] - low[best])
     gap = apart / math.sqrt(max(float(within), 1e-12))
     return Modes(apart, float(right[best] / count)) if apart > MODES_APART and gap > MODES_CLEAR else None
@@ -113,32 +124,40 @@ def bimodal_sentences(base: Sequence[FloatArray], head: Sequence[FloatArray], sh
     for arm, relative in (("base", base), ("head", head)):
         modes = two_modes(np.log(np.concatenate(relative))) if relative else None
         if modes:
-            sentences.append(f"{arm} has two speeds {math.expm1(modes.apart):.1%} apart; "
-                             f"{modes.slow_share:.0%} of its calls run at the slower one")
+            sentences.append(
+                f"{arm} has two speeds {math.expm1(modes.apart):.1%} apart; "
+                f"{modes.slow_share:.0%} of its calls run at the slower one"
+            )
     among = two_modes(shifts) if len(shifts) >= 6 else None
     if among:
-        sentences.append(f"the ratio itself has two values {math.expm1(among.apart):.1%} apart: it depends on how the "
-                         f"processes start ({among.slow_share:.0%} of the trials show the larger one)")
+        sentences.append(
+            f"the ratio itself has two values {math.expm1(among.apart):.1%} apart: it depends on how the "
+            f"processes start ({among.slow_share:.0%} of the trials show the larger one)"
+        )
     return sentences
 
 
 def clock_warnings(trials: Sequence[Trial]) -> list[str]:
     """What the device reported differently for the two arms: clocks, power, throttling."""
-    pairs = [(t.clocks["base"], t.clocks["head"]) for t in trials
-             if t.clocks and "base" in t.clocks and "head" in t.clocks]
+    pairs = [
+        (t.clocks["base"], t.clocks["head"]) for t in trials if t.clocks and "base" in t.clocks and "head" in t.clocks
+    ]
     warnings = []
     clock = _medians(pairs, "sm_clock_mhz")
     if clock and abs(clock[1] / clock[0] - 1) > CLOCK_GAP:
-        warnings.append(f"the arms ran at different SM clocks: base {clock[0]:.0f} MHz, head {clock[1]:.0f} MHz "
-                        f"({clock[1] / clock[0] - 1:+.1%})")
+        warnings.append(
+            f"the arms ran at different SM clocks: base {clock[0]:.0f} MHz, head {clock[1]:.0f} MHz "
+            f"({clock[1] / clock[0] - 1:+.1%})"
+        )
     power = _medians(pairs, "power_w")
     if power and abs(power[1] - power[0]) > POWER_GAP_W:
         warnings.append(f"the arms drew different power: base {power[0]:.0f} W, head {power[1]:.0f} W")
     differs = sum(1 for base, head in pairs if base.throttle != head.throttle)
     if differs:
         words = sorted({c.throttle or "none" for pair in pairs for c in pair})
-        warnings.append(f"throttling differed between the arms in {differs} of {len(pairs)} trials "
-                        f"({', '.join(words)})")
+        warnings.append(
+            f"throttling differed between the arms in {differs} of {len(pairs)} trials ({', '.join(words)})"
+        )
     return warnings
 
 

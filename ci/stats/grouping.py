@@ -58,5 +58,7 @@ def one_sided(slower: int, faster: int) -> str | None:
     if max(slower, faster) < ONE_SIDED_LEAST or min(slower, faster) > 0:
         return None
     which = "slower" if slower else "faster"
-    return (f"all {slower + faster} findings point one way ({which}): suspect the machine, the environment or the base "
-            "before the code; compare base with itself to be sure")
+    return (
+        f"all {slower + faster} findings point one way ({which}): suspect the machine, the environment or the base "
+        "before the code; compare base with itself to be sure"
+    )

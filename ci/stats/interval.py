@@ -39,8 +39,18 @@ STRETCH = ((1.0, 0.3), (2.0, 0.4), (3.5, 0.3))
 LOCK_STEP = ((0.0, 0.30), (0.5, 0.20), (1.0, 0.20), (2.0, 0.15), (4.0, 0.10), (8.0, 0.05))
 """(tau in units of the typical trial noise, weight) where the arms run in lock-step."""
 
-APART = ((1.0, 0.05), (2.0, 0.10), (4.0, 0.15), (7.0, 0.15), (12.0, 0.15), (20.0, 0.15), (35.0, 0.10), (60.0, 0.07),
-         (100.0, 0.04), (200.0, 0.04))
+APART = (
+    (1.0, 0.05),
+    (2.0, 0.10),
+    (4.0, 0.15),
+    (7.0, 0.15),
+    (12.0, 0.15),
+    (20.0, 0.15),
+    (35.0, 0.10),
+    (60.0, 0.07),
+    (100.0, 0.04),
+    (200.0, 0.04),
+)
 """(tau in the same unit, weight) where they do not."""
 
 LOCK_STEP_SHARE, SHARE_STRENGTH = 0.7, 4.0
@@ -137,8 +147,8 @@ def _likelihood(shift: Shifts, rounds: int, noise: FloatArray) -> _Likelihood:
     trials = shift.shift.shape[1]
     stretched = shift.variance * drift_stretch(shift.serial, rounds)
     typical = stretched.mean(axis=1, keepdims=True)
-    smooth = (stretched + typical) / 2          # the variance of one trial is itself only known to about 30 %
-    extra = (tau * noise[:, None]) ** 2         # (cases, components)
+    smooth = (stretched + typical) / 2  # the variance of one trial is itself only known to about 30 %
+    extra = (tau * noise[:, None]) ** 2  # (cases, components)
     variance = k * smooth[:, :, None] + extra[:, None, :]
     precision = 1 / variance
     total = precision.sum(axis=1)
@@ -161,8 +171,9 @@ def _lock_step_share(scores: list[FloatArray], runs: list[npt.NDArray[np.intp]])
     if not scores:
         return np.array([LOCK_STEP_SHARE])
     together = components()[3]
-    odds = np.concatenate([logsumexp(score[:, together], axis=1) - logsumexp(score[:, ~together], axis=1)
-                           for score in scores])
+    odds = np.concatenate(
+        [logsumexp(score[:, together], axis=1) - logsumexp(score[:, ~together], axis=1) for score in scores]
+    )
     run = np.concatenate(runs)
     cases = np.bincount(run)
     share = np.full(len(cases), LOCK_STEP_SHARE)
@@ -177,5 +188,10 @@ def _posterior(likelihood: _Likelihood, share: FloatArray) -> Fit:
     together = components()[3]
     score = likelihood.score + np.where(together, np.log(share)[:, None], np.log1p(-share)[:, None])
     weight = np.exp(score - logsumexp(score, axis=1, keepdims=True))
-    return Fit((weight * likelihood.centre).sum(axis=1), weight, likelihood.centre, likelihood.width,
-               weight[:, together].sum(axis=1))
+    return Fit(
+        (weight * likelihood.centre).sum(axis=1),
+        weight,
+        likelihood.centre,
+        likelihood.width,
+        weight[:, together].sum(axis=1),
+    )

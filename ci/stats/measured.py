@@ -86,8 +86,9 @@ def samples(cases: Sequence[Sequence[Trial]], *, control: bool = False) -> list[
     for rounds, where in places.items():
         for row, (case, _) in enumerate(where):
             located[case].append((blocks[rounds], row))
-    return [_gather(trials, rows, keep=not control) if rows else None
-            for trials, rows in zip(arms, located, strict=True)]
+    return [
+        _gather(trials, rows, keep=not control) if rows else None for trials, rows in zip(arms, located, strict=True)
+    ]
 
 
 def _pair(trial: Trial, control: bool) -> tuple[FloatArray, FloatArray] | None:
@@ -120,11 +121,14 @@ def _gather(trials: list[tuple[int, FloatArray, FloatArray]], rows: list[tuple[_
         parts = [block.shifts[np.array([row])] for block, row in rows]
         joined = Shifts(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(Shifts)))
     return Sample(
-        tuple(number for number, _, _ in trials), joined, int(np.median([len(base) for _, base, _ in trials])),
+        tuple(number for number, _, _ in trials),
+        joined,
+        int(np.median([len(base) for _, base, _ in trials])),
         tuple(block.base_relative[row] for block, row in rows) if keep else (),
         tuple(block.head_relative[row] for block, row in rows) if keep else (),
         float(np.median([block.base_median[row] for block, row in rows])),
-        float(np.median([block.head_median[row] for block, row in rows])))
+        float(np.median([block.head_median[row] for block, row in rows])),
+    )
 
 
 def adjusted(case: Sample, control: Sample) -> Sample | None:
@@ -135,9 +139,15 @@ def adjusted(case: Sample, control: Sample) -> Sample | None:
     if len(mine) < 2:
         return None
     a, b = case.only(mine), control.only(theirs)
-    return dataclasses.replace(a, shifts=Shifts(
-        a.shifts.shift - b.shifts.shift, a.shifts.variance + b.shifts.variance,
-        np.maximum(a.shifts.serial, b.shifts.serial), a.shifts.level - b.shifts.level))
+    return dataclasses.replace(
+        a,
+        shifts=Shifts(
+            a.shifts.shift - b.shifts.shift,
+            a.shifts.variance + b.shifts.variance,
+            np.maximum(a.shifts.serial, b.shifts.serial),
+            a.shifts.level - b.shifts.level,
+        ),
+    )
 
 
 def effects(samples: Sequence[Sample], scales: Iterable[Scale]) -> list[Effect]:
@@ -146,8 +156,14 @@ def effects(samples: Sequence[Sample], scales: Iterable[Scale]) -> list[Effect]:
     scale = list(scales)
     for i, sample in enumerate(samples):
         groups[sample.trials].append(i)
-    batches = [(_stack([samples[i] for i in members]), int(np.median([samples[i].rounds for i in members])),
-                np.array([scale[i].noise for i in members])) for members in groups.values()]
+    batches = [
+        (
+            _stack([samples[i] for i in members]),
+            int(np.median([samples[i].rounds for i in members])),
+            np.array([scale[i].noise for i in members]),
+        )
+        for members in groups.values()
+    ]
     result: dict[int, Effect] = {}
     for members, fitted in zip(groups.values(), fit(batches), strict=True):
         result.update(zip(members, _effects(fitted, [scale[i] for i in members]), strict=True))

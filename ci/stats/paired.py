@@ -53,9 +53,13 @@ class Shifts:
 def shifts(base: FloatArray, head: FloatArray) -> Shifts:
     """Summarise trials that all have the same number of rounds; at least 2 rounds."""
     log_base, log_head = np.log(base), np.log(head)
-    parts = [_block_shift(log_base[i:i + CHUNK], log_head[i:i + CHUNK]) for i in range(0, len(base), CHUNK)]
-    return Shifts(np.concatenate([shift for shift, _ in parts]), np.concatenate([variance for _, variance in parts]),
-                  _serial(log_head - log_base), (_level(log_base) + _level(log_head)) / 2)
+    parts = [_block_shift(log_base[i : i + CHUNK], log_head[i : i + CHUNK]) for i in range(0, len(base), CHUNK)]
+    return Shifts(
+        np.concatenate([shift for shift, _ in parts]),
+        np.concatenate([variance for _, variance in parts]),
+        _serial(log_head - log_base),
+        (_level(log_base) + _level(log_head)) / 2,
+    )
 
 
 def blocks_of(rounds: int) -> tuple[int, int]:
@@ -74,8 +78,9 @@ def _block_shift(log_base: FloatArray, log_head: FloatArray) -> tuple[FloatArray
     count, width = blocks_of(rounds)
     start = rounds - count * width
     shape = (trials, count, width)
-    ratios = (log_head[:, start:].reshape(shape)[:, :, :, None]
-              - log_base[:, start:].reshape(shape)[:, :, None, :]).reshape(trials, -1)
+    ratios = (
+        log_head[:, start:].reshape(shape)[:, :, :, None] - log_base[:, start:].reshape(shape)[:, :, None, :]
+    ).reshape(trials, -1)
     ratios.sort(axis=1)
     total = ratios.shape[1]
     reach = SPREAD * np.sqrt(count * width**2 * (2 * width + 1) / 12)
@@ -98,4 +103,4 @@ def _level(logs: FloatArray) -> FloatArray:
     """Mean of the samples between the 1/8 and the 1/2 quantile: slow bursts do not reach it."""
     ordered = np.sort(logs, axis=1)
     rounds = ordered.shape[1]
-    return np.asarray(ordered[:, rounds // 8:max(rounds // 2, rounds // 8 + 1)].mean(axis=1))
+    return np.asarray(ordered[:, rounds // 8 : max(rounds // 2, rounds // 8 + 1)].mean(axis=1))

@@ -33,15 +33,19 @@ def recorded(path: Path) -> list[dict[str, Any]]:
 def lock_step_trials(path: Path, rounds: int | None = None) -> dict[str, dict[str, FloatArray]]:
     """Recorded A/B trials: {case: {arm: seconds, shape (trials, rounds)}}, the first `rounds` rounds."""
     lines = recorded(path)
-    return {case: {arm: np.array([line["cases"][case][arm][:rounds] for line in lines]) * US for arm in arms}
-            for case, arms in lines[0]["cases"].items()}
+    return {
+        case: {arm: np.array([line["cases"][case][arm][:rounds] for line in lines]) * US for arm in arms}
+        for case, arms in lines[0]["cases"].items()
+    }
 
 
 def separate_runs(path: Path) -> dict[str, dict[str, FloatArray]]:
     """Recorded runs of one process each: {way of sampling: {case: seconds, shape (runs, samples)}}."""
     lines = recorded(path)
-    return {way: {case: np.array([line[way][case] for line in lines]) * US for case in lines[0][way]}
-            for way in ("seq", "il", "gr")}
+    return {
+        way: {case: np.array([line[way][case] for line in lines]) * US for case in lines[0][way]}
+        for way in ("seq", "il", "gr")
+    }
 
 
 def take(values: Shifts, index: Any) -> Shifts:
@@ -68,8 +72,12 @@ def findings(cases: Sequence[Shifts], rounds: int, settings: Settings, share: fl
     cases: one entry for each case of a run, fields of shape (draws, trials).  share: of the false-alarm rate.
     """
     draws, count = len(cases[0].shift), len(cases)
-    together = Shifts(*(np.stack([getattr(c, f.name) for c in cases], axis=1).reshape(draws * count, -1)
-                        for f in dataclasses.fields(Shifts)))
+    together = Shifts(
+        *(
+            np.stack([getattr(c, f.name) for c in cases], axis=1).reshape(draws * count, -1)
+            for f in dataclasses.fields(Shifts)
+        )
+    )
     run = np.repeat(np.arange(draws), count)
     fitted = fit([(together, rounds, np.full(draws * count, settings.trial_noise))], [run])[0]
     bias = np.log1p(settings.arm_bias)
@@ -98,8 +106,9 @@ class Noise:
     spikes: float = 0.0
 
 
-def synthetic(rng: np.random.Generator, noise: Noise, draws: int, trials: int, rounds: int,
-              effect: float = 0.0) -> Shifts:
+def synthetic(
+    rng: np.random.Generator, noise: Noise, draws: int, trials: int, rounds: int, effect: float = 0.0
+) -> Shifts:
     """Trials of one case made of noise, fields of shape (draws, trials)."""
     count = draws * trials
     arms = []

@@ -45,9 +45,16 @@ def _tier(world: int, dtype: str, size: int) -> str:
     return "pr" if dtype == "fp16" and world in (2, 4) and size in (2, 8, 32, 128, 512) else "nightly"
 
 
-all_gather = Kernel("all_gather", tolerance=Tolerance(), cases=[
-    Case(f"w{world}_{dtype}_{size}MB", tier=_tier(world, dtype, size), world=world, dtype=dtype, MB=size)
-    for world in (2, 4, 8) for dtype in ("fp16", "bf16", "fp32") for size in SIZES_MB])
+all_gather = Kernel(
+    "all_gather",
+    tolerance=Tolerance(),
+    cases=[
+        Case(f"w{world}_{dtype}_{size}MB", tier=_tier(world, dtype, size), world=world, dtype=dtype, MB=size)
+        for world in (2, 4, 8)
+        for dtype in ("fp16", "bf16", "fp32")
+        for size in SIZES_MB
+    ],
+)
 
 
 def _shard_elements(case: Case) -> int:
@@ -72,8 +79,9 @@ def cost(case: Case) -> Cost:
     HBM: a rank reads its shard once and its memory takes S bytes, its own shard and those of the peers.
     """
     total = case.MB * (1 << 20)
-    return Cost(hbm_bytes=total + total // case.world, link_bytes=total * (case.world - 1) // case.world,
-                payload_bytes=total)
+    return Cost(
+        hbm_bytes=total + total // case.world, link_bytes=total * (case.world - 1) // case.world, payload_bytes=total
+    )
 
 
 @all_gather.reference
@@ -91,6 +99,7 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     def call() -> torch.Tensor:
         dist.all_gather_into_tensor(out, shard)
         return out
+
     return call
 
 
@@ -116,30 +125,63 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
             target.copy_(shard)
         heap.barrier()
         return out
+
     return call
 
 
 @all_gather.backend("triton", config=knobs.config)
-def triton(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, num_warps: int = 16, unroll: int = 4,
-           fanout: int = 0, load: str = "", store: str = "", wait: bool = True) -> Callable[[], torch.Tensor]:
+def triton(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    programs: int = 64,
+    num_warps: int = 16,
+    unroll: int = 4,
+    fanout: int = 0,
+    load: str = "",
+    store: str = "",
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
     """Persistent push over the symmetric heap (kernels/all_gather/device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     return _build("launch", case, inputs, lambda launch: chosen)
 
 
 @all_gather.backend("partitioned", config=knobs.partitioned_config)
-def partitioned(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, num_warps: int = 16,
-                unroll: int = 4, order: str = "interleaved", load: str = "", store: str = "",
-                wait: bool = True) -> Callable[[], torch.Tensor]:
+def partitioned(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    programs: int = 64,
+    num_warps: int = 16,
+    unroll: int = 4,
+    order: str = "interleaved",
+    load: str = "",
+    store: str = "",
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
     """The same push, in which every group of programs serves one destination and reads the whole shard for it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     return _build("launch", case, inputs, lambda launch: launch.partitioned(case.world, chosen))
 
 
 @all_gather.backend("gluon", config=knobs.gluon_config)
-def gluon(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, num_warps: int = 4, rows: int = 8,
-          columns: int = 256, width: int = 0, vector: int = 16, fanout: int = 0, load: str = "", store: str = "",
-          persistent: bool = True, wait: bool = True) -> Callable[[], torch.Tensor]:
+def gluon(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    programs: int = 64,
+    num_warps: int = 4,
+    rows: int = 8,
+    columns: int = 256,
+    width: int = 0,
+    vector: int = 16,
+    fanout: int = 0,
+    load: str = "",
+    store: str = "",
+    persistent: bool = True,
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
     """Persistent push of tiles in Gluon (kernels/all_gather/gluon_device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     _only_persistent(persistent)
@@ -148,17 +190,22 @@ def gluon(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, nu
 
 def _only_persistent(persistent: bool) -> None:
     if not persistent:
-        raise Unsupported("gluon has no non-persistent variant of the all-gather: programs loop over the tiles; "
-                          "leave persistent at True, or set programs to the number of tiles")
+        raise Unsupported(
+            "gluon has no non-persistent variant of the all-gather: programs loop over the tiles; "
+            "leave persistent at True, or set programs to the number of tiles"
+        )
 
 
-def _build(module: str, case: Case, inputs: dict[str, torch.Tensor],
-           choose: Callable[[Any], dict[str, Any]]) -> Callable[[], torch.Tensor]:
+def _build(
+    module: str, case: Case, inputs: dict[str, torch.Tensor], choose: Callable[[Any], dict[str, Any]]
+) -> Callable[[], torch.Tensor]:
     """The call of a launching module of this package with the knobs that `choose` makes of it."""
     launch = _launcher(module)
     if case.place.device == "cpu" and not _launcher("launch").INTERPRETED:
-        raise Unsupported("Triton compiles for GPUs only, and this machine has none; "
-                          "GPUs are needed (Triton's interpreter is for tests and is never timed)")
+        raise Unsupported(
+            "Triton compiles for GPUs only, and this machine has none; "
+            "GPUs are needed (Triton's interpreter is for tests and is never timed)"
+        )
     heap, chosen = _heap(case), choose(launch)
     return launch.build(case, heap, inputs["shard"], _output(case, heap.alloc), chosen)
 
@@ -203,8 +250,10 @@ def _knobs(backend: str, case: Case, arch: str, overrides: dict[str, Any]) -> di
 def _heap(case: Case) -> Any:
     heap = case.place.heap
     if heap is None or heap.world != case.world:
-        raise Unsupported(f"{case.world} ranks with a symmetric heap are needed (kernels.symmetric_heap.create); "
-                          f"there is {'none' if heap is None else f'one of {heap.world}'}")
+        raise Unsupported(
+            f"{case.world} ranks with a symmetric heap are needed (kernels.symmetric_heap.create); "
+            f"there is {'none' if heap is None else f'one of {heap.world}'}"
+        )
     return heap
 
 
@@ -218,11 +267,15 @@ def _output(case: Case, allocate: Callable[..., torch.Tensor]) -> torch.Tensor:
 def _needs_group(case: Case) -> None:
     _fits_cpu(case)
     if not dist.is_initialized():
-        raise Unsupported("the process group is not initialised; torch.distributed.init_process_group is needed "
-                          f"with {case.world} ranks")
+        raise Unsupported(
+            "the process group is not initialised; torch.distributed.init_process_group is needed "
+            f"with {case.world} ranks"
+        )
 
 
 def _fits_cpu(case: Case) -> None:
     if case.place.device == "cpu" and case.MB > CPU_LIMIT_MB:
-        raise Unsupported(f"{case.MB} MB is too much for ranks on a CPU; sizes up to {CPU_LIMIT_MB} MB are timed "
-                          "there, GPUs are needed for this one")
+        raise Unsupported(
+            f"{case.MB} MB is too much for ranks on a CPU; sizes up to {CPU_LIMIT_MB} MB are timed "
+            "there, GPUs are needed for this one"
+        )

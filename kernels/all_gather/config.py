@@ -68,8 +68,10 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     if size_class(case) in TUNED.get(arch, {}):
         return dict(TUNED[arch][size_class(case)])
     if arch not in _LIMITS:
-        raise Unsupported(f"no all-gather configuration for arch {arch!r}, only for {', '.join(_LIMITS)}; "
-                          "add one to kernels/all_gather/config.py and sweep it")
+        raise Unsupported(
+            f"no all-gather configuration for arch {arch!r}, only for {', '.join(_LIMITS)}; "
+            "add one to kernels/all_gather/config.py and sweep it"
+        )
     most, warps, unroll = _LIMITS[arch]
     shard = case.MB * MIB // case.world
     while unroll > 1 and shard < most * block_bytes(arch, warps, unroll):
@@ -107,8 +109,11 @@ def _tile(step: int, case: Case) -> dict[str, int]:
 
 def candidates(case: Case, arch: str, backend: str = "triton") -> list[dict[str, Any]]:
     """What a sweep of a backend tries for a case: the present choice first."""
-    ways = {"triton": (config, _push_points), "partitioned": (partitioned_config, _partitioned_points),
-            "gluon": (gluon_config, _gluon_points)}
+    ways = {
+        "triton": (config, _push_points),
+        "partitioned": (partitioned_config, _partitioned_points),
+        "gluon": (gluon_config, _gluon_points),
+    }
     if backend not in ways:
         raise ValueError(f"backend {backend!r} of all_gather has no knobs to sweep, only {', '.join(ways)}")
     choose, points = ways[backend]
@@ -124,32 +129,59 @@ def _shapes(case: Case) -> list[tuple[int, int, int]]:
     """Programs, warps of 32 and unroll."""
     if case.MB <= 8:
         return [(32, 16, 1), (64, 16, 1), (128, 16, 1), (64, 32, 1), (128, 8, 1), (64, 8, 2), (96, 16, 2), (32, 32, 2)]
-    return [(24, 32, 4), (32, 16, 4), (64, 16, 2), (64, 16, 4), (64, 16, 8), (64, 32, 2), (96, 16, 4),
-            (128, 8, 4), (128, 16, 4), (128, 16, 8), (256, 8, 4)]
+    return [
+        (24, 32, 4),
+        (32, 16, 4),
+        (64, 16, 2),
+        (64, 16, 4),
+        (64, 16, 8),
+        (64, 32, 2),
+        (96, 16, 4),
+        (128, 8, 4),
+        (128, 16, 4),
+        (128, 16, 8),
+        (256, 8, 4),
+    ]
 
 
 def _push_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:
     tried = [{**chosen, "programs": p, "num_warps": _warps(arch, w), "unroll": u} for p, w, u in _shapes(case)]
-    others = [{"fanout": 1}, {"fanout": max(1, case.world // 2)}, {"store": ".cs"}, {"store": ".wt"}, {"load": ".cg"},
-              {"store": ".cs", "load": ".cg"}]
+    others = [
+        {"fanout": 1},
+        {"fanout": max(1, case.world // 2)},
+        {"store": ".cs"},
+        {"store": ".wt"},
+        {"load": ".cg"},
+        {"store": ".cs", "load": ".cg"},
+    ]
     return [*tried, *({**chosen, **other, "programs": _divisible(chosen["programs"], case.world)} for other in others)]
 
 
 def _partitioned_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:
-    tried = [{**chosen, "programs": _divisible(p, case.world), "num_warps": _warps(arch, w), "unroll": u}
-             for p, w, u in _shapes(case)]
+    tried = [
+        {**chosen, "programs": _divisible(p, case.world), "num_warps": _warps(arch, w), "unroll": u}
+        for p, w, u in _shapes(case)
+    ]
     return [*tried, *({**chosen, **other} for other in ({"order": "blocked"}, {"store": ".cs"}, {"load": ".cg"}))]
 
 
 def _gluon_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:
-    tried = [{**chosen, "programs": p, "num_warps": _warps(arch, w),
-              **_tile(block_bytes(arch, _warps(arch, w), u), case)} for p, w, u in _shapes(case)]
-    tried += [{**chosen, "programs": p, "num_warps": _warps(arch, w), "rows": rows, "columns": columns}
-              for p, w, rows, columns in ((64, 8, 8, 256), (128, 8, 8, 256), (64, 16, 32, 1024), (128, 16, 32, 1024))]
+    tried = [
+        {**chosen, "programs": p, "num_warps": _warps(arch, w), **_tile(block_bytes(arch, _warps(arch, w), u), case)}
+        for p, w, u in _shapes(case)
+    ]
+    tried += [
+        {**chosen, "programs": p, "num_warps": _warps(arch, w), "rows": rows, "columns": columns}
+        for p, w, rows, columns in ((64, 8, 8, 256), (128, 8, 8, 256), (64, 16, 32, 1024), (128, 16, 32, 1024))
+    ]
     programs = _divisible(chosen["programs"], case.world)
-    others: list[dict[str, Any]] = [{"fanout": 1, "programs": programs},
-                                    {"fanout": max(1, case.world // 2), "programs": programs},
-                                    {"vector": 0}, {"width": 4 * chosen["columns"]}, {"store": ".cs"}]
+    others: list[dict[str, Any]] = [
+        {"fanout": 1, "programs": programs},
+        {"fanout": max(1, case.world // 2), "programs": programs},
+        {"vector": 0},
+        {"width": 4 * chosen["columns"]},
+        {"store": ".cs"},
+    ]
     return [*tried, *({**chosen, **other} for other in others)]
 
 

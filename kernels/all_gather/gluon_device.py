@@ -9,8 +9,18 @@ barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # Triton 3.6 has th
 
 
 @gluon.jit
-def finish(signals, bases, program, rank, PROGRAMS: gl.constexpr, WORLD: gl.constexpr, LANES: gl.constexpr,
-           LAYOUT: gl.constexpr, AMD: gl.constexpr, WAIT: gl.constexpr):
+def finish(
+    signals,
+    bases,
+    program,
+    rank,
+    PROGRAMS: gl.constexpr,
+    WORLD: gl.constexpr,
+    LANES: gl.constexpr,
+    LAYOUT: gl.constexpr,
+    AMD: gl.constexpr,
+    WAIT: gl.constexpr,
+):
     """kernels.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one a lane."""
     lane = gl.arange(0, LANES, layout=LAYOUT)
     peer = (lane < WORLD) & (lane != rank)
@@ -19,8 +29,14 @@ def finish(signals, bases, program, rank, PROGRAMS: gl.constexpr, WORLD: gl.cons
     here, there = gl.load(bases + rank), gl.load(bases + lane, mask=lane < WORLD, other=0)
     flag = own.to(gl.int64) + (there - here)
     if AMD:  # the barrier does not wait for stores, and a release covers those of its own wave; see kernels.ordering
-        gl.inline_asm_elementwise("s_waitcnt vmcnt(0)\n\tv_mov_b32 $0, $1", "=v,v,~{memory}", [gl.program_id(0)],
-                                  dtype=gl.int32, is_pure=False, pack=1)
+        gl.inline_asm_elementwise(
+            "s_waitcnt vmcnt(0)\n\tv_mov_b32 $0, $1",
+            "=v,v,~{memory}",
+            [gl.program_id(0)],
+            dtype=gl.int32,
+            is_pure=False,
+            pack=1,
+        )
     barrier()
     count = gl.full([LANES], 0, gl.int32, layout=LAYOUT)
     gl.atomic_xchg(flag.to(signals.dtype), count + epoch, mask=peer, sem="release", scope="sys")
@@ -34,10 +50,29 @@ def finish(signals, bases, program, rank, PROGRAMS: gl.constexpr, WORLD: gl.cons
 
 
 @gluon.jit(do_not_specialize=["rank"])
-def push_tiles(shard, out, bases, signals, words, rank, PROGRAMS: gl.constexpr, ROWS: gl.constexpr,
-               COLUMNS: gl.constexpr, WIDTH: gl.constexpr, VECTOR: gl.constexpr, THREADS: gl.constexpr,
-               WARPS: gl.constexpr, WORLD: gl.constexpr, FANOUT: gl.constexpr, LANES: gl.constexpr,
-               EVEN: gl.constexpr, LOAD: gl.constexpr, STORE: gl.constexpr, AMD: gl.constexpr, WAIT: gl.constexpr):
+def push_tiles(
+    shard,
+    out,
+    bases,
+    signals,
+    words,
+    rank,
+    PROGRAMS: gl.constexpr,
+    ROWS: gl.constexpr,
+    COLUMNS: gl.constexpr,
+    WIDTH: gl.constexpr,
+    VECTOR: gl.constexpr,
+    THREADS: gl.constexpr,
+    WARPS: gl.constexpr,
+    WORLD: gl.constexpr,
+    FANOUT: gl.constexpr,
+    LANES: gl.constexpr,
+    EVEN: gl.constexpr,
+    LOAD: gl.constexpr,
+    STORE: gl.constexpr,
+    AMD: gl.constexpr,
+    WAIT: gl.constexpr,
+):
     """shard [words] to out[rank * words:] on every rank; out lies on the symmetric heap.  A word is 4 bytes.
 
     The shard is a matrix of WIDTH words a row, cut into tiles of ROWS x COLUMNS words; only the last row of tiles can

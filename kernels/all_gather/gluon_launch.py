@@ -19,8 +19,16 @@ def constants(case: Case, words: int, arch: str, knobs: Mapping[str, Any]) -> di
     shared = shared_constants(case.world, words, arch, knobs)
     rows, columns, width = _tile(int(case.itemsize), knobs)
     vector = _vector(rows * columns * WORD, arch, knobs)
-    return {**shared, "ROWS": rows, "COLUMNS": columns, "WIDTH": width, "VECTOR": vector // WORD,
-            "THREADS": lanes(arch, 1), "WARPS": knobs["num_warps"], "EVEN": words % (rows * width) == 0}
+    return {
+        **shared,
+        "ROWS": rows,
+        "COLUMNS": columns,
+        "WIDTH": width,
+        "VECTOR": vector // WORD,
+        "THREADS": lanes(arch, 1),
+        "WARPS": knobs["num_warps"],
+        "EVEN": words % (rows * width) == 0,
+    }
 
 
 def _tile(itemsize: int, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -42,14 +50,17 @@ def _vector(tile: int, arch: str, knobs: Mapping[str, Any]) -> int:
     threads = lanes(arch, knobs["num_warps"])
     vector = knobs["vector"] or tile // threads
     if vector < WORD or vector & (vector - 1) or tile % (vector * threads):
-        raise ValueError(f"all-gather gluon: a tile of {knobs['rows']} x {knobs['columns']} is {tile} bytes, which a "
-                         f"layout of {threads} lanes with {vector} contiguous bytes each does not divide; vector must "
-                         f"be a power of two of at least {WORD} bytes (0: all of a lane's bytes in one run)")
+        raise ValueError(
+            f"all-gather gluon: a tile of {knobs['rows']} x {knobs['columns']} is {tile} bytes, which a "
+            f"layout of {threads} lanes with {vector} contiguous bytes each does not divide; vector must "
+            f"be a power of two of at least {WORD} bytes (0: all of a lane's bytes in one run)"
+        )
     return vector
 
 
-def build(case: Case, heap: SymmetricHeap, shard: torch.Tensor, out: torch.Tensor,
-          knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def build(
+    case: Case, heap: SymmetricHeap, shard: torch.Tensor, out: torch.Tensor, knobs: Mapping[str, Any]
+) -> Callable[[], torch.Tensor]:
     """A call that pushes shard into out of every rank; a collective: all ranks build with the same knobs."""
     fixed = constants(case, words_of(shard), case.place.arch, knobs)
     return call_of(push_tiles, fixed, case, heap, shard, out, knobs)

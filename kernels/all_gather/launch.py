@@ -23,27 +23,43 @@ WORD = 4
 def constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The constants of a launch for a shard of that many words."""
     block = block_bytes(arch, knobs["num_warps"], knobs["unroll"]) // WORD
-    return {**shared_constants(world, words, arch, knobs), "BLOCK": block, "EVEN": words % block == 0,
-            "BLOCKED": _blocked(knobs.get("order", "interleaved"))}
+    return {
+        **shared_constants(world, words, arch, knobs),
+        "BLOCK": block,
+        "EVEN": words % block == 0,
+        "BLOCKED": _blocked(knobs.get("order", "interleaved")),
+    }
 
 
 def shared_constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The constants that the kernels of all backends have; ValueError for knobs that do not fit the ranks."""
     fanout = knobs["fanout"] or world
     if world % fanout or knobs["programs"] % (world // fanout):
-        raise ValueError(f"all-gather knobs: fanout {fanout} must divide the {world} ranks, and programs "
-                         f"{knobs['programs']} must be a multiple of the {world / fanout:g} groups")
+        raise ValueError(
+            f"all-gather knobs: fanout {fanout} must divide the {world} ranks, and programs "
+            f"{knobs['programs']} must be a multiple of the {world / fanout:g} groups"
+        )
     if words % 4:
         raise ValueError(f"all-gather: a shard of {words * WORD} bytes is not a multiple of 16")
-    return {"PROGRAMS": knobs["programs"], "WORLD": world, "FANOUT": fanout, "LANES": 1 << (world - 1).bit_length(),
-            "LOAD": knobs["load"], "STORE": knobs["store"], "AMD": arch.startswith("gfx"), "WAIT": knobs["wait"]}
+    return {
+        "PROGRAMS": knobs["programs"],
+        "WORLD": world,
+        "FANOUT": fanout,
+        "LANES": 1 << (world - 1).bit_length(),
+        "LOAD": knobs["load"],
+        "STORE": knobs["store"],
+        "AMD": arch.startswith("gfx"),
+        "WAIT": knobs["wait"],
+    }
 
 
 def partitioned(world: int, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """Knobs of backend `partitioned` as those of the push: every group of programs serves one destination."""
     if knobs["programs"] < world or knobs["programs"] % world:
-        raise ValueError(f"all-gather partitioned: programs {knobs['programs']} cannot be shared out evenly to "
-                         f"{world} destinations; take a multiple of {world}")
+        raise ValueError(
+            f"all-gather partitioned: programs {knobs['programs']} cannot be shared out evenly to "
+            f"{world} destinations; take a multiple of {world}"
+        )
     return {**knobs, "fanout": 1}
 
 
@@ -53,8 +69,9 @@ def _blocked(order: str) -> bool:
     return order == "blocked"
 
 
-def build(case: Case, heap: SymmetricHeap, shard: torch.Tensor, out: torch.Tensor,
-          knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def build(
+    case: Case, heap: SymmetricHeap, shard: torch.Tensor, out: torch.Tensor, knobs: Mapping[str, Any]
+) -> Callable[[], torch.Tensor]:
     """A call that pushes shard into out of every rank; a collective: all ranks build with the same knobs."""
     return call_of(push, constants(case.world, words_of(shard), case.place.arch, knobs), case, heap, shard, out, knobs)
 
@@ -64,18 +81,33 @@ def words_of(shard: torch.Tensor) -> int:
     return shard.numel() * shard.element_size() // WORD
 
 
-def call_of(function: Any, fixed: Mapping[str, Any], case: Case, heap: SymmetricHeap, shard: torch.Tensor,
-            out: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def call_of(
+    function: Any,
+    fixed: Mapping[str, Any],
+    case: Case,
+    heap: SymmetricHeap,
+    shard: torch.Tensor,
+    out: torch.Tensor,
+    knobs: Mapping[str, Any],
+) -> Callable[[], torch.Tensor]:
     """A call of a kernel of this family with these constants."""
     signals = heap.signals(case.world, knobs["programs"])
     launch = function[(knobs["programs"],)]
-    arguments = {"shard": shard.view(torch.int32), "out": out.view(torch.int32), "bases": heap.bases,
-                 "signals": signals, "words": words_of(shard), "rank": case.place.rank, **fixed,
-                 "num_warps": knobs["num_warps"]}
+    arguments = {
+        "shard": shard.view(torch.int32),
+        "out": out.view(torch.int32),
+        "bases": heap.bases,
+        "signals": signals,
+        "words": words_of(shard),
+        "rank": case.place.rank,
+        **fixed,
+        "num_warps": knobs["num_warps"],
+    }
 
     def call() -> torch.Tensor:
         launch(**arguments)
         return out
+
     return call
 
 
@@ -92,6 +124,12 @@ def shard_words(case: Case) -> int:
 def compilation_of(function: Any, fixed: Mapping[str, Any], case: Case, knobs: Mapping[str, Any]) -> Compilation:
     """The compilation of a kernel of this family.  The code is the same for all ranks; 3 stands for any."""
     words = shard_words(case)
-    arguments = {"shard": ("*i32", (words,)), "out": ("*i32", (words * case.world,)), "bases": ("*i64", (case.world,)),
-                 "signals": ("*i32", (case.world, knobs["programs"])), "words": words, "rank": 3}
+    arguments = {
+        "shard": ("*i32", (words,)),
+        "out": ("*i32", (words * case.world,)),
+        "bases": ("*i64", (case.world,)),
+        "signals": ("*i32", (case.world, knobs["programs"])),
+        "words": words,
+        "rank": 3,
+    }
     return Compilation(function.__name__, function, arguments, fixed, {"num_warps": knobs["num_warps"]})

@@ -38,6 +38,7 @@ def build(shard: torch.Tensor, world: int) -> Callable[[], torch.Tensor]:
     def call() -> torch.Tensor:
         dist.all_gather_into_tensor(out, given)
         return out
+
     weakref.finalize(call, _forget, library, pool).atexit = False
     return call
 
@@ -47,16 +48,22 @@ def _library(device: torch.device) -> Any:
     if device.type != "cuda":
         raise Unsupported("buffers are registered with RCCL or NCCL, which run on GPUs only")
     if not torch.version.hip and os.environ.get("NCCL_NVLS_ENABLE") != "0":
-        raise Unsupported("NCCL may use NVLink multicast for registered buffers, and a program that dies while it "
-                          "holds a multicast object can take the GPUs out of service: start with NCCL_NVLS_ENABLE=0")
+        raise Unsupported(
+            "NCCL may use NVLink multicast for registered buffers, and a program that dies while it "
+            "holds a multicast object can take the GPUs out of service: start with NCCL_NVLS_ENABLE=0"
+        )
     if torch.cuda.nccl.version() < NEEDED:
-        raise Unsupported(f"the library is version {'.'.join(map(str, torch.cuda.nccl.version()))}; symmetric windows "
-                          f"need {'.'.join(map(str, NEEDED))}")
+        raise Unsupported(
+            f"the library is version {'.'.join(map(str, torch.cuda.nccl.version()))}; symmetric windows "
+            f"need {'.'.join(map(str, NEEDED))}"
+        )
     library = dist.distributed_c10d._get_default_group()._get_backend(device)
     for name in ("mem_allocator", "register_mem_pool"):
         if not hasattr(library, name):
-            raise Unsupported(f"this torch cannot register buffers: {type(library).__name__} has no {name}; "
-                              "torch 2.9 or later, built with NCCL, is needed")
+            raise Unsupported(
+                f"this torch cannot register buffers: {type(library).__name__} has no {name}; "
+                "torch 2.9 or later, built with NCCL, is needed"
+            )
     return library
 
 
@@ -64,8 +71,10 @@ def _register(library: Any, pool: Any) -> None:
     try:
         library.register_mem_pool(pool, symm=True)
     except TypeError as error:
-        raise Unsupported("this torch registers buffers, but not symmetric ones (register_mem_pool has no parameter "
-                          "symm); torch 2.9 or later is needed") from error
+        raise Unsupported(
+            "this torch registers buffers, but not symmetric ones (register_mem_pool has no parameter "
+            "symm); torch 2.9 or later is needed"
+        ) from error
     except RuntimeError as error:
         raise Unsupported(f"the library refuses to register symmetric buffers: {str(error).splitlines()[0]}") from error
 

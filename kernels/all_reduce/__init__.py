@@ -26,9 +26,15 @@ from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 # Libraries round the running sum at every hop: up to 7 times for 8 ranks, each by 0.4 * 2^-p of it in the mean square
 # (fp16 p = 11, bf16 8, fp32 24), together 2.1 of the last one.  The largest of 10^8 values is 6 rms.  Hence norm:
 # 2.1 * 0.4 * 2^-p, peak: 3 * 6 * 2^-p, each about tripled.
-all_reduce = Kernel("all_reduce", cases=cases(),
-                    tolerance={"fp16": Tolerance(norm=1.2e-3, peak=2.5e-2), "bf16": Tolerance(norm=1e-2, peak=0.2),
-                               "fp32": Tolerance(norm=2e-7, peak=4e-6)})
+all_reduce = Kernel(
+    "all_reduce",
+    cases=cases(),
+    tolerance={
+        "fp16": Tolerance(norm=1.2e-3, peak=2.5e-2),
+        "bf16": Tolerance(norm=1e-2, peak=0.2),
+        "fp32": Tolerance(norm=2e-7, peak=4e-6),
+    },
+)
 
 
 @all_reduce.inputs
@@ -71,6 +77,7 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
         out.copy_(x)
         dist.all_reduce(out)
         return out
+
     return call
 
 
@@ -97,13 +104,24 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
             total.add_(vector)
         heap.barrier()
         return out.copy_(total)
+
     return call
 
 
 @all_reduce.backend("triton", config=knobs.config)
-def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "two_shot", programs: int = 64,
-           num_warps: int = 16, unroll: int = 1, ahead: int = 2, load: str = "", store: str = "",
-           wait: bool = True) -> Callable[[], torch.Tensor]:
+def triton(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    way: str = "two_shot",
+    programs: int = 64,
+    num_warps: int = 16,
+    unroll: int = 1,
+    ahead: int = 2,
+    load: str = "",
+    store: str = "",
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/all_reduce/device.py); knobs: kernels/all_reduce/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     launch = launcher(case, "all_reduce")
@@ -114,5 +132,6 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "two_shot"
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.all_reduce import launch
+
     chosen = all_reduce.backends["triton"].knobs(case, arch, overrides)
     return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]

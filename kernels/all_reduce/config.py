@@ -33,8 +33,20 @@ LARGE_BYTES = 16 * MIB
 """From here on NVIDIA GPUs do it by stores alone, which NVLink carries with less overhead than loads: on 4 H200 1.02 of
 NCCL at 256 MB, where loads and stores together reached 0.94."""
 
-PUSHES = ((64, 8, 1, 1), (64, 16, 2, 2), (64, 16, 4, 1), (96, 16, 2, 2), (128, 8, 4, 2), (128, 16, 1, 2),
-          (128, 16, 2, 1), (132, 16, 2, 3), (132, 16, 4, 1), (264, 8, 2, 1), (264, 8, 4, 2), (264, 16, 1, 3))
+PUSHES = (
+    (64, 8, 1, 1),
+    (64, 16, 2, 2),
+    (64, 16, 4, 1),
+    (96, 16, 2, 2),
+    (128, 8, 4, 2),
+    (128, 16, 1, 2),
+    (128, 16, 2, 1),
+    (132, 16, 2, 3),
+    (132, 16, 4, 1),
+    (264, 8, 2, 1),
+    (264, 8, 4, 2),
+    (264, 16, 1, 3),
+)
 """(programs, num_warps, unroll, ahead) that a sweep tries for two_shot_push."""
 
 
@@ -49,8 +61,12 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     way = "one_shot_push" if total * (case.world - 1) <= 3 * ONE_SHOT_BYTES else "two_shot"
     most, warps = {"cpu": (2, 1)}.get(arch, (64, 8) if arch.startswith("gfx") else (128, 16))
     share = total // case.world if way == "two_shot" else total
-    return {"way": way, **spread(arch, share, most, warps, 1 if arch == "cpu" else max(1, 8 // case.world)),
-            "load": "" if way == "two_shot" else ".cv" if arch.startswith("gfx") else "", "store": ""}
+    return {
+        "way": way,
+        **spread(arch, share, most, warps, 1 if arch == "cpu" else max(1, 8 // case.world)),
+        "load": "" if way == "two_shot" else ".cv" if arch.startswith("gfx") else "",
+        "store": "",
+    }
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
@@ -61,8 +77,11 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
         ways.append(("one_shot_pull", total))
         if 2 * case.world * total <= STAGE_LIMIT_BYTES:
             ways.append(("one_shot_push", total))
-    tried = [{**chosen, "way": way, **shape, "load": chosen["load"] if way == chosen["way"] else ""}
-             for way, share in ways for shape in shapes(arch, share)]
+    tried = [
+        {**chosen, "way": way, **shape, "load": chosen["load"] if way == chosen["way"] else ""}
+        for way, share in ways
+        for shape in shapes(arch, share)
+    ]
     if total >= PUSH_BYTES:
         tried += [{**chosen, **other} for other in ({"load": ".cg"}, {"store": ".cs"}, {"store": ".wt"})]
         tried += _pushes(case, arch)
@@ -76,6 +95,12 @@ def _pushes(case: Case, arch: str) -> list[dict[str, Any]]:
 def _push(case: Case, arch: str, programs: int, warps: int, unroll: int, ahead: int) -> dict[str, Any]:
     """Knobs of two_shot_push.  A chunk of all ranks is in registers at once: for 8 of them blocks are smaller."""
     amd = arch.startswith("gfx")
-    return {"way": "two_shot_push", "programs": programs, "num_warps": warps // 2 if amd else warps,
-            "unroll": min(unroll, max(1, 16 // case.world)), "ahead": ahead, "load": ".cv" if amd else ".cg",
-            "store": ""}
+    return {
+        "way": "two_shot_push",
+        "programs": programs,
+        "num_warps": warps // 2 if amd else warps,
+        "unroll": min(unroll, max(1, 16 // case.world)),
+        "ahead": ahead,
+        "load": ".cv" if amd else ".cg",
+        "store": "",
+    }

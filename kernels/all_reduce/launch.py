@@ -15,8 +15,12 @@ from kernels.symmetric_heap import SymmetricHeap
 
 __all__ = ["INTERPRETED", "build", "compilation"]
 
-FUNCTIONS = {"two_shot": device.two_shot, "two_shot_push": device.two_shot_push,
-             "one_shot_push": device.one_shot_push, "one_shot_pull": device.one_shot_pull}
+FUNCTIONS = {
+    "two_shot": device.two_shot,
+    "two_shot_push": device.two_shot_push,
+    "one_shot_push": device.one_shot_push,
+    "one_shot_pull": device.one_shot_pull,
+}
 """By the knob `way`."""
 
 BARRIERS = {"two_shot": 2, "two_shot_push": 1, "one_shot_push": 1, "one_shot_pull": 2}
@@ -32,8 +36,9 @@ def _plan(world: int, elements: int, itemsize: int, arch: str, knobs: Mapping[st
     fixed = constants(world, count, itemsize, arch, knobs)
     if way == "two_shot_push":
         if knobs["ahead"] < 0:
-            raise ValueError(f"all_reduce: ahead {knobs['ahead']} would wait for chunks that nobody has sent; "
-                             "it must be at least 0")
+            raise ValueError(
+                f"all_reduce: ahead {knobs['ahead']} would wait for chunks that nobody has sent; it must be at least 0"
+            )
         fixed["AHEAD"] = knobs["ahead"]
     return count, fixed
 

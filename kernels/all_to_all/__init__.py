@@ -46,8 +46,9 @@ def cost(case: Case) -> Cost:
 @all_to_all.reference
 def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     """This rank's part of every rank's vector, made from the seed in turn."""
-    return torch.cat([_vector(case, int(inputs["seed"]), rank).view(case.world, -1)[case.place.rank]
-                      for rank in range(case.world)])
+    return torch.cat(
+        [_vector(case, int(inputs["seed"]), rank).view(case.world, -1)[case.place.rank] for rank in range(case.world)]
+    )
 
 
 @all_to_all.baseline("rccl")
@@ -60,6 +61,7 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     def call() -> torch.Tensor:
         dist.all_to_all_single(out, x)
         return out
+
     return call
 
 
@@ -78,12 +80,23 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
             target.copy_(part)
         heap.barrier()
         return out
+
     return call
 
 
 @all_to_all.backend("triton", config=knobs.config)
-def triton(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, num_warps: int = 16, unroll: int = 1,
-           groups: int = 1, load: str = "", store: str = "", wait: bool = True) -> Callable[[], torch.Tensor]:
+def triton(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    programs: int = 64,
+    num_warps: int = 16,
+    unroll: int = 1,
+    groups: int = 1,
+    load: str = "",
+    store: str = "",
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
     """Push over the symmetric heap (kernels/all_to_all/device.py); knobs: kernels/all_to_all/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     launch = launcher(case, "all_to_all")
@@ -94,5 +107,6 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, n
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.all_to_all import launch
+
     chosen = all_to_all.backends["triton"].knobs(case, arch, overrides)
     return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]

@@ -22,14 +22,20 @@ def config(case: Case, arch: str) -> dict[str, Any]:
         return dict(TUNED[arch][size_class(case)])
     known(arch, "all_to_all")
     most, warps = {"cpu": (2, 1)}.get(arch, (64, 8) if arch.startswith("gfx") else (96, 16))
-    return {**spread(arch, case.KB * KIB // case.world, most, warps, 1 if arch == "cpu" else max(1, 8 // case.world)),
-            "groups": 1, "load": "", "store": ""}
+    return {
+        **spread(arch, case.KB * KIB // case.world, most, warps, 1 if arch == "cpu" else max(1, 8 // case.world)),
+        "groups": 1,
+        "load": "",
+        "store": "",
+    }
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """What a sweep tries for a case: the present choice first."""
     chosen, world = config(case, arch), case.world
     tried = [{**chosen, "groups": 1, **shape} for shape in shapes(arch, case.KB * KIB // world)]
-    grouped = [{**knobs, "groups": world, "programs": max(world, knobs["programs"] // world * world)}
-               for knobs in (chosen, *tried[-4:])]
+    grouped = [
+        {**knobs, "groups": world, "programs": max(world, knobs["programs"] // world * world)}
+        for knobs in (chosen, *tried[-4:])
+    ]
     return first_then(chosen, [*tried, *grouped, {**chosen, "store": ".cs"}])

@@ -22,8 +22,9 @@ def _constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> d
     """The constants of a launch for parts of that many words."""
     groups = knobs["groups"]
     if world % groups or knobs["programs"] % groups:
-        raise ValueError(f"all_to_all: groups {groups} must divide the {world} ranks and the "
-                         f"{knobs['programs']} programs")
+        raise ValueError(
+            f"all_to_all: groups {groups} must divide the {world} ranks and the {knobs['programs']} programs"
+        )
     return {**constants(world, words, WORD, arch, knobs), "GROUPS": groups}
 
 
@@ -32,8 +33,12 @@ def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[s
     words = given.numel() * given.element_size() // (WORD * case.world)
     fixed = _constants(case.world, words, case.place.arch, knobs)
     out = heap.alloc(given.shape, given.dtype)
-    arguments = {"x": given.view(torch.int32), "out": out.view(torch.int32), "count": words,
-                 "signals": heap.signals(case.world, knobs["programs"])}
+    arguments = {
+        "x": given.view(torch.int32),
+        "out": out.view(torch.int32),
+        "count": words,
+        "signals": heap.signals(case.world, knobs["programs"]),
+    }
     return call_of(case, push, arguments, fixed, knobs, out)
 
 

@@ -9,8 +9,17 @@ from kernels.symmetric_device import finish, reached, translate
 
 
 @triton.jit
-def meet(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
-         AMD: tl.constexpr, WAIT: tl.constexpr):
+def meet(
+    signals,
+    bases,
+    program,
+    rank,
+    PROGRAMS: tl.constexpr,
+    WORLD: tl.constexpr,
+    LANES: tl.constexpr,
+    AMD: tl.constexpr,
+    WAIT: tl.constexpr,
+):
     """A barrier of the same program of all ranks, after which all threads may read what the peers wrote before it.
 
     At the start of a kernel it says: the peers' inputs are ready, since their kernels come after whatever made them.
@@ -84,8 +93,9 @@ def to_all(values, out, at, inside, heaps, WORLD: tl.constexpr, EVEN: tl.constex
 
 
 @triton.jit
-def parts_to_peers(x, stage, at, count, inside, rank, heaps, WORLD: tl.constexpr, EVEN: tl.constexpr,
-                   STORE: tl.constexpr):
+def parts_to_peers(
+    x, stage, at, count, inside, rank, heaps, WORLD: tl.constexpr, EVEN: tl.constexpr, STORE: tl.constexpr
+):
     """Store x[q * count + at] in row `rank` of the stage [WORLD, count] of every peer q, in the order of heaps_from.
 
     All loads are written down before the first store, to be in flight together.

@@ -21,9 +21,17 @@ HOPPER_SMS, REGISTERS = 132, 65536
 def constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """Constants of every collective kernel; count: elements that a program walks over in blocks."""
     block = block_bytes(arch, knobs["num_warps"], knobs["unroll"]) // itemsize
-    return {"PROGRAMS": knobs["programs"], "BLOCK": block, "WORLD": world, "LANES": 1 << (world - 1).bit_length(),
-            "EVEN": count % block == 0, "LOAD": knobs["load"], "STORE": knobs["store"],
-            "AMD": arch.startswith("gfx"), "WAIT": knobs["wait"]}
+    return {
+        "PROGRAMS": knobs["programs"],
+        "BLOCK": block,
+        "WORLD": world,
+        "LANES": 1 << (world - 1).bit_length(),
+        "EVEN": count % block == 0,
+        "LOAD": knobs["load"],
+        "STORE": knobs["store"],
+        "AMD": arch.startswith("gfx"),
+        "WAIT": knobs["wait"],
+    }
 
 
 def options(arch: str, knobs: Mapping[str, Any]) -> dict[str, int]:
@@ -39,21 +47,41 @@ def options(arch: str, knobs: Mapping[str, Any]) -> dict[str, int]:
     return chosen
 
 
-def call_of(case: Case, function: Any, arguments: Mapping[str, Any], fixed: Mapping[str, Any],
-            knobs: Mapping[str, Any], out: torch.Tensor) -> Callable[[], torch.Tensor]:
+def call_of(
+    case: Case,
+    function: Any,
+    arguments: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    knobs: Mapping[str, Any],
+    out: torch.Tensor,
+) -> Callable[[], torch.Tensor]:
     """A call that launches and returns out."""
     launch = function[(fixed["PROGRAMS"],)]
-    every = {**arguments, "bases": case.place.heap.bases, "rank": case.place.rank, **fixed,
-             **options(case.place.arch, knobs)}
+    every = {
+        **arguments,
+        "bases": case.place.heap.bases,
+        "rank": case.place.rank,
+        **fixed,
+        **options(case.place.arch, knobs),
+    }
 
     def call() -> torch.Tensor:
         launch(**every)
         return out
+
     return call
 
 
-def compilation_of(case: Case, function: Any, arch: str, tensors: Mapping[str, tuple[str, int]], count: int,
-                   fixed: Mapping[str, Any], knobs: Mapping[str, Any], barriers: int = 1) -> Compilation:
+def compilation_of(
+    case: Case,
+    function: Any,
+    arch: str,
+    tensors: Mapping[str, tuple[str, int]],
+    count: int,
+    fixed: Mapping[str, Any],
+    knobs: Mapping[str, Any],
+    barriers: int = 1,
+) -> Compilation:
     """The ahead-of-time compilation of the same launch.  The code is the same for all ranks; 3 stands for any.
 
     tensors: (type, elements) by parameter name.  barriers: rows of signals, one for each barrier of the kernel.

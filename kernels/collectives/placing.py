@@ -17,9 +17,11 @@ def heap_of(case: Case) -> Any:
     heap = case.place.heap
     if heap is None or heap.world != case.world:
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        raise Unsupported(f"{case.world} ranks with a symmetric heap are needed (kernels.symmetric_heap.create); "
-                          f"there is {'none' if heap is None else f'one of {heap.world}'}, and this machine has "
-                          f"{gpus} GPU{'' if gpus == 1 else 's'}")
+        raise Unsupported(
+            f"{case.world} ranks with a symmetric heap are needed (kernels.symmetric_heap.create); "
+            f"there is {'none' if heap is None else f'one of {heap.world}'}, and this machine has "
+            f"{gpus} GPU{'' if gpus == 1 else 's'}"
+        )
     return heap
 
 
@@ -32,8 +34,10 @@ def accept(case: Case, dtypes: Sequence[str]) -> None:
 def need_group(case: Case) -> None:
     """Unsupported unless a process group is there for the vendor's library."""
     if not torch.distributed.is_initialized():
-        raise Unsupported("the process group is not initialised; torch.distributed.init_process_group is needed "
-                          f"with {case.world} ranks")
+        raise Unsupported(
+            "the process group is not initialised; torch.distributed.init_process_group is needed "
+            f"with {case.world} ranks"
+        )
 
 
 def only_on_cpu(case: Case) -> None:
@@ -45,8 +49,10 @@ def only_on_cpu(case: Case) -> None:
 def can_launch(case: Case, interpreted: bool) -> None:
     """Unsupported where Triton has nothing to compile for."""
     if case.place.device == "cpu" and not interpreted:
-        raise Unsupported("Triton compiles for GPUs only, and this machine has none; "
-                          "GPUs are needed (Triton's interpreter is for tests and is never timed)")
+        raise Unsupported(
+            "Triton compiles for GPUs only, and this machine has none; "
+            "GPUs are needed (Triton's interpreter is for tests and is never timed)"
+        )
 
 
 def launcher(case: Case, family: str) -> Any:

@@ -35,9 +35,18 @@ ARCHES = ("sm_90", "gfx942", "gfx950", "cpu")
 
 def cases() -> list[Case]:
     """Every size, dtype and number of ranks."""
-    return [Case(f"w{world}_{dtype}_{label(size)}", world=world, dtype=dtype, KB=size,
-                 tier="pr" if dtype == "fp16" and world in (2, 4) and size in OFTEN_KB else "nightly")
-            for world in (2, 4, 8) for dtype in DTYPES for size in SIZES_KB]
+    return [
+        Case(
+            f"w{world}_{dtype}_{label(size)}",
+            world=world,
+            dtype=dtype,
+            KB=size,
+            tier="pr" if dtype == "fp16" and world in (2, 4) and size in OFTEN_KB else "nightly",
+        )
+        for world in (2, 4, 8)
+        for dtype in DTYPES
+        for size in SIZES_KB
+    ]
 
 
 def label(size_kb: int) -> str:
@@ -61,8 +70,10 @@ def total_bytes(case: Case) -> int:
 def fits_cpu(case: Case) -> None:
     """Unsupported for sizes that a CPU is not asked for."""
     if case.place.device == "cpu" and case.KB > CPU_LIMIT_KB:
-        raise Unsupported(f"{label(case.KB)} is too much for ranks on a CPU; sizes up to {label(CPU_LIMIT_KB)} are "
-                          "timed there, GPUs are needed for this one")
+        raise Unsupported(
+            f"{label(case.KB)} is too much for ranks on a CPU; sizes up to {label(CPU_LIMIT_KB)} are "
+            "timed there, GPUs are needed for this one"
+        )
 
 
 def lanes(arch: str, warps: int) -> int:
@@ -88,15 +99,31 @@ def spread(arch: str, share: int, most: int, warps: int, unroll: int) -> dict[st
 def known(arch: str, what: str) -> None:
     """Unsupported for an architecture without knobs."""
     if arch not in ARCHES:
-        raise Unsupported(f"no {what} configuration for arch {arch!r}, only for {', '.join(ARCHES)}; "
-                          f"add one to kernels/{what}/config.py and sweep it")
+        raise Unsupported(
+            f"no {what} configuration for arch {arch!r}, only for {', '.join(ARCHES)}; "
+            f"add one to kernels/{what}/config.py and sweep it"
+        )
 
 
 def shapes(arch: str, share: int) -> list[dict[str, Any]]:
     """(programs, warps, unroll) that a sweep tries for a share of that many bytes of a rank."""
     small = ((16, 16, 1), (32, 8, 1), (32, 16, 1), (64, 8, 1), (64, 16, 1), (128, 8, 1), (128, 4, 1), (128, 16, 1))
-    large = ((32, 16, 4), (64, 16, 2), (64, 16, 4), (96, 16, 1), (96, 16, 2), (96, 16, 4), (128, 8, 4), (128, 16, 1),
-             (128, 16, 2), (128, 16, 4), (132, 32, 1), (132, 32, 2), (264, 16, 1), (264, 8, 4))
+    large = (
+        (32, 16, 4),
+        (64, 16, 2),
+        (64, 16, 4),
+        (96, 16, 1),
+        (96, 16, 2),
+        (96, 16, 4),
+        (128, 8, 4),
+        (128, 16, 1),
+        (128, 16, 2),
+        (128, 16, 4),
+        (132, 32, 1),
+        (132, 32, 2),
+        (264, 16, 1),
+        (264, 8, 4),
+    )
     found = []
     for programs, warps, unroll in small if share <= MIB else large:
         warps = max(1, warps // 2) if arch.startswith("gfx") else warps

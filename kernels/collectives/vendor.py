@@ -26,12 +26,21 @@ def all_reduce(given: torch.Tensor, out: torch.Tensor) -> Callable[[], torch.Ten
     if given.device.type != "cuda":
         raise Unsupported("RCCL and NCCL run on GPUs only")
     function = ctypes.CDLL(_library()).ncclAllReduce
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
-                         ctypes.c_void_p, ctypes.c_void_p]
+    function.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
     backend = dist.distributed_c10d._get_default_group()._get_backend(given.device)
     if not hasattr(backend, "_comm_ptr"):
-        raise Unsupported("this torch does not tell the communicator's address (ProcessGroupNCCL._comm_ptr); "
-                          "baseline rccl is the same collective in place, with a copy before it")
+        raise Unsupported(
+            "this torch does not tell the communicator's address (ProcessGroupNCCL._comm_ptr); "
+            "baseline rccl is the same collective in place, with a copy before it"
+        )
     fixed = (given.data_ptr(), out.data_ptr(), given.numel(), _TYPES[given.dtype], _SUM, backend._comm_ptr())
 
     def call() -> torch.Tensor:
@@ -39,6 +48,7 @@ def all_reduce(given: torch.Tensor, out: torch.Tensor) -> Callable[[], torch.Ten
         if failed:
             raise RuntimeError(f"ncclAllReduce returned ncclResult_t {failed}")
         return out
+
     return call
 
 

@@ -42,8 +42,10 @@ def config(case: Case, arch: str) -> dict[str, Any]:
         return dict(TUNED[arch][shape(case)])
     rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
     if arch not in rules:
-        raise Unsupported(f"no GEMM configuration for arch {arch!r}, only for {', '.join(rules)}; "
-                          "add a rule to kernels/gemm/config.py and sweep it")
+        raise Unsupported(
+            f"no GEMM configuration for arch {arch!r}, only for {', '.join(rules)}; "
+            "add a rule to kernels/gemm/config.py and sweep it"
+        )
     return rules[arch](case, arch)
 
 
@@ -55,6 +57,7 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
 
 
 # ---- Hopper ----------------------------------------------------------------------------------------------------------
+
 
 def _hopper(case: Case, arch: str) -> dict[str, Any]:
     if case.M == 1:
@@ -69,18 +72,47 @@ def _hopper(case: Case, arch: str) -> dict[str, Any]:
 
 
 def _persistent(m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
-    return {"variant": "persistent", "block_m": m, "block_n": n, "block_k": k, "num_warps": warps,
-            "num_stages": stages, "group_m": 8, **others}
+    return {
+        "variant": "persistent",
+        "block_m": m,
+        "block_n": n,
+        "block_k": k,
+        "num_warps": warps,
+        "num_stages": stages,
+        "group_m": 8,
+        **others,
+    }
 
 
-def _split(case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill: int = 0, split_k: int = 0,
-           tma: bool = True, **others: Any) -> dict[str, Any]:
+def _split(
+    case: Case,
+    m: int,
+    n: int,
+    k: int,
+    warps: int,
+    stages: int,
+    *,
+    fill: int = 0,
+    split_k: int = 0,
+    tma: bool = True,
+    **others: Any,
+) -> dict[str, Any]:
     """split_k, or the power of two up to 16 that brings the number of programs closest below `fill`."""
     tiles = -(-case.M // m) * -(-case.N // n)
     while not split_k:
         split_k = next((s for s in (16, 8, 4, 2) if tiles * s <= fill and case.K // (s * k) >= 4), 1)
-    return {"variant": "split", "block_m": m, "block_n": n, "block_k": k, "num_warps": warps, "num_stages": stages,
-            "group_m": 8, "split_k": split_k, "tma": tma, **others}
+    return {
+        "variant": "split",
+        "block_m": m,
+        "block_n": n,
+        "block_k": k,
+        "num_warps": warps,
+        "num_stages": stages,
+        "group_m": 8,
+        "split_k": split_k,
+        "tma": tma,
+        **others,
+    }
 
 
 def _vector(n: int, k: int, warps: int) -> dict[str, Any]:
@@ -89,40 +121,69 @@ def _vector(n: int, k: int, warps: int) -> dict[str, Any]:
 
 def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
     if case.M == 1:
-        shapes = ((1, 2048, 2), (1, 4096, 4), (2, 1024, 2), (2, 2048, 4), (4, 512, 2), (4, 1024, 4), (4, 2048, 4),
-                  (4, 2048, 8), (8, 512, 4), (8, 1024, 8), (16, 256, 4))
-        return [*(_vector(*v) for v in shapes),
-                *(_split(case, 16, 64, 128, 4, 4, swap=True, split_k=s) for s in (4, 8))]
+        shapes = (
+            (1, 2048, 2),
+            (1, 4096, 4),
+            (2, 1024, 2),
+            (2, 2048, 4),
+            (4, 512, 2),
+            (4, 1024, 4),
+            (4, 2048, 4),
+            (4, 2048, 8),
+            (8, 512, 4),
+            (8, 1024, 8),
+            (16, 256, 4),
+        )
+        return [
+            *(_vector(*v) for v in shapes),
+            *(_split(case, 16, 64, 128, 4, 4, swap=True, split_k=s) for s in (4, 8)),
+        ]
     if case.M <= 16:
-        return [*(_split(case, 16, 64, 128, 4, stages, swap=True, split_k=s) for stages in (4, 6) for s in (2, 4, 8)),
-                *(_split(case, 16, 64, 256, 4, 3, swap=True, split_k=s) for s in (2, 4)),
-                *(_split(case, 16, 128, 128, w, 4, swap=True, split_k=s) for w in (4, 8) for s in (4, 8)),
-                *(_split(case, 16, 64, 128, 4, 5, split_k=s) for s in (2, 4)),
-                *(_split(case, 16, 32, 256, 4, 4, split_k=s, tma=t) for t in (True, False) for s in (1, 2))]
+        return [
+            *(_split(case, 16, 64, 128, 4, stages, swap=True, split_k=s) for stages in (4, 6) for s in (2, 4, 8)),
+            *(_split(case, 16, 64, 256, 4, 3, swap=True, split_k=s) for s in (2, 4)),
+            *(_split(case, 16, 128, 128, w, 4, swap=True, split_k=s) for w in (4, 8) for s in (4, 8)),
+            *(_split(case, 16, 64, 128, 4, 5, split_k=s) for s in (2, 4)),
+            *(_split(case, 16, 32, 256, 4, 4, split_k=s, tma=t) for t in (True, False) for s in (1, 2)),
+        ]
     if case.M <= 64:
-        return [*(_split(case, 64, 64, 128, 4, stages, split_k=s) for stages in (3, 4, 6) for s in (2, 4)),
-                *(_split(case, 64, 128, 64, 4, stages, split_k=s) for stages in (4, 6) for s in (4, 8)),
-                *(_split(case, 64, 128, 128, w, 3, split_k=s, swap=True) for w in (4, 8) for s in (4, 8)),
-                *(_split(case, 64, 32, 128, 4, stages, split_k=s) for stages in (4, 6) for s in (1, 2)),
-                _split(case, 64, 64, 64, 4, 6, split_k=4), _split(case, 64, 256, 64, 8, 4, split_k=8)]
+        return [
+            *(_split(case, 64, 64, 128, 4, stages, split_k=s) for stages in (3, 4, 6) for s in (2, 4)),
+            *(_split(case, 64, 128, 64, 4, stages, split_k=s) for stages in (4, 6) for s in (4, 8)),
+            *(_split(case, 64, 128, 128, w, 3, split_k=s, swap=True) for w in (4, 8) for s in (4, 8)),
+            *(_split(case, 64, 32, 128, 4, stages, split_k=s) for stages in (4, 6) for s in (1, 2)),
+            _split(case, 64, 64, 64, 4, 6, split_k=4),
+            _split(case, 64, 256, 64, 8, 4, split_k=8),
+        ]
     if case.M <= 256:
-        return [*(_split(case, 128, 128, 64, 8, stages, split_k=s) for stages in (4, 5) for s in (1, 2, 4)),
-                *(_split(case, 64, 128, 128, 4, 3, split_k=s) for s in (1, 2)),
-                *(_split(case, 64, 256, 64, w, 4, split_k=s) for w in (4, 8) for s in (1, 2)),
-                _split(case, 128, 64, 128, 4, 4, split_k=1), _split(case, 256, 64, 64, 8, 4, split_k=1),
-                _persistent(128, 128, 64, 8, 5), _persistent(128, 64, 128, 4, 4), _persistent(64, 256, 64, 4, 4)]
-    return [*(_persistent(128, 256, 64, 8, s, parts=p) for s, p in ((3, 1), (3, 2), (4, 2), (4, 4), (3, 0), (4, 0))),
-            *(_persistent(128, 256, 64, 8, 3, parts=1, group_m=g) for g in (4, 16)),
-            *(_persistent(128, 256, 64, 8, s, parts=p, flatten=False) for s, p in ((3, 1), (4, 2), (4, 0))),
-            _persistent(128, 256, 128, 8, 2, parts=4), _persistent(256, 128, 64, 8, 4, parts=2),
-            _persistent(256, 128, 64, 8, 3, parts=1), _persistent(128, 128, 64, 8, 5), _persistent(128, 128, 128, 8, 3),
-            _persistent(128, 128, 64, 4, 3, parts=2, programs=2 * HOPPER_SMS),
-            _persistent(64, 256, 64, 4, 4), _split(case, 128, 256, 64, 8, 4, split_k=1),
-            *({**_persistent(128, 256, 64, 4, s, parts=p), "variant": "specialized"}
-              for s, p in ((3, 0), (4, 0), (3, 1)))]
+        return [
+            *(_split(case, 128, 128, 64, 8, stages, split_k=s) for stages in (4, 5) for s in (1, 2, 4)),
+            *(_split(case, 64, 128, 128, 4, 3, split_k=s) for s in (1, 2)),
+            *(_split(case, 64, 256, 64, w, 4, split_k=s) for w in (4, 8) for s in (1, 2)),
+            _split(case, 128, 64, 128, 4, 4, split_k=1),
+            _split(case, 256, 64, 64, 8, 4, split_k=1),
+            _persistent(128, 128, 64, 8, 5),
+            _persistent(128, 64, 128, 4, 4),
+            _persistent(64, 256, 64, 4, 4),
+        ]
+    return [
+        *(_persistent(128, 256, 64, 8, s, parts=p) for s, p in ((3, 1), (3, 2), (4, 2), (4, 4), (3, 0), (4, 0))),
+        *(_persistent(128, 256, 64, 8, 3, parts=1, group_m=g) for g in (4, 16)),
+        *(_persistent(128, 256, 64, 8, s, parts=p, flatten=False) for s, p in ((3, 1), (4, 2), (4, 0))),
+        _persistent(128, 256, 128, 8, 2, parts=4),
+        _persistent(256, 128, 64, 8, 4, parts=2),
+        _persistent(256, 128, 64, 8, 3, parts=1),
+        _persistent(128, 128, 64, 8, 5),
+        _persistent(128, 128, 128, 8, 3),
+        _persistent(128, 128, 64, 4, 3, parts=2, programs=2 * HOPPER_SMS),
+        _persistent(64, 256, 64, 4, 4),
+        _split(case, 128, 256, 64, 8, 4, split_k=1),
+        *({**_persistent(128, 256, 64, 4, s, parts=p), "variant": "specialized"} for s, p in ((3, 0), (4, 0), (3, 1))),
+    ]
 
 
 # ---- CDNA ------------------------------------------------------------------------------------------------------------
+
 
 def _cdna(case: Case, arch: str) -> dict[str, Any]:
     """Tiles that hold no register in scratch memory and fit the LDS (64 KiB, 160 KiB) with Triton 3.6 and 3.8."""
@@ -149,11 +210,19 @@ def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
         return [_vector(*v) for v in shapes]
     if case.M <= 256:
         m = 16 if case.M <= 16 else 64 if case.M <= 64 else 128
-        return [_amd(case, arch, m, n, k, 4, split_k=s, waves_per_eu=w)
-                for n, k in ((32, 128), (64, 128), (128, 64)) for s in (1, 4, 8) for w in (0, 2)]
+        return [
+            _amd(case, arch, m, n, k, 4, split_k=s, waves_per_eu=w)
+            for n, k in ((32, 128), (64, 128), (128, 64))
+            for s in (1, 4, 8)
+            for w in (0, 2)
+        ]
     tiles = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 256, 64, 8), (128, 128, 64, 4), (256, 256, 32, 8))
-    return [_amd(case, arch, *tile, split_k=1, group_m=g, matrix_instr_nonkdim=i)
-            for tile in tiles for g in (4, 8) for i in (16, 32)]
+    return [
+        _amd(case, arch, *tile, split_k=1, group_m=g, matrix_instr_nonkdim=i)
+        for tile in tiles
+        for g in (4, 8)
+        for i in (16, 32)
+    ]
 
 
 def _interpreter(case: Case, arch: str) -> dict[str, Any]:

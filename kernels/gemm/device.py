@@ -23,9 +23,21 @@ def _put_parts(c, m, n, part, WIDTH: tl.constexpr, PARTS: tl.constexpr):
 
 
 @triton.jit
-def persistent_tma(a, w, c, M, N, K, PROGRAMS: tl.constexpr,
-                   BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-                   PARTS: tl.constexpr, FLATTEN: tl.constexpr):
+def persistent_tma(
+    a,
+    w,
+    c,
+    M,
+    N,
+    K,
+    PROGRAMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    PARTS: tl.constexpr,
+    FLATTEN: tl.constexpr,
+):
     """PROGRAMS programs walk over all tiles; a, w, c are tensor descriptors, so the copy engine moves the tiles.
 
     Blocks of the descriptors: a [BLOCK_M, BLOCK_K], w [BLOCK_N, BLOCK_K], c [BLOCK_M, BLOCK_N / PARTS]; reads outside
@@ -53,9 +65,20 @@ def persistent_tma(a, w, c, M, N, K, PROGRAMS: tl.constexpr,
 
 
 @triton.jit
-def specialized(a, w, c, M, N, K, PROGRAMS: tl.constexpr,
-                BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-                PARTS: tl.constexpr):
+def specialized(
+    a,
+    w,
+    c,
+    M,
+    N,
+    K,
+    PROGRAMS: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    PARTS: tl.constexpr,
+):
     """persistent_tma with roles: one warp group only loads, the others (BLOCK_M / 64, with num_warps = 4) multiply.
 
     The compiler splits the tile's rows between the multiplying groups and so the blocks of the descriptors: they are
@@ -83,10 +106,26 @@ def specialized(a, w, c, M, N, K, PROGRAMS: tl.constexpr,
 
 
 @triton.jit
-def split(a, w, c, workspace, arrivals, M, N, K,
-          BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-          SPLIT_K: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr,
-          AMD: tl.constexpr):
+def split(
+    a,
+    w,
+    c,
+    workspace,
+    arrivals,
+    M,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    SPLIT_K: tl.constexpr,
+    XCDS: tl.constexpr,
+    TMA: tl.constexpr,
+    SWAP: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    AMD: tl.constexpr,
+):
     """One program per tile and K slice.  c is a pointer; a and w are pointers, or descriptors when TMA.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice

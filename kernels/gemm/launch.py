@@ -52,8 +52,15 @@ def _persistent(case: Case, compute_units: int, knobs: Mapping[str, Any], option
     tiles = -(-case.M // m) * -(-case.N // n)
     programs = min(knobs["programs"] or compute_units, tiles)
     blocks = {"a": (m, k), "w": (n, k)} | ({"c": (m, n // parts)} if parts else {})
-    constants = {"PROGRAMS": programs, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": knobs["group_m"],
-                 "PARTS": parts, "FLATTEN": knobs["flatten"]}
+    constants = {
+        "PROGRAMS": programs,
+        "BLOCK_M": m,
+        "BLOCK_N": n,
+        "BLOCK_K": k,
+        "GROUP_M": knobs["group_m"],
+        "PARTS": parts,
+        "FLATTEN": knobs["flatten"],
+    }
     sizes = {"M": case.M, "N": case.N, "K": case.K}
     return Plan(device.persistent_tma, programs, blocks, sizes, constants, options, tiles=tiles)
 
@@ -67,12 +74,28 @@ def _specialized(case: Case, compute_units: int, knobs: Mapping[str, Any], optio
 def _split(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     m, n, k, slices = knobs["block_m"], knobs["block_n"], knobs["block_k"], knobs["split_k"]
     tiles = -(-case.M // m) * -(-case.N // n)
-    constants = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": knobs["group_m"], "SPLIT_K": slices,
-                 "XCDS": knobs["xcds"], "TMA": knobs["tma"], "SWAP": knobs["swap"], "EVEN_K": case.K % k == 0,
-                 "AMD": "kpack" in options}
-    return Plan(device.split, tiles * slices, {"a": (m, k), "w": (n, k)} if knobs["tma"] else {},
-                {"M": case.M, "N": case.N, "K": case.K}, constants, options,
-                workspace=tiles * slices * m * n if slices > 1 else 1, tiles=tiles)
+    constants = {
+        "BLOCK_M": m,
+        "BLOCK_N": n,
+        "BLOCK_K": k,
+        "GROUP_M": knobs["group_m"],
+        "SPLIT_K": slices,
+        "XCDS": knobs["xcds"],
+        "TMA": knobs["tma"],
+        "SWAP": knobs["swap"],
+        "EVEN_K": case.K % k == 0,
+        "AMD": "kpack" in options,
+    }
+    return Plan(
+        device.split,
+        tiles * slices,
+        {"a": (m, k), "w": (n, k)} if knobs["tma"] else {},
+        {"M": case.M, "N": case.N, "K": case.K},
+        constants,
+        options,
+        workspace=tiles * slices * m * n if slices > 1 else 1,
+        tiles=tiles,
+    )
 
 
 def _vector(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
@@ -83,12 +106,15 @@ def _vector(case: Case, compute_units: int, knobs: Mapping[str, Any], options: d
     return Plan(device.vector, -(-case.N // n), {}, {"N": case.N, "K": case.K}, constants, options)
 
 
-def build(case: Case, a: torch.Tensor, w: torch.Tensor, c: torch.Tensor,
-          knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def build(
+    case: Case, a: torch.Tensor, w: torch.Tensor, c: torch.Tensor, knobs: Mapping[str, Any]
+) -> Callable[[], torch.Tensor]:
     """A call that writes c [M, N]; descriptors, workspace and counters are made here, once."""
     p = plan(case, case.place.arch, case.place.compute_units or 1, knobs)
-    tensors = {name: TensorDescriptor.from_tensor(t, list(p.blocks[name])) if name in p.blocks else t
-               for name, t in (("a", a), ("w", w), ("c", c))}
+    tensors = {
+        name: TensorDescriptor.from_tensor(t, list(p.blocks[name])) if name in p.blocks else t
+        for name, t in (("a", a), ("w", w), ("c", c))
+    }
     if p.workspace:
         tensors["workspace"] = torch.empty(p.workspace, dtype=torch.float32, device=a.device)
         tensors["arrivals"] = torch.zeros(p.tiles, dtype=torch.int32, device=a.device)
@@ -101,6 +127,7 @@ def build(case: Case, a: torch.Tensor, w: torch.Tensor, c: torch.Tensor,
     def call_with_scratch() -> torch.Tensor:
         triton.set_allocator(_scratch)  # kept per thread context by Triton, so it is set where the launch happens
         return call()
+
     return call_with_scratch if p.function is device.specialized else call
 
 

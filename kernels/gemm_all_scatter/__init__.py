@@ -33,8 +33,14 @@ TOKENS = (64, 128, 256, 512, 1024)
 DECODE = (1, 2, 4, 8, 16, 32)
 """More M of (4096, 14336): single tokens and small batches."""
 
-PULL_REQUEST = ("n4096_k14336_m1", "n4096_k14336_m64", "n4096_k14336_m256", "n4096_k4096_m1024", "n8192_k28672_m512",
-                "n4608_k36864_m8192")
+PULL_REQUEST = (
+    "n4096_k14336_m1",
+    "n4096_k14336_m64",
+    "n4096_k14336_m256",
+    "n4096_k4096_m1024",
+    "n8192_k28672_m512",
+    "n4608_k36864_m8192",
+)
 """Shapes of the tier `pr`, in fp16 for 2 and 4 ranks."""
 
 CPU_LIMIT_FLOP = 1_000_000_000
@@ -50,21 +56,34 @@ def _cases() -> list[Case]:
             for n, k, m in shapes:
                 name = f"n{n}_k{k}_m{m}"
                 often = name in PULL_REQUEST and dtype == "fp16" and world in (2, 4)
-                found.append(Case(f"{name}_{dtype}_w{world}", tier="pr" if often else "nightly", world=world,
-                                  dtype=dtype, M=m, N=n, K=k))
+                found.append(
+                    Case(
+                        f"{name}_{dtype}_w{world}",
+                        tier="pr" if often else "nightly",
+                        world=world,
+                        dtype=dtype,
+                        M=m,
+                        N=n,
+                        K=k,
+                    )
+                )
     return found
 
 
 # The tolerances of kernels/gemm: the same sums, rounded once.
-gemm_all_scatter = Kernel("gemm_all_scatter", cases=_cases(),
-                          tolerance={"fp16": Tolerance(norm=1e-3, peak=1e-2), "bf16": Tolerance(norm=4e-3, peak=5e-2)})
+gemm_all_scatter = Kernel(
+    "gemm_all_scatter",
+    cases=_cases(),
+    tolerance={"fp16": Tolerance(norm=1e-3, peak=1e-2), "bf16": Tolerance(norm=4e-3, peak=5e-2)},
+)
 
 
 def _columns(case: Case) -> int:
     """Columns of a rank; Unsupported if the ranks do not share them evenly."""
     if case.N % case.world:
-        raise Unsupported(f"N = {case.N} columns cannot be shared evenly by {case.world} ranks; "
-                          f"N must be a multiple of {case.world}")
+        raise Unsupported(
+            f"N = {case.N} columns cannot be shared evenly by {case.world} ranks; N must be a multiple of {case.world}"
+        )
     return int(case.N // case.world)
 
 
@@ -77,8 +96,11 @@ def _weights(case: Case, seed: int, rank: int) -> torch.Tensor:
 def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
     """a [M, K], equal on all ranks, w [N / world, K] of this rank, and the seed, which makes all ranks' w again."""
     accept(case, ("fp16", "bf16"))
-    return {"a": normal((case.M, case.K), case.dtype, seed_for(seed, case.name, "a"), case.place.device),
-            "w": _weights(case, seed, case.place.rank), "seed": torch.tensor(seed)}
+    return {
+        "a": normal((case.M, case.K), case.dtype, seed_for(seed, case.name, "a"), case.place.device),
+        "w": _weights(case, seed, case.place.rank),
+        "seed": torch.tensor(seed),
+    }
 
 
 @gemm_all_scatter.cost
@@ -88,9 +110,12 @@ def cost(case: Case) -> Cost:
     HBM: a and w are read once, and a rank's memory takes the whole output.  Payload: the whole output.
     """
     columns, item = case.N // case.world, case.itemsize
-    return Cost(flops=2 * case.M * case.K * columns,
-                hbm_bytes=int((case.M * case.K + columns * case.K + case.M * case.N) * item),
-                link_bytes=int((case.world - 1) * case.M * columns * item), payload_bytes=int(case.M * case.N * item))
+    return Cost(
+        flops=2 * case.M * case.K * columns,
+        hbm_bytes=int((case.M * case.K + columns * case.K + case.M * case.N) * item),
+        link_bytes=int((case.world - 1) * case.M * columns * item),
+        payload_bytes=int(case.M * case.N * item),
+    )
 
 
 @gemm_all_scatter.reference
@@ -126,6 +151,7 @@ def blas_rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch
         if case.M > 1:
             out.view(case.M, case.world, columns).copy_(by_row)
         return out
+
     return call
 
 
@@ -146,15 +172,36 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
             target.copy_(local)
         heap.barrier()
         return out
+
     return call
 
 
 @gemm_all_scatter.backend("triton", config=knobs.config)
-def triton(case: Case, inputs: dict[str, torch.Tensor], *, block_m: int = 128, block_n: int = 128, block_k: int = 64,
-           group_m: int = 8, split_k: int = 1, cut: str = "all", programs: int = 0, num_warps: int = 8,
-           num_stages: int = 3, tma: bool = False, swap: bool = False, flatten: bool = True, scatter: str = "store",
-           parts: int = 1, hint: bool = True, xcds: int = 1, matrix_instr_nonkdim: int = 16, kpack: int = 1,
-           waves_per_eu: int = 0, wait: bool = True) -> Callable[[], torch.Tensor]:
+def triton(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    group_m: int = 8,
+    split_k: int = 1,
+    cut: str = "all",
+    programs: int = 0,
+    num_warps: int = 8,
+    num_stages: int = 3,
+    tma: bool = False,
+    swap: bool = False,
+    flatten: bool = True,
+    scatter: str = "store",
+    parts: int = 1,
+    hint: bool = True,
+    xcds: int = 1,
+    matrix_instr_nonkdim: int = 16,
+    kpack: int = 1,
+    waves_per_eu: int = 0,
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
     """One kernel that multiplies and scatters (kernels/gemm_all_scatter/device.py); knobs: config.py beside it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     launch, heap = _launcher(case), heap_of(case)
@@ -163,8 +210,16 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, block_m: int = 128, b
 
 
 @gemm_all_scatter.backend("bulk", config=knobs.bulk_config)
-def bulk(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, num_warps: int = 16, unroll: int = 1,
-         barrier: bool = True, wait: bool = True) -> Callable[[], torch.Tensor]:
+def bulk(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    programs: int = 64,
+    num_warps: int = 16,
+    unroll: int = 1,
+    barrier: bool = True,
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
     """Bulk-synchronous: torch.mm, a barrier of all ranks, a kernel that scatters straight into row-major order."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     launch, heap = _launcher(case), heap_of(case)
@@ -176,6 +231,7 @@ def bulk(case: Case, inputs: dict[str, torch.Tensor], *, programs: int = 64, num
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.gemm_all_scatter import launch
+
     chosen = gemm_all_scatter.backends["triton"].knobs(case, arch, overrides)
     return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]
 
@@ -184,6 +240,7 @@ def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
 def bulk_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The scattering kernel; the GEMM before it is the vendor's."""
     from kernels.gemm_all_scatter import launch
+
     chosen = gemm_all_scatter.backends["bulk"].knobs(case, arch, overrides)
     return [launch.bulk_compilation(case, arch, {**bulk.__kwdefaults__, **chosen})]
 
@@ -203,5 +260,7 @@ def _launcher(case: Case) -> Any:
 def _fits_cpu(case: Case) -> None:
     flop = 2 * case.M * case.K * _columns(case)
     if case.place.device == "cpu" and flop > CPU_LIMIT_FLOP:
-        raise Unsupported(f"{flop / 1e9:.1f} GFLOP a call and rank is too much for ranks on a CPU; cases up to "
-                          f"{CPU_LIMIT_FLOP / 1e9:.0f} GFLOP are timed there, GPUs are needed for this one")
+        raise Unsupported(
+            f"{flop / 1e9:.1f} GFLOP a call and rank is too much for ranks on a CPU; cases up to "
+            f"{CPU_LIMIT_FLOP / 1e9:.0f} GFLOP are timed there, GPUs are needed for this one"
+        )

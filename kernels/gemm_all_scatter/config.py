@@ -44,8 +44,10 @@ def config(case: Case, arch: str) -> dict[str, Any]:
         return {"cut": "all", **TUNED[arch][shape(case)]}
     rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
     if arch not in rules:
-        raise Unsupported(f"no GEMM + all-scatter configuration for arch {arch!r}, only for {', '.join(rules)}; "
-                          "add a rule to kernels/gemm_all_scatter/config.py and sweep it")
+        raise Unsupported(
+            f"no GEMM + all-scatter configuration for arch {arch!r}, only for {', '.join(rules)}; "
+            "add a rule to kernels/gemm_all_scatter/config.py and sweep it"
+        )
     return rules[arch](case, arch)
 
 
@@ -62,14 +64,18 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
 def bulk_config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of the bulk-synchronous variant's scattering kernel: as many programs as keep one step each, at most 96."""
     if arch not in ("sm_90", "gfx942", "gfx950", "cpu"):
-        raise Unsupported(f"no scattering configuration for arch {arch!r}; add one to "
-                          "kernels/gemm_all_scatter/config.py and sweep it")
+        raise Unsupported(
+            f"no scattering configuration for arch {arch!r}; add one to kernels/gemm_all_scatter/config.py and sweep it"
+        )
     if arch == "cpu":
         return {"programs": 2, "num_warps": 1, "unroll": 1}
     warps, lanes = (8, 64) if arch.startswith("gfx") else (16, 32)
     steps = -(-int(case.M * case.N // case.world * case.itemsize) // (warps * lanes * 16))
-    return {"programs": max(1, min(64 if arch.startswith("gfx") else 96, steps)), "num_warps": warps,
-            "unroll": 4 if steps >= 4 * 96 else 1}
+    return {
+        "programs": max(1, min(64 if arch.startswith("gfx") else 96, steps)),
+        "num_warps": warps,
+        "unroll": 4 if steps >= 4 * 96 else 1,
+    }
 
 
 def tiles(case: Case, m: int, n: int) -> int:
@@ -77,8 +83,9 @@ def tiles(case: Case, m: int, n: int) -> int:
     return -(-case.M // m) * -(-case.N // case.world // n)
 
 
-def _split(case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill: int = 0, split_k: int = 0,
-           **others: Any) -> dict[str, Any]:
+def _split(
+    case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill: int = 0, split_k: int = 0, **others: Any
+) -> dict[str, Any]:
     """One program per tile and K slice; split_k, or the power of two up to 16 that fills `fill` programs the best.
 
     A slice keeps at least four K steps, so that its loads can be pipelined.  More tiles than `fill` are shared out
@@ -87,11 +94,21 @@ def _split(case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill:
     count = tiles(case, m, n)
     if not split_k:
         split_k = next((s for s in (16, 8, 4, 2) if count * s <= fill and case.K // (s * k) >= 4), 1)
-    return {"block_m": m, "block_n": n, "block_k": k, "num_warps": warps, "num_stages": stages, "group_m": 8,
-            "split_k": split_k, "cut": "all", "programs": count * split_k if count <= fill else 0} | others
+    return {
+        "block_m": m,
+        "block_n": n,
+        "block_k": k,
+        "num_warps": warps,
+        "num_stages": stages,
+        "group_m": 8,
+        "split_k": split_k,
+        "cut": "all",
+        "programs": count * split_k if count <= fill else 0,
+    } | others
 
 
 # ---- Hopper ----------------------------------------------------------------------------------------------------------
+
 
 def _hopper(case: Case, arch: str) -> dict[str, Any]:
     """By the number of tiles against the SMs: large tiles where they fill the device, slices of K where not."""
@@ -113,8 +130,19 @@ def _tma(case: Case, *tile: int, **others: Any) -> dict[str, Any]:
 
 
 def _persistent(m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
-    return {"block_m": m, "block_n": n, "block_k": k, "num_warps": warps, "num_stages": stages, "group_m": 8,
-            "split_k": 1, "cut": "all", "programs": 0, "tma": True, **others}
+    return {
+        "block_m": m,
+        "block_n": n,
+        "block_k": k,
+        "num_warps": warps,
+        "num_stages": stages,
+        "group_m": 8,
+        "split_k": 1,
+        "cut": "all",
+        "programs": 0,
+        "tma": True,
+        **others,
+    }
 
 
 def _rest(case: Case, m: int, n: int, k: int, units: int, most: int = 8) -> dict[str, Any]:
@@ -142,46 +170,70 @@ def _work(case: Case, knobs: dict[str, Any]) -> float:
 def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
     sms = UNITS["sm_90"]
     if case.M <= 16:
-        return [*(_tma(case, 16, 64, 128, 4, stages, swap=True, fill=f) for stages in (4, 6) for f in (sms, 2 * sms)),
-                *(_tma(case, 16, 64, 256, 4, 3, swap=True, fill=f) for f in (sms, 2 * sms)),
-                *(_tma(case, 16, 128, 128, w, 4, swap=True, fill=f) for w in (4, 8) for f in (sms, 2 * sms)),
-                _tma(case, 16, 64, 256, 4, 5, swap=True, fill=sms), _tma(case, 16, 32, 256, 4, 4, fill=sms),
-                _tma(case, 16, 64, 128, 4, 6, swap=True, fill=sms, scatter="put")]
+        return [
+            *(_tma(case, 16, 64, 128, 4, stages, swap=True, fill=f) for stages in (4, 6) for f in (sms, 2 * sms)),
+            *(_tma(case, 16, 64, 256, 4, 3, swap=True, fill=f) for f in (sms, 2 * sms)),
+            *(_tma(case, 16, 128, 128, w, 4, swap=True, fill=f) for w in (4, 8) for f in (sms, 2 * sms)),
+            _tma(case, 16, 64, 256, 4, 5, swap=True, fill=sms),
+            _tma(case, 16, 32, 256, 4, 4, fill=sms),
+            _tma(case, 16, 64, 128, 4, 6, swap=True, fill=sms, scatter="put"),
+        ]
     if case.M <= 64:
-        return [*(_tma(case, 64, 64, 128, 4, stages, fill=sms) for stages in (4, 5)),
-                *(_tma(case, 64, 64, 128, 4, 3, fill=f) for f in (sms, 2 * sms)),
-                *(_tma(case, 64, 128, 64, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
-                *(_tma(case, 64, 128, 128, w, 4, fill=sms) for w in (4, 8)),
-                *(_tma(case, 64, 32, 128, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
-                _tma(case, 64, 64, 128, 4, 6, fill=sms, scatter="put"),
-                _tma(case, 32, 64, 128, 4, 6, fill=sms)]
-    middle = [_tma(case, 128, 128, 64, 8, 4, fill=sms), _tma(case, 128, 128, 64, 4, 3, fill=2 * sms),
-              _tma(case, 64, 128, 128, 4, 3, fill=sms), _tma(case, 128, 64, 128, 4, 4, fill=sms),
-              _tma(case, 64, 256, 64, 4, 4, fill=sms), _tma(case, 128, 64, 128, 4, 2, fill=2 * sms),
-              _tma(case, 128, 128, 64, 8, 5, fill=sms, scatter="put"), _tma(case, 128, 128, 128, 8, 3, fill=sms),
-              _tma(case, 128, 256, 64, 8, 4, fill=sms)]
-    whole = [_persistent(128, 128, 64, 8, 5), _persistent(128, 128, 64, 8, 5, scatter="tma"),
-             _persistent(128, 64, 128, 4, 4), _persistent(128, 64, 64, 4, 4, programs=2 * sms)]
+        return [
+            *(_tma(case, 64, 64, 128, 4, stages, fill=sms) for stages in (4, 5)),
+            *(_tma(case, 64, 64, 128, 4, 3, fill=f) for f in (sms, 2 * sms)),
+            *(_tma(case, 64, 128, 64, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
+            *(_tma(case, 64, 128, 128, w, 4, fill=sms) for w in (4, 8)),
+            *(_tma(case, 64, 32, 128, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
+            _tma(case, 64, 64, 128, 4, 6, fill=sms, scatter="put"),
+            _tma(case, 32, 64, 128, 4, 6, fill=sms),
+        ]
+    middle = [
+        _tma(case, 128, 128, 64, 8, 4, fill=sms),
+        _tma(case, 128, 128, 64, 4, 3, fill=2 * sms),
+        _tma(case, 64, 128, 128, 4, 3, fill=sms),
+        _tma(case, 128, 64, 128, 4, 4, fill=sms),
+        _tma(case, 64, 256, 64, 4, 4, fill=sms),
+        _tma(case, 128, 64, 128, 4, 2, fill=2 * sms),
+        _tma(case, 128, 128, 64, 8, 5, fill=sms, scatter="put"),
+        _tma(case, 128, 128, 128, 8, 3, fill=sms),
+        _tma(case, 128, 256, 64, 8, 4, fill=sms),
+    ]
+    whole = [
+        _persistent(128, 128, 64, 8, 5),
+        _persistent(128, 128, 64, 8, 5, scatter="tma"),
+        _persistent(128, 64, 128, 4, 4),
+        _persistent(128, 64, 64, 4, 4, programs=2 * sms),
+    ]
     if tiles(case, 128, 128) < sms // 3:
         return middle + whole[2:]
     if tiles(case, 128, 256) <= sms // 2:
         return [*middle, *whole, _persistent(128, 256, 64, 8, 3)]
-    return [*whole, *middle[:4], _persistent(128, 128, 64, 4, 3, programs=2 * sms),
-            *(_persistent(128, 256, 64, 8, s, scatter="tma", parts=p) for s, p in ((3, 1), (4, 4))),
-            *_hopper_rounds(case), *(_persistent(128, 256, 64, 8, s) for s in (3, 4)),
-            _persistent(128, 256, 64, 8, 3, scatter="put"), _persistent(256, 128, 64, 8, 3, scatter="tma"),
-            _persistent(128, 256, 64, 8, 3, scatter="tma", group_m=16)]
+    return [
+        *whole,
+        *middle[:4],
+        _persistent(128, 128, 64, 4, 3, programs=2 * sms),
+        *(_persistent(128, 256, 64, 8, s, scatter="tma", parts=p) for s, p in ((3, 1), (4, 4))),
+        *_hopper_rounds(case),
+        *(_persistent(128, 256, 64, 8, s) for s in (3, 4)),
+        _persistent(128, 256, 64, 8, 3, scatter="put"),
+        _persistent(256, 128, 64, 8, 3, scatter="tma"),
+        _persistent(128, 256, 64, 8, 3, scatter="tma", group_m=16),
+    ]
 
 
 def _hopper_rounds(case: Case) -> list[dict[str, Any]]:
     """What a sweep tries with cut "rest"; nothing where no tile size leaves a short last round."""
-    tried = [*(_rounds(case, 128, 128, 64, 8, 4, group_m=g) for g in (2, 4)),
-             *(_rounds(case, 128, 256, 64, 8, 3, group_m=g) for g in (2, 4)),
-             _rounds(case, 256, 128, 64, 8, 3, group_m=2)]
+    tried = [
+        *(_rounds(case, 128, 128, 64, 8, 4, group_m=g) for g in (2, 4)),
+        *(_rounds(case, 128, 256, 64, 8, 3, group_m=g) for g in (2, 4)),
+        _rounds(case, 256, 128, 64, 8, 3, group_m=2),
+    ]
     return [knobs for knobs in tried if knobs]
 
 
 # ---- CDNA ------------------------------------------------------------------------------------------------------------
+
 
 def _cdna(case: Case, arch: str) -> dict[str, Any]:
     """Tiles that spill no register and fit the LDS (64 KiB, 160 KiB) with Triton 3.6 and 3.8.
@@ -201,8 +253,13 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
 
 
 def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:
-    tuned = {"xcds": 8, "scatter": "put", "matrix_instr_nonkdim": 16, "kpack": 2 if arch == "gfx942" else 1,
-             "waves_per_eu": 0}
+    tuned = {
+        "xcds": 8,
+        "scatter": "put",
+        "matrix_instr_nonkdim": 16,
+        "kpack": 2 if arch == "gfx942" else 1,
+        "waves_per_eu": 0,
+    }
     return _split(case, m, n, k, warps, stages, **{**tuned, **others})
 
 
@@ -211,12 +268,22 @@ def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     if case.M <= 256:
         m = 16 if case.M <= 16 else 64 if case.M <= 64 else 128
         sides = ((32, 128), (64, 128), (128, 64))
-        return [*(_amd(case, arch, m, *side, 4, fill=f, scatter=way)
-                  for side in sides for f in (fill, 2 * fill) for way in ("put", "store")),
-                *(_amd(case, arch, m, *side, 4, fill=fill, waves_per_eu=2) for side in sides)]
+        return [
+            *(
+                _amd(case, arch, m, *side, 4, fill=f, scatter=way)
+                for side in sides
+                for f in (fill, 2 * fill)
+                for way in ("put", "store")
+            ),
+            *(_amd(case, arch, m, *side, 4, fill=fill, waves_per_eu=2) for side in sides),
+        ]
     shapes = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 128, 64, 4), (256, 64, 64, 8))
-    return [_amd(case, arch, *tile, split_k=1, group_m=g, programs=0, scatter=way)
-            for tile in shapes for g in (4, 6) for way in ("put", "store")]
+    return [
+        _amd(case, arch, *tile, split_k=1, group_m=g, programs=0, scatter=way)
+        for tile in shapes
+        for g in (4, 6)
+        for way in ("put", "store")
+    ]
 
 
 def _interpreter(case: Case, arch: str) -> dict[str, Any]:

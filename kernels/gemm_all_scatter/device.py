@@ -16,8 +16,9 @@ from kernels.tile_product import product
 
 
 @triton.jit
-def _scatter(tile, out, at, inside, bases, rank, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr,
-             AMD: tl.constexpr):
+def _scatter(
+    tile, out, at, inside, bases, rank, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr
+):
     """Store a tile at out + at on every rank, the own one first, then rank + 1, rank + 2, ...: no link is crowded.
 
     PUT: the peers get what is read back from the own copy, in the layout that is best for copying, and not what the
@@ -50,9 +51,23 @@ def _added_up(sums, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT_K: tl.const
 
 
 @triton.jit
-def _scatter_halves(slices, row, col, out, bases, M, N, rank, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-                    SPLIT_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr,
-                    AMD: tl.constexpr):
+def _scatter_halves(
+    slices,
+    row,
+    col,
+    out,
+    bases,
+    M,
+    N,
+    rank,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    SPLIT_K: tl.constexpr,
+    WORLD: tl.constexpr,
+    PUT: tl.constexpr,
+    ALIGN: tl.constexpr,
+    AMD: tl.constexpr,
+):
     """Add up and store a large tile, one half after the other: sums and addresses of all of it would not fit in the
     registers together.  slices: fp32 [SPLIT_K, BLOCK_M * BLOCK_N]."""
     HALF: tl.constexpr = BLOCK_N // 2
@@ -64,10 +79,34 @@ def _scatter_halves(slices, row, col, out, bases, M, N, rank, BLOCK_M: tl.conste
 
 
 @triton.jit
-def _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, tiles,
-           BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-           SPLIT_K: tl.constexpr, PROGRAMS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
-           EVEN_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr):
+def _tiles(
+    a,
+    w,
+    out,
+    bases,
+    workspace,
+    arrivals,
+    M,
+    N,
+    K,
+    rank,
+    start,
+    before,
+    tiles,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    SPLIT_K: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    TMA: tl.constexpr,
+    SWAP: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    WORLD: tl.constexpr,
+    PUT: tl.constexpr,
+    ALIGN: tl.constexpr,
+    AMD: tl.constexpr,
+):
     """This program's share of `tiles` tiles, those after the first `before`, each in SPLIT_K slices of K.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
@@ -81,8 +120,23 @@ def _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, 
     for item in tl.range(start, tiles * SPLIT_K, PROGRAMS):
         row, col = tile_at(before + item % tiles, rows, cols, GROUP_M)
         first = (item // tiles) * per_slice
-        acc = product(a, w, row, col, first, tl.minimum(first + per_slice, steps), M, N, K,
-                      BLOCK_M, BLOCK_N, BLOCK_K, TMA, SWAP, EVEN_K)
+        acc = product(
+            a,
+            w,
+            row,
+            col,
+            first,
+            tl.minimum(first + per_slice, steps),
+            M,
+            N,
+            K,
+            BLOCK_M,
+            BLOCK_N,
+            BLOCK_K,
+            TMA,
+            SWAP,
+            EVEN_K,
+        )
         if SWAP:
             acc = acc.T
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
@@ -103,17 +157,43 @@ def _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, 
                     total = _added_up(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
                     _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
                 else:
-                    _scatter_halves(slices, row, col, out, bases, M, N, rank, BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT,
-                                    ALIGN, AMD)
+                    _scatter_halves(
+                        slices, row, col, out, bases, M, N, rank, BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT, ALIGN, AMD
+                    )
                 tl.store(arrivals + tile, 0)
 
 
 @triton.jit(do_not_specialize=["rank"])
-def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
-          BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-          SPLIT_K: tl.constexpr, REST: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr,
-          SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, PUT: tl.constexpr,
-          ALIGN: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr):
+def fused(
+    a,
+    w,
+    out,
+    bases,
+    signals,
+    workspace,
+    arrivals,
+    M,
+    N,
+    K,
+    rank,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    SPLIT_K: tl.constexpr,
+    REST: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    XCDS: tl.constexpr,
+    TMA: tl.constexpr,
+    SWAP: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    WORLD: tl.constexpr,
+    LANES: tl.constexpr,
+    PUT: tl.constexpr,
+    ALIGN: tl.constexpr,
+    AMD: tl.constexpr,
+    WAIT: tl.constexpr,
+):
     """PROGRAMS programs walk over all (tile, K slice) pairs; a and w are pointers, or descriptors when TMA.
 
     SWAP multiplies the transposed tile, with the weights as rows of the matrix unit (64 on Hopper): for few tokens.
@@ -126,11 +206,63 @@ def fused(a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     start = spread(pid, PROGRAMS, XCDS)
     whole = tiles - tiles % PROGRAMS if REST else 0
-    _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole,
-           BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD)
+    _tiles(
+        a,
+        w,
+        out,
+        bases,
+        workspace,
+        arrivals,
+        M,
+        N,
+        K,
+        rank,
+        start,
+        whole,
+        tiles - whole,
+        BLOCK_M,
+        BLOCK_N,
+        BLOCK_K,
+        GROUP_M,
+        SPLIT_K,
+        PROGRAMS,
+        TMA,
+        SWAP,
+        EVEN_K,
+        WORLD,
+        PUT,
+        ALIGN,
+        AMD,
+    )
     if REST:
-        _tiles(a, w, out, bases, workspace, arrivals, M, N, K, rank, start, 0, whole,
-               BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, 1, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD)
+        _tiles(
+            a,
+            w,
+            out,
+            bases,
+            workspace,
+            arrivals,
+            M,
+            N,
+            K,
+            rank,
+            start,
+            0,
+            whole,
+            BLOCK_M,
+            BLOCK_N,
+            BLOCK_K,
+            GROUP_M,
+            1,
+            PROGRAMS,
+            TMA,
+            SWAP,
+            EVEN_K,
+            WORLD,
+            PUT,
+            ALIGN,
+            AMD,
+        )
     finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 
@@ -141,13 +273,20 @@ def _copies_done(value):
     Triton waits only until the engine has read its source.  The fence orders what the engine (the async proxy) wrote
     before what follows (PTX memory model); `value` is handed through, to tie the instruction to its place.
     """
-    return tl.inline_asm_elementwise("cp.async.bulk.wait_group 0;\n\tfence.proxy.async;\n\tmov.b32 $0, $1;", "=r,r",
-                                     [value], dtype=tl.int32, is_pure=False, pack=1)
+    return tl.inline_asm_elementwise(
+        "cp.async.bulk.wait_group 0;\n\tfence.proxy.async;\n\tmov.b32 $0, $1;",
+        "=r,r",
+        [value],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit
-def _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, m, n, part, WORLD: tl.constexpr, WIDTH: tl.constexpr,
-                 PARTS: tl.constexpr):
+def _copy_to_all(
+    c0, c1, c2, c3, c4, c5, c6, c7, m, n, part, WORLD: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr
+):
     """Give a tile to the copy engine, once for each rank, in 1, 2 or 4 column parts of WIDTH: less shared memory."""
     if PARTS == 1:
         tile = part.to(c0.dtype)
@@ -170,10 +309,35 @@ def _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, m, n, part, WORLD: tl.constexpr
 
 
 @triton.jit(do_not_specialize=["rank"])
-def fused_tma(a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, rank,
-              BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-              PROGRAMS: tl.constexpr, PARTS: tl.constexpr, FLATTEN: tl.constexpr, WORLD: tl.constexpr,
-              LANES: tl.constexpr, ENGINE: tl.constexpr, WAIT: tl.constexpr):
+def fused_tma(
+    a,
+    w,
+    c0,
+    c1,
+    c2,
+    c3,
+    c4,
+    c5,
+    c6,
+    c7,
+    bases,
+    signals,
+    M,
+    N,
+    K,
+    rank,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    PARTS: tl.constexpr,
+    FLATTEN: tl.constexpr,
+    WORLD: tl.constexpr,
+    LANES: tl.constexpr,
+    ENGINE: tl.constexpr,
+    WAIT: tl.constexpr,
+):
     """fused without slices of K, where the copy engine (TMA) also writes: c0, c1, ... are descriptors of this rank's
     columns in the output of rank, rank + 1, ..., blocks [BLOCK_M, BLOCK_N / PARTS]; those past WORLD are not used.
 
@@ -194,8 +358,21 @@ def fused_tma(a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, ran
 
 
 @triton.jit(do_not_specialize=["rank"])
-def scatter(c, out, bases, signals, words, rank, ROW: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr,
-            WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr):
+def scatter(
+    c,
+    out,
+    bases,
+    signals,
+    words,
+    rank,
+    ROW: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    WORLD: tl.constexpr,
+    LANES: tl.constexpr,
+    AMD: tl.constexpr,
+    WAIT: tl.constexpr,
+):
     """Second half of the bulk-synchronous variant: c, M rows of ROW words, into this rank's columns on every rank.
 
     A word is 4 bytes, words = M * ROW; ROW is a multiple of 4, so a lane moves 16 bytes at a time.

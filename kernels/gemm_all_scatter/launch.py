@@ -59,17 +59,34 @@ def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) ->
     options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
     if arch.startswith("gfx"):
         options |= {name: knobs[name] for name in _AMD_OPTIONS}
-    common = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": knobs["group_m"], "PROGRAMS": programs,
-              "WORLD": world, "LANES": 1 << (world - 1).bit_length(), "WAIT": knobs["wait"]}
+    common = {
+        "BLOCK_M": m,
+        "BLOCK_N": n,
+        "BLOCK_K": k,
+        "GROUP_M": knobs["group_m"],
+        "PROGRAMS": programs,
+        "WORLD": world,
+        "LANES": 1 << (world - 1).bit_length(),
+        "WAIT": knobs["wait"],
+    }
     operands = {"a": (m, k), "w": (n, k)}
     if knobs["scatter"] == "tma":
         parts = knobs["parts"]
         blocks = operands | {f"c{i}": (m, n // parts) for i in range(_MOST_RANKS)}
         constants = {**common, "PARTS": parts, "FLATTEN": knobs["flatten"], "ENGINE": not INTERPRETED}
         return Plan(device.fused_tma, programs, blocks, constants, options)
-    constants = {**common, "SPLIT_K": slices, "REST": left > 0, "XCDS": knobs["xcds"], "TMA": knobs["tma"],
-                 "SWAP": knobs["swap"], "EVEN_K": case.K % k == 0, "PUT": knobs["scatter"] == "put",
-                 "ALIGN": 16 if knobs["hint"] else int(case.itemsize), "AMD": arch.startswith("gfx")}
+    constants = {
+        **common,
+        "SPLIT_K": slices,
+        "REST": left > 0,
+        "XCDS": knobs["xcds"],
+        "TMA": knobs["tma"],
+        "SWAP": knobs["swap"],
+        "EVEN_K": case.K % k == 0,
+        "PUT": knobs["scatter"] == "put",
+        "ALIGN": 16 if knobs["hint"] else int(case.itemsize),
+        "AMD": arch.startswith("gfx"),
+    }
     cut = left or count
     room = {"workspace": cut * slices * m * n, "counters": cut} if slices > 1 else {}
     return Plan(device.fused, programs, operands if knobs["tma"] else {}, constants, options, **room)
@@ -96,20 +113,26 @@ def _refuse(case: Case, arch: str, knobs: Mapping[str, Any]) -> None:
     if arch.startswith("gfx") and (knobs["tma"] or knobs["scatter"] == "tma"):
         raise ValueError(f"gemm_all_scatter: tma needs a copy engine, {arch} has none; load and store by pointers")
     if knobs["scatter"] == "tma" and (knobs["split_k"] > 1 or knobs["cut"] != "all" or knobs["swap"]):
-        raise ValueError("gemm_all_scatter: scatter 'tma' works on whole, upright tiles: split_k 1, cut 'all' and no "
-                         f"swap; given were split_k {knobs['split_k']}, cut {knobs['cut']!r} and swap {knobs['swap']}")
+        raise ValueError(
+            "gemm_all_scatter: scatter 'tma' works on whole, upright tiles: split_k 1, cut 'all' and no "
+            f"swap; given were split_k {knobs['split_k']}, cut {knobs['cut']!r} and swap {knobs['swap']}"
+        )
     if knobs["scatter"] == "tma" and case.N // case.world * int(case.itemsize) % 16:
-        raise ValueError(f"gemm_all_scatter: scatter 'tma' needs columns of a multiple of 16 bytes per rank, "
-                         f"{case.N} / {case.world} of {case.dtype} are not")
+        raise ValueError(
+            f"gemm_all_scatter: scatter 'tma' needs columns of a multiple of 16 bytes per rank, "
+            f"{case.N} / {case.world} of {case.dtype} are not"
+        )
     if case.M * case.N >= 1 << 31:
         raise ValueError(f"gemm_all_scatter: {case.M} x {case.N} elements do not fit offsets of 31 bits")
     if arch == "cpu":
         return
     needed, limit = least_lds(arch, knobs, case.itemsize), lds_limit(arch)
     if needed > limit:
-        raise ValueError(f"gemm_all_scatter: tiles {knobs['block_m']} x {knobs['block_n']} x {knobs['block_k']} in "
-                         f"{knobs['num_stages']} stages need at least {needed} bytes of LDS (shared memory), {arch} "
-                         f"has {limit} for a workgroup; take smaller tiles or fewer stages")
+        raise ValueError(
+            f"gemm_all_scatter: tiles {knobs['block_m']} x {knobs['block_n']} x {knobs['block_k']} in "
+            f"{knobs['num_stages']} stages need at least {needed} bytes of LDS (shared memory), {arch} "
+            f"has {limit} for a workgroup; take smaller tiles or fewer stages"
+        )
 
 
 def least_lds(arch: str, knobs: Mapping[str, Any], itemsize: float) -> int:
@@ -118,54 +141,81 @@ def least_lds(arch: str, knobs: Mapping[str, Any], itemsize: float) -> int:
     return int((knobs["block_m"] + knobs["block_n"]) * knobs["block_k"] * itemsize) * buffers
 
 
-def build(case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, out: torch.Tensor,
-          knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def build(
+    case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, out: torch.Tensor, knobs: Mapping[str, Any]
+) -> Callable[[], torch.Tensor]:
     """A call that writes this rank's columns to out [M, N] of every rank; a collective: all build with the same knobs.
 
     Descriptors, workspace and counters are made here, once.
     """
     p = plan(case, case.place.arch, case.place.compute_units or 1, knobs)
     columns = case.N // case.world
-    tensors = {name: TensorDescriptor.from_tensor(t, list(p.blocks[name])) if name in p.blocks else t
-               for name, t in (("a", a), ("w", w))}
+    tensors = {
+        name: TensorDescriptor.from_tensor(t, list(p.blocks[name])) if name in p.blocks else t
+        for name, t in (("a", a), ("w", w))
+    }
     if p.function is device.fused_tma:
         tensors |= _destinations(case, heap, out, columns, list(p.blocks["c0"]))
     else:
-        tensors |= {"out": out, "workspace": torch.empty(p.workspace, dtype=torch.float32, device=a.device),
-                    "arrivals": torch.zeros(p.counters, dtype=torch.int32, device=a.device)}
-    arguments = {**tensors, "bases": heap.bases, "signals": heap.signals(case.world, p.programs), "M": case.M,
-                 "N": columns, "K": case.K, "rank": case.place.rank, **p.constants, **p.options}
+        tensors |= {
+            "out": out,
+            "workspace": torch.empty(p.workspace, dtype=torch.float32, device=a.device),
+            "arrivals": torch.zeros(p.counters, dtype=torch.int32, device=a.device),
+        }
+    arguments = {
+        **tensors,
+        "bases": heap.bases,
+        "signals": heap.signals(case.world, p.programs),
+        "M": case.M,
+        "N": columns,
+        "K": case.K,
+        "rank": case.place.rank,
+        **p.constants,
+        **p.options,
+    }
     launch = p.function[(p.programs,)]
 
     def call() -> torch.Tensor:
         launch(**arguments)
         return out
+
     return call
 
 
-def _destinations(case: Case, heap: SymmetricHeap, out: torch.Tensor, columns: int,
-                  block: list[int]) -> dict[str, TensorDescriptor]:
+def _destinations(
+    case: Case, heap: SymmetricHeap, out: torch.Tensor, columns: int, block: list[int]
+) -> dict[str, TensorDescriptor]:
     """Descriptors of this rank's columns in the output of rank, rank + 1, ...; those past the world repeat."""
     rank, found = case.place.rank, {}
     for i in range(_MOST_RANKS):
-        peer = heap.peer((rank + i) % case.world, out)[:, rank * columns:(rank + 1) * columns]
+        peer = heap.peer((rank + i) % case.world, out)[:, rank * columns : (rank + 1) * columns]
         found[f"c{i}"] = TensorDescriptor(peer, list(peer.shape), list(peer.stride()), block)
     return found
 
 
-def build_bulk(case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, out: torch.Tensor,
-               knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def build_bulk(
+    case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, out: torch.Tensor, knobs: Mapping[str, Any]
+) -> Callable[[], torch.Tensor]:
     """A call in bulk-synchronous steps: the vendor's GEMM, a barrier of all ranks, one kernel that scatters."""
     columns = case.N // case.world
     row = columns * int(case.itemsize) // 4
     if columns * int(case.itemsize) % 16:
-        raise ValueError(f"gemm_all_scatter: bulk moves 16 bytes at a time, rows of {columns} {case.dtype} are not "
-                         "a multiple of that")
+        raise ValueError(
+            f"gemm_all_scatter: bulk moves 16 bytes at a time, rows of {columns} {case.dtype} are not "
+            "a multiple of that"
+        )
     local, transposed = torch.empty((case.M, columns), dtype=a.dtype, device=a.device), w.T
     launch, constants = device.scatter[(knobs["programs"],)], bulk_constants(case, case.place.arch, row, knobs)
-    arguments = {"c": local.view(torch.int32), "out": out.view(torch.int32), "bases": heap.bases,
-                 "signals": heap.signals(case.world, knobs["programs"]), "words": case.M * row,
-                 "rank": case.place.rank, **constants, "num_warps": knobs["num_warps"]}
+    arguments = {
+        "c": local.view(torch.int32),
+        "out": out.view(torch.int32),
+        "bases": heap.bases,
+        "signals": heap.signals(case.world, knobs["programs"]),
+        "words": case.M * row,
+        "rank": case.place.rank,
+        **constants,
+        "num_warps": knobs["num_warps"],
+    }
 
     def call() -> torch.Tensor:
         torch.mm(a, transposed, out=local)
@@ -173,14 +223,22 @@ def build_bulk(case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor
             heap.barrier()
         launch(**arguments)
         return out
+
     return call
 
 
 def bulk_constants(case: Case, arch: str, row: int, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """Constants of the scattering kernel; row: 4-byte words of a rank's row."""
     lanes = knobs["num_warps"] * (64 if arch.startswith("gfx") else 32)
-    return {"ROW": row, "PROGRAMS": knobs["programs"], "BLOCK": lanes * 4 * knobs["unroll"], "WORLD": case.world,
-            "LANES": 1 << (case.world - 1).bit_length(), "AMD": arch.startswith("gfx"), "WAIT": knobs["wait"]}
+    return {
+        "ROW": row,
+        "PROGRAMS": knobs["programs"],
+        "BLOCK": lanes * 4 * knobs["unroll"],
+        "WORLD": case.world,
+        "LANES": 1 << (case.world - 1).bit_length(),
+        "AMD": arch.startswith("gfx"),
+        "WAIT": knobs["wait"],
+    }
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
@@ -199,19 +257,31 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     arguments: dict[str, Any] = {n: _declared(case.dtype, size, p.blocks.get(n)) for n, size in shapes.items()}
     if p.function is device.fused:
         arguments |= {"workspace": ("*fp32", (p.workspace,)), "arrivals": ("*i32", (p.counters,))}
-    arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", (case.world, p.programs)), "M": case.M,
-                  "N": columns, "K": case.K, "rank": 3}
+    arguments |= {
+        "bases": ("*i64", (case.world,)),
+        "signals": ("*i32", (case.world, p.programs)),
+        "M": case.M,
+        "N": columns,
+        "K": case.K,
+        "rank": 3,
+    }
     return Compilation(p.function.__name__, p.function, arguments, p.constants, p.options)
 
 
 def bulk_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     """The ahead-of-time compilation of the scattering kernel of the bulk-synchronous variant."""
     row = case.N // case.world * int(case.itemsize) // 4
-    arguments = {"c": ("*i32", (case.M, row)), "out": ("*i32", (case.M, row * case.world)),
-                 "bases": ("*i64", (case.world,)), "signals": ("*i32", (case.world, knobs["programs"])),
-                 "words": case.M * row, "rank": 3}
-    return Compilation("scatter", device.scatter, arguments, bulk_constants(case, arch, row, knobs),
-                       {"num_warps": knobs["num_warps"]})
+    arguments = {
+        "c": ("*i32", (case.M, row)),
+        "out": ("*i32", (case.M, row * case.world)),
+        "bases": ("*i64", (case.world,)),
+        "signals": ("*i32", (case.world, knobs["programs"])),
+        "words": case.M * row,
+        "rank": 3,
+    }
+    return Compilation(
+        "scatter", device.scatter, arguments, bulk_constants(case, arch, row, knobs), {"num_warps": knobs["num_warps"]}
+    )
 
 
 def _declared(dtype: str, size: tuple[int, int], block: tuple[int, int] | None) -> Any:

@@ -24,8 +24,11 @@ from kernels.spec import Case, Cost, Kernel, Tolerance
 
 __all__ = ["candidates", "grouped_gemm_dgrad", "grouped_gemm_forward", "grouped_gemm_wgrad"]
 
-TOLERANCE = {"bf16": Tolerance(norm=4e-3, peak=0.05), "fp16": Tolerance(norm=6e-4, peak=8e-3),
-             "fp32": Tolerance(norm=1e-3, peak=1e-2)}
+TOLERANCE = {
+    "bf16": Tolerance(norm=4e-3, peak=0.05),
+    "fp16": Tolerance(norm=6e-4, peak=8e-3),
+    "fp32": Tolerance(norm=1e-3, peak=1e-2),
+}
 """Sums are fp32, so what is left is the rounding of the output: half a unit in the last place, 2^-9 for bf16, of
 values up to 6 rms.  fp32 operands are multiplied as TF32 by Triton (2^-11 each)."""
 
@@ -64,9 +67,14 @@ def _reference_wgrad(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.stack([x["dy"][rows].float().T @ x["a"][rows].float() for rows in _slices(x)])
 
 
-def _declare(product: str, operands: tuple[str, ...], reference: Callable[..., Any],
-             config: Callable[[Case, str], dict[str, Any]], tensors_to_call: Callable[..., Any],
-             compilation: Callable[..., Any]) -> Kernel:
+def _declare(
+    product: str,
+    operands: tuple[str, ...],
+    reference: Callable[..., Any],
+    config: Callable[[Case, str], dict[str, Any]],
+    tensors_to_call: Callable[..., Any],
+    compilation: Callable[..., Any],
+) -> Kernel:
     """One of the three kernels.  They differ in their operands, their reference and the Triton kernel they launch."""
     kernel = Kernel(f"grouped_gemm_{product}", cases=models.cases(), tolerance=TOLERANCE)
     kernel.cost(_cost)
@@ -77,9 +85,24 @@ def _declare(product: str, operands: tuple[str, ...], reference: Callable[..., A
         return _tensors(case, seed, *operands)
 
     @kernel.backend("triton", config=config)
-    def triton(case: Case, x: dict[str, torch.Tensor], *, block_m: int, block_n: int, block_k: int, group_m: int,
-               num_warps: int, num_stages: int, tma: bool, groups_per_cu: int, split: int = 1, queue: bool = False,
-               nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
+    def triton(
+        case: Case,
+        x: dict[str, torch.Tensor],
+        *,
+        block_m: int,
+        block_n: int,
+        block_k: int,
+        group_m: int,
+        num_warps: int,
+        num_stages: int,
+        tma: bool,
+        groups_per_cu: int,
+        split: int = 1,
+        queue: bool = False,
+        nonkdim: int = 16,
+        kpack: int = 1,
+        waves_per_eu: int = 0,
+    ) -> Callable[[], torch.Tensor]:
         knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "tensors_to_call")}
         return tensors_to_call(case, x, knobs)
 
@@ -92,24 +115,40 @@ def _declare(product: str, operands: tuple[str, ...], reference: Callable[..., A
 
 
 def _add_others(kernel: Kernel, product: str) -> None:
-    for name, build in (("loop", vendors.loop), ("torch_grouped", vendors.torch_grouped), ("ck", vendors.ck),
-                        ("gmm", vendors.gmm)):
+    for name, build in (
+        ("loop", vendors.loop),
+        ("torch_grouped", vendors.torch_grouped),
+        ("ck", vendors.ck),
+        ("gmm", vendors.gmm),
+    ):
         kernel.baseline(name)(functools.wraps(build)(functools.partial(build, product)))
     kernel.backend("torch")(functools.partial(vendors.on_cpu, product))
     kernel.backend("autotune")(functools.partial(autotune.best, kernel))
 
 
 grouped_gemm_forward = _declare(
-    "forward", ("a", "b"), _reference_forward, lambda case, arch: tuning.rows_config(case, arch, case.N),
+    "forward",
+    ("a", "b"),
+    _reference_forward,
+    lambda case, arch: tuning.rows_config(case, arch, case.N),
     lambda case, x, knobs: launch.rows_call(case, x["a"], x["b"], x["ends"], True, knobs),
-    lambda case, arch, knobs: launch.rows_compilation(case, arch, True, knobs))
+    lambda case, arch, knobs: launch.rows_compilation(case, arch, True, knobs),
+)
 
 grouped_gemm_dgrad = _declare(
-    "dgrad", ("dy", "b"), _reference_dgrad, lambda case, arch: tuning.rows_config(case, arch, case.K),
+    "dgrad",
+    ("dy", "b"),
+    _reference_dgrad,
+    lambda case, arch: tuning.rows_config(case, arch, case.K),
     lambda case, x, knobs: launch.rows_call(case, x["dy"], x["b"], x["ends"], False, knobs),
-    lambda case, arch, knobs: launch.rows_compilation(case, arch, False, knobs))
+    lambda case, arch, knobs: launch.rows_compilation(case, arch, False, knobs),
+)
 
 grouped_gemm_wgrad = _declare(
-    "wgrad", ("dy", "a"), _reference_wgrad, tuning.weights_config,
+    "wgrad",
+    ("dy", "a"),
+    _reference_wgrad,
+    tuning.weights_config,
     lambda case, x, knobs: launch.weights_call(case, x["dy"], x["a"], x["ends"], knobs),
-    launch.weights_compilation)
+    launch.weights_compilation,
+)

@@ -34,8 +34,10 @@ def best(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Callabl
         name, call = ways[index]
         poison(call())
         if compare(call(), expected, kernel.tolerance_for(case)).ok:
+
             def chosen(call: Callable[[], Any] = call) -> Any:
                 return call()
+
             chosen.choice = name  # type: ignore[attr-defined]
             return functional(chosen) if getattr(call, "functional", False) else chosen
     tried = ", ".join(name for name, _ in ways) or "none"
@@ -86,4 +88,5 @@ def _on_gpu(device: str) -> Callable[[Callable[[], Any]], float]:
         after.record()
         after.synchronize()
         return float(before.elapsed_time(after)) / 1e3
+
     return seconds

@@ -32,16 +32,19 @@ class Plan:
     scratch: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 
 
-def rows_call(case: Case, a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, by_column: bool,
-              knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def rows_call(
+    case: Case, a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, by_column: bool, knobs: Mapping[str, Any]
+) -> Callable[[], torch.Tensor]:
     """Callable for out[m] = a[m] @ b[group of m], b [G, columns, depth] if by_column else [G, depth, columns].
 
     a [rows, depth], ends int32 [G] (inclusive running sum of the group sizes).  ValueError for what does not fit.
     """
     need_triton(case)
     if b.dim() != 3 or a.dim() != 2 or a.shape[1] != b.shape[2 if by_column else 1]:
-        raise ValueError(f"a is {tuple(a.shape)} and b {tuple(b.shape)}: dimension 1 of a must equal "
-                         f"dimension {2 if by_column else 1} of b")
+        raise ValueError(
+            f"a is {tuple(a.shape)} and b {tuple(b.shape)}: dimension 1 of a must equal "
+            f"dimension {2 if by_column else 1} of b"
+        )
     _check(a, b, ends)
     tuning.check_fits(knobs, a.element_size(), case.place.arch, "forward" if by_column else "dgrad")
     if b.shape[0] != ends.numel():
@@ -53,8 +56,9 @@ def rows_call(case: Case, a: torch.Tensor, b: torch.Tensor, ends: torch.Tensor, 
     return _call_of(rows_plan(case, case.place.arch, knobs, a, b, out, ends, by_column), out)
 
 
-def weights_call(case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tensor,
-                 knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def weights_call(
+    case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tensor, knobs: Mapping[str, Any]
+) -> Callable[[], torch.Tensor]:
     """Callable for out[g] = dy_g^T @ a_g: dy [rows, N], a [rows, K] -> [G, N, K]; zeros for empty groups."""
     need_triton(case)
     if dy.dim() != 2 or a.dim() != 2 or dy.shape[0] != a.shape[0]:
@@ -68,8 +72,16 @@ def weights_call(case: Case, dy: torch.Tensor, a: torch.Tensor, ends: torch.Tens
     return _call_of(weights_plan(case, case.place.arch, knobs, dy, a, out, ends), out)
 
 
-def rows_plan(case: Case, arch: str, knobs: Mapping[str, Any], a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
-              ends: torch.Tensor, by_column: bool) -> Plan:
+def rows_plan(
+    case: Case,
+    arch: str,
+    knobs: Mapping[str, Any],
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out: torch.Tensor,
+    ends: torch.Tensor,
+    by_column: bool,
+) -> Plan:
     """Forward (by_column) or dgrad; tensors as in rows_call, also without storage."""
     from kernels.grouped_gemm import rows
 
@@ -78,19 +90,41 @@ def rows_plan(case: Case, arch: str, knobs: Mapping[str, Any], a: torch.Tensor, 
     m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
     if not knobs["tma"]:
         constants.update(XCDS=tuning.xcds(arch), EVEN_N=columns % n == 0, EVEN_K=depth % k == 0)
-        arguments = {"a_ptr": a, "b_ptr": b, "out_ptr": out, "ends_ptr": ends, "columns": columns, "depth": depth,
-                     "stride_a": a.stride(0), "stride_b_group": b.stride(0), "stride_b": b.stride(1),
-                     "stride_out": out.stride(0)}
+        arguments = {
+            "a_ptr": a,
+            "b_ptr": b,
+            "out_ptr": out,
+            "ends_ptr": ends,
+            "columns": columns,
+            "depth": depth,
+            "stride_a": a.stride(0),
+            "stride_b_group": b.stride(0),
+            "stride_b": b.stride(1),
+            "stride_out": out.stride(0),
+        }
         return Plan(rows.rows_kernel, arguments, constants, _options(arch, knobs), {})
-    arguments = {"a_desc": _descriptor(a, m, k), "b_desc": _descriptor(b, 1, *((n, k) if by_column else (k, n))),
-                 "out_desc": _ragged(out, m, n // 2), "ends_ptr": ends, "columns": columns, "depth": depth}
+    arguments = {
+        "a_desc": _descriptor(a, m, k),
+        "b_desc": _descriptor(b, 1, *((n, k) if by_column else (k, n))),
+        "out_desc": _ragged(out, m, n // 2),
+        "ends_ptr": ends,
+        "columns": columns,
+        "depth": depth,
+    }
     programs = constants["PROGRAMS"]
     scratch = {"rooms": (torch.float32, (programs, m, n)), "flags": (torch.int32, (programs,))}
     return Plan(rows.rows_tma_kernel, arguments, {**constants, "SPLIT": knobs["split"]}, _options(arch, knobs), scratch)
 
 
-def weights_plan(case: Case, arch: str, knobs: Mapping[str, Any], dy: torch.Tensor, a: torch.Tensor, out: torch.Tensor,
-                 ends: torch.Tensor) -> Plan:
+def weights_plan(
+    case: Case,
+    arch: str,
+    knobs: Mapping[str, Any],
+    dy: torch.Tensor,
+    a: torch.Tensor,
+    out: torch.Tensor,
+    ends: torch.Tensor,
+) -> Plan:
     """wgrad; tensors as in weights_call, also without storage."""
     from kernels.grouped_gemm import weights
 
@@ -101,10 +135,18 @@ def weights_plan(case: Case, arch: str, knobs: Mapping[str, Any], dy: torch.Tens
         blocks = {"dy_desc": _ragged(dy, k, m), "a_desc": _ragged(a, k, n), "out_desc": _descriptor(out, 1, m, n // 2)}
         return Plan(weights.weights_tma_kernel, blocks | sizes, constants, _options(arch, knobs), {})
     constants.update(XCDS=tuning.xcds(arch), QUEUE=knobs["queue"])
-    arguments = {"dy_ptr": dy, "a_ptr": a, "out_ptr": out, "stride_dy": dy.stride(0), "stride_a": a.stride(0),
-                 "stride_out_group": out.stride(0), "stride_out": out.stride(1)}
-    return Plan(weights.weights_kernel, arguments | sizes, constants, _options(arch, knobs),
-                {"queue": (torch.int32, (2,))})
+    arguments = {
+        "dy_ptr": dy,
+        "a_ptr": a,
+        "out_ptr": out,
+        "stride_dy": dy.stride(0),
+        "stride_a": a.stride(0),
+        "stride_out_group": out.stride(0),
+        "stride_out": out.stride(1),
+    }
+    return Plan(
+        weights.weights_kernel, arguments | sizes, constants, _options(arch, knobs), {"queue": (torch.int32, (2,))}
+    )
 
 
 def rows_compilation(case: Case, arch: str, by_column: bool, knobs: Mapping[str, Any]) -> list[Compilation]:
@@ -125,8 +167,10 @@ def weights_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> list
 
 def _without_storage(case: Case, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
     """Tensors of the case's dtype, and ends."""
-    return [*(torch.empty(shape, dtype=numerics.DTYPES[case.dtype], device="meta") for shape in shapes),
-            torch.empty(case.G, dtype=torch.int32, device="meta")]
+    return [
+        *(torch.empty(shape, dtype=numerics.DTYPES[case.dtype], device="meta") for shape in shapes),
+        torch.empty(case.G, dtype=torch.int32, device="meta"),
+    ]
 
 
 def _descriptor(tensor: torch.Tensor, *block: int) -> Any:
@@ -144,10 +188,16 @@ def _ragged(tensor: torch.Tensor, *block: int) -> Any:
 
 def _constants(case: Case, arch: str, knobs: Mapping[str, Any], groups: int) -> dict[str, Any]:
     """What all kernels of the family take."""
-    return {"GROUPS": groups, "BLOCK_M": knobs["block_m"], "BLOCK_N": knobs["block_n"], "BLOCK_K": knobs["block_k"],
-            "GROUP_M": knobs["group_m"], "PROGRAMS": tuning.compute_units(case, arch) * knobs["groups_per_cu"],
-            # 32 lanes at least: then every warp holds the table of groups, and searching it needs no shared memory
-            "GROUPS_POW2": max(32, 1 << (groups - 1).bit_length())}
+    return {
+        "GROUPS": groups,
+        "BLOCK_M": knobs["block_m"],
+        "BLOCK_N": knobs["block_n"],
+        "BLOCK_K": knobs["block_k"],
+        "GROUP_M": knobs["group_m"],
+        "PROGRAMS": tuning.compute_units(case, arch) * knobs["groups_per_cu"],
+        # 32 lanes at least: then every warp holds the table of groups, and searching it needs no shared memory
+        "GROUPS_POW2": max(32, 1 << (groups - 1).bit_length()),
+    }
 
 
 def _options(arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,14 +209,17 @@ def _options(arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor) -> None:
     if left.dtype != right.dtype or left.dtype not in DTYPES:
-        raise ValueError(f"operands are {left.dtype} and {right.dtype}; both must be one of "
-                         f"{', '.join(str(d) for d in DTYPES)}")
+        raise ValueError(
+            f"operands are {left.dtype} and {right.dtype}; both must be one of {', '.join(str(d) for d in DTYPES)}"
+        )
     if ends.dtype != torch.int32 or ends.dim() != 1 or ends.numel() == 0:
         raise ValueError(f"ends is {ends.dtype} {tuple(ends.shape)}; it must be int32 [groups], at least one group")
     steps = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()  # in set-up, so waiting for the device is no harm
     if min(steps) < 0 or sum(steps) != left.shape[0]:
-        raise ValueError(f"ends must rise from 0 to the {left.shape[0]} rows of the left operand; it ends at "
-                         f"{sum(steps)}" + (f" and falls by {-min(steps)} on the way" if min(steps) < 0 else ""))
+        raise ValueError(
+            f"ends must rise from 0 to the {left.shape[0]} rows of the left operand; it ends at "
+            f"{sum(steps)}" + (f" and falls by {-min(steps)} on the way" if min(steps) < 0 else "")
+        )
     for name, tensor in (("left", left), ("right", right)):
         if tensor.shape[-1] > 1 and tensor.stride(-1) != 1:
             raise ValueError(f"the {name} operand has stride {tensor.stride(-1)} in its last dimension; it must be 1")
@@ -179,20 +232,24 @@ def _without_tma_if_odd(knobs: Mapping[str, Any], *tensors: torch.Tensor) -> Map
 
 
 def _call_of(plan: Plan, out: torch.Tensor) -> Callable[[], torch.Tensor]:
-    scratch = {name: torch.zeros(shape, dtype=dtype, device=out.device)
-               for name, (dtype, shape) in plan.scratch.items()}
+    scratch = {
+        name: torch.zeros(shape, dtype=dtype, device=out.device) for name, (dtype, shape) in plan.scratch.items()
+    }
     given = {**plan.arguments, **scratch, **plan.constants, **plan.options}
     launch = plan.function[(plan.constants["PROGRAMS"],)]
 
     def call() -> torch.Tensor:
         launch(**given)
         return out
+
     return call
 
 
 def _compilation_of(case: Case, plan: Plan) -> Compilation:
     every = {**plan.arguments, **{name: (_POINTERS[dtype], shape) for name, (dtype, shape) in plan.scratch.items()}}
     ordered = {name: every[name] for name in plan.function.arg_names if name in every}
-    declared = {name: (_POINTERS[value.dtype], tuple(value.shape)) if isinstance(value, torch.Tensor) else value
-                for name, value in ordered.items()}
+    declared = {
+        name: (_POINTERS[value.dtype], tuple(value.shape)) if isinstance(value, torch.Tensor) else value
+        for name, value in ordered.items()
+    }
     return Compilation(case.name, plan.function, declared, plan.constants, plan.options)

@@ -29,21 +29,49 @@ class Model:
 
 
 MODELS = (
-    Model("dsv3", "DeepSeek-V3", 7168, 2048, 256, (8, 16, 32),
-          "huggingface.co/deepseek-ai/DeepSeek-V3 config.json: hidden_size, moe_intermediate_size, n_routed_experts"),
-    Model("gptoss20b", "gpt_oss_20B", 2880, 2880, 32, (4, 8, 32),
-          "huggingface.co/openai/gpt-oss-20b config.json: hidden_size, intermediate_size, num_local_experts; "
-          "2880 is 22.5 x 128: every tile of 128 or more has a tail"),
-    Model("lfm2", "LFM2-8B-A1B", 2048, 1792, 32, (4, 8, 32),
-          "huggingface.co/LiquidAI/LFM2-8B-A1B config.json: hidden_size, moe_intermediate_size, num_experts"),
+    Model(
+        "dsv3",
+        "DeepSeek-V3",
+        7168,
+        2048,
+        256,
+        (8, 16, 32),
+        "huggingface.co/deepseek-ai/DeepSeek-V3 config.json: hidden_size, moe_intermediate_size, n_routed_experts",
+    ),
+    Model(
+        "gptoss20b",
+        "gpt_oss_20B",
+        2880,
+        2880,
+        32,
+        (4, 8, 32),
+        "huggingface.co/openai/gpt-oss-20b config.json: hidden_size, intermediate_size, num_local_experts; "
+        "2880 is 22.5 x 128: every tile of 128 or more has a tail",
+    ),
+    Model(
+        "lfm2",
+        "LFM2-8B-A1B",
+        2048,
+        1792,
+        32,
+        (4, 8, 32),
+        "huggingface.co/LiquidAI/LFM2-8B-A1B config.json: hidden_size, moe_intermediate_size, num_experts",
+    ),
 )
 
 MEANS = (2048, 4096)
 """Mean tokens per local expert of a training step (Primus-Turbo's grid has 512 to 16384; these two are its middle)."""
 
-PULL_REQUEST = frozenset({
-    "dsv3_gateup_b8_m2048_balanced", "dsv3_down_b8_m2048_mild", "gptoss20b_gateup_b4_m2048_mild",
-    "gptoss20b_down_b4_m2048_extreme", "lfm2_gateup_b4_m4096_balanced", "lfm2_down_b32_m2048_extreme"})
+PULL_REQUEST = frozenset(
+    {
+        "dsv3_gateup_b8_m2048_balanced",
+        "dsv3_down_b8_m2048_mild",
+        "gptoss20b_gateup_b4_m2048_mild",
+        "gptoss20b_down_b4_m2048_extreme",
+        "lfm2_gateup_b4_m4096_balanced",
+        "lfm2_down_b32_m2048_extreme",
+    }
+)
 """The cases of every pull request: each model, layer and routing, and both ends of B, at least once."""
 
 

@@ -49,11 +49,11 @@ def _mild(groups: int) -> list[int]:
     """Zipf shares in millionths; the exponent has two decimals, so that no rounding of pow can change a count."""
     steps = (s / 100 for s in range(300))
     exponent = next((s for s in steps if groups / _zipf_sum(groups, s) >= MILD_MAX_OVER_MEAN), 3.0)
-    return [round(1e6 * rank ** -exponent) for rank in range(1, groups + 1)]
+    return [round(1e6 * rank**-exponent) for rank in range(1, groups + 1)]
 
 
 def _zipf_sum(groups: int, exponent: float) -> float:
-    return sum(rank ** -exponent for rank in range(1, groups + 1))
+    return sum(rank**-exponent for rank in range(1, groups + 1))
 
 
 def _extreme(groups: int) -> list[int]:
@@ -68,6 +68,6 @@ def _apportion(total: int, shares: Sequence[int]) -> list[int]:
     whole = sum(shares)
     counts = [total * share // whole for share in shares]
     by_remainder = sorted(range(len(shares)), key=lambda i: (-(total * shares[i] % whole), i))
-    for i in by_remainder[:total - sum(counts)]:
+    for i in by_remainder[: total - sum(counts)]:
         counts[i] += 1
     return counts

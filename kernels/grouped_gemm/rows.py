@@ -26,8 +26,17 @@ def _table(ends_ptr, tiles_n, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, B
 
 
 @triton.jit
-def _locate(tile, starts, ends, tile_ends, tiles_n, GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr,
-            BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+def _locate(
+    tile,
+    starts,
+    ends,
+    tile_ends,
+    tiles_n,
+    GROUPS_POW2: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):
     """(group, first row, first column, end of the group's rows) of a tile."""
     group = tl.sum((tile_ends <= tile).to(tl.int32), 0)
     chosen = tl.arange(0, GROUPS_POW2) == group
@@ -40,10 +49,29 @@ def _locate(tile, starts, ends, tile_ends, tiles_n, GROUPS_POW2: tl.constexpr, B
 
 
 @triton.jit
-def rows_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, columns, depth, stride_a, stride_b_group, stride_b, stride_out,
-                GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, B_BY_COLUMN: tl.constexpr,
-                BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-                PROGRAMS: tl.constexpr, XCDS: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr):
+def rows_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    ends_ptr,
+    columns,
+    depth,
+    stride_a,
+    stride_b_group,
+    stride_b,
+    stride_out,
+    GROUPS: tl.constexpr,
+    GROUPS_POW2: tl.constexpr,
+    B_BY_COLUMN: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    XCDS: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    EVEN_K: tl.constexpr,
+):
     """Through pointers, for every GPU and every stride.  EVEN_N, EVEN_K: no tail of that dimension."""
     tiles_n = tl.cdiv(columns, BLOCK_N)
     starts, ends, tile_ends, total = _table(ends_ptr, tiles_n, GROUPS, GROUPS_POW2, BLOCK_M)
@@ -83,8 +111,9 @@ def rows_kernel(a_ptr, b_ptr, out_ptr, ends_ptr, columns, depth, stride_a, strid
 
 
 @triton.jit
-def _step(acc, a_desc, b_desc, group, m0, n0, k0, B_BY_COLUMN: tl.constexpr, BLOCK_N: tl.constexpr,
-          BLOCK_K: tl.constexpr):
+def _step(
+    acc, a_desc, b_desc, group, m0, n0, k0, B_BY_COLUMN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
     """One step along the depth, through descriptors."""
     a = a_desc.load([m0, k0])
     if B_BY_COLUMN:
@@ -95,10 +124,25 @@ def _step(acc, a_desc, b_desc, group, m0, n0, k0, B_BY_COLUMN: tl.constexpr, BLO
 
 
 @triton.jit
-def rows_tma_kernel(a_desc, b_desc, out_desc, ends_ptr, rooms, flags, columns, depth, GROUPS: tl.constexpr,
-                    GROUPS_POW2: tl.constexpr, B_BY_COLUMN: tl.constexpr, BLOCK_M: tl.constexpr,
-                    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr,
-                    SPLIT: tl.constexpr):
+def rows_tma_kernel(
+    a_desc,
+    b_desc,
+    out_desc,
+    ends_ptr,
+    rooms,
+    flags,
+    columns,
+    depth,
+    GROUPS: tl.constexpr,
+    GROUPS_POW2: tl.constexpr,
+    B_BY_COLUMN: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    SPLIT: tl.constexpr,
+):
     """Through tensor descriptors (TMA): what is left over from complete rounds of tiles, cut along the depth, then
     the rounds in one flattened loop.
 
@@ -114,8 +158,9 @@ def rows_tma_kernel(a_desc, b_desc, out_desc, ends_ptr, rooms, flags, columns, d
     alone = tl.where(pieces > 1, total - total % PROGRAMS, total)
 
     if program < (total - alone) * pieces:
-        group, m0, n0, end = _locate(alone + program // pieces, starts, ends, tile_ends, tiles_n, GROUPS_POW2,
-                                     BLOCK_M, BLOCK_N, GROUP_M)
+        group, m0, n0, end = _locate(
+            alone + program // pieces, starts, ends, tile_ends, tiles_n, GROUPS_POW2, BLOCK_M, BLOCK_N, GROUP_M
+        )
         piece = program % pieces
         steps = tl.cdiv(depth, BLOCK_K)
         acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)

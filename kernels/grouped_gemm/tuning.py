@@ -8,10 +8,29 @@ from typing import Any
 from kernels.hardware import DEVICES, UnknownHardware, lds_limit
 from kernels.spec import Case
 
-_SM90 = {"block_m": 128, "block_n": 256, "block_k": 64, "group_m": 8, "num_warps": 8, "num_stages": 3,
-         "tma": True, "groups_per_cu": 1}
-_CDNA = {"block_m": 256, "block_n": 128, "block_k": 64, "group_m": 4, "num_warps": 8, "num_stages": 2,
-         "tma": False, "groups_per_cu": 1, "nonkdim": 16, "kpack": 1, "waves_per_eu": 0}
+_SM90 = {
+    "block_m": 128,
+    "block_n": 256,
+    "block_k": 64,
+    "group_m": 8,
+    "num_warps": 8,
+    "num_stages": 3,
+    "tma": True,
+    "groups_per_cu": 1,
+}
+_CDNA = {
+    "block_m": 256,
+    "block_n": 128,
+    "block_k": 64,
+    "group_m": 4,
+    "num_warps": 8,
+    "num_stages": 2,
+    "tma": False,
+    "groups_per_cu": 1,
+    "nonkdim": 16,
+    "kpack": 1,
+    "waves_per_eu": 0,
+}
 """256x256 tiles spill registers in some product under Triton 3.6 and 3.8, this one in none, with
 32 rows at a time for wgrad (compiled 2026-11)."""
 
@@ -22,8 +41,16 @@ _CDNA3_WEIGHTS = {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 4,
 """Both operands of wgrad lie the wrong way round in memory.  Threads that load two rows each turn them on their way to
 LDS; in 256x128 they load one, and LDS is then read 2 bytes a lane: 41 instructions instead of 16 for 32 products."""
 
-_CPU = {"block_m": 64, "block_n": 64, "block_k": 32, "group_m": 2, "num_warps": 4, "num_stages": 1,
-        "tma": False, "groups_per_cu": 1}
+_CPU = {
+    "block_m": 64,
+    "block_n": 64,
+    "block_k": 32,
+    "group_m": 2,
+    "num_warps": 4,
+    "num_stages": 1,
+    "tma": False,
+    "groups_per_cu": 1,
+}
 """For Triton's interpreter, which has no use for any of them."""
 
 _BY_ARCH = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _CDNA3, "gfx950": _CDNA, "cpu": _CPU}
@@ -50,8 +77,9 @@ def weights_config(case: Case, arch: str) -> dict[str, Any]:
 
 def _known(arch: str) -> dict[str, Any]:
     if arch not in _BY_ARCH:
-        raise UnknownHardware(f"no knobs for arch {arch!r}; known: {', '.join(_BY_ARCH)}; "
-                              "extend kernels/grouped_gemm/tuning.py")
+        raise UnknownHardware(
+            f"no knobs for arch {arch!r}; known: {', '.join(_BY_ARCH)}; extend kernels/grouped_gemm/tuning.py"
+        )
     return {**_BY_ARCH[arch], "split": 1, "queue": False}
 
 
@@ -73,18 +101,46 @@ def _changes(arch: str, product: str) -> list[dict[str, Any]]:
     """What differs from the default in the points of a sweep, the most promising first."""
     square: dict[str, Any] = {"block_m": 128, "block_n": 128}
     if arch.startswith("gfx"):
-        return [{"block_n": 256, "block_k": 32}, {"block_m": 128, "block_n": 256}, {"block_k": 32},
-                {"block_k": 32, "num_stages": 3}, {"group_m": 8}, {"nonkdim": 32}, {"waves_per_eu": 2},
-                {"num_warps": 4}, {**square, "num_warps": 4, "groups_per_cu": 2},
-                {"block_m": 256, "num_warps": 8, "groups_per_cu": 1}, {"kpack": 1}]
+        return [
+            {"block_n": 256, "block_k": 32},
+            {"block_m": 128, "block_n": 256},
+            {"block_k": 32},
+            {"block_k": 32, "num_stages": 3},
+            {"group_m": 8},
+            {"nonkdim": 32},
+            {"waves_per_eu": 2},
+            {"num_warps": 4},
+            {**square, "num_warps": 4, "groups_per_cu": 2},
+            {"block_m": 256, "num_warps": 8, "groups_per_cu": 1},
+            {"kpack": 1},
+        ]
     if not arch.startswith("sm_"):
         return []
     tall, pairs = {"block_m": 256, "block_n": 128}, {**square, "num_warps": 4, "groups_per_cu": 2}
     if product == "wgrad":
-        return [{"group_m": 4}, {"num_stages": 4}, pairs, {"group_m": 16}, {**square, "num_stages": 4}, tall,
-                {**BY_POINTERS, "queue": True}, BY_POINTERS]
-    return [{"group_m": 8}, {"group_m": 16}, {"group_m": 4}, {"split": 1}, pairs, {"split": 2}, {"split": 8},
-            {"num_stages": 4}, tall, {**square, "num_stages": 4}, BY_POINTERS]
+        return [
+            {"group_m": 4},
+            {"num_stages": 4},
+            pairs,
+            {"group_m": 16},
+            {**square, "num_stages": 4},
+            tall,
+            {**BY_POINTERS, "queue": True},
+            BY_POINTERS,
+        ]
+    return [
+        {"group_m": 8},
+        {"group_m": 16},
+        {"group_m": 4},
+        {"split": 1},
+        pairs,
+        {"split": 2},
+        {"split": 8},
+        {"num_stages": 4},
+        tall,
+        {**square, "num_stages": 4},
+        BY_POINTERS,
+    ]
 
 
 def compute_units(case: Case, arch: str) -> int:
@@ -120,11 +176,15 @@ def check_knobs(knobs: Mapping[str, Any], product: str) -> None:
         if knobs[name] < 16 or knobs[name] & (knobs[name] - 1):
             raise ValueError(f"{name} is {knobs[name]}; it must be a power of two, at least 16")
     if knobs["split"] < 1 or (knobs["split"] > 1 and (product == "wgrad" or not knobs["tma"])):
-        raise ValueError(f"split is {knobs['split']}; it must be at least 1, and 1 for wgrad and without tma "
-                         f"(this is {product} with tma {knobs['tma']})")
+        raise ValueError(
+            f"split is {knobs['split']}; it must be at least 1, and 1 for wgrad and without tma "
+            f"(this is {product} with tma {knobs['tma']})"
+        )
     if knobs["queue"] and (product != "wgrad" or knobs["tma"]):
-        raise ValueError("queue is True; tiles are taken from a queue by wgrad without tma only "
-                         f"(this is {product} with tma {knobs['tma']})")
+        raise ValueError(
+            "queue is True; tiles are taken from a queue by wgrad without tma only "
+            f"(this is {product} with tma {knobs['tma']})"
+        )
 
 
 def check_fits(knobs: Mapping[str, Any], itemsize: int, arch: str, product: str) -> None:
@@ -135,5 +195,7 @@ def check_fits(knobs: Mapping[str, Any], itemsize: int, arch: str, product: str)
     need, limit = shared_bytes(knobs, itemsize, arch), lds_limit(arch)
     if need > limit:
         tile = f"{knobs['block_m']}x{knobs['block_n']}x{knobs['block_k']}"
-        raise ValueError(f"a tile of {tile} with {knobs['num_stages']} stages needs {need} bytes of shared memory; "
-                         f"{arch} has {limit}: smaller blocks or fewer stages")
+        raise ValueError(
+            f"a tile of {tile} with {knobs['num_stages']} stages needs {need} bytes of shared memory; "
+            f"{arch} has {limit}: smaller blocks or fewer stages"
+        )

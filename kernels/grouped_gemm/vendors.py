@@ -38,6 +38,7 @@ def loop(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], t
         for left, right, part in steps:
             torch.mm(left, right, out=part)
         return out
+
     return call
 
 
@@ -96,6 +97,7 @@ def ck(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], tor
 
     def call() -> torch.Tensor:
         return getattr(operators, name)(left, right, sizes, offsets, *flags, None, False, None, 0)
+
     try:
         call()
     except (RuntimeError, TypeError) as error:
@@ -114,8 +116,9 @@ def _suits(case: Case) -> None:
     """Refuse on a CPU what would take minutes there."""
     flops = 2 * case.G * case.M * case.N * case.K
     if case.place.device == "cpu" and flops > CPU_LIMIT_FLOP:
-        raise Unsupported(f"the case has {flops:.3g} FLOP, more than the {CPU_LIMIT_FLOP:.0e} that suit a CPU; "
-                          "it needs a GPU")
+        raise Unsupported(
+            f"the case has {flops:.3g} FLOP, more than the {CPU_LIMIT_FLOP:.0e} that suit a CPU; it needs a GPU"
+        )
 
 
 def _package(module: str, remedy: str) -> Any:

@@ -19,8 +19,25 @@ from kernels.tile_order import spread, tile_at
 
 
 @triton.jit
-def _pointer_tile(dy_ptr, a_ptr, out_ptr, group, start, end, n0, k0, n_size, k_size, stride_dy, stride_a,
-                  stride_out_group, stride_out, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def _pointer_tile(
+    dy_ptr,
+    a_ptr,
+    out_ptr,
+    group,
+    start,
+    end,
+    n0,
+    k0,
+    n_size,
+    k_size,
+    stride_dy,
+    stride_a,
+    stride_out_group,
+    stride_out,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     """One whole tile through pointers."""
     ns = n0 + tl.arange(0, BLOCK_M)
     ks = k0 + tl.arange(0, BLOCK_N)
@@ -61,10 +78,28 @@ def _places(ends_ptr, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr):
 
 
 @triton.jit
-def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, queue, n_size, k_size, stride_dy, stride_a, stride_out_group,
-                   stride_out, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr,
-                   BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr,
-                   XCDS: tl.constexpr, QUEUE: tl.constexpr):
+def weights_kernel(
+    dy_ptr,
+    a_ptr,
+    out_ptr,
+    ends_ptr,
+    queue,
+    n_size,
+    k_size,
+    stride_dy,
+    stride_a,
+    stride_out_group,
+    stride_out,
+    GROUPS: tl.constexpr,
+    GROUPS_POW2: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    XCDS: tl.constexpr,
+    QUEUE: tl.constexpr,
+):
     """Through pointers, for every GPU and every stride.  With QUEUE each tile goes to whichever program is free.
 
     queue int32 [2], zero at first: tiles taken after the first PROGRAMS ones, and programs that are done; the last one
@@ -87,8 +122,25 @@ def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, queue, n_size, k_size, stri
             else:
                 following = tile + PROGRAMS
             tile_n, tile_k = tile_at(tile - place * per_group, tiles_n, tiles_k, GROUP_M)
-            _pointer_tile(dy_ptr, a_ptr, out_ptr, group, start, end, tile_n * BLOCK_M, tile_k * BLOCK_N, n_size, k_size,
-                          stride_dy, stride_a, stride_out_group, stride_out, BLOCK_M, BLOCK_N, BLOCK_K)
+            _pointer_tile(
+                dy_ptr,
+                a_ptr,
+                out_ptr,
+                group,
+                start,
+                end,
+                tile_n * BLOCK_M,
+                tile_k * BLOCK_N,
+                n_size,
+                k_size,
+                stride_dy,
+                stride_a,
+                stride_out_group,
+                stride_out,
+                BLOCK_M,
+                BLOCK_N,
+                BLOCK_K,
+            )
             tile = following
     if QUEUE and tl.atomic_add(queue + 1, 1, sem="acq_rel") == PROGRAMS - 1:
         tl.store(queue, 0)
@@ -99,8 +151,11 @@ def weights_kernel(dy_ptr, a_ptr, out_ptr, ends_ptr, queue, n_size, k_size, stri
 def _group_at(place, places, starts, ends, ids):
     """(group, its first row, its end) at a place of the order."""
     chosen = places == place
-    return (tl.sum(tl.where(chosen, ids, 0), 0), tl.sum(tl.where(chosen, starts, 0), 0),
-            tl.sum(tl.where(chosen, ends, 0), 0))
+    return (
+        tl.sum(tl.where(chosen, ids, 0), 0),
+        tl.sum(tl.where(chosen, starts, 0), 0),
+        tl.sum(tl.where(chosen, ends, 0), 0),
+    )
 
 
 @triton.jit
@@ -110,9 +165,21 @@ def _dealt(tiles, program, PROGRAMS: tl.constexpr):
 
 
 @triton.jit
-def weights_tma_kernel(dy_desc, a_desc, out_desc, ends_ptr, n_size, k_size, GROUPS: tl.constexpr,
-                       GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-                       GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr):
+def weights_tma_kernel(
+    dy_desc,
+    a_desc,
+    out_desc,
+    ends_ptr,
+    n_size,
+    k_size,
+    GROUPS: tl.constexpr,
+    GROUPS_POW2: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+):
     """Through descriptors (TMA), in one loop over the steps of all tiles of a program, whatever groups they belong to.
 
     So the loads of the next tile are on their way while the last steps of this one are multiplied: 3 to 13 % faster

@@ -43,8 +43,16 @@ def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
     for expert in range(case.E):
         w[expert], w_scale[expert] = _codes(case, (case.N, case.K), seed_for(seed, case.name, "w", expert), device)
     a, a_scale = _codes(case, (rows, case.K), seed_for(seed, case.name, "a"), device)
-    return {"a": a, "a_scale": a_scale, "w": w, "w_scale": w_scale, "ids": order.ids.to(device),
-            "weights": order.weights.to(device), "experts": order.experts.to(device), "valid": order.valid.to(device)}
+    return {
+        "a": a,
+        "a_scale": a_scale,
+        "w": w,
+        "w_scale": w_scale,
+        "ids": order.ids.to(device),
+        "weights": order.weights.to(device),
+        "experts": order.experts.to(device),
+        "valid": order.valid.to(device),
+    }
 
 
 def _codes(case: Case, shape: tuple[int, int], seed: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -72,7 +80,7 @@ def reference(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
     """Dequantise to fp32, one product for each expert, weight, sum over the slots in fp32, round to bf16 once."""
     used = int(x["valid"][0])
     ids, weights = x["ids"][:used].long(), x["weights"][:used]
-    owner = x["experts"][:used // case.BM].long().repeat_interleave(case.BM)
+    owner = x["experts"][: used // case.BM].long().repeat_interleave(case.BM)
     real = (ids & 0xFFFFFF) < case.M
     partial = torch.zeros((case.M * case.topk, case.N), dtype=torch.float32, device=ids.device)
     for expert in owner.unique().tolist():
@@ -88,9 +96,25 @@ Build = Callable[[Case, dict[str, torch.Tensor], dict[str, Any]], Callable[[], t
 
 def _declare(name: str, build: Build, atomic: bool) -> None:
     @moe_gemm2_mxfp4.backend(name, config=tuning.config)
-    def triton(case: Case, x: dict[str, torch.Tensor], *, layout: str, block_n: int, block_k: int, num_warps: int,
-               num_stages: int, programs_per_cu: int, non_temporal: bool, maxnreg: int, partial: str, tiles: int,
-               rows: int, few: int, nonkdim: int = 16, waves_per_eu: int = 0) -> Callable[[], torch.Tensor]:
+    def triton(
+        case: Case,
+        x: dict[str, torch.Tensor],
+        *,
+        layout: str,
+        block_n: int,
+        block_k: int,
+        num_warps: int,
+        num_stages: int,
+        programs_per_cu: int,
+        non_temporal: bool,
+        maxnreg: int,
+        partial: str,
+        tiles: int,
+        rows: int,
+        few: int,
+        nonkdim: int = 16,
+        waves_per_eu: int = 0,
+    ) -> Callable[[], torch.Tensor]:
         knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "build")}
         return build(case, x, knobs)
 

@@ -18,8 +18,9 @@ DEEPSEEK = {"N": 7168, "K": 256, "E": 257, "topk": 9}
 DECODE = (4, 8, 16, 32, 64, 128, 256)
 PREFILL = 16384
 
-PULL_REQUEST = frozenset({"kimi_m4_bm16", "kimi_m16_bm16", "kimi_m64_bm16", "kimi_m256_bm32", "dsv3_m16_bm16",
-                          "dsv3_m64_bm32"})
+PULL_REQUEST = frozenset(
+    {"kimi_m4_bm16", "kimi_m16_bm16", "kimi_m64_bm16", "kimi_m256_bm32", "dsv3_m16_bm16", "dsv3_m64_bm32"}
+)
 
 
 def cases() -> list[Case]:
@@ -27,8 +28,10 @@ def cases() -> list[Case]:
 
     The distribution "exact" has sums that fp32 holds exactly in any order, so that `reduce` must be right bit by bit.
     """
-    result = [Case("tiny_bm16", tier="sweep", dtype="mxfp4", M=5, N=96, K=64, E=6, topk=3, BM=16),
-              Case("kimi_m16_bm16_exact", tier="nightly", dtype="mxfp4", distribution="exact", M=16, BM=16, **KIMI)]
+    result = [
+        Case("tiny_bm16", tier="sweep", dtype="mxfp4", M=5, N=96, K=64, E=6, topk=3, BM=16),
+        Case("kimi_m16_bm16_exact", tier="nightly", dtype="mxfp4", distribution="exact", M=16, BM=16, **KIMI),
+    ]
     for short, model in (("kimi", KIMI), ("dsv3", DEEPSEEK)):
         result += [_case(short, model, tokens, block) for tokens in DECODE for block in (16, 32)]
         result += [_case(short, model, PREFILL, block) for block in (64, 128)]

@@ -38,8 +38,16 @@ def _spread_recoded(words):
     """The pairs of codes in re-coded words [R, C] (formats.recode): 4 times [R, C / 2] of each side."""
     first, second = _sides(words.to(tl.uint32, bitcast=True), 4)
     both = (first & 0x06030603) | (second & 0xF9FCF9FC)
-    return (_in_place(first, 0), _in_place(first, 4), _in_place(first, 10), _in_place(both, 8),
-            _in_place(second, 2), _in_place(second, 6), _in_place(second, 12), _in_place(both, 14))
+    return (
+        _in_place(first, 0),
+        _in_place(first, 4),
+        _in_place(first, 10),
+        _in_place(both, 8),
+        _in_place(second, 2),
+        _in_place(second, 6),
+        _in_place(second, 12),
+        _in_place(both, 14),
+    )
 
 
 @triton.jit
@@ -86,8 +94,9 @@ def _each_four(x):
 @triton.jit
 def _times(pairs, factors):
     """Products of two bf16 pairs in one instruction; sm_90 has it, and it keeps subnormals."""
-    return tl.inline_asm_elementwise("mul.bf16x2 $0, $1, $2;", "=r,r,r", [pairs, factors], dtype=tl.int32,
-                                     is_pure=True, pack=1)
+    return tl.inline_asm_elementwise(
+        "mul.bf16x2 $0, $1, $2;", "=r,r,r", [pairs, factors], dtype=tl.int32, is_pure=True, pack=1
+    )
 
 
 @triton.jit
@@ -136,10 +145,12 @@ def _right(words, scales, PACKED: tl.constexpr, DOT: tl.constexpr):
     x, y = _sides(words, 4)
     x_scales, y_scales = _sides(scales, 1)
     x_scales, y_scales = _each_four(x_scales), _each_four(y_scales)
-    return (_beside(_activations(x, x_scales, 0, PACKED, DOT), _activations(x, x_scales, 1, PACKED, DOT)),
-            _beside(_activations(x, x_scales, 2, PACKED, DOT), _activations(x, x_scales, 3, PACKED, DOT)),
-            _beside(_activations(y, y_scales, 0, PACKED, DOT), _activations(y, y_scales, 1, PACKED, DOT)),
-            _beside(_activations(y, y_scales, 2, PACKED, DOT), _activations(y, y_scales, 3, PACKED, DOT)))
+    return (
+        _beside(_activations(x, x_scales, 0, PACKED, DOT), _activations(x, x_scales, 1, PACKED, DOT)),
+        _beside(_activations(x, x_scales, 2, PACKED, DOT), _activations(x, x_scales, 3, PACKED, DOT)),
+        _beside(_activations(y, y_scales, 0, PACKED, DOT), _activations(y, y_scales, 1, PACKED, DOT)),
+        _beside(_activations(y, y_scales, 2, PACKED, DOT), _activations(y, y_scales, 3, PACKED, DOT)),
+    )
 
 
 @triton.jit
@@ -178,8 +189,9 @@ def _stream(pointers, mask, MASKED: tl.constexpr, NON_TEMPORAL: tl.constexpr, XC
 
 
 @triton.jit
-def _finish(result, ids, at_n, out_ptr, tokens, columns, TOPK: tl.constexpr, EVEN_N: tl.constexpr,
-            ATOMIC: tl.constexpr):
+def _finish(
+    result, ids, at_n, out_ptr, tokens, columns, TOPK: tl.constexpr, EVEN_N: tl.constexpr, ATOMIC: tl.constexpr
+):
     """Write weighted rows: ATOMIC adds them to their tokens' rows, else each row goes to row token * TOPK + slot."""
     token = ids & 0xFFFFFF
     keep = (token < tokens)[:, None]
@@ -207,11 +219,35 @@ def _bound(item, items, tiles):
 
 
 @triton.jit
-def _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens, columns,
-             row_words, w_words, factor, TOPK: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr,
-             STEP: tl.constexpr, STEPS: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, XCDS: tl.constexpr,
-             ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr, PACKED: tl.constexpr,
-             DOT: tl.constexpr):
+def _columns(
+    a_ptr,
+    a_scale_ptr,
+    w_rows,
+    s_rows,
+    ids_ptr,
+    weights_ptr,
+    out_ptr,
+    row,
+    tile,
+    count,
+    tokens,
+    columns,
+    row_words,
+    w_words,
+    factor,
+    TOPK: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    STEP: tl.constexpr,
+    STEPS: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    XCDS: tl.constexpr,
+    ATOMIC: tl.constexpr,
+    NON_TEMPORAL: tl.constexpr,
+    PACKED: tl.constexpr,
+    DOT: tl.constexpr,
+):
     """`count` column tiles, from `tile` on, of ROWS sorted rows, from `row` on; w_rows, s_rows: their expert's weights.
 
     The accumulator is transposed: columns by rows, so that weights, the large operand, stay in registers as the left
@@ -239,10 +275,16 @@ def _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, 
         at_s = i % STEPS * (STEP // 4) + ss
         n_in = (at_n < columns)[:, None]
         start = (tile + i // STEPS) * BLOCK_N * (w_words // 4) + i % STEPS * (STEP // 4)
-        w = _stream(w_rows + start * 4 + w_inside, n_in & (at_k < w_words)[None, :], not (EVEN_N and EVEN_K),
-                    NON_TEMPORAL, XCDS)
-        fields = _stream(s_rows + start + s_inside, n_in & (at_s < w_words // 4)[None, :], not (EVEN_N and EVEN_K),
-                         NON_TEMPORAL, XCDS)
+        w = _stream(
+            w_rows + start * 4 + w_inside, n_in & (at_k < w_words)[None, :], not (EVEN_N and EVEN_K), NON_TEMPORAL, XCDS
+        )
+        fields = _stream(
+            s_rows + start + s_inside,
+            n_in & (at_s < w_words // 4)[None, :],
+            not (EVEN_N and EVEN_K),
+            NON_TEMPORAL,
+            XCDS,
+        )
         if STEPS > 1:
             a = tl.load(a_rows + at_k[None, :], mask=(at_k < row_words)[None, :], other=0)
             a_scale = tl.load(a_scale_rows + at_s[None, :], mask=(at_s < row_words // 4)[None, :], other=0)
@@ -254,12 +296,38 @@ def _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, 
 
 
 @triton.jit
-def gemm2_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr,
-                 tokens, columns, row_words, w_words, factor, TOPK: tl.constexpr, BLOCK_M: tl.constexpr,
-                 ROWS: tl.constexpr, FEW: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr,
-                 STEPS: tl.constexpr, TILES: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
-                 PROGRAMS: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr,
-                 PACKED: tl.constexpr, DOT: tl.constexpr):
+def gemm2_kernel(
+    a_ptr,
+    a_scale_ptr,
+    w_ptr,
+    w_scale_ptr,
+    ids_ptr,
+    weights_ptr,
+    experts_ptr,
+    valid_ptr,
+    out_ptr,
+    tokens,
+    columns,
+    row_words,
+    w_words,
+    factor,
+    TOPK: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    ROWS: tl.constexpr,
+    FEW: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    STEP: tl.constexpr,
+    STEPS: tl.constexpr,
+    TILES: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    XCDS: tl.constexpr,
+    ATOMIC: tl.constexpr,
+    NON_TEMPORAL: tl.constexpr,
+    PACKED: tl.constexpr,
+    DOT: tl.constexpr,
+):
     """Persistent: the column tiles of all blocks of rows, block after block, are cut into equal items, see _items;
     program p takes the items p, p + PROGRAMS, ....
 
@@ -289,25 +357,98 @@ def gemm2_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, e
             if FEW < ROWS:
                 few = (tl.load(ids_ptr + row + FEW) & 0xFFFFFF) >= tokens
             if few:
-                _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens,
-                         columns, row_words, w_words, factor, TOPK, FEW, BLOCK_N, STEP, STEPS, EVEN_N, EVEN_K, XCDS,
-                         ATOMIC, NON_TEMPORAL, PACKED, DOT)
+                _columns(
+                    a_ptr,
+                    a_scale_ptr,
+                    w_rows,
+                    s_rows,
+                    ids_ptr,
+                    weights_ptr,
+                    out_ptr,
+                    row,
+                    tile,
+                    count,
+                    tokens,
+                    columns,
+                    row_words,
+                    w_words,
+                    factor,
+                    TOPK,
+                    FEW,
+                    BLOCK_N,
+                    STEP,
+                    STEPS,
+                    EVEN_N,
+                    EVEN_K,
+                    XCDS,
+                    ATOMIC,
+                    NON_TEMPORAL,
+                    PACKED,
+                    DOT,
+                )
             else:
                 for part in range(0, BLOCK_M, ROWS):
                     used = True
                     if ROWS < BLOCK_M:
                         used = (tl.load(ids_ptr + row + part) & 0xFFFFFF) < tokens
                     if used:
-                        _columns(a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row + part, tile,
-                                 count, tokens, columns, row_words, w_words, factor, TOPK, ROWS, BLOCK_N, STEP, STEPS,
-                                 EVEN_N, EVEN_K, XCDS, ATOMIC, NON_TEMPORAL, PACKED, DOT)
+                        _columns(
+                            a_ptr,
+                            a_scale_ptr,
+                            w_rows,
+                            s_rows,
+                            ids_ptr,
+                            weights_ptr,
+                            out_ptr,
+                            row + part,
+                            tile,
+                            count,
+                            tokens,
+                            columns,
+                            row_words,
+                            w_words,
+                            factor,
+                            TOPK,
+                            ROWS,
+                            BLOCK_N,
+                            STEP,
+                            STEPS,
+                            EVEN_N,
+                            EVEN_K,
+                            XCDS,
+                            ATOMIC,
+                            NON_TEMPORAL,
+                            PACKED,
+                            DOT,
+                        )
 
 
 @triton.jit
-def gemm2_native_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr,
-                        tokens, columns, row_bytes, TOPK: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-                        BLOCK_K: tl.constexpr, TILES: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
-                        PROGRAMS: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr):
+def gemm2_native_kernel(
+    a_ptr,
+    a_scale_ptr,
+    w_ptr,
+    w_scale_ptr,
+    ids_ptr,
+    weights_ptr,
+    experts_ptr,
+    valid_ptr,
+    out_ptr,
+    tokens,
+    columns,
+    row_bytes,
+    TOPK: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    TILES: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    EVEN_K: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    XCDS: tl.constexpr,
+    ATOMIC: tl.constexpr,
+    NON_TEMPORAL: tl.constexpr,
+):
     """The same product by the GPU's own scaled FP4 matrix instruction, on plain bytes with two codes each.
 
     a u8 [padded rows, row_bytes], a_scale u8 [padded rows, row_bytes / 16], w u8 [experts, columns, row_bytes],
@@ -340,8 +481,9 @@ def gemm2_native_kernel(a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights
                 k_in = k0 + ks < row_bytes
                 s_in = k0 // 16 + ss < row_bytes // 16
                 w = _stream(w_rows + (k0 + ks)[:, None], k_in[:, None] & n_in[None, :], masked, NON_TEMPORAL, XCDS)
-                w_scale = _stream(s_rows + (k0 // 16 + ss)[None, :], n_in[:, None] & s_in[None, :], masked,
-                                  NON_TEMPORAL, XCDS)
+                w_scale = _stream(
+                    s_rows + (k0 // 16 + ss)[None, :], n_in[:, None] & s_in[None, :], masked, NON_TEMPORAL, XCDS
+                )
                 if EVEN_K:
                     a = tl.load(a_rows + (k0 + ks)[None, :])
                     a_scale = tl.load(a_scale_rows + (k0 // 16 + ss)[None, :])

@@ -95,10 +95,12 @@ def recode(packed: torch.Tensor) -> torch.Tensor:
     codes = unpack(packed)
     codes = torch.nn.functional.pad(codes, (0, -codes.shape[-1] % 64)).to(torch.int64).unflatten(-1, (-1, 2, 4, 4, 2))
     placed = codes >> 3 << 15 | (codes & 7) << 6
-    pairs = placed[..., 0] | placed[..., 1] << 16                     # [..., group of 8 words, side, word, pair]
+    pairs = placed[..., 0] | placed[..., 1] << 16  # [..., group of 8 words, side, word, pair]
     sides = [pairs[..., side, :, :] for side in (0, 1)]
-    words = [sum(_rotated_right(side[..., j], by) for j, by in enumerate(rotations))
-             for side, rotations in zip(sides, PAIR_ROTATIONS, strict=False)]
+    words = [
+        sum(_rotated_right(side[..., j], by) for j, by in enumerate(rotations))
+        for side, rotations in zip(sides, PAIR_ROTATIONS, strict=False)
+    ]
     both = sum(_rotated_right(side[..., 3], by) for side, by in zip(sides, PAIR_ROTATIONS[2], strict=True))
     words = [words[0] | both & FIRST_LEFT, words[1] | both & ~FIRST_LEFT]
     result = torch.stack(words, dim=-2).flatten(-3)
@@ -130,4 +132,4 @@ def fields(scales: torch.Tensor) -> tuple[torch.Tensor, float]:
         raise ValueError("a weight scale is 255, the code of NaN; the largest number is 254")
     down = max(0, largest - LARGEST_FIELD_SCALE)
     found = (scales.to(torch.int16) + (126 - down)).clamp(min=0).to(torch.uint8)
-    return torch.nn.functional.pad(found, (0, found.shape[-1] % 2)), 2.0 ** down
+    return torch.nn.functional.pad(found, (0, found.shape[-1] % 2)), 2.0**down

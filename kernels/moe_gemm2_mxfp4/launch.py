@@ -18,8 +18,9 @@ SUM_BLOCK = 1024
 """Columns of a program of the fixed-order sum: 4 KiB a row, so that a program's loads fill whole DRAM pages."""
 
 
-def atomic_call(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any],
-                out_dtype: torch.dtype = torch.bfloat16) -> Callable[[], torch.Tensor]:
+def atomic_call(
+    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype = torch.bfloat16
+) -> Callable[[], torch.Tensor]:
     """Zeroes [M, N] and adds every weighted row to its token's row; in bf16 the order changes the bits."""
     out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
     product = _product(case, x, knobs, out, atomic=True)
@@ -28,11 +29,13 @@ def atomic_call(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any],
         out.zero_()
         product()
         return out
+
     return call
 
 
-def reduce_call(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any],
-                out_dtype: torch.dtype = torch.bfloat16) -> Callable[[], torch.Tensor]:
+def reduce_call(
+    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype = torch.bfloat16
+) -> Callable[[], torch.Tensor]:
     """Callable that stores every weighted row and then sums the rows of each token in the order of its slots."""
     device = device_module(case)
     kind = torch.float32 if knobs["partial"] == "fp32" else torch.bfloat16
@@ -45,6 +48,7 @@ def reduce_call(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any],
         product()
         device.sum_slots_kernel[grid](partial, out, case.N, TOPK=case.topk, BLOCK=SUM_BLOCK, num_warps=4)
         return out
+
     return call
 
 
@@ -52,9 +56,16 @@ def check(case: Case, x: dict[str, torch.Tensor]) -> None:
     """ValueError that names the value and the limit, for shapes and types that the kernels cannot take."""
     formats.check_depth(case.K)
     padded = case.M * case.topk + case.E * case.BM - case.topk
-    shapes = {"a": (padded, case.K // 2), "a_scale": (padded, case.K // 32), "w": (case.E, case.N, case.K // 2),
-              "w_scale": (case.E, case.N, case.K // 32), "ids": (padded,), "weights": (padded,),
-              "experts": (-(-padded // case.BM),), "valid": (2,)}
+    shapes = {
+        "a": (padded, case.K // 2),
+        "a_scale": (padded, case.K // 32),
+        "w": (case.E, case.N, case.K // 2),
+        "w_scale": (case.E, case.N, case.K // 32),
+        "ids": (padded,),
+        "weights": (padded,),
+        "experts": (-(-padded // case.BM),),
+        "valid": (2,),
+    }
     kinds = {"ids": torch.int32, "weights": torch.float32, "experts": torch.int32, "valid": torch.int32}
     for name, shape in shapes.items():
         kind = kinds.get(name, torch.uint8)
@@ -64,10 +75,18 @@ def check(case: Case, x: dict[str, torch.Tensor]) -> None:
 
 def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> Split:
     """(constants, options), the same for a launch and for a compilation ahead of time."""
-    shared = {"TOPK": case.topk, "BLOCK_M": case.BM, "BLOCK_N": knobs["block_n"], "TILES": knobs["tiles"],
-              "EVEN_N": case.N % knobs["block_n"] == 0, "EVEN_K": case.K % knobs["block_k"] == 0,
-              "PROGRAMS": tuning.compute_units(case, arch) * knobs["programs_per_cu"], "XCDS": tuning.xcds(arch),
-              "ATOMIC": atomic, "NON_TEMPORAL": knobs["non_temporal"]}
+    shared = {
+        "TOPK": case.topk,
+        "BLOCK_M": case.BM,
+        "BLOCK_N": knobs["block_n"],
+        "TILES": knobs["tiles"],
+        "EVEN_N": case.N % knobs["block_n"] == 0,
+        "EVEN_K": case.K % knobs["block_k"] == 0,
+        "PROGRAMS": tuning.compute_units(case, arch) * knobs["programs_per_cu"],
+        "XCDS": tuning.xcds(arch),
+        "ATOMIC": atomic,
+        "NON_TEMPORAL": knobs["non_temporal"],
+    }
     options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
     if arch.startswith("gfx"):
         options.update(matrix_instr_nonkdim=knobs["nonkdim"], waves_per_eu=knobs["waves_per_eu"])
@@ -77,9 +96,15 @@ def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> Spl
         return {**shared, "BLOCK_K": knobs["block_k"]}, options
     import triton.language as tl
 
-    return {**shared, "ROWS": min(knobs["rows"], case.BM), "FEW": min(knobs["few"], case.BM),
-            "STEP": knobs["block_k"] // 8, "STEPS": -(-case.K // knobs["block_k"]),
-            "PACKED": arch.startswith("sm_"), "DOT": tl.float32 if arch == "cpu" else tl.bfloat16}, options
+    return {
+        **shared,
+        "ROWS": min(knobs["rows"], case.BM),
+        "FEW": min(knobs["few"], case.BM),
+        "STEP": knobs["block_k"] // 8,
+        "STEPS": -(-case.K // knobs["block_k"]),
+        "PACKED": arch.startswith("sm_"),
+        "DOT": tl.float32 if arch == "cpu" else tl.bfloat16,
+    }, options
 
 
 def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> list[Compilation]:
@@ -92,19 +117,31 @@ def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> l
     kind, width, w_width = ("*u8", case.K // 2, case.K // 2) if plain else ("*i32", case.K // 8, -(-case.K // 64) * 8)
     out = ("*bf16", (case.M, case.N)) if atomic else (f"*{knobs['partial']}", (case.M * case.topk, case.N))
     arguments: dict[str, Any] = {
-        "a_ptr": (kind, (padded, width)), "a_scale_ptr": ("*u8", (padded, case.K // 32)),
+        "a_ptr": (kind, (padded, width)),
+        "a_scale_ptr": ("*u8", (padded, case.K // 32)),
         "w_ptr": (kind, (case.E, case.N, w_width)),
         "w_scale_ptr": ("*u8", (case.E, case.N, case.K // 32 if plain else w_width // 4)),
-        "ids_ptr": ("*i32", (padded,)), "weights_ptr": ("*fp32", (padded,)),
-        "experts_ptr": ("*i32", (-(-padded // case.BM),)), "valid_ptr": ("*i32", (2,)), "out_ptr": out,
-        "tokens": case.M, "columns": case.N}
+        "ids_ptr": ("*i32", (padded,)),
+        "weights_ptr": ("*fp32", (padded,)),
+        "experts_ptr": ("*i32", (-(-padded // case.BM),)),
+        "valid_ptr": ("*i32", (2,)),
+        "out_ptr": out,
+        "tokens": case.M,
+        "columns": case.N,
+    }
     arguments |= {"row_bytes": width} if plain else {"row_words": width, "w_words": w_width, "factor": 1.0}
     function = device.gemm2_native_kernel if plain else device.gemm2_kernel
     result = [Compilation(case.name, function, arguments, chosen, options)]
     if not atomic:
-        result.append(Compilation(f"{case.name} sum", device.sum_slots_kernel,
-                                  {"partial_ptr": out, "out_ptr": ("*bf16", (case.M, case.N)), "columns": case.N},
-                                  {"TOPK": case.topk, "BLOCK": SUM_BLOCK}, {"num_warps": 4}))
+        result.append(
+            Compilation(
+                f"{case.name} sum",
+                device.sum_slots_kernel,
+                {"partial_ptr": out, "out_ptr": ("*bf16", (case.M, case.N)), "columns": case.N},
+                {"TOPK": case.topk, "BLOCK": SUM_BLOCK},
+                {"num_warps": 4},
+            )
+        )
     return result
 
 
@@ -116,8 +153,9 @@ def device_module(case: Case) -> Any:
     return device
 
 
-def _product(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor,
-             atomic: bool) -> Callable[[], None]:
+def _product(
+    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor, atomic: bool
+) -> Callable[[], None]:
     """Launcher of the product into `out`.  Re-codes the weights here, once, as a server does when it loads them."""
     check(case, x)
     tuning.check_fits(case, knobs, case.place.arch)
@@ -131,9 +169,18 @@ def _product(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out:
         fields, factor = formats.fields(x["w_scale"])
         kernel = device.gemm2_kernel
         words = formats.recode_all(x["w"])
-        arguments = (x["a"].view(torch.int32), x["a_scale"], words, fields, *order, case.K // 8, words.shape[-1],
-                     factor)
+        arguments = (
+            x["a"].view(torch.int32),
+            x["a_scale"],
+            words,
+            fields,
+            *order,
+            case.K // 8,
+            words.shape[-1],
+            factor,
+        )
 
     def launch() -> None:
         kernel[(chosen["PROGRAMS"],)](*arguments, **chosen, **options)
+
     return launch

@@ -49,7 +49,7 @@ def sort(choice: torch.Tensor, weights: torch.Tensor, experts: int, block: int) 
     sorted_weights[at] = weights.flatten()[order]
     owners = torch.full((-(-padded // block),), -1, dtype=torch.int32, device=choice.device)
     used = torch.repeat_interleave(torch.arange(experts, device=choice.device), room // block)
-    owners[:used.numel()] = used.to(torch.int32)
+    owners[: used.numel()] = used.to(torch.int32)
     valid = torch.tensor([int(room.sum()), tokens], dtype=torch.int32, device=choice.device)
     return Sorted(ids, sorted_weights, owners, valid)
 

@@ -11,6 +11,7 @@ from kernels.spec import Case
 LAYOUTS = ("recoded", "plain")
 """How weights lie: `recoded` (formats.recode, once in set-up) for GPUs without FP4 matrix units, `plain` for others."""
 
+
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of a case; UnknownHardware without an entry.  block_k counts codes.
 
@@ -19,10 +20,18 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     """
     rules = {"sm_90": _hopper, "sm_100": _hopper, "gfx942": _cdna3, "gfx950": _cdna4, "cpu": _interpreter}
     if arch not in rules:
-        raise UnknownHardware(f"no knobs for arch {arch!r}; known: {', '.join(rules)}; "
-                              "extend kernels/moe_gemm2_mxfp4/tuning.py")
-    shared = {"block_k": _depth(case), "non_temporal": arch.startswith("gfx"), "maxnreg": 0, "rows": case.BM,
-              "few": case.BM, "tiles": _tiles(case), "partial": "fp32" if case.M <= 1024 else "bf16"}
+        raise UnknownHardware(
+            f"no knobs for arch {arch!r}; known: {', '.join(rules)}; extend kernels/moe_gemm2_mxfp4/tuning.py"
+        )
+    shared = {
+        "block_k": _depth(case),
+        "non_temporal": arch.startswith("gfx"),
+        "maxnreg": 0,
+        "rows": case.BM,
+        "few": case.BM,
+        "tiles": _tiles(case),
+        "partial": "fp32" if case.M <= 1024 else "bf16",
+    }
     return {**shared, **rules[arch](case)}
 
 
@@ -41,11 +50,25 @@ def _hopper(case: Case) -> dict[str, Any]:
     as many as fit; items are short where blocks of more rows take twice as long as the others."""
     shallow = _depth(case) <= 256
     if case.BM > 32:
-        return {"layout": "recoded", "block_n": 64, "num_warps": 4, "num_stages": 3, "programs_per_cu": 2,
-                "rows": case.BM if shallow else 64}
+        return {
+            "layout": "recoded",
+            "block_n": 64,
+            "num_warps": 4,
+            "num_stages": 3,
+            "programs_per_cu": 2,
+            "rows": case.BM if shallow else 64,
+        }
     rows = min(case.BM, 32 if shallow else 16)
-    return {"layout": "recoded", "block_n": 16, "num_warps": 1, "num_stages": 4, "programs_per_cu": 8, "rows": rows,
-            "few": 8, "tiles": 4096 if rows == case.BM else 32}
+    return {
+        "layout": "recoded",
+        "block_n": 16,
+        "num_warps": 1,
+        "num_stages": 4,
+        "programs_per_cu": 8,
+        "rows": rows,
+        "few": 8,
+        "tiles": 4096 if rows == case.BM else 32,
+    }
 
 
 def _cdna3(case: Case) -> dict[str, Any]:
@@ -54,19 +77,41 @@ def _cdna3(case: Case) -> dict[str, Any]:
     shared = {"layout": "recoded", "num_stages": 1, "nonkdim": 16, "waves_per_eu": 0}
     if case.BM <= 32:
         return {**shared, "block_n": 16, "num_warps": 1, "programs_per_cu": 8, "rows": 16}
-    return {**shared, "block_n": 64, "num_warps": 4, "programs_per_cu": 2,
-            "block_k": min(_depth(case), 256 if case.BM <= 64 else 128)}
+    return {
+        **shared,
+        "block_n": 64,
+        "num_warps": 4,
+        "programs_per_cu": 2,
+        "block_k": min(_depth(case), 256 if case.BM <= 64 else 128),
+    }
 
 
 def _cdna4(case: Case) -> dict[str, Any]:
     large = case.BM > 32
-    return {"layout": "plain", "block_n": 256 if large else 128, "block_k": 256, "num_warps": 8 if large else 4,
-            "num_stages": 2, "programs_per_cu": 2, "nonkdim": 16, "waves_per_eu": 0}
+    return {
+        "layout": "plain",
+        "block_n": 256 if large else 128,
+        "block_k": 256,
+        "num_warps": 8 if large else 4,
+        "num_stages": 2,
+        "programs_per_cu": 2,
+        "nonkdim": 16,
+        "waves_per_eu": 0,
+    }
 
 
 def _interpreter(case: Case) -> dict[str, Any]:
-    return {"layout": "recoded", "block_n": 64, "block_k": 128, "num_warps": 4, "num_stages": 1,
-            "programs_per_cu": 1, "rows": 16, "few": 8, "partial": "fp32"}
+    return {
+        "layout": "recoded",
+        "block_n": 64,
+        "block_k": 128,
+        "num_warps": 4,
+        "num_stages": 1,
+        "programs_per_cu": 1,
+        "rows": 16,
+        "few": 8,
+        "partial": "fp32",
+    }
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
@@ -76,13 +121,35 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     if arch.startswith("sm_"):
         wide = {"block_n": 64, "num_warps": 4, "num_stages": 3, "programs_per_cu": 2, "rows": min(case.BM, 64)}
         whole = {**wide, "few": case.BM}
-        changes += [{"num_stages": 3}, {"num_stages": 5}, {"few": 16}, {"few": 8}, {"tiles": 128}, {"tiles": 64},
-                    {"tiles": 32}, {"tiles": 16}, {"rows": 16}, {"rows": case.BM}, wide, whole,
-                    {**whole, "num_stages": 4}, {**wide, "maxnreg": 168, "programs_per_cu": 3}]
+        changes += [
+            {"num_stages": 3},
+            {"num_stages": 5},
+            {"few": 16},
+            {"few": 8},
+            {"tiles": 128},
+            {"tiles": 64},
+            {"tiles": 32},
+            {"tiles": 16},
+            {"rows": 16},
+            {"rows": case.BM},
+            wide,
+            whole,
+            {**whole, "num_stages": 4},
+            {**wide, "maxnreg": 168, "programs_per_cu": 3},
+        ]
     elif arch.startswith("gfx"):
-        changes += [{"block_n": 64, "num_warps": 4, "programs_per_cu": 2}, {"block_n": 128, "num_warps": 4},
-                    {"block_n": 256, "num_warps": 8}, {"num_stages": 2}, {"programs_per_cu": 1}, {"programs_per_cu": 4},
-                    {"programs_per_cu": 12}, {"waves_per_eu": 2}, {"block_k": 128}, {"tiles": 16}]
+        changes += [
+            {"block_n": 64, "num_warps": 4, "programs_per_cu": 2},
+            {"block_n": 128, "num_warps": 4},
+            {"block_n": 256, "num_warps": 8},
+            {"num_stages": 2},
+            {"programs_per_cu": 1},
+            {"programs_per_cu": 4},
+            {"programs_per_cu": 12},
+            {"waves_per_eu": 2},
+            {"block_k": 128},
+            {"tiles": 16},
+        ]
     points: list[dict[str, Any]] = []
     for change in changes:
         knobs = {**base, **change}
@@ -138,5 +205,7 @@ def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
         return
     need, limit = shared_bytes(case, knobs, arch), lds_limit(arch)
     if need > limit:
-        raise ValueError(f"BM {case.BM}, block_n {knobs['block_n']}, block_k {knobs['block_k']} with "
-                         f"{knobs['num_stages']} stages need {need} bytes of shared memory; {arch} has {limit}")
+        raise ValueError(
+            f"BM {case.BM}, block_n {knobs['block_n']}, block_k {knobs['block_k']} with "
+            f"{knobs['num_stages']} stages need {need} bytes of shared memory; {arch} has {limit}"
+        )

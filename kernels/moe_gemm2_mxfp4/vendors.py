@@ -24,8 +24,9 @@ def dequantise_and_multiply(case: Case, x: dict[str, torch.Tensor]) -> Callable[
     """
     flops = 2 * case.M * case.topk * case.N * case.K
     if case.place.device == "cpu" and flops > CPU_LIMIT_FLOP:
-        raise Unsupported(f"the case has {flops:.3g} FLOP, more than the {CPU_LIMIT_FLOP:.0e} that suit a CPU; "
-                          "it needs a GPU")
+        raise Unsupported(
+            f"the case has {flops:.3g} FLOP, more than the {CPU_LIMIT_FLOP:.0e} that suit a CPU; it needs a GPU"
+        )
     blocks = used_blocks(case)  # a server would take the most that M tokens can need: M * topk, or less
     few = blocks < case.E
     if not few and not hasattr(torch, "_grouped_mm"):
@@ -42,6 +43,7 @@ def dequantise_and_multiply(case: Case, x: dict[str, torch.Tensor]) -> Callable[
         total.zero_()  # padding rows add to the row after the last token
         total.index_add_(0, token, product(case, x, blocks, table).float() * weight)
         return out.copy_(total[:-1])
+
     return call
 
 
@@ -70,8 +72,9 @@ def aiter(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
         shuffle_weight = importlib.import_module("aiter.ops.shuffle").shuffle_weight
         shuffle_scale = importlib.import_module("aiter.utility.fp4_utils").e8m0_shuffle
     except (ImportError, AttributeError) as error:
-        raise Unsupported(f"aiter cannot be imported ({_first_line(error)}); it needs ROCm and "
-                          "`pip install aiter`") from error
+        raise Unsupported(
+            f"aiter cannot be imported ({_first_line(error)}); it needs ROCm and `pip install aiter`"
+        ) from error
     fp4 = getattr(torch, "float4_e2m1fn_x2", torch.uint8)
     w = shuffle_weight(x["w"].view(fp4), (16, 16))
     w_scale = shuffle_scale(x["w_scale"].flatten(0, 1))
@@ -80,9 +83,24 @@ def aiter(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
 
     def call() -> torch.Tensor:
         out.zero_()
-        stage2(a, w, w, x["ids"], x["experts"], x["valid"], out, case.topk, "", w_scale, a_scale, case.BM,
-               x["weights"], package.QuantType.per_1x32)
+        stage2(
+            a,
+            w,
+            w,
+            x["ids"],
+            x["experts"],
+            x["valid"],
+            out,
+            case.topk,
+            "",
+            w_scale,
+            a_scale,
+            case.BM,
+            x["weights"],
+            package.QuantType.per_1x32,
+        )
         return out
+
     try:
         call()
     except (RuntimeError, TypeError) as error:

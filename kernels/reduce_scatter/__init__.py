@@ -23,9 +23,15 @@ from kernels.reduce_scatter import config as knobs
 from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 # The tolerances of kernels/all_reduce, for the same reason: libraries round the running sum at every hop.
-reduce_scatter = Kernel("reduce_scatter", cases=cases(),
-                        tolerance={"fp16": Tolerance(norm=1.2e-3, peak=2.5e-2), "bf16": Tolerance(norm=1e-2, peak=0.2),
-                                   "fp32": Tolerance(norm=2e-7, peak=4e-6)})
+reduce_scatter = Kernel(
+    "reduce_scatter",
+    cases=cases(),
+    tolerance={
+        "fp16": Tolerance(norm=1.2e-3, peak=2.5e-2),
+        "bf16": Tolerance(norm=1e-2, peak=0.2),
+        "fp32": Tolerance(norm=2e-7, peak=4e-6),
+    },
+)
 
 
 @reduce_scatter.inputs
@@ -42,15 +48,18 @@ def cost(case: Case) -> Cost:
     HBM: a rank's memory is read once and takes S / world.
     """
     total = total_bytes(case)
-    return Cost(hbm_bytes=total + total // case.world, link_bytes=total * (case.world - 1) // case.world,
-                payload_bytes=total)
+    return Cost(
+        hbm_bytes=total + total // case.world, link_bytes=total * (case.world - 1) // case.world, payload_bytes=total
+    )
 
 
 @reduce_scatter.reference
 def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     """fp32 sum of this rank's part in the order of the ranks, whose vectors are made from the seed in turn."""
-    part = [_vector(case, int(inputs["seed"]), rank).view(case.world, -1)[case.place.rank].float()
-            for rank in range(case.world)]
+    part = [
+        _vector(case, int(inputs["seed"]), rank).view(case.world, -1)[case.place.rank].float()
+        for rank in range(case.world)
+    ]
     total = part[0]
     for other in part[1:]:
         total += other
@@ -67,6 +76,7 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     def call() -> torch.Tensor:
         dist.reduce_scatter_tensor(out, x)
         return out
+
     return call
 
 
@@ -87,12 +97,23 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
             total.add_(part)
         heap.barrier()
         return out.copy_(total)
+
     return call
 
 
 @reduce_scatter.backend("triton", config=knobs.config)
-def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "pull", programs: int = 64, num_warps: int = 16,
-           unroll: int = 1, load: str = "", store: str = "", wait: bool = True) -> Callable[[], torch.Tensor]:
+def triton(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    way: str = "pull",
+    programs: int = 64,
+    num_warps: int = 16,
+    unroll: int = 1,
+    load: str = "",
+    store: str = "",
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/reduce_scatter/device.py); knobs: config.py beside it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     launch = launcher(case, "reduce_scatter")
@@ -103,6 +124,7 @@ def triton(case: Case, inputs: dict[str, torch.Tensor], *, way: str = "pull", pr
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     from kernels.reduce_scatter import launch
+
     chosen = reduce_scatter.backends["triton"].knobs(case, arch, overrides)
     return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]
 

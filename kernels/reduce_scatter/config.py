@@ -29,16 +29,23 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     way = "push" if total <= PUSH_BYTES else "pull"
     most, warps = {"cpu": (2, 1)}.get(arch, (64, 8) if arch.startswith("gfx") else (128, 16))
     unroll = 1 if arch == "cpu" else max(1, 8 // case.world)
-    return {"way": way, **spread(arch, total // case.world, most, warps, unroll),
-            "load": ".cv" if way == "push" and arch.startswith("gfx") else "", "store": ""}
+    return {
+        "way": way,
+        **spread(arch, total // case.world, most, warps, unroll),
+        "load": ".cv" if way == "push" and arch.startswith("gfx") else "",
+        "store": "",
+    }
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """What a sweep tries for a case: the present choice first."""
     total, chosen = case.KB * KIB, config(case, arch)
     ways = ("push", "pull") if total <= 16 * MIB else ("pull",)
-    tried = [{**chosen, "way": way, **shape, "load": chosen["load"] if way == chosen["way"] else ""}
-             for way in ways for shape in shapes(arch, total // case.world)]
+    tried = [
+        {**chosen, "way": way, **shape, "load": chosen["load"] if way == chosen["way"] else ""}
+        for way in ways
+        for shape in shapes(arch, total // case.world)
+    ]
     if len(ways) == 1:
         tried += [{**chosen, "load": ".cg"}, {**chosen, "store": ".cs"}, {**chosen, "way": "push"}]
     return first_then(chosen, tried)

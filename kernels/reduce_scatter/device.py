@@ -10,9 +10,23 @@ from kernels.symmetric_device import finish
 
 
 @triton.jit(do_not_specialize=["rank"])
-def pull(x, out, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr,
-         LANES: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr,
-         WAIT: tl.constexpr):
+def pull(
+    x,
+    out,
+    bases,
+    signals,
+    count,
+    rank,
+    PROGRAMS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    WORLD: tl.constexpr,
+    LANES: tl.constexpr,
+    EVEN: tl.constexpr,
+    LOAD: tl.constexpr,
+    STORE: tl.constexpr,
+    AMD: tl.constexpr,
+    WAIT: tl.constexpr,
+):
     """out [count] is the sum of part `rank` of all ranks' x [WORLD * count], which lies on the symmetric heap.
 
     signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (nobody reads them any more).
@@ -29,9 +43,24 @@ def pull(x, out, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLOCK: tl.
 
 
 @triton.jit(do_not_specialize=["rank"])
-def push(x, out, stage, bases, signals, count, rank, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr,
-         LANES: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr,
-         WAIT: tl.constexpr):
+def push(
+    x,
+    out,
+    stage,
+    bases,
+    signals,
+    count,
+    rank,
+    PROGRAMS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    WORLD: tl.constexpr,
+    LANES: tl.constexpr,
+    EVEN: tl.constexpr,
+    LOAD: tl.constexpr,
+    STORE: tl.constexpr,
+    AMD: tl.constexpr,
+    WAIT: tl.constexpr,
+):
     """Every rank sends part q of its x to rank q, then each adds up what it has got: one barrier.
 
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn (see turn); x and out anywhere.

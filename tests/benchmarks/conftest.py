@@ -14,6 +14,7 @@ TOY = Path(__file__).parent / "toytree"
 @pytest.fixture
 def toy_tree(tmp_path: Path) -> Callable[..., Path]:
     """toy_tree("a", {"toy/new.py": source}, {"old": "new"}): a copy of the toy tree, with files and replacements."""
+
     def make(name: str, files: dict[str, str] | None = None, replace: dict[str, str] | None = None) -> Path:
         tree = tmp_path / name
         shutil.copytree(TOY, tree, ignore=shutil.ignore_patterns("__pycache__"))
@@ -26,6 +27,7 @@ def toy_tree(tmp_path: Path) -> Callable[..., Path]:
                 source = source.replace(old, new)
             path.write_text(source)
         return tree
+
     return make
 
 

@@ -17,6 +17,7 @@ def test_the_host_clock_times_the_call_alone():
     def slow_barrier() -> None:
         events.append("barrier")
         time.sleep(0.4)
+
     clock = HostClock(1 << 20, slow_barrier)
     taken = clock.run([Timed(lambda: events.append("a")), Timed(lambda: time.sleep(0.5), calls=2)])
     assert events == ["barrier", "a", "barrier"]
@@ -108,6 +109,7 @@ def test_launch_latency_is_seen_and_then_hidden(device):
     def two_launches() -> None:
         device.enqueue("first", 5.0, 150.0)
         device.enqueue("second", 5.0, 150.0)
+
     timed = Timed(two_launches)
     first = clock.run([timed] * 5)
     assert first.starved[-1]
@@ -125,6 +127,7 @@ def test_a_call_that_waits_for_the_device_never_gets_endless_leads(device):
     def waits() -> None:
         device.enqueue("call", 10.0)
         device.synchronize()
+
     timed = Timed(waits)
     for _ in range(20):
         taken = clock.run([timed])

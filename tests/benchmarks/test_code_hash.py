@@ -53,12 +53,14 @@ def test_lines_and_paths_do_not_count_but_code_and_warps_do(tmp_path, target):
 @pytest.fixture
 def launch(monkeypatch: pytest.MonkeyPatch) -> object:
     """A stand-in for a compiled kernel that is launched as Triton launches."""
+
     class CompiledKernel:
         asm = {"ptx": "mov.u32 %r1, 1; // a comment\n\t.loc 1 2 3\nret;"}
         metadata = types.SimpleNamespace(num_warps=4, shared=0)
 
         def launch_metadata(self, grid: tuple[int, ...], stream: object, *args: object) -> None:
             return None
+
     compiler = types.SimpleNamespace(CompiledKernel=CompiledKernel)
     monkeypatch.setitem(sys.modules, "triton", types.SimpleNamespace(compiler=compiler))
     monkeypatch.setitem(sys.modules, "triton.compiler", compiler)
@@ -77,9 +79,19 @@ def test_grid_and_scalars_count_and_addresses_do_not(launch):
     base = digest(lambda: launch((4, 1), x, 100, 0.5))
     assert base == digest(lambda: launch((4, 1), same, 100, 0.5))
     assert digest(lambda: launch((1,), 1 << 40)) == digest(lambda: launch((1,), 1 << 41))
-    assert len({base, digest(lambda: launch((8, 1), x, 100, 0.5)), digest(lambda: launch((4, 1), x, 101, 0.5)),
-                digest(lambda: launch((4, 1), longer, 100, 0.5)), digest(lambda: launch((4, 1), x, 100, 0.25)),
-                digest(*[lambda: launch((4, 1), x, 100, 0.5)] * 2)}) == 6
+    assert (
+        len(
+            {
+                base,
+                digest(lambda: launch((8, 1), x, 100, 0.5)),
+                digest(lambda: launch((4, 1), x, 101, 0.5)),
+                digest(lambda: launch((4, 1), longer, 100, 0.5)),
+                digest(lambda: launch((4, 1), x, 100, 0.25)),
+                digest(*[lambda: launch((4, 1), x, 100, 0.5)] * 2),
+            }
+        )
+        == 6
+    )
 
 
 def test_what_torch_does_beside_the_launch_counts(launch):
@@ -101,9 +113,9 @@ def test_listening_ends(launch):
 
 
 def test_debug_information_is_no_code():
-    ptx = "add.s32 %r1, %r2, 1; // inline\n\t.file 1 \"/home/x.py\"\n\n\t.loc 1 3 4\nret;\n\t.section .debug_str\nx"
+    ptx = 'add.s32 %r1, %r2, 1; // inline\n\t.file 1 "/home/x.py"\n\n\t.loc 1 3 4\nret;\n\t.section .debug_str\nx'
     assert codehash.normalised(ptx, "ptx") == "add.s32 %r1, %r2, 1;\nret;"
-    gcn = "\ts_endpgm ; the end\n; %bb.0:\n\t.ident \"clang\"\nv_add_f32 v0, v1, v2"
+    gcn = '\ts_endpgm ; the end\n; %bb.0:\n\t.ident "clang"\nv_add_f32 v0, v1, v2'
     assert codehash.normalised(gcn, "amdgcn") == "\ts_endpgm\nv_add_f32 v0, v1, v2"
 
 
@@ -112,6 +124,7 @@ def test_compiling_is_told_from_the_rest_of_a_first_call(monkeypatch):
         def _do_compile(self) -> str:
             time.sleep(0.05)
             return "compiled"
+
     monkeypatch.setitem(sys.modules, "triton.runtime.jit", types.SimpleNamespace(JITFunction=JITFunction))
     monkeypatch.setitem(sys.modules, "triton.compiler.compiler", types.SimpleNamespace())
     original = JITFunction._do_compile

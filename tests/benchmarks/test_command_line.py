@@ -21,8 +21,9 @@ def command(*arguments: object) -> list[str]:
 
 
 def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=200,
-                          env={**os.environ, **variables})
+    return subprocess.run(
+        command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=200, env={**os.environ, **variables}
+    )
 
 
 def lines_of(path: Path) -> list[dict]:
@@ -50,9 +51,28 @@ def wait_until(what: object, seconds: float = 60.0) -> None:
 
 def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
     tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
-    done = run("run", "--tree", f"head={tree}", "--kernel", "steady", "--rounds", 3, "--trials", 1, "--out", out,
-               "--progress", "json", "--commit", "head=" + "a" * 40, "--date-ms", "head=7", "--set", "tile=32",
-               PATH="/nowhere")
+    done = run(
+        "run",
+        "--tree",
+        f"head={tree}",
+        "--kernel",
+        "steady",
+        "--rounds",
+        3,
+        "--trials",
+        1,
+        "--out",
+        out,
+        "--progress",
+        "json",
+        "--commit",
+        "head=" + "a" * 40,
+        "--date-ms",
+        "head=7",
+        "--set",
+        "tile=32",
+        PATH="/nowhere",
+    )
     assert done.returncode == 0, done.stderr
     [line] = lines_of(out)
     head = line["trees"]["head"]
@@ -64,34 +84,69 @@ def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
 
 
 def test_a_fault_gives_exit_code_1_and_is_told(toy_tree, tmp_path):
-    done = run("run", "--tree", f"head={toy_tree('tree')}", "--kernel", "faults", "--backend", "good", "--backend",
-               "wrong", "--rounds", 2, "--trials", 1, "--out", tmp_path / "o.jsonl")
+    done = run(
+        "run",
+        "--tree",
+        f"head={toy_tree('tree')}",
+        "--kernel",
+        "faults",
+        "--backend",
+        "good",
+        "--backend",
+        "wrong",
+        "--rounds",
+        2,
+        "--trials",
+        1,
+        "--out",
+        tmp_path / "o.jsonl",
+    )
     assert done.returncode == 1
     assert "faults one head/wrong: wrong: check: " in done.stderr
 
 
 def test_nothing_measured_gives_exit_code_2(toy_tree, tmp_path):
-    done = run("run", "--tree", f"head={toy_tree('tree')}", "--kernel", "steady", "--case", "crowd", "--trials", 1,
-               "--out", tmp_path / "o.jsonl")
+    done = run(
+        "run",
+        "--tree",
+        f"head={toy_tree('tree')}",
+        "--kernel",
+        "steady",
+        "--case",
+        "crowd",
+        "--trials",
+        1,
+        "--out",
+        tmp_path / "o.jsonl",
+    )
     assert done.returncode == 2
     assert "nothing was measured: 3 skipped" in done.stderr
     assert lines_of(tmp_path / "o.jsonl")[0]["cases"]["crowd"]["arms"]["head/ours"]["status"] == "skipped"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["run", "--tree", "head=/nowhere", "--out", "x"], "/nowhere is not a folder"),
-    (["run", "--tree", "feature=.", "--out", "x"], "expected ROLE=VALUE with ROLE one of head, base"),
-    (["run", "--commit", "base=abc", "--out", "x"], "there is no --tree base=PATH"),
-    (["run", "--out", "x", "--trials", "0"], "expected a number of at least 1"),
-    (["run", "--out", "x", "--tier", "daily"], "invalid choice: 'daily'"),
-    (["run", "--out", "x", "--date-ms", "head=yesterday"], "'yesterday' is not a number of milliseconds"),
-    (["run", "--out", "/proc/nowhere/x"], "cannot write /proc/nowhere/x"),
-    (["run"], "the following arguments are required: --out"),
-    (["fly"], "invalid choice: 'fly'"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--tree", "head=/nowhere", "--out", "x"], "/nowhere is not a folder"),
+        (["run", "--tree", "feature=.", "--out", "x"], "expected ROLE=VALUE with ROLE one of head, base"),
+        (["run", "--commit", "base=abc", "--out", "x"], "there is no --tree base=PATH"),
+        (["run", "--out", "x", "--trials", "0"], "expected a number of at least 1"),
+        (["run", "--out", "x", "--tier", "daily"], "invalid choice: 'daily'"),
+        (["run", "--out", "x", "--date-ms", "head=yesterday"], "'yesterday' is not a number of milliseconds"),
+        (["run", "--out", "/proc/nowhere/x"], "cannot write /proc/nowhere/x"),
+        (["run"], "the following arguments are required: --out"),
+        (["fly"], "invalid choice: 'fly'"),
+    ],
+)
 def test_usage_errors_give_exit_code_3(arguments, message, tmp_path):
-    done = subprocess.run(command(*arguments), cwd=tmp_path, capture_output=True, text=True, timeout=60,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        command(*arguments),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 3, done.stderr
     assert message in done.stderr
     assert not (tmp_path / "x").exists()
@@ -100,8 +155,26 @@ def test_usage_errors_give_exit_code_3(arguments, message, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp_path, number):
     tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
-    running = subprocess.Popen(command("run", "--tree", f"head={tree}", "--kernel", "steady", "--case", "small",
-                                       "--trials", 500, "--rounds", 2, "--out", out, "--progress", "none"), cwd=ROOT)
+    running = subprocess.Popen(
+        command(
+            "run",
+            "--tree",
+            f"head={tree}",
+            "--kernel",
+            "steady",
+            "--case",
+            "small",
+            "--trials",
+            500,
+            "--rounds",
+            2,
+            "--out",
+            out,
+            "--progress",
+            "none",
+        ),
+        cwd=ROOT,
+    )
     try:
         wait_until(lambda: out.exists() and out.stat().st_size > 0)
         wait_until(lambda: processes_with("worker.py\0") and processes_with(str(tree)))
@@ -115,9 +188,27 @@ def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp
 
 def test_workers_do_not_outlive_a_killed_conductor(toy_tree, tmp_path):
     tree = toy_tree("tree")
-    running = subprocess.Popen(command("run", "--tree", f"head={tree}", "--kernel", "faults", "--case", "endless",
-                                       "--backend", "hangs", "--tier", "nightly", "--deadline", 100, "--out",
-                                       tmp_path / "o.jsonl"), cwd=ROOT, stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        command(
+            "run",
+            "--tree",
+            f"head={tree}",
+            "--kernel",
+            "faults",
+            "--case",
+            "endless",
+            "--backend",
+            "hangs",
+            "--tier",
+            "nightly",
+            "--deadline",
+            100,
+            "--out",
+            tmp_path / "o.jsonl",
+        ),
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+    )
     wait_until(lambda: [line for line in processes_with(str(tree)) if "worker.py" in line])
     running.kill()
     running.wait()
@@ -126,9 +217,26 @@ def test_workers_do_not_outlive_a_killed_conductor(toy_tree, tmp_path):
 
 def test_children_of_a_kernel_are_killed_with_it(toy_tree, tmp_path):
     sleep = f"{random.randrange(10**6, 10**7)}"
-    done = run("run", "--tree", f"head={toy_tree('tree')}", "--kernel", "faults", "--case", "endless", "--backend",
-               "has_children", "--tier", "nightly", "--rounds", 2, "--trials", 1, "--out", tmp_path / "o.jsonl",
-               TOY_SLEEP=sleep)
+    done = run(
+        "run",
+        "--tree",
+        f"head={toy_tree('tree')}",
+        "--kernel",
+        "faults",
+        "--case",
+        "endless",
+        "--backend",
+        "has_children",
+        "--tier",
+        "nightly",
+        "--rounds",
+        2,
+        "--trials",
+        1,
+        "--out",
+        tmp_path / "o.jsonl",
+        TOY_SLEEP=sleep,
+    )
     assert done.returncode == 0, done.stderr
     assert processes_with(sleep) == []
 

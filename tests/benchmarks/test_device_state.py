@@ -10,10 +10,25 @@ import pytest
 
 from benchmarks import machine, state
 
-H200 = {"index": 0, "name": "NVIDIA H200", "arch": "sm_90", "compute_units": 132, "memory_bytes": 150_754_820_096,
-        "l2_bytes": 62914560, "uuid": "1234", "pci": None}
-MI300X = {**H200, "name": "AMD Instinct MI300X", "arch": "gfx942", "compute_units": 304, "pci": "0000:c1:00.0",
-          "uuid": None, "memory_bytes": 192 << 30}
+H200 = {
+    "index": 0,
+    "name": "NVIDIA H200",
+    "arch": "sm_90",
+    "compute_units": 132,
+    "memory_bytes": 150_754_820_096,
+    "l2_bytes": 62914560,
+    "uuid": "1234",
+    "pci": None,
+}
+MI300X = {
+    **H200,
+    "name": "AMD Instinct MI300X",
+    "arch": "gfx942",
+    "compute_units": 304,
+    "pci": "0000:c1:00.0",
+    "uuid": None,
+    "memory_bytes": 192 << 30,
+}
 
 
 def refuse(*_: object) -> None:
@@ -23,28 +38,44 @@ def refuse(*_: object) -> None:
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     fake = types.SimpleNamespace(
-        NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, NVML_TEMPERATURE_GPU=0, nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=lambda uuid: f"handle of {uuid}", nvmlDeviceGetHandleByIndex=lambda i: f"handle {i}",
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: f"handle of {uuid}",
+        nvmlDeviceGetHandleByIndex=lambda i: f"handle {i}",
         nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1830, 2: 3201}[kind],
-        nvmlDeviceGetTemperature=lambda handle, kind: 41, nvmlDeviceGetPowerUsage=lambda handle: 412_345,
+        nvmlDeviceGetTemperature=lambda handle, kind: 41,
+        nvmlDeviceGetPowerUsage=lambda handle: 412_345,
         nvmlDeviceGetCurrentClocksEventReasons=lambda handle: 0x4 | 0x20,
         nvmlDeviceGetPciInfo=lambda handle: types.SimpleNamespace(pciDeviceId=0x233510DE),
-        nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000, nvmlSystemGetDriverVersion=lambda: b"580.1")
+        nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000,
+        nvmlSystemGetDriverVersion=lambda: b"580.1",
+    )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
 
 
 @pytest.fixture
 def amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
-    metrics = {"current_gfxclks": [2100, 1184, 1190, 65535], "current_uclk": 1300, "temperature_hotspot": 55,
-               "current_socket_power": 702, "average_socket_power": "N/A", "indep_throttle_status": 0}
+    metrics = {
+        "current_gfxclks": [2100, 1184, 1190, 65535],
+        "current_uclk": 1300,
+        "temperature_hotspot": 55,
+        "current_socket_power": 702,
+        "average_socket_power": "N/A",
+        "indep_throttle_status": 0,
+    }
     fake = types.SimpleNamespace(
-        amdsmi_init=lambda: None, amdsmi_get_processor_handles=lambda: ["first", "second"],
+        amdsmi_init=lambda: None,
+        amdsmi_get_processor_handles=lambda: ["first", "second"],
         amdsmi_get_gpu_device_bdf=lambda handle: {"first": "0000:11:00.0", "second": "0000:C1:00.0"}[handle],
         amdsmi_get_gpu_metrics_info=lambda handle: metrics if handle == "second" else {},
         amdsmi_get_power_cap_info=lambda handle: {"power_cap": 750_000_000},
-        amdsmi_get_gpu_compute_partition=lambda handle: "SPX", amdsmi_get_gpu_memory_partition=lambda handle: "NPS1",
-        amdsmi_get_gpu_driver_info=lambda handle: {"driver_version": "6.12"})
+        amdsmi_get_gpu_compute_partition=lambda handle: "SPX",
+        amdsmi_get_gpu_memory_partition=lambda handle: "NPS1",
+        amdsmi_get_gpu_driver_info=lambda handle: {"driver_version": "6.12"},
+    )
     monkeypatch.setitem(sys.modules, "amdsmi", fake)
     return fake
 
@@ -52,8 +83,13 @@ def amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
 def test_nvidia(nvml):
     monitor, why = state.open_monitor([H200])
     assert why is None
-    assert monitor.read(0) == {"sm_clock_mhz": 1830, "mem_clock_mhz": 3201, "temperature_c": 41, "power_w": 412.3,
-                               "throttle": "software power cap, software thermal"}
+    assert monitor.read(0) == {
+        "sm_clock_mhz": 1830,
+        "mem_clock_mhz": 3201,
+        "temperature_c": 41,
+        "power_w": 412.3,
+        "throttle": "software power cap, software thermal",
+    }
     assert monitor.static(0) == {"power_cap_w": 700.0, "chip_id": "2335", "partition": None, "driver": "580.1"}
 
 
@@ -68,8 +104,13 @@ def test_what_a_driver_refuses_is_none(nvml):
 
 def test_amd_takes_the_slowest_die_of_the_right_device(amdsmi):
     monitor, _ = state.open_monitor([MI300X])
-    assert monitor.read(0) == {"sm_clock_mhz": 1184, "mem_clock_mhz": 1300, "temperature_c": 55, "power_w": 702,
-                               "throttle": "none"}
+    assert monitor.read(0) == {
+        "sm_clock_mhz": 1184,
+        "mem_clock_mhz": 1300,
+        "temperature_c": 55,
+        "power_w": 702,
+        "throttle": "none",
+    }
     assert monitor.static(0) == {"power_cap_w": 750.0, "chip_id": None, "partition": "SPX/NPS1", "driver": "6.12"}
 
 

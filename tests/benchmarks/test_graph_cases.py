@@ -52,6 +52,7 @@ def slow(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     def late() -> torch.Tensor:
         time.sleep(caserun.SAMPLE_S)
         return call()
+
     return late
 
 
@@ -63,6 +64,7 @@ def stubborn(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.
         if SimulatedGraph.capturing:
             raise RuntimeError("operation not permitted when stream is capturing")
         return call()
+
     return checked
 
 
@@ -143,6 +145,7 @@ def conduct(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, An
         case = PlannedCase("c", 1, arms, "graph", copies, calls, 0)
         crew = LocalCrew(pools={}, lost={}, starts=0)
         return CaseRun(crew, case, Protocol(rounds=5), random.Random(0), {}).run(), crew
+
     return run
 
 

@@ -15,13 +15,18 @@ from benchmarks.identity import kernel_digests
 ROOT = Path(__file__).resolve().parents[2]
 
 SOURCES = {
-    "lib/__init__.py": "", "lib/limits.toml": "lds = 65536\n",
+    "lib/__init__.py": "",
+    "lib/limits.toml": "lds = 65536\n",
     "lib/shared.py": "def helper(): ...\n",
     "lib/gemm/__init__.py": "from lib.shared import helper\nfrom lib.gemm import tiles\n",
-    "lib/gemm/tiles.py": "", "lib/gemm/tuned.toml": "[m1]\n", "lib/gemm/deep/data.bin": "x",
+    "lib/gemm/tiles.py": "",
+    "lib/gemm/tuned.toml": "[m1]\n",
+    "lib/gemm/deep/data.bin": "x",
     "lib/gather.py": "import importlib\ndef build(): importlib.import_module('lib.' + 'lazy')\n",
     "lib/lazy.py": "import theirs.rope\n",
-    "theirs/__init__.py": "", "theirs/rope.py": "", "theirs/alone.py": "",
+    "theirs/__init__.py": "",
+    "theirs/rope.py": "",
+    "theirs/alone.py": "",
 }
 MODULES = {"gemm": "lib.gemm", "gather": "lib.gather", "alone": "theirs.alone", "rooted": "lib"}
 
@@ -34,12 +39,25 @@ def root(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(("changed", "kernels"), [
-    ("lib/gemm/tiles.py", {"gemm"}), ("lib/gemm/tuned.toml", {"gemm"}), ("lib/gemm/deep/data.bin", {"gemm"}),
-    ("lib/shared.py", {"gemm"}), ("lib/gather.py", {"gather"}), ("lib/lazy.py", {"gather"}),
-    ("theirs/rope.py", {"gather"}), ("theirs/alone.py", {"alone"}), ("theirs/__init__.py", {"gather", "alone"}),
-    ("lib/__init__.py", {"gemm", "gather", "rooted"}), ("lib/limits.toml", {"gemm", "gather", "rooted"}),
-    ("lib/new.py", set()), ("lib/__pycache__/gemm.pyc", set()), ("elsewhere.py", set())])
+@pytest.mark.parametrize(
+    ("changed", "kernels"),
+    [
+        ("lib/gemm/tiles.py", {"gemm"}),
+        ("lib/gemm/tuned.toml", {"gemm"}),
+        ("lib/gemm/deep/data.bin", {"gemm"}),
+        ("lib/shared.py", {"gemm"}),
+        ("lib/gather.py", {"gather"}),
+        ("lib/lazy.py", {"gather"}),
+        ("theirs/rope.py", {"gather"}),
+        ("theirs/alone.py", {"alone"}),
+        ("theirs/__init__.py", {"gather", "alone"}),
+        ("lib/__init__.py", {"gemm", "gather", "rooted"}),
+        ("lib/limits.toml", {"gemm", "gather", "rooted"}),
+        ("lib/new.py", set()),
+        ("lib/__pycache__/gemm.pyc", set()),
+        ("elsewhere.py", set()),
+    ],
+)
 def test_a_change_touches_the_kernels_that_can_use_it(root, changed, kernels):
     before = kernel_digests(root, ["lib", "theirs"], MODULES)
     assert all(re.fullmatch(r"[0-9a-f]{16}", digest) for digest in before.values())
@@ -66,14 +84,17 @@ def test_two_checkouts_in_different_folders_agree(root, tmp_path_factory):
 
 def test_every_file_that_our_kernels_import_counts():
     """What a fresh process has of `kernels` after all of a family's modules were imported is in its digest."""
-    script = ("import importlib, pkgutil, sys\nname = sys.argv[1]\nmodule = importlib.import_module(name)\n"
-              "for info in pkgutil.iter_modules(getattr(module, '__path__', [])):\n"
-              "    importlib.import_module(f'{name}.{info.name}')\n"
-              "print(*sorted(n for n in sys.modules if n.startswith('kernels.')))")
+    script = (
+        "import importlib, pkgutil, sys\nname = sys.argv[1]\nmodule = importlib.import_module(name)\n"
+        "for info in pkgutil.iter_modules(getattr(module, '__path__', [])):\n"
+        "    importlib.import_module(f'{name}.{info.name}')\n"
+        "print(*sorted(n for n in sys.modules if n.startswith('kernels.')))"
+    )
     needs = identity._needs(identity._parts(ROOT, ["kernels"]))
     for family in ("gemm_all_scatter", "moe_gemm2_mxfp4"):
-        done = subprocess.run([sys.executable, "-c", script, f"kernels.{family}"], cwd=ROOT, check=True,
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", script, f"kernels.{family}"], cwd=ROOT, check=True, capture_output=True, text=True
+        )
         imported = {module.split(".")[1] for module in done.stdout.split()}
         reached = {name for _, name in identity._reached(("kernels", family), needs)}
         assert imported <= reached

@@ -78,8 +78,10 @@ def interrupted_while_starting(monkeypatch, action):
     started, popen = [], subprocess.Popen
 
     def start(*arguments, **options):
-        process = popen([sys.executable, "-c", "import time; time.sleep(60)"],
-                        **{k: v for k, v in options.items() if k != "pass_fds"})
+        process = popen(
+            [sys.executable, "-c", "import time; time.sleep(60)"],
+            **{k: v for k, v in options.items() if k != "pass_fds"},
+        )
         started.append(process)
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.01)
@@ -92,8 +94,18 @@ def interrupted_while_starting(monkeypatch, action):
 
 
 def test_processes_are_written_down_before_an_interrupt_is_felt(monkeypatch, tmp_path):
-    setting = crew.Setting("gemm", 2, {"head": "m"}, gpu=False, arch="cpu", compute_units=None, threads=1,
-                           sweep_bytes=0, heap_bytes=0, directory=tmp_path)
+    setting = crew.Setting(
+        "gemm",
+        2,
+        {"head": "m"},
+        gpu=False,
+        arch="cpu",
+        compute_units=None,
+        threads=1,
+        sweep_bytes=0,
+        heap_bytes=0,
+        directory=tmp_path,
+    )
 
     def measure():
         with crew.Crew([trees.Tree("head", Path())], setting) as pools:

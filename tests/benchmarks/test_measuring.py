@@ -41,11 +41,16 @@ def one_line(tree: Path, kernel: str, protocol: Protocol = QUICK, selection: Sel
 def test_a_trial_of_a_sound_kernel(toy_tree, toy_log):
     tree, events = toy_tree("tree"), []
     selection = Selection(tier="sweep", knobs={"order": "columns"})
-    [line] = measure(["steady"], [Tree("head", tree, commit="c" * 40, date_ms=1, dirty=False)], QUICK, events.append,
-                     selection)
+    [line] = measure(
+        ["steady"], [Tree("head", tree, commit="c" * 40, date_ms=1, dirty=False)], QUICK, events.append, selection
+    )
     assert {name: {a["status"] for a in case["arms"].values()} for name, case in line["cases"].items()} == {
-        "small": {"ok", "unsupported"}, "other": {"ok", "unsupported"}, "huge": {"skipped"}, "crowd": {"skipped"},
-        "costless": {"error"}}
+        "small": {"ok", "unsupported"},
+        "other": {"ok", "unsupported"},
+        "huge": {"skipped"},
+        "crowd": {"skipped"},
+        "costless": {"error"},
+    }
     small = line["cases"]["small"]
     assert small["method"] == "clock"
     for arm in ("head/ours", "head/library"):
@@ -54,8 +59,11 @@ def test_a_trial_of_a_sound_kernel(toy_tree, toy_log):
         assert small["arms"][arm]["error"] == {"norm": 0.0, "peak": 0.0}
         assert small["arms"][arm]["skew_s"] is None
     assert small["arms"]["head/ours"]["knobs"] == {"tile": 16, "order": "columns"}
-    assert small["arms"]["head/elsewhere"] == {"status": "unsupported", "why": "needs a device of the next decade",
-                                               "detail": ""}
+    assert small["arms"]["head/elsewhere"] == {
+        "status": "unsupported",
+        "why": "needs a device of the next decade",
+        "detail": "",
+    }
     assert "too large for a CPU" in line["cases"]["huge"]["arms"]["head/ours"]["why"]
     assert "needs 512 ranks" in line["cases"]["crowd"]["arms"]["head/ours"]["why"]
     assert "no cost below zero" in line["cases"]["costless"]["arms"]["head/ours"]["why"]
@@ -78,12 +86,25 @@ def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
     case = line["cases"]["one"]
     arms = {name.removeprefix("head/"): arm for name, arm in case["arms"].items()}
     assert {name: arm["status"] for name, arm in arms.items()} == {
-        "good": "ok", "searches": "ok", "writes_input": "wrong", "wrong": "wrong", "wrong_later": "wrong",
-        "raises": "error", "leaves": "error", "fails_to_build": "error", "returns_nothing": "error",
-        "not_callable": "error", "allocates": "error", "functional": "ok",
-        "functional_wrong": "wrong", "hangs": "unsupported", "hangs_later": "hang",
+        "good": "ok",
+        "searches": "ok",
+        "writes_input": "wrong",
+        "wrong": "wrong",
+        "wrong_later": "wrong",
+        "raises": "error",
+        "leaves": "error",
+        "fails_to_build": "error",
+        "returns_nothing": "error",
+        "not_callable": "error",
+        "allocates": "error",
+        "functional": "ok",
+        "functional_wrong": "wrong",
+        "hangs": "unsupported",
+        "hangs_later": "hang",
         "has_children": "unsupported",
-        "dies_later": "crash", "falls": "crash"}
+        "dies_later": "crash",
+        "falls": "crash",
+    }
     assert all("seconds" not in arm for arm in arms.values() if arm["status"] != "ok")
     assert "[63]" in arms["wrong"]["why"]
     assert arms["wrong_later"]["why"].startswith("check after timing: ")
@@ -106,8 +127,15 @@ def test_every_fault_costs_its_own_arm_only(toy_tree, monkeypatch):
 
 def test_what_hung_once_is_not_tried_again(toy_tree):
     tree = toy_tree("tree")
-    lines = list(measure(["faults"], [Tree("head", tree)], Protocol(rounds=2, trials=2, deadline_s=3.0), None,
-                         Selection("nightly", backends=("hangs",), cases=("endless",))))
+    lines = list(
+        measure(
+            ["faults"],
+            [Tree("head", tree)],
+            Protocol(rounds=2, trials=2, deadline_s=3.0),
+            None,
+            Selection("nightly", backends=("hangs",), cases=("endless",)),
+        )
+    )
     first, second = (line["cases"]["endless"]["arms"]["head/hangs"] for line in lines)
     assert first["status"] == second["status"] == "hang"
     assert "within 3 s in step: first call of head/hangs" in first["why"]
@@ -124,8 +152,13 @@ def test_two_ranks_and_the_faults_between_them(toy_tree, monkeypatch):
     line = one_line(tree, "pairs", Protocol(rounds=4, trials=1, deadline_s=20.0))
     arms = {name.removeprefix("head/"): arm for name, arm in line["cases"]["two"]["arms"].items()}
     assert {name: arm["status"] for name, arm in arms.items()} == {
-        "library": "ok", "heap": "ok", "one_raises": "error", "one_dies": "crash", "one_unsupported": "unsupported",
-        "one_wrong": "wrong"}
+        "library": "ok",
+        "heap": "ok",
+        "one_raises": "error",
+        "one_dies": "crash",
+        "one_unsupported": "unsupported",
+        "one_wrong": "wrong",
+    }
     for name in ("library", "heap"):
         assert len(arms[name]["seconds"]) == len(arms[name]["skew_s"]) == 4
         assert all(0 <= skew <= s for skew, s in zip(arms[name]["skew_s"], arms[name]["seconds"], strict=True))
@@ -137,17 +170,18 @@ def test_two_ranks_and_the_faults_between_them(toy_tree, monkeypatch):
 def test_two_trees_work_in_turns_in_shuffled_rounds(toy_tree, toy_log):
     other = {'torch.mul(inputs["x"], 2': 'torch.add(inputs["x"], inputs["x"]'}
     trees = [Tree("head", toy_tree("head_tree")), Tree("base", toy_tree("base_tree", replace=other))]
-    [line] = measure(["steady"], trees, Protocol(rounds=10, trials=1, schedule_seed=3), None,
-                     Selection(cases=("small",)))
+    [line] = measure(
+        ["steady"], trees, Protocol(rounds=10, trials=1, schedule_seed=3), None, Selection(cases=("small",))
+    )
     arms = line["cases"]["small"]["arms"]
     assert sorted(arms) == [f"{role}/{name}" for role in ("base", "head") for name in ("elsewhere", "library", "ours")]
     assert all(len(arms[name]["seconds"]) == 10 for name in arms if "elsewhere" not in name)
     assert line["trees"]["head"]["kernels_digest"] != line["trees"]["base"]["kernels_digest"]
-    assert (line["trees"]["head"]["declaration"]["yardstick"] == line["trees"]["base"]["declaration"]["yardstick"])
+    assert line["trees"]["head"]["declaration"]["yardstick"] == line["trees"]["base"]["declaration"]["yardstick"]
     calls = [entry.split() for entry in toy_log.read_text().splitlines() if " call " in entry]
     checks_after = 4
-    timed = [f"{tree}/{arm}" for tree, _, arm in calls[-40 - checks_after:-checks_after]]
-    rounds = [tuple(timed[i:i + 4]) for i in range(0, 40, 4)]
+    timed = [f"{tree}/{arm}" for tree, _, arm in calls[-40 - checks_after : -checks_after]]
+    rounds = [tuple(timed[i : i + 4]) for i in range(0, 40, 4)]
     everything = {"head_tree/ours", "head_tree/library", "base_tree/ours", "base_tree/library"}
     assert all(set(one) == everything for one in rounds), "every arm once a round"
     assert len(set(rounds)) >= 5, "the order differs from round to round"
@@ -159,7 +193,7 @@ def test_the_schedule_depends_on_its_seed_only():
     arms = [Arm("head", name) for name in "abcde"]
     first, again, other = (list(shuffled(arms, 4, random.Random(seed))) for seed in ("1/0", "1/0", "2/0"))
     assert first == again != other
-    assert all(set(first[i:i + 5]) == set(arms) for i in range(0, 20, 5))
+    assert all(set(first[i : i + 5]) == set(arms) for i in range(0, 20, 5))
 
 
 BROKEN = {
@@ -178,8 +212,15 @@ def test_modules_that_do_not_import_take_nobody_down(toy_tree):
     line = one_line(tree, "steady", Protocol(rounds=1, trials=1, deadline_s=4.0), Selection(cases=("small",)))
     assert line["cases"]["small"]["arms"]["head/ours"]["status"] == "ok"
     broken = {entry["module"]: entry["reason"] for entry in line["trees"]["head"]["broken"]}
-    assert set(broken) == {"toy.refuses", "toy.exits", "toy.interrupts", "toy.ends", "toy.sleeps", "toy.syntax",
-                           "toy.partial"}
+    assert set(broken) == {
+        "toy.refuses",
+        "toy.exits",
+        "toy.interrupts",
+        "toy.ends",
+        "toy.sleeps",
+        "toy.syntax",
+        "toy.partial",
+    }
     assert "hung" in broken["toy.sleeps"]
     assert "no such library" in broken["toy.refuses"]
     assert "SystemExit: 4" in broken["toy.exits"]
@@ -206,10 +247,11 @@ def test_what_does_not_exist_is_a_usage_error_that_lists_what_does(toy_tree):
     session = Session([Tree("head", toy_tree("tree"))], QUICK, Selection(), None)
     session.describe()
     for kernels, selection, message in [
-            (["absent"], Selection(), "no kernel 'absent'; known: faults, pairs, steady"),
-            (["steady"], Selection(cases=("x*",)), "no case fits 'x*'; known: costless, crowd, huge, other, small"),
-            (["steady"], Selection(backends=("cutlass",)), "no backend 'cutlass'; known: elsewhere, library, ours"),
-            (["steady"], Selection(knobs={"warps": 4}), "no backend has a knob 'warps'; known: order, tile")]:
+        (["absent"], Selection(), "no kernel 'absent'; known: faults, pairs, steady"),
+        (["steady"], Selection(cases=("x*",)), "no case fits 'x*'; known: costless, crowd, huge, other, small"),
+        (["steady"], Selection(backends=("cutlass",)), "no backend 'cutlass'; known: elsewhere, library, ours"),
+        (["steady"], Selection(knobs={"warps": 4}), "no backend has a knob 'warps'; known: order, tile"),
+    ]:
         session.selection = selection
         with pytest.raises(UsageError, match=re.escape(message)):
             session.choose(kernels)

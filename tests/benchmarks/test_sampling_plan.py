@@ -10,18 +10,41 @@ from benchmarks import plan
 from benchmarks.plan import Arm, Selection, UsageError
 from kernels.spec import Cost
 
-CPU = {"kind": "cpu", "arch": "cpu", "device": "CPU", "count": 1, "compute_units": None, "chip_id": None,
-       "memory_bytes": 16 << 30, "cpu_count": 4}
-H200 = {"kind": "gpu", "arch": "sm_90", "device": "NVIDIA H200", "count": 2, "compute_units": 132, "chip_id": "2335",
-        "memory_bytes": 150_754_820_096, "cpu_count": 16}
+CPU = {
+    "kind": "cpu",
+    "arch": "cpu",
+    "device": "CPU",
+    "count": 1,
+    "compute_units": None,
+    "chip_id": None,
+    "memory_bytes": 16 << 30,
+    "cpu_count": 4,
+}
+H200 = {
+    "kind": "gpu",
+    "arch": "sm_90",
+    "device": "NVIDIA H200",
+    "count": 2,
+    "compute_units": 132,
+    "chip_id": "2335",
+    "memory_bytes": 150_754_820_096,
+    "cpu_count": 16,
+}
 STRANGE = {**H200, "arch": "sm_999", "device": "NVIDIA X1", "chip_id": "ffff"}
 
 
 def declaration(*cases: dict, backends: tuple[str, ...] = ("ours", "library"), cost: Cost | None = None) -> dict:
     described = [{"name": f"c{i}", "tier": "pr", "world": 1, "dtype": "fp16", **case} for i, case in enumerate(cases)]
     numbers = dataclasses.asdict(cost or Cost(10**6, 10**6, 10**6, 10**6))
-    return {"kernel": "toy", "cases": described, "backends": list(backends), "knobs": dict.fromkeys(backends, []),
-            "costs": {case["name"]: numbers for case in described}, "cost_errors": {}, "method": None}
+    return {
+        "kernel": "toy",
+        "cases": described,
+        "backends": list(backends),
+        "knobs": dict.fromkeys(backends, []),
+        "costs": {case["name"]: numbers for case in described},
+        "cost_errors": {},
+        "method": None,
+    }
 
 
 def planned(machine: dict, *cases: dict, selection: Selection | None = None, **more: object) -> list[plan.PlannedCase]:
@@ -51,33 +74,39 @@ def test_a_case_that_only_the_base_declares_is_still_measured():
     assert [arm.key for arm in case.arms] == ["base/ours", "base/library"]
 
 
-@pytest.mark.parametrize(("cost", "machine", "asked", "method"), [
-    (Cost(hbm_bytes=10**6), CPU, None, "clock"),
-    (Cost(hbm_bytes=10**6), CPU, "graph", "clock"),
-    (Cost(hbm_bytes=200 * 10**6), H200, None, "graph"),      # 200 MB / 4.8 TB/s = 42 us
-    (Cost(hbm_bytes=300 * 10**6), H200, None, "events"),     # 62 us
-    (Cost(flops=45 * 10**9), H200, None, "graph"),           # 45 GFLOP / 989 TFLOP/s = 45 us
-    (Cost(flops=60 * 10**9), H200, None, "events"),
-    (Cost(link_bytes=30 * 10**6), H200, None, "events"),     # 30 MB / 450 GB/s = 67 us
-    (Cost(hbm_bytes=10**6), H200, "events", "events"),
-    (Cost(hbm_bytes=10**9), H200, "graph", "graph"),
-    (Cost(hbm_bytes=10**6), STRANGE, None, "graph"),
-    (Cost(flops=10**12), STRANGE, None, "events"),
-])
+@pytest.mark.parametrize(
+    ("cost", "machine", "asked", "method"),
+    [
+        (Cost(hbm_bytes=10**6), CPU, None, "clock"),
+        (Cost(hbm_bytes=10**6), CPU, "graph", "clock"),
+        (Cost(hbm_bytes=200 * 10**6), H200, None, "graph"),  # 200 MB / 4.8 TB/s = 42 us
+        (Cost(hbm_bytes=300 * 10**6), H200, None, "events"),  # 62 us
+        (Cost(flops=45 * 10**9), H200, None, "graph"),  # 45 GFLOP / 989 TFLOP/s = 45 us
+        (Cost(flops=60 * 10**9), H200, None, "events"),
+        (Cost(link_bytes=30 * 10**6), H200, None, "events"),  # 30 MB / 450 GB/s = 67 us
+        (Cost(hbm_bytes=10**6), H200, "events", "events"),
+        (Cost(hbm_bytes=10**9), H200, "graph", "graph"),
+        (Cost(hbm_bytes=10**6), STRANGE, None, "graph"),
+        (Cost(flops=10**12), STRANGE, None, "events"),
+    ],
+)
 def test_declared_cost_and_hardware_choose_the_method(cost, machine, asked, method):
     assert plan.choose_method(cost, "fp16", 2, machine, asked) == method
 
 
-@pytest.mark.parametrize(("machine", "case", "cost", "why"), [
-    (H200, {"world": 4}, Cost(), "needs 4 GPUs, this machine has 2"),
-    (H200, {"world": 2}, Cost(), ""),
-    (CPU, {"world": 8}, Cost(), "needs 8 ranks, this machine has 4 CPU cores"),
-    (CPU, {}, Cost(flops=3 * 10**10), "too large for a CPU"),
-    (CPU, {"world": 4}, Cost(flops=int(plan.CPU_FLOPS / 2)), "too large for a CPU"),
-    (CPU, {}, Cost(hbm_bytes=2 * 10**9), "too large for a CPU: over"),
-    (CPU, {}, Cost(flops=int(plan.CPU_FLOPS), hbm_bytes=int(plan.CPU_BYTES)), ""),
-    (H200, {}, Cost(hbm_bytes=50 * 10**9), "needs about 300.0 GB of memory, this device has 150.8 GB"),
-])
+@pytest.mark.parametrize(
+    ("machine", "case", "cost", "why"),
+    [
+        (H200, {"world": 4}, Cost(), "needs 4 GPUs, this machine has 2"),
+        (H200, {"world": 2}, Cost(), ""),
+        (CPU, {"world": 8}, Cost(), "needs 8 ranks, this machine has 4 CPU cores"),
+        (CPU, {}, Cost(flops=3 * 10**10), "too large for a CPU"),
+        (CPU, {"world": 4}, Cost(flops=int(plan.CPU_FLOPS / 2)), "too large for a CPU"),
+        (CPU, {}, Cost(hbm_bytes=2 * 10**9), "too large for a CPU: over"),
+        (CPU, {}, Cost(flops=int(plan.CPU_FLOPS), hbm_bytes=int(plan.CPU_BYTES)), ""),
+        (H200, {}, Cost(hbm_bytes=50 * 10**9), "needs about 300.0 GB of memory, this device has 150.8 GB"),
+    ],
+)
 def test_what_cannot_be_measured_says_why(machine, case, cost, why):
     [found] = planned(machine, case, cost=cost)
     assert why in found.skip
@@ -136,8 +165,14 @@ def test_heaps_of_all_trees_and_ranks_fit_into_the_memory():
 def test_the_sweep_is_more_than_twice_the_caches():
     assert plan.sweep_bytes(CPU, [], 32 << 20) > 2 * (32 << 20)
     assert plan.sweep_bytes(H200, [{"l2_bytes": 50 << 20}], 0) > 2 * (60 << 20)
-    mi300x = {**H200, "arch": "gfx942", "device": "AMD Instinct MI300X", "compute_units": 304, "chip_id": "74a1",
-              "memory_bytes": 192 << 30}
+    mi300x = {
+        **H200,
+        "arch": "gfx942",
+        "device": "AMD Instinct MI300X",
+        "compute_units": 304,
+        "chip_id": "74a1",
+        "memory_bytes": 192 << 30,
+    }
     assert plan.sweep_bytes(mi300x, [{"l2_bytes": 4 << 20}], 0) > 2 * (288 << 20)
     assert plan.sweep_bytes(STRANGE, [{"l2_bytes": None}], 0) > 2 * (288 << 20)
 

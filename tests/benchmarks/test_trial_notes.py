@@ -56,6 +56,7 @@ def test_a_full_disk_loses_nothing_written_before(tmp_path, monkeypatch):
         if len(data) > 5:
             return real(descriptor, bytes(data[:5]))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     monkeypatch.setattr(notes.os, "write", little)
     with pytest.raises(notes.OutputError, match="No space left on device; trials written before are safe"):
         notes.append(path, {"n": 1})

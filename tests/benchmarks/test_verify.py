@@ -43,7 +43,8 @@ def test_all_cases_are_called_and_none_is_timed(toy_tree, toy_log, tmp_path):
         **{(case, name): "ok" for case in ("small", "other") for name in ("ours", "library")},
         **{(case, "elsewhere"): "unsupported" for case in ("small", "other")},
         **{(case, name): "skipped" for case in ("huge", "crowd") for name in ("ours", "library", "elsewhere")},
-        **{("costless", name): "error" for name in ("ours", "library", "elsewhere")}}
+        **{("costless", name): "error" for name in ("ours", "library", "elsewhere")},
+    }
     calls = [line for line in toy_log.read_text().splitlines() if line.endswith("call ours")]
     assert len(calls) == 2 * 3, "per case: the first call, the one that is compared, the one whose code is told"
     small = next(line for line in lines_of(out) if line["case"] == "small")
@@ -58,9 +59,17 @@ def test_all_cases_are_called_and_none_is_timed(toy_tree, toy_log, tmp_path):
 def test_every_fault_is_found_at_its_own_arm(toy_tree, tmp_path):
     found, _ = verified(toy_tree("tree"), tmp_path / "o.jsonl", "faults", Selection(cases=("one",)), deadline_s=3.0)
     assert {name: status for (_, name), status in found.items() if status not in ("ok", "unsupported")} == {
-        "writes_input": "wrong", "wrong": "wrong", "functional_wrong": "wrong", "raises": "error", "leaves": "error",
-        "fails_to_build": "error", "returns_nothing": "error", "not_callable": "error", "allocates": "error",
-        "falls": "crash"}
+        "writes_input": "wrong",
+        "wrong": "wrong",
+        "functional_wrong": "wrong",
+        "raises": "error",
+        "leaves": "error",
+        "fails_to_build": "error",
+        "returns_nothing": "error",
+        "not_callable": "error",
+        "allocates": "error",
+        "falls": "crash",
+    }
 
 
 def test_what_is_known_is_not_tried_again_and_what_failed_is(toy_tree, toy_log, tmp_path):
@@ -97,8 +106,12 @@ def test_it_goes_on_where_it_was_stopped(toy_tree, toy_log, tmp_path):
 
 def test_lines_that_hold_for_something_else_say_nothing():
     def line(digest, **arms):
-        return {"kernel": "gemm", "case": "m1", "holds_for": {"kernel_digest": digest},
-                "arms": {name: {"status": status} for name, status in arms.items()}}
+        return {
+            "kernel": "gemm",
+            "case": "m1",
+            "holds_for": {"kernel_digest": digest},
+            "arms": {name: {"status": status} for name, status in arms.items()},
+        }
 
     lines = [line("a", one="ok", two="hang"), line("b", three="ok"), line("a", two="crash", four="unsupported")]
     found = settled(lines, {"gemm": {"kernel_digest": "a"}})
@@ -109,16 +122,29 @@ def test_lines_that_hold_for_something_else_say_nothing():
 
 def test_the_summary_in_words_and_for_machines():
     summary = Summary()
-    arms = {"triton": {"status": "ok", "error": {"norm": 2e-4, "peak": 1e-3}},
-            "blas": {"status": "wrong", "why": "[3]"}, "ck": {"status": "unsupported", "why": "no ck here"}}
+    arms = {
+        "triton": {"status": "ok", "error": {"norm": 2e-4, "peak": 1e-3}},
+        "blas": {"status": "wrong", "why": "[3]"},
+        "ck": {"status": "unsupported", "why": "no ck here"},
+    }
     said = summary.add({"kernel": "gemm", "case": "m1", "arms": arms, "broken": []})
     assert said == ["gemm m1 blas: wrong: [3]"]
-    summary.add({"kernel": "gemm", "case": "m2", "arms": {**arms, "blas": arms["triton"]},
-                 "broken": [{"module": "kernels.x", "reason": "no such name"}]})
+    summary.add(
+        {
+            "kernel": "gemm",
+            "case": "m2",
+            "arms": {**arms, "blas": arms["triton"]},
+            "broken": [{"module": "kernels.x", "reason": "no such name"}],
+        }
+    )
     assert summary.in_words().splitlines() == [
-        "gemm/triton: 2 of 2 right, error 2.0e-04 at most", "gemm/blas: 1 of 2 right, 1 wrong, error 2.0e-04 at most",
-        "gemm/ck: 0 of 2 right, 2 unsupported", "  2 times: no ck here", "broken module kernels.x: no such name",
-        "3 right, 1 not right; 2 unsupported and 0 not for this machine"]
+        "gemm/triton: 2 of 2 right, error 2.0e-04 at most",
+        "gemm/blas: 1 of 2 right, 1 wrong, error 2.0e-04 at most",
+        "gemm/ck: 0 of 2 right, 2 unsupported",
+        "  2 times: no ck here",
+        "broken module kernels.x: no such name",
+        "3 right, 1 not right; 2 unsupported and 0 not for this machine",
+    ]
     told = summary.as_json()
     assert (told["right"], told["wrong"], told["unsupported"], told["skipped"]) == (3, 1, 2, 0)
     assert told["faults"] == [{"kernel": "gemm", "case": "m1", "backend": "blas", "status": "wrong", "why": "[3]"}]
@@ -126,9 +152,20 @@ def test_the_summary_in_words_and_for_machines():
 
 def test_files_of_checks_are_told_again_the_last_line_of_each_case_and_machine(tmp_path):
     def line(case, machine, status):
-        return json.dumps({"format": FORMAT, "version": VERSION, "kernel": "gemm", "case": case, "broken": [],
-                           "holds_for": {"machine": machine},
-                           "arms": {"ours": {"status": status, "why": "", "error": {"norm": 0.0}}}}) + "\n"
+        return (
+            json.dumps(
+                {
+                    "format": FORMAT,
+                    "version": VERSION,
+                    "kernel": "gemm",
+                    "case": case,
+                    "broken": [],
+                    "holds_for": {"machine": machine},
+                    "arms": {"ours": {"status": status, "why": "", "error": {"norm": 0.0}}},
+                }
+            )
+            + "\n"
+        )
 
     first = line("m1", "x1", "wrong") + line("m1", "x2", "hang") + line("m2", "x1", "ok")
     (tmp_path / "a.jsonl").write_text(first + "{")
@@ -146,16 +183,23 @@ def test_files_of_checks_are_told_again_the_last_line_of_each_case_and_machine(t
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "benchmarks", "verify", *map(str, arguments)], cwd=ROOT, text=True,
-                          capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", "verify", *map(str, arguments)],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=120,
+    )
 
 
 def test_the_command_and_its_exit_codes(toy_tree, tmp_path):
     tree, out = f"head={toy_tree('tree')}", tmp_path / "checks.jsonl"
     done = run("--tree", tree, "--out", out, "--kernel", "steady", "--json")
     assert (done.returncode, json.loads(done.stdout)["right"]) == (0, 2), done.stderr
-    done = run("--tree", tree, "--out", out, "--kernel", "faults", "--backend", "good", "--backend", "wrong",
-               "--case", "one")
+    done = run(
+        "--tree", tree, "--out", out, "--kernel", "faults", "--backend", "good", "--backend", "wrong", "--case", "one"
+    )
     assert done.returncode == 1
     assert "faults one wrong: wrong: check: " in done.stderr
     assert done.stdout.endswith("1 right, 1 not right; 0 unsupported and 0 not for this machine\n")
@@ -164,11 +208,16 @@ def test_the_command_and_its_exit_codes(toy_tree, tmp_path):
     assert "3 times: needs 512 ranks" in done.stdout
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--out", "c.jsonl", "--tree", "base=."], "one tree is verified at a time: --tree head=PATH"),
-    (["--out", "c.jsonl.gz"], "checks are not compressed; name a .jsonl file"),
-    (["--out", "c.jsonl", "--kernel", "gem"], "no kernel 'gem'; known: all_gather"),
-    (["--out", "c.jsonl", "--rounds", "3"], "unrecognized arguments: --rounds 3"), ([], "required: --out")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "c.jsonl", "--tree", "base=."], "one tree is verified at a time: --tree head=PATH"),
+        (["--out", "c.jsonl.gz"], "checks are not compressed; name a .jsonl file"),
+        (["--out", "c.jsonl", "--kernel", "gem"], "no kernel 'gem'; known: all_gather"),
+        (["--out", "c.jsonl", "--rounds", "3"], "unrecognized arguments: --rounds 3"),
+        ([], "required: --out"),
+    ],
+)
 def test_usage_errors(arguments, message, tmp_path):
     done = run(*(str(tmp_path / text) if text.startswith("c.") else text for text in arguments))
     assert done.returncode == 3

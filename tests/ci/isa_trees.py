@@ -15,8 +15,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def compiled(tree: Path, cache: Path, *arches: str, kernels=(), cases=(), backends=()) -> dict[str, Any]:
     """The result file of a tree."""
-    command = [sys.executable, "-m", "benchmarks.isa", "metrics", "--tree", tree, "--cache", cache,
-               "--progress", "none"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.isa",
+        "metrics",
+        "--tree",
+        tree,
+        "--cache",
+        cache,
+        "--progress",
+        "none",
+    ]
     for flag, values in (("--arch", arches), ("--kernel", kernels), ("--case", cases), ("--backend", backends)):
         for value in values:
             command += [flag, value]
@@ -48,8 +58,13 @@ def alarms(judgement: IsaJudgement) -> dict[tuple[str, str], list[str]]:
 
 def sentence(judgement: IsaJudgement, kernel: str, arch: str, rule: str) -> str:
     """What the first finding of a rule on a kernel says."""
-    return next(f.sentence for d in judgement.differences if (d.kernel, d.arch) == (kernel, arch)
-                for f in d.findings if f.rule == rule)
+    return next(
+        f.sentence
+        for d in judgement.differences
+        if (d.kernel, d.arch) == (kernel, arch)
+        for f in d.findings
+        if f.rule == rule
+    )
 
 
 DEQUANTISE = '''@triton.jit

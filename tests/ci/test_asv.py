@@ -161,7 +161,13 @@ def test_only_the_suite_is_seen(project: Project) -> None:
 def test_nobody_ran_asv_machine_and_the_machine_has_its_own_name(project: Project) -> None:
     assert [folder.name for folder in (project.root / "results").iterdir() if folder.is_dir()] == [MACHINE]
     assert json.loads((project.root / "results" / MACHINE / "machine.json").read_text()) == {
-        "machine": MACHINE, "kind": "cpu", "arch": "cpu", "device": "toy cpu", "cpu_count": "2", "version": 1}
+        "machine": MACHINE,
+        "kind": "cpu",
+        "arch": "cpu",
+        "device": "toy cpu",
+        "cpu_count": "2",
+        "version": 1,
+    }
 
 
 def test_the_trials_are_beside_the_result_and_both_agree(project: Project) -> None:
@@ -304,8 +310,10 @@ def test_recorded_trials_serve_asv_too(project: Project, tmp_path: Path) -> None
     slower = [[2 * t for t in TIMES] for _ in range(2)]
     for number in range(2):
         trees = {"base": tree(project.fast, date_ms=1_000_000), "head": tree(project.slow, date_ms=2_000_000)}
-        cases = {"m16": {"base/triton": ok(), "head/triton": ok(slower[number]), "base/blas": ok(), "head/blas": ok()},
-                 "m64": {"base/triton": ok(), "head/triton": failed("wrong")}}
+        cases = {
+            "m16": {"base/triton": ok(), "head/triton": ok(slower[number]), "base/blas": ok(), "head/blas": ok()},
+            "m64": {"base/triton": ok(), "head/triton": failed("wrong")},
+        }
         records.record([write(tmp_path / f"{number}.jsonl", trial(cases, number=number, trees=trees))], results)
     config = json5.loads((project.root / "asv.conf.json").read_text())
     config |= {
@@ -337,8 +345,13 @@ def test_rows_of_another_version_are_marked_by_asv(project: Project, tmp_path: P
     for commit, digit, date in ((project.fast, "1", 1_000), (project.slow, "2", 2_000)):
         trees = {"head": tree(commit, declared=declaration(yardstick=digit * 16), date_ms=date)}
         records.record([write(tmp_path / f"{digit}.jsonl", trial(trees=trees))], results)
-    config = {"version": 1, "repo": str(project.root), "project": "p", "results_dir": str(results),
-              "environment_type": "virtualenv"}
+    config = {
+        "version": 1,
+        "repo": str(project.root),
+        "project": "p",
+        "results_dir": str(results),
+        "environment_type": "virtualenv",
+    }
     (tmp_path / "asv.conf.json").write_text(json.dumps(config))
     output = project.asv("--config", str(tmp_path / "asv.conf.json"), "compare", project.fast, project.slow)
     assert lines_of(output, "gemm.track_time('triton', 'm16')")[0].startswith("| x ")

@@ -192,16 +192,26 @@ def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None
     assert dry.output.endswith(f"and append what comes of it to {out}\n")
     assert not out.exists()
     (tmp_path / "below").mkdir()
-    done = subprocess.run([sys.executable, "-m", "ci", *words, "--tree", str(README.parent), "--out", "../checks.jsonl",
-                           "--json"], cwd=tmp_path / "below", capture_output=True, text=True, check=True,
-                          env={**os.environ, "PYTHONPATH": str(README.parent)})
+    done = subprocess.run(
+        [sys.executable, "-m", "ci", *words, "--tree", str(README.parent), "--out", "../checks.jsonl", "--json"],
+        cwd=tmp_path / "below",
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(README.parent)},
+    )
     assert json.loads(done.stdout)["backends"][0]["cases"] == {"ok": 1}
     [line] = [json.loads(text) for text in out.read_text().splitlines()]
     assert {name: arm["status"] for name, arm in line["arms"].items()} == {"torch": "ok", "blas": "ok"}
 
 
 def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "ci", "verify", "--kernel", "gem", "--out", str(tmp_path / "c.jsonl")],
-                          cwd=README.parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "ci", "verify", "--kernel", "gem", "--out", str(tmp_path / "c.jsonl")],
+        cwd=README.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 3
     assert "no kernel 'gem'; known: " in done.stderr

@@ -33,8 +33,16 @@ GEMM = {
     "link_bytes": 0.0,
     "payload_bytes": 0.0,
 }
-GATHER = {**GEMM, "kernel": "all_gather", "flops": 0.0, "hbm_bytes": 2e9, "link_bytes": 0.875e9, "payload_bytes": 1e9,
-          "world": 8, "seconds": 4e-3}
+GATHER = {
+    **GEMM,
+    "kernel": "all_gather",
+    "flops": 0.0,
+    "hbm_bytes": 2e9,
+    "link_bytes": 0.875e9,
+    "payload_bytes": 1e9,
+    "world": 8,
+    "seconds": 4e-3,
+}
 
 
 def frame(*rows: dict[str, Any]) -> pd.DataFrame:
@@ -100,11 +108,15 @@ def test_no_share_where_the_peak_or_the_cost_is_unknown(change: dict[str, Any]) 
 
 
 def test_ratio_to_the_fastest_baseline_of_the_same_place() -> None:
-    rows = [GEMM, {**GEMM, "backend": "blas", "baseline": True, "seconds": 0.8e-3},
-            {**GEMM, "backend": "slow library", "baseline": True, "seconds": 2e-3},
-            {**GEMM, "backend": "blas", "baseline": True, "seconds": 0.1e-3, "machine": "another"},
-            {**GEMM, "backend": "blas", "baseline": True, "seconds": 0.1e-3, "env": "another"},
-            {**GEMM, "backend": "blas", "baseline": True, "seconds": np.nan, "case": "d"}, {**GEMM, "case": "d"}]
+    rows = [
+        GEMM,
+        {**GEMM, "backend": "blas", "baseline": True, "seconds": 0.8e-3},
+        {**GEMM, "backend": "slow library", "baseline": True, "seconds": 2e-3},
+        {**GEMM, "backend": "blas", "baseline": True, "seconds": 0.1e-3, "machine": "another"},
+        {**GEMM, "backend": "blas", "baseline": True, "seconds": 0.1e-3, "env": "another"},
+        {**GEMM, "backend": "blas", "baseline": True, "seconds": np.nan, "case": "d"},
+        {**GEMM, "case": "d"},
+    ]
     ratio = frame(*rows)["baseline_ratio"]
     assert ratio[0] == pytest.approx(0.8), "above 1 ours is faster, and 1 ms against 0.8 ms is slower"
     assert ratio[1] == pytest.approx(1.0)

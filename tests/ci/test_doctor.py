@@ -17,10 +17,22 @@ from ci.doctor import Facts
 
 H200 = {"kind": "gpu", "market_name": "H200 SXM", "device": "NVIDIA H200", "arch": "sm_90", "count": 2}
 HEALTHY = Facts(
-    examination={"machine": H200, "environment": {"torch": "2.11.0+cu130", "triton": "3.6.0"}, "broken": [],
-                 "problems": [], "why_no_state": None},
-    versions={"python": "3.12.3", "asv": "0.6.6", "asv_runner": "0.3.2"}, git="a" * 40, commits=120, results_files=9,
-    disk_free=100 << 30, shm_size=16 << 30, numa_balancing=0, slurm="slurm 24.11.5")
+    examination={
+        "machine": H200,
+        "environment": {"torch": "2.11.0+cu130", "triton": "3.6.0"},
+        "broken": [],
+        "problems": [],
+        "why_no_state": None,
+    },
+    versions={"python": "3.12.3", "asv": "0.6.6", "asv_runner": "0.3.2"},
+    git="a" * 40,
+    commits=120,
+    results_files=9,
+    disk_free=100 << 30,
+    shm_size=16 << 30,
+    numa_balancing=0,
+    slurm="slurm 24.11.5",
+)
 
 
 def examined(**fields: object) -> Facts:
@@ -38,31 +50,43 @@ def test_a_healthy_machine() -> None:
     assert diagnosis.fingerprint == H200
 
 
-@pytest.mark.parametrize(("facts", "level", "what", "next_step"), [
-    (dataclasses.replace(HEALTHY, examination={}, examination_error="exit code 1: boom"), "error",
-     "does not start", "python -m benchmarks doctor"),
-    (examined(broken=[{"module": "kernels.x", "reason": "SyntaxError: y"}]), "warning", "kernels.x", "correct it"),
-    (examined(problems=["/tmp has 3 MiB free; free some"]), "warning", "/tmp has 3 MiB", ""),
-    (examined(machine={**H200, "market_name": None}), "warning", "not in the table", "kernels/hardware.py: DEVICES"),
-    (examined(machine={"kind": "cpu", "cpu": "EPYC"}), "note", "no GPU", "ridgeline run --out FILE"),
-    (examined(why_no_state="NVML not found"), "warning", "clocks, power", "nvidia-ml-py"),
-    (examined(environment={"torch": "2.9.1", "triton": "3.6.0"}), "warning", "torch 2.9.1 is outside", "2.11"),
-    (examined(environment={"torch": "2.13.0", "triton": "3.10.0"}), "warning", "triton 3.10.0 is outside", "3.9"),
-    (examined(environment={"torch": "2.13.0"}), "warning", "triton is not installed", "3.6 to 3.9"),
-    (versions(asv=None), "warning", "asv is not installed", "0.6.6"),
-    (versions(asv="0.7.0"), "warning", "asv 0.7.0", "0.6.6"),
-    (dataclasses.replace(HEALTHY, environ={"TRITON_INTERPRET": "1"}), "error", "TRITON_INTERPRET=1", "unset"),
-    (dataclasses.replace(HEALTHY, gpu_processes=((77, "python"),)), "warning", "python (pid 77)", "stop them"),
-    (dataclasses.replace(HEALTHY, numa_balancing=1), "warning", "NUMA", "numa_balancing"),
-    (dataclasses.replace(HEALTHY, shm_size=64 << 20), "warning", "/dev/shm has 64 MiB", "--shm-size"),
-    (dataclasses.replace(HEALTHY, disk_free=1 << 30), "warning", "1024 MiB are free", "free space"),
-    (dataclasses.replace(HEALTHY, disk_free=1 << 20), "error", "1 MiB are free", "free space"),
-    (dataclasses.replace(HEALTHY, git=None), "warning", "no git repository", "--commit HASH"),
-    (dataclasses.replace(HEALTHY, shallow=True, commits=1), "warning", "after 1 commit", "--unshallow"),
-    (dataclasses.replace(HEALTHY, results_error="denied"), "error", "results cannot be used", "--results"),
-    (dataclasses.replace(HEALTHY, results_aside=2), "warning", "2 damaged", "setaside"),
-    (dataclasses.replace(HEALTHY, slurm=None), "note", "no Slurm", "--executor local"),
-])
+@pytest.mark.parametrize(
+    ("facts", "level", "what", "next_step"),
+    [
+        (
+            dataclasses.replace(HEALTHY, examination={}, examination_error="exit code 1: boom"),
+            "error",
+            "does not start",
+            "python -m benchmarks doctor",
+        ),
+        (examined(broken=[{"module": "kernels.x", "reason": "SyntaxError: y"}]), "warning", "kernels.x", "correct it"),
+        (examined(problems=["/tmp has 3 MiB free; free some"]), "warning", "/tmp has 3 MiB", ""),
+        (
+            examined(machine={**H200, "market_name": None}),
+            "warning",
+            "not in the table",
+            "kernels/hardware.py: DEVICES",
+        ),
+        (examined(machine={"kind": "cpu", "cpu": "EPYC"}), "note", "no GPU", "ridgeline run --out FILE"),
+        (examined(why_no_state="NVML not found"), "warning", "clocks, power", "nvidia-ml-py"),
+        (examined(environment={"torch": "2.9.1", "triton": "3.6.0"}), "warning", "torch 2.9.1 is outside", "2.11"),
+        (examined(environment={"torch": "2.13.0", "triton": "3.10.0"}), "warning", "triton 3.10.0 is outside", "3.9"),
+        (examined(environment={"torch": "2.13.0"}), "warning", "triton is not installed", "3.6 to 3.9"),
+        (versions(asv=None), "warning", "asv is not installed", "0.6.6"),
+        (versions(asv="0.7.0"), "warning", "asv 0.7.0", "0.6.6"),
+        (dataclasses.replace(HEALTHY, environ={"TRITON_INTERPRET": "1"}), "error", "TRITON_INTERPRET=1", "unset"),
+        (dataclasses.replace(HEALTHY, gpu_processes=((77, "python"),)), "warning", "python (pid 77)", "stop them"),
+        (dataclasses.replace(HEALTHY, numa_balancing=1), "warning", "NUMA", "numa_balancing"),
+        (dataclasses.replace(HEALTHY, shm_size=64 << 20), "warning", "/dev/shm has 64 MiB", "--shm-size"),
+        (dataclasses.replace(HEALTHY, disk_free=1 << 30), "warning", "1024 MiB are free", "free space"),
+        (dataclasses.replace(HEALTHY, disk_free=1 << 20), "error", "1 MiB are free", "free space"),
+        (dataclasses.replace(HEALTHY, git=None), "warning", "no git repository", "--commit HASH"),
+        (dataclasses.replace(HEALTHY, shallow=True, commits=1), "warning", "after 1 commit", "--unshallow"),
+        (dataclasses.replace(HEALTHY, results_error="denied"), "error", "results cannot be used", "--results"),
+        (dataclasses.replace(HEALTHY, results_aside=2), "warning", "2 damaged", "setaside"),
+        (dataclasses.replace(HEALTHY, slurm=None), "note", "no Slurm", "--executor local"),
+    ],
+)
 def test_a_fault(facts: Facts, level: str, what: str, next_step: str) -> None:
     """It is the first finding, of its level, says what to do, and nothing else is called amiss."""
     diagnosis = doctor.judge(facts)
@@ -84,6 +108,7 @@ def test_a_release_candidate_and_a_local_version_are_read() -> None:
 
 # ---- collecting ----
 
+
 @pytest.fixture
 def measuring(tmp_path: Path) -> Path:
     """A folder whose `benchmarks` program is ours to write."""
@@ -98,16 +123,23 @@ def program(folder: Path, text: str) -> Path:
 
 
 def test_the_examination_is_read_after_other_output(measuring: Path) -> None:
-    folder = program(measuring, "print('a library says hello'); print('{\"machine\": {\"kind\": \"cpu\"}}')")
+    folder = program(measuring, 'print(\'a library says hello\'); print(\'{"machine": {"kind": "cpu"}}\')')
     assert doctor._examine(folder) == ({"machine": {"kind": "cpu"}}, "")
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    ("raise SystemExit('no torch here')", "exit code 1: no torch here"), ("", "it said nothing"),
-    ("import os; os.abort()", "exit code -6"), ("print('{broken')", "exit code 0"),
-    ("import time; time.sleep(60)", "did not answer within 1 s")])
-def test_an_examination_that_fails_is_a_finding(measuring: Path, monkeypatch: pytest.MonkeyPatch, text: str,
-                                                wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("raise SystemExit('no torch here')", "exit code 1: no torch here"),
+        ("", "it said nothing"),
+        ("import os; os.abort()", "exit code -6"),
+        ("print('{broken')", "exit code 0"),
+        ("import time; time.sleep(60)", "did not answer within 1 s"),
+    ],
+)
+def test_an_examination_that_fails_is_a_finding(
+    measuring: Path, monkeypatch: pytest.MonkeyPatch, text: str, wanted: str
+) -> None:
     monkeypatch.setattr(doctor, "EXAMINE_S", 1.0 if "sleep" in text else 60.0)
     found, error = doctor._examine(program(measuring, text))
     assert found == {}
@@ -118,8 +150,9 @@ def test_a_clone_of_depth_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(doctor, "_examine", lambda root: ({}, ""))
 
     def git(*argv: str) -> None:
-        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv], cwd=tmp_path, check=True,
-                       capture_output=True)
+        subprocess.run(
+            ["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv], cwd=tmp_path, check=True, capture_output=True
+        )
 
     git("init", "--quiet", "full")
     for message in ("one", "two"):

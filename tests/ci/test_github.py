@@ -53,11 +53,11 @@ class FakeGitHub:
         page = int(request.args.get("page", 1)) - 1
         path = request.path.removeprefix(REPO)
         if path.startswith("/commits/"):
-            return 200, self.by_commit[page * 100:page * 100 + 100]
+            return 200, self.by_commit[page * 100 : page * 100 + 100]
         if path == "/pulls":
-            return 200, self.pulls[page * 100:page * 100 + 100]
+            return 200, self.pulls[page * 100 : page * 100 + 100]
         if request.method == "GET":
-            return 200, self.comments[page * 100:page * 100 + 100]
+            return 200, self.comments[page * 100 : page * 100 + 100]
         body = json.loads(request.data)["body"]
         if request.method == "POST":
             return 201, self.add(body)
@@ -92,6 +92,7 @@ def client(fake: FakeGitHub, slept: list[float]) -> GitHub:
 
 # ---- which pull request ----
 
+
 def test_the_pull_request_of_a_commit(fake: FakeGitHub, client: GitHub) -> None:
     fake.by_commit = [pull(3, state="closed"), pull(5, sha="f" * 40), pull(7)]
     assert client.pull_request(SHA) == 7
@@ -120,6 +121,7 @@ def test_only_full_hashes(client: GitHub, sha: str) -> None:
 
 
 # ---- the one comment ----
+
 
 def test_create_then_update_then_leave_alone(fake: FakeGitHub, client: GitHub) -> None:
     assert client.upsert_comment(7, MARKER, f"{MARKER}\none").action == "created"
@@ -150,18 +152,25 @@ def test_a_body_without_its_marker(client: GitHub) -> None:
 
 # ---- faults ----
 
+
 def test_server_errors_are_waited_out(fake: FakeGitHub, client: GitHub, slept: list[float]) -> None:
     fake.faults = [Response("bad gateway", 502), Response("", 503), Response("", 500)]
     assert client.upsert_comment(7, MARKER, f"{MARKER}\none").action == "created"
     assert slept == [1, 2, 4]
 
 
-@pytest.mark.parametrize(("headers", "wanted"), [
-    ({"retry-after": "7"}, 7), ({"retry-after": "Thu, 01 Jan 1970 00:17:10 GMT"}, 30),
-    ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1042"}, 42)])
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        ({"retry-after": "7"}, 7),
+        ({"retry-after": "Thu, 01 Jan 1970 00:17:10 GMT"}, 30),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1042"}, 42),
+    ],
+)
 @pytest.mark.parametrize("status", [403, 429])
-def test_rate_limits_are_waited_out(fake: FakeGitHub, client: GitHub, slept: list[float], headers: dict[str, str],
-                                    wanted: float, status: int) -> None:
+def test_rate_limits_are_waited_out(
+    fake: FakeGitHub, client: GitHub, slept: list[float], headers: dict[str, str], wanted: float, status: int
+) -> None:
     fake.faults = [Response('{"message": "secondary rate limit"}', status, headers)]
     assert client.upsert_comment(7, MARKER, f"{MARKER}\none").action == "created"
     assert slept == [wanted]
@@ -174,8 +183,9 @@ def test_a_pause_that_is_too_long(fake: FakeGitHub, client: GitHub, slept: list[
     assert slept == []
 
 
-@pytest.mark.parametrize(("status", "hint"), [
-    (401, "token is wrong"), (403, "pull-requests: write"), (410, "410 Gone")])
+@pytest.mark.parametrize(
+    ("status", "hint"), [(401, "token is wrong"), (403, "pull-requests: write"), (410, "410 Gone")]
+)
 def test_a_refusal_is_final(fake: FakeGitHub, client: GitHub, slept: list[float], status: int, hint: str) -> None:
     fake.faults = [Response('{"message": "Gone"}', status)]
     with pytest.raises(GitHubError, match=hint):
@@ -208,14 +218,17 @@ def test_an_answer_that_is_no_list(fake: FakeGitHub, client: GitHub) -> None:
         client.pull_request(SHA)
 
 
-@pytest.mark.parametrize(("repository", "token", "message"), [("o", "t", "owner/name"), ("o/r/x", "t", "owner/name"),
-                                                              ("o/r", "", "GITHUB_TOKEN")])
+@pytest.mark.parametrize(
+    ("repository", "token", "message"),
+    [("o", "t", "owner/name"), ("o/r/x", "t", "owner/name"), ("o/r", "", "GITHUB_TOKEN")],
+)
 def test_bad_settings(repository: str, token: str, message: str) -> None:
     with pytest.raises(GitHubError, match=message):
         GitHub(repository, token)
 
 
 # ---- the whole way ----
+
 
 def test_post_a_report(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.by_commit = [pull(7)]
@@ -232,7 +245,11 @@ def test_every_machine_has_its_own_comment(fake: FakeGitHub, client: GitHub, tmp
     file = tmp_path / "report.json"
     file.write_text(jsonout.dumps(samples.same()))
     assert [post_report(file, SHA, client, topic=topic).action for topic in ("", "mi300x", "h200", "mi300x")] == [
-        "created", "created", "created", "unchanged"]
+        "created",
+        "created",
+        "created",
+        "unchanged",
+    ]
 
 
 def test_links_of_a_stranger_are_dropped(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:

@@ -72,10 +72,16 @@ def test_a_new_kernel_that_does_not_compile_leaves_no_verdict():
 
 
 def test_new_gone_and_unsupported_are_told_and_pass():
-    judgement, _ = verdicts([entry("old"), entry("same"), entry("dropped")],
-                            [entry("new"), entry("same"), entry("dropped", status="unsupported")])
+    judgement, _ = verdicts(
+        [entry("old"), entry("same"), entry("dropped")],
+        [entry("new"), entry("same"), entry("dropped", status="unsupported")],
+    )
     assert {d.kernel: d.verdict for d in judgement.differences} == {
-        "old": Verdict.GONE, "new": Verdict.NEW, "same": Verdict.SAME, "dropped": Verdict.GONE}
+        "old": Verdict.GONE,
+        "new": Verdict.NEW,
+        "same": Verdict.SAME,
+        "dropped": Verdict.GONE,
+    }
     assert judgement.exit_code == 0
 
 
@@ -97,9 +103,10 @@ def test_a_failed_listing_of_head_leaves_no_verdict():
 
 
 def test_the_worst_comes_first():
-    judgement, each = verdicts([entry("a"), entry("b"), entry("c"), entry("d")],
-                               [entry("a"), entry("b", "x", code_bytes=1), entry("c", "x", vgpr_spills=1),
-                                entry("d", status="failed")])
+    judgement, each = verdicts(
+        [entry("a"), entry("b"), entry("c"), entry("d")],
+        [entry("a"), entry("b", "x", code_bytes=1), entry("c", "x", vgpr_spills=1), entry("d", status="failed")],
+    )
     assert each == [Verdict.BROKEN, Verdict.SLOWER, Verdict.CHANGED, Verdict.SAME]
     assert judgement.verdict is Verdict.BROKEN
 
@@ -115,7 +122,9 @@ def test_a_label_that_names_the_changed_tile_is_still_the_same_configuration():
     base = document(entry(code="a", label="128x128"), entry(code="c", label="reduce"))
     head = document(entry(code="c", label="reduce"), entry(code="b", label="256x256"))
     assert [(one["label"], two["label"]) for one, two, _ in pairs(base, head)] == [
-        ("reduce", "reduce"), ("128x128", "256x256")]
+        ("reduce", "reduce"),
+        ("128x128", "256x256"),
+    ]
 
 
 def test_warnings_name_broken_modules_notes_and_another_compiler():
@@ -124,7 +133,8 @@ def test_warnings_name_broken_modules_notes_and_another_compiler():
     assert compare(base, head, IsaPolicy()).warnings == (
         "base was compiled with Triton 3.7.1, head with 3.8.0",
         "base: module kernels.x cannot be imported: ImportError: y",
-        "head: gemm/triton on gfx942: kpack is 1 there")
+        "head: gemm/triton on gfx942: kpack is 1 there",
+    )
 
 
 def test_json_has_every_configuration_and_finding():
@@ -135,9 +145,15 @@ def test_json_has_every_configuration_and_finding():
     assert (told["configurations"][0]["base_hash"], told["configurations"][0]["head_hash"]) == ("a", "b")
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("{", "is not JSON"), ("[]", "is not written by"), ('{"format": "ridgeline-isa", "version": 2}', "has version 2"),
-    ('{"format": "other"}', "is not written by")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is not written by"),
+        ('{"format": "ridgeline-isa", "version": 2}', "has version 2"),
+        ('{"format": "other"}', "is not written by"),
+    ],
+)
 def test_files_that_are_no_results_are_refused(tmp_path, text, said):
     (tmp_path / "f.json").write_text(text)
     with pytest.raises(IsaError, match=said):

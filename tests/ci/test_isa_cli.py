@@ -22,8 +22,12 @@ HINT = "tl.max_contiguous(tl.multiple_of(remote, (1, 16)), (1, 16))"
 
 def git(folder, *arguments):
     """Commits of one second each time: on a fast machine they are, and what is shown must not hang on it."""
-    subprocess.run(["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True,
-                   capture_output=True, env={**os.environ, "GIT_AUTHOR_DATE": SECOND, "GIT_COMMITTER_DATE": SECOND})
+    subprocess.run(
+        ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "GIT_AUTHOR_DATE": SECOND, "GIT_COMMITTER_DATE": SECOND},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +41,11 @@ def repository(tmp_path_factory):
         shutil.copy(SAMPLES / "samples" / name, folder / "samples" / name)
     git(folder, "init", "-q", "-b", "main")
     translate = folder / "samples" / "translate.py"
-    for text in (translate.read_text(), "# moved down\n" + translate.read_text(),
-                 translate.read_text().replace(HINT, "remote")):
+    for text in (
+        translate.read_text(),
+        "# moved down\n" + translate.read_text(),
+        translate.read_text().replace(HINT, "remote"),
+    ):
         translate.write_text(text)
         git(folder, "add", "-A")
         git(folder, "commit", "-q", "--allow-empty", "-m", "next")
@@ -53,6 +60,7 @@ def run(repository, monkeypatch, capsys):
     def call(*arguments):
         code = isa.main(list(arguments), standalone_mode=False)
         return code, capsys.readouterr().out
+
     return call
 
 
@@ -106,10 +114,15 @@ def test_the_newest_commits_are_recorded_and_pushed(run, tmp_path, repository, m
     words = ["--range", "..", "--newest", "1", "--arch", "gfx942", "--case", "m1024", "--push", "main"]
     code, out = run(*words)
     assert (code, out) == (0, "1 commits recorded in results_isa, 0 known already, 0 problems.\n")
-    listed = subprocess.run(["git", "-C", str(tmp_path / "shared"), "show", "--format=%P|%s", "--name-only", "main"],
-                            check=True, capture_output=True, text=True).stdout.split("\n")
-    head = subprocess.run(["git", "rev-parse", "main"], cwd=repository, check=True, capture_output=True,
-                          text=True).stdout.strip()
+    listed = subprocess.run(
+        ["git", "-C", str(tmp_path / "shared"), "show", "--format=%P|%s", "--name-only", "main"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split("\n")
+    head = subprocess.run(
+        ["git", "rev-parse", "main"], cwd=repository, check=True, capture_output=True, text=True
+    ).stdout.strip()
     assert listed[0] == f"{head}|Record machine code"
     assert f"results_isa/isa/{head[:8]}-triton{isa_triton.installed()}.json" in listed
     code, out = run(*words)
@@ -137,6 +150,7 @@ def test_versions_that_cannot_be_installed_are_told_and_the_others_go_on(run, mo
         if version == "9.9.9":
             raise isa_triton.InstallError("Triton 9.9.9 cannot be installed: No matching distribution")
         return
+
     monkeypatch.setattr(isa_triton, "provide", provide)
     code, out = run("--triton", "9.9.9,3.8.0,3.8.1", "--arch", "gfx942", "--json", "--page", str(tmp_path / "p.html"))
     assert code == 0
@@ -149,16 +163,19 @@ def test_versions_that_cannot_be_installed_are_told_and_the_others_go_on(run, mo
     assert "Warning: Triton 9.9.9 cannot be installed" in out
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["main", "--triton", "3.8.0"], "exclude each other"),
-    (["no-such-branch"], "'no-such-branch' names no commit"),
-    (["--range", "main"], "'main' is no range"),
-    (["--history", "main"], "exclude each other"),
-    (["--history", "--results", "none"], "none holds no recorded code; record it: ridgeline isa --range ..HEAD"),
-    (["--triton", "newest"], "'newest' is no version of Triton"),
-    (["--arch", "gfx90z"], "architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"),
-    (["main~1", "main", "--policy", "none.toml"], "cannot be read"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["main", "--triton", "3.8.0"], "exclude each other"),
+        (["no-such-branch"], "'no-such-branch' names no commit"),
+        (["--range", "main"], "'main' is no range"),
+        (["--history", "main"], "exclude each other"),
+        (["--history", "--results", "none"], "none holds no recorded code; record it: ridgeline isa --range ..HEAD"),
+        (["--triton", "newest"], "'newest' is no version of Triton"),
+        (["--arch", "gfx90z"], "architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"),
+        (["main~1", "main", "--policy", "none.toml"], "cannot be read"),
+    ],
+)
 def test_mistakes_are_one_sentence_and_exit_code_3(run, arguments, said):
     with pytest.raises(click.ClickException, match=said) as caught:
         run(*arguments)

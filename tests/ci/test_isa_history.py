@@ -21,8 +21,12 @@ ASKED = {"triton": "3.8.0", "tier": "pr"}
 
 
 def git(folder, *arguments):
-    done = subprocess.run(["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
-                          check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return done.stdout.strip()
 
 
@@ -32,18 +36,29 @@ def repository(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repository")
     git(folder, "init", "-q", "-b", "main")
     (folder / "kernels").mkdir()
-    for name, message in (("README", "start"), ("kernels/one.py", "first"), ("NOTES", "notes"),
-                          ("kernels/two.py", "second")):
+    for name, message in (
+        ("README", "start"),
+        ("kernels/one.py", "first"),
+        ("NOTES", "notes"),
+        ("kernels/two.py", "second"),
+    ):
         (folder / name).write_text(message)
         git(folder, "add", "-A")
         git(folder, "commit", "-q", "-m", message)
     return Repository(folder)
 
 
-@pytest.mark.parametrize(("span", "every", "subjects"), [
-    ("main~3..main", False, ["first", "second"]), ("main~3..main", True, ["first", "notes", "second"]),
-    ("..main", False, ["first", "second"]), ("..", True, ["start", "first", "notes", "second"]),
-    ("main~2..", False, ["second"]), ("main..main", False, [])])
+@pytest.mark.parametrize(
+    ("span", "every", "subjects"),
+    [
+        ("main~3..main", False, ["first", "second"]),
+        ("main~3..main", True, ["first", "notes", "second"]),
+        ("..main", False, ["first", "second"]),
+        ("..", True, ["start", "first", "notes", "second"]),
+        ("main~2..", False, ["second"]),
+        ("main..main", False, []),
+    ],
+)
 def test_a_range_is_the_commits_that_touch_kernels_oldest_first(repository, span, every, subjects):
     assert [commit.subject for commit in isa_history.commits_of(repository, span, every)] == subjects
 
@@ -76,8 +91,12 @@ def fill(repository, results, answers, again=False, span=".."):
     return filled, compiler, told
 
 
-GOOD = {"start": document(), "first": document(entry("gemm")), "notes": document(entry("gemm")),
-        "second": document(entry("gemm", code="b", vgpr=128), entry("gather"))}
+GOOD = {
+    "start": document(),
+    "first": document(entry("gemm")),
+    "notes": document(entry("gemm")),
+    "second": document(entry("gemm", code="b", vgpr=128), entry("gather")),
+}
 
 
 def test_every_commit_is_told_and_one_without_kernels_is_no_failure(repository, tmp_path):
@@ -85,7 +104,11 @@ def test_every_commit_is_told_and_one_without_kernels_is_no_failure(repository, 
     assert len(filled.recorded) == 4
     assert filled.exit_code == 0
     assert [line.split(": ")[-1] for line in told] == [
-        "declares nothing to compile", "1 configurations", "1 configurations", "2 configurations"]
+        "declares nothing to compile",
+        "1 configurations",
+        "1 configurations",
+        "2 configurations",
+    ]
     assert told[0].startswith("1/4 ")
     assert not any(tree.exists() for tree in compiler.trees), "worktrees of a long range must not stay"
 
@@ -95,7 +118,8 @@ def test_a_range_goes_on_where_it_broke_off(repository, tmp_path):
         fill(repository, tmp_path, {**GOOD, "notes": KeyboardInterrupt()})
     filled, compiler, told = fill(repository, tmp_path, GOOD)
     assert [path.name for path in filled.recorded] == [
-        f"{repository.resolve(name).short}-triton3.8.0.json" for name in ("main~1", "main")]
+        f"{repository.resolve(name).short}-triton3.8.0.json" for name in ("main~1", "main")
+    ]
     assert len(filled.known) == 2
     assert len(compiler.trees) == 2
     assert told[1].endswith("recorded already")
@@ -108,8 +132,16 @@ def test_a_range_goes_on_where_it_broke_off(repository, tmp_path):
 
 
 def test_what_was_asked_otherwise_or_failed_to_list_is_compiled_again(repository, tmp_path):
-    fill(repository, tmp_path, {**GOOD, "second": document(
-        entry("gemm"), failures=[{"arch": "gfx950", "why": "the kernels could not be listed for gfx950"}])})
+    fill(
+        repository,
+        tmp_path,
+        {
+            **GOOD,
+            "second": document(
+                entry("gemm"), failures=[{"arch": "gfx950", "why": "the kernels could not be listed for gfx950"}]
+            ),
+        },
+    )
     commit = repository.resolve("main")
     isa_series.record(GOOD["first"], repository.resolve("main~2"), tmp_path, {**ASKED, "tier": "nightly"})
     filled, _, _ = fill(repository, tmp_path, GOOD)
@@ -117,13 +149,18 @@ def test_what_was_asked_otherwise_or_failed_to_list_is_compiled_again(repository
 
 
 def test_a_commit_that_cannot_be_compiled_is_told_and_the_others_go_on(repository, tmp_path):
-    broken = document(entry("gemm"), entry("gather", status="failed"),
-                      broken=[{"module": "kernels.three", "why": "ModuleNotFoundError: no iris"}])
+    broken = document(
+        entry("gemm"),
+        entry("gather", status="failed"),
+        broken=[{"module": "kernels.three", "why": "ModuleNotFoundError: no iris"}],
+    )
     filled, _, told = fill(repository, tmp_path, {**GOOD, "first": CompileError("it said nothing"), "notes": broken})
     assert len(filled.recorded) == 3
     first, notes = (repository.resolve(name).short for name in ("main~2", "main~1"))
-    assert filled.problems == [f"{first}: it said nothing", f"{notes}: module kernels.three cannot be imported: "
-                               "ModuleNotFoundError: no iris"]
+    assert filled.problems == [
+        f"{first}: it said nothing",
+        f"{notes}: module kernels.three cannot be imported: ModuleNotFoundError: no iris",
+    ]
     assert told[2].endswith("2 configurations, 1 do not compile")
     filled, _, _ = fill(repository, tmp_path / "none", {**GOOD, "first": CompileError("no")}, span="main~3..main~2")
     assert filled.exit_code == 2
@@ -140,18 +177,25 @@ def recorded(folder, *documents):
 
 
 def test_steps_are_told_commit_by_commit(tmp_path):
-    recorded(tmp_path, document(entry("gemm", cases=["one", "two"])),
-             document(entry("gemm", cases=["one", "two"], code_bytes=3500)),
-             document(entry("gemm", cases=["one", "two"], code_bytes=3500)),
-             document(entry("gemm", cases=["one"], vgpr=128, vgpr_spills=4, code_bytes=3500),
-                      entry("gemm", cases=["two"], vgpr=256, code_bytes=3500), entry("gather", status="failed")))
+    recorded(
+        tmp_path,
+        document(entry("gemm", cases=["one", "two"])),
+        document(entry("gemm", cases=["one", "two"], code_bytes=3500)),
+        document(entry("gemm", cases=["one", "two"], code_bytes=3500)),
+        document(
+            entry("gemm", cases=["one"], vgpr=128, vgpr_spills=4, code_bytes=3500),
+            entry("gemm", cases=["two"], vgpr=256, code_bytes=3500),
+            entry("gather", status="failed"),
+        ),
+    )
     text = isa_history.told(isa_history.read(tmp_path), lambda commit: f"day {commit[0]}").plain
     assert text == (
         "00000000 day 0\n    first code of gemm\n"
         "11111111 day 1\n    gemm/triton on gfx942, 2 configurations: code bytes 3400 → 3500\n"
         "33333333 day 3\n    first code of gather\n"
         "    gemm/triton on gfx942, 2 configurations: vgpr 86 → 128 to 256, spills 0 → 4\n"
-        "4 commits are recorded, 1 of them with the counts of the commit before.\n")
+        "4 commits are recorded, 1 of them with the counts of the commit before.\n"
+    )
 
 
 def test_a_failure_and_its_end_are_steps(tmp_path):
@@ -167,12 +211,14 @@ def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
     folder.mkdir()
     commits = commits_of_one_second(folder, 6)
     for number, commit in sorted(enumerate(commits), key=lambda pair: pair[1]):
-        isa_series.record(document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results,
-                          ASKED)
+        isa_series.record(
+            document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results, ASKED
+        )
     stops = isa_history.read(folder / results, repository=None if results == "inside" else folder)
     assert [stop.commit for stop in stops] == commits
     assert [[(step.before, step.after) for step in stop.steps] for stop in stops[1:]] == [
-        [(64 + number, 65 + number)] for number in range(5)]
+        [(64 + number, 65 + number)] for number in range(5)
+    ]
 
 
 def test_versions_of_triton_are_histories_of_their_own(tmp_path):
@@ -181,8 +227,9 @@ def test_versions_of_triton_are_histories_of_their_own(tmp_path):
 
 
 def test_only_what_is_chosen_and_no_torn_file(tmp_path):
-    recorded(tmp_path, document(entry("gemm"), entry("gather")),
-             document(entry("gemm", vgpr=99), entry("gather", vgpr=9)))
+    recorded(
+        tmp_path, document(entry("gemm"), entry("gather")), document(entry("gemm", vgpr=99), entry("gather", vgpr=9))
+    )
     (tmp_path / "isa" / "22222222-triton3.8.0.json").write_text('{"results"')
     stops = isa_history.read(tmp_path, isa_history.chosen(Wanted(kernels=["gather"], cases=["on?"])))
     assert [step.kernel for stop in stops for step in stop.steps] == ["gather"]

@@ -49,22 +49,29 @@ def test_a_lost_hint_collapses_remote_stores_of_both_kernels_that_translate(base
     assert set(found) == {(kernel, arch) for kernel in ("sample_all_gather", "sample_gemm_scatter") for arch in ARCHES}
     assert all("remote_store_width" in rules for rules in found.values())
     assert sentence(judgement, "sample_all_gather", "gfx942", "remote_store_width").startswith(
-        "stores to remote ranks went from 16 B to 2 B a lane: ")
+        "stores to remote ranks went from 16 B to 2 B a lane: "
+    )
     assert "global_store_short" in sentence(judgement, "sample_all_gather", "gfx942", "remote_store_width")
     assert judgement.exit_code == 1
 
 
 def test_heap_bases_reloaded_in_the_loop(base, cache, tmp_path):
-    tree = planted(tmp_path, "gemm.py", ("    own_base = tl.load(heap_bases + RANK)\n", ""),
-                   ("translate(own, own_base, heap_bases, peer)",
-                    "translate(own, tl.load(heap_bases + RANK), heap_bases, peer)"))
+    tree = planted(
+        tmp_path,
+        "gemm.py",
+        ("    own_base = tl.load(heap_bases + RANK)\n", ""),
+        ("translate(own, own_base, heap_bases, peer)", "translate(own, tl.load(heap_bases + RANK), heap_bases, peer)"),
+    )
     judgement = judged(base, tree, cache)
     assert alarms(judgement) == {("sample_gemm_scatter", arch): ["heap_bases"] for arch in ARCHES}
 
 
 def test_a_tile_that_spills(base, cache, tmp_path):
-    tree = planted(tmp_path, "wgrad.py", ('"BLOCK_K": 128, "BLOCK_N": 128, "BLOCK_T": 32',
-                                          '"BLOCK_K": 256, "BLOCK_N": 256, "BLOCK_T": 64'))
+    tree = planted(
+        tmp_path,
+        "wgrad.py",
+        ('"BLOCK_K": 128, "BLOCK_N": 128, "BLOCK_T": 32', '"BLOCK_K": 256, "BLOCK_N": 256, "BLOCK_T": 64'),
+    )
     judgement = judged(base, tree, cache)
     found = alarms(judgement)
     assert set(found) == {("sample_wgrad", arch) for arch in ARCHES}
@@ -83,21 +90,32 @@ def test_a_stage_too_many_for_lds(base, cache, tmp_path):
 
 
 def test_dot_scaled_replaced_by_a_dequantise(base, cache, tmp_path):
-    tree = planted(tmp_path, "mxfp4.py", (
-        'total = tl.dot_scaled(tl.load(a), tl.load(a_scale), "e2m1", tl.load(b), tl.load(b_scale), "e2m1", total)',
-        "total = tl.dot(dequantised(tl.load(a), tl.load(a_scale)),\n"
-        "                       dequantised(tl.load(b).trans(), tl.load(b_scale)).trans(), total)"),
-        ("@triton.jit\n", DEQUANTISE + "@triton.jit\n"))
+    tree = planted(
+        tmp_path,
+        "mxfp4.py",
+        (
+            'total = tl.dot_scaled(tl.load(a), tl.load(a_scale), "e2m1", tl.load(b), tl.load(b_scale), "e2m1", total)',
+            "total = tl.dot(dequantised(tl.load(a), tl.load(a_scale)),\n"
+            "                       dequantised(tl.load(b).trans(), tl.load(b_scale)).trans(), total)",
+        ),
+        ("@triton.jit\n", DEQUANTISE + "@triton.jit\n"),
+    )
     judgement = judged(base, tree, cache, "gfx950")
-    difference, = (d for d in judgement.differences if d.kernel == "sample_mxfp4" and d.arch == "gfx950")
+    (difference,) = (d for d in judgement.differences if d.kernel == "sample_mxfp4" and d.arch == "gfx950")
     assert "v_mfma_scale_f32_16x16x128_f8f6f4 is gone" in sentence(judgement, "sample_mxfp4", "gfx950", "matrix_kind")
     assert {d.kernel for d in judgement.differences if d.alarms} == {"sample_mxfp4"}
     assert difference.verdict is Verdict.SLOWER
 
 
 def test_refactoring_that_changes_no_code_makes_no_difference(base, cache, tmp_path):
-    tree = planted(tmp_path, "gemm.py", ("@triton.jit\n", "\n\n# accumulates in fp32\n@triton.jit\n"),
-                   ("total", "accumulated"), ("inner", "k_offsets"), ("gemm_tile", "gemm_kernel"))
+    tree = planted(
+        tmp_path,
+        "gemm.py",
+        ("@triton.jit\n", "\n\n# accumulates in fp32\n@triton.jit\n"),
+        ("total", "accumulated"),
+        ("inner", "k_offsets"),
+        ("gemm_tile", "gemm_kernel"),
+    )
     judgement = judged(base, tree, cache)
     assert judgement.verdict is Verdict.SAME
     assert judgement.exit_code == 0

@@ -13,10 +13,15 @@ from ci.trees import Commit
 from tests.ci.isa_documents import document, entry
 
 COMMIT = Commit("0123456789abcdef0123456789abcdef01234567", 1_790_000_000_000, "subject")
-DOCUMENT = document(entry("gemm", cases=["one", "two"]), entry("gemm", arch="gfx950", cases=["one"], vgpr=96),
-                    entry("gather", label="push", cases=["one"]), entry("gather", "b", label="pull", cases=["one"]),
-                    entry("gather", arch="gfx950", status="failed", cases=["one"], label="push"),
-                    entry("quiet", status="unsupported"), triton="3.8.0+git1")
+DOCUMENT = document(
+    entry("gemm", cases=["one", "two"]),
+    entry("gemm", arch="gfx950", cases=["one"], vgpr=96),
+    entry("gather", label="push", cases=["one"]),
+    entry("gather", "b", label="pull", cases=["one"]),
+    entry("gather", arch="gfx950", status="failed", cases=["one"], label="push"),
+    entry("quiet", status="unsupported"),
+    triton="3.8.0+git1",
+)
 
 
 def test_asv_reads_what_is_written(tmp_path):

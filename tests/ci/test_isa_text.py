@@ -9,16 +9,33 @@ from ci.isa_text import listing, markdown, terminal
 from tests.ci.isa_documents import REMOTE, document, entry
 from tests.ci.test_isa_rules import ACCEPTED, SECTION
 
-COLLAPSED = REMOTE | {"store_widths": {"2": 128}, "store_names": {"global_store_short": 128}, "vgpr": 136,
-                      "remote_store_widths": {"2": 128}, "remote_store_names": {"global_store_short": 128}}
-BASE = document(entry("all_gather", cases=["m1024", "m2048", "m4096", "m8192", "m16384"], **REMOTE), entry("gemm"),
-                entry("wgrad", label="256x256x64"), entry("old"), entry("broken"), entry("quiet"),
-                entry("never", status="failed"),
-                broken=[{"module": "kernels.<b>", "why": "ImportError: @someone [link](http://x)"}])
-HEAD = document(entry("all_gather", "b", cases=["m1024", "m2048", "m4096", "m8192", "m16384"], **COLLAPSED),
-                entry("gemm", "b", occupancy=3, vgpr=132), entry("wgrad", "b", label="256x256x64", code_bytes=3600),
-                entry("new"), entry("broken", status="failed", why="the compiler says: `x` | y"), entry("quiet"),
-                entry("never", status="failed"), triton="3.9.0")
+COLLAPSED = REMOTE | {
+    "store_widths": {"2": 128},
+    "store_names": {"global_store_short": 128},
+    "vgpr": 136,
+    "remote_store_widths": {"2": 128},
+    "remote_store_names": {"global_store_short": 128},
+}
+BASE = document(
+    entry("all_gather", cases=["m1024", "m2048", "m4096", "m8192", "m16384"], **REMOTE),
+    entry("gemm"),
+    entry("wgrad", label="256x256x64"),
+    entry("old"),
+    entry("broken"),
+    entry("quiet"),
+    entry("never", status="failed"),
+    broken=[{"module": "kernels.<b>", "why": "ImportError: @someone [link](http://x)"}],
+)
+HEAD = document(
+    entry("all_gather", "b", cases=["m1024", "m2048", "m4096", "m8192", "m16384"], **COLLAPSED),
+    entry("gemm", "b", occupancy=3, vgpr=132),
+    entry("wgrad", "b", label="256x256x64", code_bytes=3600),
+    entry("new"),
+    entry("broken", status="failed", why="the compiler says: `x` | y"),
+    entry("quiet"),
+    entry("never", status="failed"),
+    triton="3.9.0",
+)
 JUDGEMENT = compare(BASE, HEAD, parse_policy(SECTION | {"accept": [ACCEPTED]}))
 
 
@@ -34,11 +51,25 @@ def test_what_many_configurations_share_is_told_once():
     def side(code, *, narrow, bytes_):
         stores = COLLAPSED if narrow else REMOTE
         other = {"remote_store_widths": {"4": 128}} if narrow else {}
-        return document(*(entry("all_gather", code, arch=arch, cases=[case],
-                                **stores | (other if (arch, case) == ("gfx942", "large") else {}))
-                          for arch in ("gfx942", "gfx950") for case in ("small", "large")),
-                        *(entry("gemm", code, arch=arch, cases=[case], code_bytes=bytes_)
-                          for arch in ("gfx942", "gfx950") for case in ("a", "b", "c")))
+        return document(
+            *(
+                entry(
+                    "all_gather",
+                    code,
+                    arch=arch,
+                    cases=[case],
+                    **stores | (other if (arch, case) == ("gfx942", "large") else {}),
+                )
+                for arch in ("gfx942", "gfx950")
+                for case in ("small", "large")
+            ),
+            *(
+                entry("gemm", code, arch=arch, cases=[case], code_bytes=bytes_)
+                for arch in ("gfx942", "gfx950")
+                for case in ("a", "b", "c")
+            ),
+        )
+
     judgement = compare(side("a", narrow=False, bytes_=3400), side("b", narrow=True, bytes_=3404), IsaPolicy())
     assert terminal(judgement).plain.splitlines()[1:] == [
         "SLOWER  all_gather/triton on gfx942 (small)",
@@ -48,7 +79,8 @@ def test_what_many_configurations_share_is_told_once():
         "    + the same of 2 more: 2 on gfx950",
         "CHANGED  gemm/triton on gfx942 (a)",
         "      code bytes: 3400 → 3404",
-        "    + likewise 5 more: 2 on gfx942, 3 on gfx950"]
+        "    + likewise 5 more: 2 on gfx942, 3 on gfx950",
+    ]
     assert "also on gfx942 (large): stores" in markdown(judgement)
     assert "- likewise 5 more: 2 on gfx942, 3 on gfx950" in markdown(judgement)
 
@@ -65,11 +97,14 @@ def test_nothing_changed_is_two_lines(golden):
 
 
 def test_the_listing(golden):
-    head = document(entry("gemm"), entry("all_gather", **REMOTE, bytes_per_remote_store=16.0),
-                    entry("large", will_not_load="it needs 98304 B of LDS", lds_bytes=98304),
-                    entry("never", status="failed", why="the compiler says no"),
-                    broken=[{"module": "kernels.x", "why": "ImportError: y"}],
-                    failures=[{"arch": "gfx950", "why": "it died"}])
+    head = document(
+        entry("gemm"),
+        entry("all_gather", **REMOTE, bytes_per_remote_store=16.0),
+        entry("large", will_not_load="it needs 98304 B of LDS", lds_bytes=98304),
+        entry("never", status="failed", why="the compiler says no"),
+        broken=[{"module": "kernels.x", "why": "ImportError: y"}],
+        failures=[{"arch": "gfx950", "why": "it died"}],
+    )
     golden("isa/listing.txt", listing(head).plain)
 
 
@@ -90,17 +125,22 @@ L2:
 ; no loop
 \ts_endpgm
 """
-SHORT = CODE.replace("\tglobal_store_dwordx4 v[6:7], v[20:23], off\n",
-                     "\tglobal_store_short v[6:7], v20, off\n\tglobal_store_short v[6:7], v21, off offset:2\n")
+SHORT = CODE.replace(
+    "\tglobal_store_dwordx4 v[6:7], v[20:23], off\n",
+    "\tglobal_store_short v[6:7], v20, off\n\tglobal_store_short v[6:7], v21, off offset:2\n",
+)
 
 
 def test_parts_are_innermost_loops_and_the_rest():
     assert [(part.title, len(part.lines)) for part in parts(CODE)] == [
-        ("no loop", 2), ("loop L1 depth 1", 4), ("loop L2 depth 2", 3)]
+        ("no loop", 2),
+        ("loop L1 depth 1", 4),
+        ("loop L2 depth 2", 3),
+    ]
 
 
 def test_the_changed_loop_is_shown_and_not_the_hotter_one_that_did_not_change():
-    (one, two), = changed(CODE, SHORT)
+    ((one, two),) = changed(CODE, SHORT)
     assert (one.title, two.title) == ("loop L1 depth 1", "loop L1 depth 1")
 
 

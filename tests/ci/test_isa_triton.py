@@ -30,20 +30,26 @@ def test_the_two_published_regressions_are_found_and_nothing_else_breaks(judged)
         "3.7.1 → 3.8.0: sample_wgrad/triton [tile] on gfx942 (g4): vector registers spilled: 0 → 72, "
         "scratch: 0 → 292 B a lane, scratch instructions in loops: 0 → 68",
         "3.8.0 → 3.9.0: sample_gluon_gather/triton [tile] on gfx942 (m1024): stores to remote ranks went from 16 B "
-        "to 2 B a lane: 56 global_store_short"]
+        "to 2 B a lane: 56 global_store_short",
+    ]
     assert judged.exit_code == 1
 
 
 def test_the_table_marks_the_version_that_breaks(judged):
-    marks = {row["name"]: [version for version, cell in row["cells"].items() if cell["breaks"]]
-             for row in isa_triton.rows(judged)}
+    marks = {
+        row["name"]: [version for version, cell in row["cells"].items() if cell["breaks"]]
+        for row in isa_triton.rows(judged)
+    }
     assert marks == {"sample_wgrad/triton [tile]": ["3.8.0"], "sample_gluon_gather/triton [tile]": ["3.9.0"]}
 
 
 def test_the_terminal_leaves_out_what_differs_in_registers_only():
-    documents = {"1.0": document(entry("alike"), entry("wider"), entry("dies"), entry("gone")),
-                 "2.0": document(entry("alike", vgpr=99), entry("wider", bytes_per_store=16.0, cases=["one"]),
-                                 entry("dies", status="failed"))}
+    documents = {
+        "1.0": document(entry("alike"), entry("wider"), entry("dies"), entry("gone")),
+        "2.0": document(
+            entry("alike", vgpr=99), entry("wider", bytes_per_store=16.0, cases=["one"]), entry("dies", status="failed")
+        ),
+    }
     table = isa_triton.table(isa_triton.judge(documents, {}, IsaPolicy()))
     names = [str(cell) for cell in table.columns[0].cells]
     assert names == ["wider/triton one", "dies/triton one", "gone/triton one"]
@@ -65,8 +71,10 @@ def test_the_page_is_whole_and_refers_to_nothing(judged, golden):
 
 
 def test_the_page_escapes_foreign_text():
-    documents = {"1.0": document(entry("<script>alert(1)</script>")),
-                 "2.0": document(entry(status="failed", why="<b>"))}
+    documents = {
+        "1.0": document(entry("<script>alert(1)</script>")),
+        "2.0": document(entry(status="failed", why="<b>")),
+    }
     page = isa_triton.page(isa_triton.judge(documents, {}, IsaPolicy()))
     assert "<script>" not in page
     assert "<b>" not in page
@@ -75,7 +83,9 @@ def test_the_page_escapes_foreign_text():
 def test_json(judged):
     told = json.loads(json.dumps(isa_triton.as_json(judged)))
     assert [(b["from"], b["to"], b["kernel"]) for b in told["breaks"]] == [
-        ("3.7.1", "3.8.0", "sample_wgrad"), ("3.8.0", "3.9.0", "sample_gluon_gather")]
+        ("3.7.1", "3.8.0", "sample_wgrad"),
+        ("3.8.0", "3.9.0", "sample_gluon_gather"),
+    ]
     assert told["rows"][0]["cells"]["3.6.0"]["breaks"] is False
 
 
@@ -110,6 +120,7 @@ def pip(monkeypatch):
         calls.append(command)
         (Path(command[command.index("--target") + 1]) / "triton").mkdir()
         return Done
+
     monkeypatch.setattr(isa_triton.subprocess, "run", run)
     return calls, Done
 
@@ -128,8 +139,10 @@ def test_a_version_is_installed_once_and_alone(tmp_path, pip):
 def test_a_version_that_cannot_be_installed_leaves_nothing_behind(tmp_path, pip):
     _, done = pip
     done.returncode = 1
-    done.stderr = ("WARNING: noise\nERROR: Could not find a version that satisfies the requirement triton==3.0.0\n"
-                   "ERROR: No matching distribution found for triton==3.0.0\n")
+    done.stderr = (
+        "WARNING: noise\nERROR: Could not find a version that satisfies the requirement triton==3.0.0\n"
+        "ERROR: No matching distribution found for triton==3.0.0\n"
+    )
     with pytest.raises(isa_triton.InstallError, match=r"Triton 3\.0\.0 cannot be installed: No matching distribution"):
         isa_triton.provide("3.0.0", tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []

@@ -28,8 +28,9 @@ def recording(request):
     return simulate.lock_step_trials(DATA / f"ab_trials_{request.param}.jsonl.gz")
 
 
-def made(effect=0.0, trials=6, case="k/t/c", kernel="k", control=None, rounds=40, seed=0, scatter=0.002, noise=0.01,
-         **more):
+def made(
+    effect=0.0, trials=6, case="k/t/c", kernel="k", control=None, rounds=40, seed=0, scatter=0.002, noise=0.01, **more
+):
     """A comparison of synthetic trials; control: effect on the vendor baseline, None for no baseline."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -48,8 +49,9 @@ def one(comparison, policy=POLICY, progress=None):
     return judgement.cases[0], judgement
 
 
-@pytest.mark.parametrize(("effect", "verdict", "code"), [(0.05, Verdict.SLOWER, 1), (-0.05, Verdict.FASTER, 0),
-                                                         (0.0, Verdict.SAME, 0)])
+@pytest.mark.parametrize(
+    ("effect", "verdict", "code"), [(0.05, Verdict.SLOWER, 1), (-0.05, Verdict.FASTER, 0), (0.0, Verdict.SAME, 0)]
+)
 def test_verdicts_and_exit_codes(effect, verdict, code):
     case, judgement = one(made(effect))
     assert (case.verdict, judgement.verdict, exit_code(judgement)) == (verdict, verdict, code)
@@ -85,11 +87,17 @@ def test_only_new_cases_are_no_pass_and_beside_others_they_do_not_matter():
     assert judgement.cases[0].verdict is Verdict.NEW
 
 
-@pytest.mark.parametrize(("verdicts", "overall"), [
-    ((Verdict.SAME, Verdict.FASTER), Verdict.FASTER), ((Verdict.SAME, Verdict.CANNOT_TELL), Verdict.CANNOT_TELL),
-    ((Verdict.CANNOT_TELL, Verdict.YARDSTICK_CHANGED), Verdict.YARDSTICK_CHANGED),
-    ((Verdict.YARDSTICK_CHANGED, Verdict.SLOWER), Verdict.SLOWER), ((Verdict.SLOWER, Verdict.BROKEN), Verdict.BROKEN),
-    ((Verdict.NEW,), Verdict.CANNOT_TELL)])
+@pytest.mark.parametrize(
+    ("verdicts", "overall"),
+    [
+        ((Verdict.SAME, Verdict.FASTER), Verdict.FASTER),
+        ((Verdict.SAME, Verdict.CANNOT_TELL), Verdict.CANNOT_TELL),
+        ((Verdict.CANNOT_TELL, Verdict.YARDSTICK_CHANGED), Verdict.YARDSTICK_CHANGED),
+        ((Verdict.YARDSTICK_CHANGED, Verdict.SLOWER), Verdict.SLOWER),
+        ((Verdict.SLOWER, Verdict.BROKEN), Verdict.BROKEN),
+        ((Verdict.NEW,), Verdict.CANNOT_TELL),
+    ],
+)
 def test_the_worst_case_is_the_verdict(verdicts, overall):
     cases = [judging.CaseVerdict(str(i), "k", "t", v) for i, v in enumerate(verdicts)]
     assert judging._overall(cases, ())[0] is overall
@@ -105,8 +113,17 @@ def test_equal_code_is_same_without_timing_and_a_movement_is_only_a_warning():
 
 
 def test_a_wrong_head_is_broken_even_with_equal_code_or_bad_data():
-    case, judgement = one(dataclasses.replace(made(), head_status=Status.WRONG, head_why="norm 0.5", same_code=True,
-                                              problems=("bad",), head_yardstick="x", base_yardstick="y"))
+    case, judgement = one(
+        dataclasses.replace(
+            made(),
+            head_status=Status.WRONG,
+            head_why="norm 0.5",
+            same_code=True,
+            problems=("bad",),
+            head_yardstick="x",
+            base_yardstick="y",
+        )
+    )
     assert case.verdict is Verdict.BROKEN
     assert "norm 0.5" in case.evidence[0]
     assert exit_code(judgement) == 1
@@ -149,8 +166,10 @@ def test_clocks_that_differ_are_a_warning():
 
 
 def test_shapes_of_one_kernel_that_moved_are_one_group():
-    cases = [made(0.03, case=f"k/t/{i}", seed=i) for i in range(3)] + [made(0, case="k/t/same", seed=9),
-                                                                      made(0.03, case="j/t/0", kernel="j")]
+    cases = [made(0.03, case=f"k/t/{i}", seed=i) for i in range(3)] + [
+        made(0, case="k/t/same", seed=9),
+        made(0.03, case="j/t/0", kernel="j"),
+    ]
     judgement = judge(cases, POLICY)
     [group] = judgement.groups
     assert group.cases == ("k/t/0", "k/t/1", "k/t/2")
@@ -162,6 +181,7 @@ def test_shapes_of_one_kernel_that_moved_are_one_group():
 def test_neighbours_lend_strength_to_small_changes_in_the_same_direction():
     def cases(effect):
         return [made(effect, case=f"k/t/{i}", seed=100 + i, trials=5, noise=0.02, scatter=0.004) for i in range(12)]
+
     alone = sum(one(c)[0].verdict is Verdict.SLOWER for c in cases(0.012))
     judgement = judge(cases(0.012), POLICY)
     borrowed = [c for c in judgement.cases if c.verdict is Verdict.SLOWER]
@@ -198,8 +218,7 @@ def test_slower_waits_for_fresh_trials_and_they_decide():
 
 def test_a_look_uses_only_its_share_of_the_error():
     tried = (made(0.0085, trials=4, seed=seed) for seed in range(200))
-    comparison = next(c for c in tried
-                      if one(c)[0].verdict is Verdict.SLOWER and one(c)[0].p_value > 1.5e-4)
+    comparison = next(c for c in tried if one(c)[0].verdict is Verdict.SLOWER and one(c)[0].p_value > 1.5e-4)
     assert one(comparison, progress=Progress())[0].verdict is Verdict.CANNOT_TELL
 
 
@@ -212,8 +231,10 @@ def test_floors_against_the_baseline():
     judgement = judge([made(0.0, control=0.0)], Policy(floors=(rule,)))
     assert not judgement.floors[0].new
     assert judgement.verdict is Verdict.SAME
-    new = judge([dataclasses.replace(made(0.2, control=0.0), base_status=Status.OK)],
-                Policy(floors=(dataclasses.replace(rule, share=0.75),)))
+    new = judge(
+        [dataclasses.replace(made(0.2, control=0.0), base_status=Status.OK)],
+        Policy(floors=(dataclasses.replace(rule, share=0.75),)),
+    )
     assert new.floors[0].new
     assert new.verdict is Verdict.SLOWER
 
@@ -264,8 +285,10 @@ def test_the_study_counts_what_judge_says(recording, arm):
     index = simulate.subsets(rng, 12, 39, 5)
     counted = simulate.findings([simulate.take(s, index) for s in shifts.values()], 40, POLICY.settings())
     for draw, chosen in enumerate(index):
-        comparisons = [Comparison(case, case, trials=tuple(
-            Trial(int(i), arms["base"][i], arms[arm][i]) for i in chosen)) for case, arms in recording.items()]
+        comparisons = [
+            Comparison(case, case, trials=tuple(Trial(int(i), arms["base"][i], arms[arm][i]) for i in chosen))
+            for case, arms in recording.items()
+        ]
         said = [{Verdict.SLOWER: 1, Verdict.FASTER: -1}.get(c.verdict, 0) for c in judge(comparisons, POLICY).cases]
         assert said == counted[draw].tolist()
 
@@ -282,8 +305,15 @@ def test_an_improvement_is_never_slower(recording):
 def test_three_thousand_cases_are_judged_in_seconds():
     rng = np.random.default_rng(0)
     base, head = (np.exp(0.01 * rng.standard_normal((30_000, 40))) for _ in range(2))
-    cases = [Comparison(f"k{i // 30}/t/{i}", f"k{i // 30}", "t", tuple(
-        Trial(n, base[10 * i + n], head[10 * i + n]) for n in range(10))) for i in range(3000)]
+    cases = [
+        Comparison(
+            f"k{i // 30}/t/{i}",
+            f"k{i // 30}",
+            "t",
+            tuple(Trial(n, base[10 * i + n], head[10 * i + n]) for n in range(10)),
+        )
+        for i in range(3000)
+    ]
     start = time.process_time()
     judgement = judge(cases, POLICY)
     assert time.process_time() - start < 5

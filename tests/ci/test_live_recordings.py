@@ -52,8 +52,9 @@ def test_thirty_runs_of_equal_code_are_same_after_one_trial() -> None:
 @pytest.mark.parametrize("count", [4, 6, 8, 12])
 def test_the_times_of_unchanged_kernels_alone_give_no_false_verdict(unchanged: list[Comparison], count: int) -> None:
     random = np.random.default_rng(count)
-    verdicts = Counter(case.verdict for _ in range(25)
-                       for case in drawn(unchanged, random.choice(30, count, replace=False)).cases)
+    verdicts = Counter(
+        case.verdict for _ in range(25) for case in drawn(unchanged, random.choice(30, count, replace=False)).cases
+    )
     assert sum(verdicts.values()) == 250
     assert not verdicts.keys() - {Verdict.SAME, Verdict.CANNOT_TELL}
     assert verdicts[Verdict.SAME] > 200
@@ -70,6 +71,10 @@ def test_one_pipeline_stage_fewer_is_found_where_it_costs() -> None:
     found = drawn(by_time("stage_fewer"), range(4))
     slower = {case.case.split("/")[-1]: case.ratio for case in found.of(Verdict.SLOWER)}
     assert {name for name, ratio in slower.items() if ratio and ratio > 1.09} == {
-        "n4096_k4096_m16_fp16", "n4096_k4096_m1024_fp16", "n4096_k14336_m4096_fp16", "n8192_k4096_m256_fp16",
-        "n8192_k4096_m8192_fp16"}
+        "n4096_k4096_m16_fp16",
+        "n4096_k4096_m1024_fp16",
+        "n4096_k14336_m4096_fp16",
+        "n8192_k4096_m256_fp16",
+        "n8192_k4096_m8192_fp16",
+    }
     assert not found.of(Verdict.FASTER, Verdict.BROKEN)

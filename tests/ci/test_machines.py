@@ -24,8 +24,14 @@ def test_ours_are_known_hardware() -> None:
 def test_amd_machines_get_their_devices_and_locked_memory() -> None:
     for machine in machines.load():
         if machine["gpu"].startswith("MI"):
-            for flag in ("--device=/dev/kfd", "--device=/dev/dri", "--group-add video", "--ulimit memlock=-1",
-                         "--security-opt seccomp=unconfined", "--shm-size="):
+            for flag in (
+                "--device=/dev/kfd",
+                "--device=/dev/dri",
+                "--group-add video",
+                "--ulimit memlock=-1",
+                "--security-opt seccomp=unconfined",
+                "--shm-size=",
+            ):
                 assert flag in machine["options"]
 
 
@@ -41,11 +47,20 @@ def test_an_unknown_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert "known: mi300x" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("document", "message"), [
-    ("{", "not JSON"), ("[]", "needs a list"), ('{"machines": []}', "needs a list"),
-    ({**GOOD, "extra": 1}, "exactly the fields"), ({**GOOD, "image": ""}, "image must be"),
-    ({**GOOD, "runs_on": "self-hosted"}, "runs_on must be a list"), ({**GOOD, "runs_on": ["ubuntu"]}, "self-hosted"),
-    ({**GOOD, "name": "MI 300"}, "use 1 to 40"), ([GOOD, GOOD], "same name")])
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "needs a list"),
+        ('{"machines": []}', "needs a list"),
+        ({**GOOD, "extra": 1}, "exactly the fields"),
+        ({**GOOD, "image": ""}, "image must be"),
+        ({**GOOD, "runs_on": "self-hosted"}, "runs_on must be a list"),
+        ({**GOOD, "runs_on": ["ubuntu"]}, "self-hosted"),
+        ({**GOOD, "name": "MI 300"}, "use 1 to 40"),
+        ([GOOD, GOOD], "same name"),
+    ],
+)
 def test_a_bad_file(tmp_path: Path, document: object, message: str) -> None:
     entries = document if isinstance(document, list) else [document]
     text = document if isinstance(document, str) else json.dumps({"machines": entries})

@@ -52,8 +52,15 @@ def add(case, inputs):
 def run(folder: Path, *argv: str) -> str:
     who = {f"GIT_{role}_{key}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL,
-                          env={**os.environ, "PYTHONPATH": str(folder), "PATH": path, **who})
+    done = subprocess.run(
+        argv,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(folder), "PATH": path, **who},
+    )
     assert done.returncode == 0, f"{' '.join(argv)}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
@@ -62,8 +69,21 @@ def run(folder: Path, *argv: str) -> str:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This project as it lies here, committed to a repository of its own, with one more package of kernels."""
     folder = tmp_path_factory.mktemp("new") / "project"
-    names = run(ROOT, "git", "ls-files", "-co", "--exclude-standard", "--", "kernels", "benchmarks", "ci", "dashboards",
-                "asv.conf.json", "pyproject.toml", ".gitignore").split()
+    names = run(
+        ROOT,
+        "git",
+        "ls-files",
+        "-co",
+        "--exclude-standard",
+        "--",
+        "kernels",
+        "benchmarks",
+        "ci",
+        "dashboards",
+        "asv.conf.json",
+        "pyproject.toml",
+        ".gitignore",
+    ).split()
     for name in names:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

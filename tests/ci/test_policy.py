@@ -17,9 +17,14 @@ def test_the_shipped_policy_is_sound_and_gives_a_reason_for_every_section():
 
 
 def test_sections_override_in_order_unit_machine_kernel():
-    made = parse({"default": {**GOOD, "effect_floor": 0.001}, "unit": {"bytes": {**GOOD, "effect_floor": 0.0}},
-                  "machine": {"cpu": {**GOOD, "same_within": 0.2, "effect_floor": 0.05}},
-                  "kernel": {"gemm": {**GOOD, "effect_floor": 0.004}}})
+    made = parse(
+        {
+            "default": {**GOOD, "effect_floor": 0.001},
+            "unit": {"bytes": {**GOOD, "effect_floor": 0.0}},
+            "machine": {"cpu": {**GOOD, "same_within": 0.2, "effect_floor": 0.05}},
+            "kernel": {"gemm": {**GOOD, "effect_floor": 0.004}},
+        }
+    )
     assert made.settings("copy").effect_floor == 0.001
     assert made.settings("copy", unit="bytes").effect_floor == 0.0
     assert made.settings("copy", "cpu").effect_floor == 0.05

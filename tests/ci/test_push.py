@@ -12,8 +12,13 @@ from ci.push import PushError, push_records
 
 
 def git(where: Path, *argv: str) -> str:
-    return subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv], cwd=where, check=True, text=True,
-                          capture_output=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv],
+        cwd=where,
+        check=True,
+        text=True,
+        capture_output=True,
+    ).stdout.strip()
 
 
 @pytest.fixture
@@ -89,8 +94,9 @@ def test_bad_branches(clones: tuple[Path, Path], branch: str) -> None:
         push_records(clones[0] / "results", branch, "m")
 
 
-def test_the_token_is_neither_in_arguments_nor_in_the_configuration(clones: tuple[Path, Path],
-                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_is_neither_in_arguments_nor_in_the_configuration(
+    clones: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, _ = clones
     write(one, "results/m/a.json", "1")
     seen: list[str] = []

@@ -24,19 +24,7 @@ from asv_runner import statistics as asv_statistics
 from ci import pooling, records
 from ci.asv_files import FEWEST_SAMPLES
 from tests.ci.histories import commits_of_one_second
-from tests.ci.trials import (
-    BASE,
-    ENV,
-    HEAD,
-    MACHINE,
-    TIMES,
-    declaration,
-    failed,
-    ok,
-    tree,
-    trial,
-    write,
-)
+from tests.ci.trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
 
 NAME = MACHINE["name"]
 
@@ -49,6 +37,7 @@ def results(tmp_path: Path) -> Path:
 @pytest.fixture
 def record(tmp_path: Path, results: Path) -> Callable[..., records.Recorded]:
     """Record trials through a new file."""
+
     def do(*lines: dict[str, Any], **options: Any) -> records.Recorded:
         return records.record(
             [write(tmp_path / f"trials{len(list(tmp_path.iterdir()))}.jsonl", *lines)], results, **options
@@ -62,8 +51,11 @@ def asv_file(results: Path, commit: str = HEAD, env: str = ENV) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*"))
-            if f.is_file() and not f.name.startswith(".") and ".cache" not in f.parts}
+    return {
+        str(f.relative_to(folder)): f.read_bytes()
+        for f in sorted(folder.rglob("*"))
+        if f.is_file() and not f.name.startswith(".") and ".cache" not in f.parts
+    }
 
 
 def row(results: Path, name: str = "gemm.track_time", commit: str = HEAD) -> dict[str, Any]:
@@ -88,8 +80,12 @@ def test_asv_itself_reads_the_record(record: Any, results: Path) -> None:
     benchmarks = json.loads((results / "benchmarks.json").read_text())
     assert loaded.commit_hash == HEAD
     assert loaded.env_name == ENV
-    assert loaded.get_result_keys(benchmarks) == {"gemm.track_time", "gemm.track_flops", "gemm.track_hbm_bytes",
-                                                  "track_broken_modules"}
+    assert loaded.get_result_keys(benchmarks) == {
+        "gemm.track_time",
+        "gemm.track_flops",
+        "gemm.track_hbm_bytes",
+        "track_broken_modules",
+    }
     time = benchmarks["gemm.track_time"]
     assert time["params"] == [["'triton'", "'blas'"], ["'m16'", "'m64'"]]
     assert time["unit"] == "seconds"
@@ -102,8 +98,17 @@ def test_asv_itself_reads_the_record(record: Any, results: Path) -> None:
     assert loaded.get_result_value("gemm.track_flops", benchmarks["gemm.track_flops"]["params"]) == [10**9, 10**9]
 
 
-@pytest.mark.parametrize(("status", "kind"), [("wrong", "null"), ("error", "null"), ("hang", "null"), ("crash", "null"),
-                                              ("unsupported", "nan"), ("skipped", "nan")])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("wrong", "null"),
+        ("error", "null"),
+        ("hang", "null"),
+        ("crash", "null"),
+        ("unsupported", "nan"),
+        ("skipped", "nan"),
+    ],
+)
 def test_a_failure_is_null_and_a_skip_is_nan(record: Any, results: Path, status: str, kind: str) -> None:
     record(trial({"m16": {"head/triton": failed(status, "the tile is off"), "head/blas": ok()}}))
     value = row(results)["result"][0]
@@ -134,6 +139,7 @@ def test_all_failed_is_a_null_column(record: Any, results: Path) -> None:
 def test_few_samples_are_kept_from_asv(record: Any, results: Path) -> None:
     """With 6 against 6 samples `asv compare` cannot call even a factor of 3 different; with intervals it can."""
     from asv._stats import is_different
+
     record(trial({"m16": {"head/triton": ok(TIMES[:6]), "head/blas": ok([3 * t for t in TIMES[:6]])}}))
     found = row(results)
     assert found.get("samples") is None
@@ -201,8 +207,10 @@ def test_a_second_file_appends_samples(record: Any, results: Path) -> None:
 
 
 def test_the_order_of_recording_does_not_matter(tmp_path: Path) -> None:
-    lines = [trial(number=n, session=s * 16, minute=m, kernel=k) for n, s, m, k in
-             [(0, "5", 0, "gemm"), (1, "5", 0, "gemm"), (0, "6", 9, "gemm"), (0, "5", 1, "softmax")]]
+    lines = [
+        trial(number=n, session=s * 16, minute=m, kernel=k)
+        for n, s, m, k in [(0, "5", 0, "gemm"), (1, "5", 0, "gemm"), (0, "6", 9, "gemm"), (0, "5", 1, "softmax")]
+    ]
     outcomes = []
     for seed in range(4):
         order = lines[:]
@@ -322,8 +330,10 @@ def test_keep_grids_brings_back_what_asv_run_dropped(record: Any, results: Path)
 # ---- refused, torn, foreign ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("odd", "reason"), [
-    (tree(dirty=True), "has local changes"), (tree(None), "has commit None"), (tree("abc123"), "has commit 'abc123'")])
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [(tree(dirty=True), "has local changes"), (tree(None), "has commit None"), (tree("abc123"), "has commit 'abc123'")],
+)
 def test_what_is_no_commit_is_not_recorded_as_one(record: Any, results: Path, odd: dict[str, Any], reason: str) -> None:
     outcome = record(trial(trees={"head": odd, "base": tree(BASE)}))
     assert outcome.paths == [asv_file(results, BASE)], "the other side of the trial is recorded"
@@ -490,8 +500,9 @@ def test_a_full_disk_loses_nothing(record: Any, results: Path, tmp_path: Path, s
     assert len(records.load_notes(results, NAME, HEAD, ENV)) == 3
 
 
-def test_an_interruption_between_two_files_is_put_right(record: Any, results: Path, tmp_path: Path,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_between_two_files_is_put_right(
+    record: Any, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The notes are there and asv's file is not: the trials count as known, and the record is completed."""
     whole = tmp_path / "whole"
     file = write(tmp_path / "t.jsonl", trial(), trial(number=1))
@@ -524,8 +535,10 @@ def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
     """Two processes record different trials of one commit, file by file, at the same time."""
     lines = [trial(number=n, session=s * 16, kernel=k) for n in range(6) for s, k in (("5", "gemm"), ("6", "softmax"))]
     files = [write(tmp_path / f"{i}.jsonl", line) for i, line in enumerate(lines)]
-    code = "import sys, subprocess\nfrom pathlib import Path\nfrom ci import records\n" \
-           "for f in sys.argv[2:]: records.record([Path(f)], Path(sys.argv[1]))"
+    code = (
+        "import sys, subprocess\nfrom pathlib import Path\nfrom ci import records\n"
+        "for f in sys.argv[2:]: records.record([Path(f)], Path(sys.argv[1]))"
+    )
     root = Path(__file__).resolve().parents[2]
     writers = [
         subprocess.Popen([sys.executable, "-c", code, str(results), *map(str, files[i::2])], cwd=root) for i in (0, 1)

@@ -73,8 +73,9 @@ def test_json_has_what_is_promised_and_no_nan(file):
     judgement, _ = verdicts(write(file, [line(i) for i in range(5)]))
     document = json.loads(json.dumps(to_json(judgement), allow_nan=False))
     assert document["verdict"] in ("SAME", "CANNOT TELL")
-    assert {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds", "evidence",
-            "warnings"} <= set(document["cases"][0])
+    assert {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds", "evidence", "warnings"} <= set(
+        document["cases"][0]
+    )
     assert document["cases"][0]["ci_low"] < document["cases"][0]["ratio"] < document["cases"][0]["ci_high"]
     assert (document["cases"][0]["trials"], document["cases"][0]["rounds"]) == (5, 40)
 
@@ -170,9 +171,14 @@ def test_unknown_units_name_the_known_ones(file, unit):
 
 
 BROKEN_LINES = {
-    "not JSON": "hello\n", "a list": "[1, 2]\n", "a number": "3\n", "cases is a list": '{"unit":"us","cases":[]}\n',
-    "no cases": '{"trial": 0, "unit": "us"}\n', "trial is text": '{"trial":"0","unit":"us","cases":{}}\n',
-    "machine kind": '{"trial":0,"unit":"us","machine_kind":"toaster","cases":{}}\n', "deep": "[" * 100_000 + "\n",
+    "not JSON": "hello\n",
+    "a list": "[1, 2]\n",
+    "a number": "3\n",
+    "cases is a list": '{"unit":"us","cases":[]}\n',
+    "no cases": '{"trial": 0, "unit": "us"}\n',
+    "trial is text": '{"trial":"0","unit":"us","cases":{}}\n',
+    "machine kind": '{"trial":0,"unit":"us","machine_kind":"toaster","cases":{}}\n',
+    "deep": "[" * 100_000 + "\n",
     "binary": "\x00\x01\x02\n",
 }
 
@@ -194,7 +200,7 @@ def test_a_torn_last_line_is_left_out_with_a_warning(file):
 def test_a_gzip_that_ends_early_keeps_what_there_is(file):
     packed = file.with_suffix(".gz")
     whole = gzip.compress(write(file, [line(i) for i in range(30)]).read_bytes())
-    packed.write_bytes(whole[:len(whole) // 2])
+    packed.write_bytes(whole[: len(whole) // 2])
     [found] = replay.read(packed)
     assert 3 <= len(found.trials) < 30
     assert any("the gzip stream ends early" in w for w in found.warnings)
@@ -260,13 +266,25 @@ def test_another_environment_makes_the_baseline_a_comparison_of_its_own(file):
     assert {c.backend: c.control for c in found} == {"triton": None, "blas": None}
 
 
-@pytest.mark.parametrize(("base", "head", "verdict"), [
-    ("ok", "wrong", Verdict.BROKEN), ("ok", "crash", Verdict.BROKEN), ("wrong", "wrong", Verdict.CANNOT_TELL),
-    ("unsupported", "ok", Verdict.NEW), ("wrong", "ok", Verdict.NEW), ("ok", "unsupported", Verdict.BROKEN),
-    (None, "ok", Verdict.NEW), ("ok", None, Verdict.CANNOT_TELL)])
+@pytest.mark.parametrize(
+    ("base", "head", "verdict"),
+    [
+        ("ok", "wrong", Verdict.BROKEN),
+        ("ok", "crash", Verdict.BROKEN),
+        ("wrong", "wrong", Verdict.CANNOT_TELL),
+        ("unsupported", "ok", Verdict.NEW),
+        ("wrong", "ok", Verdict.NEW),
+        ("ok", "unsupported", Verdict.BROKEN),
+        (None, "ok", Verdict.NEW),
+        ("ok", None, Verdict.CANNOT_TELL),
+    ],
+)
 def test_how_the_arms_ended_decides_before_any_time(file, base, head, verdict):
-    arms = {f"{role}/triton": made.ok() if status == "ok" else made.failed(status)
-            for role, status in (("base", base), ("head", head)) if status}
+    arms = {
+        f"{role}/triton": made.ok() if status == "ok" else made.failed(status)
+        for role, status in (("base", base), ("head", head))
+        if status
+    }
     judgement, cases = verdicts(made.write(file, *(paired(i, {"m16": arms}) for i in range(4))))
     assert cases["gemm/triton/m16"].verdict is verdict
     assert exit_code(judgement) == (1 if verdict is Verdict.BROKEN else 2)
@@ -300,27 +318,46 @@ def test_changed_yardsticks_are_not_compared(file):
     assert exit_code(judgement) == 2
 
 
-@pytest.mark.parametrize(("hashes", "knobs", "same"), [
-    (("x", "x"), ({}, {}), True), (("x", "y"), ({}, {}), False), (("x", "x"), ({"B": 1}, {"B": 2}), False),
-    ((None, "x"), ({}, {}), None)])
+@pytest.mark.parametrize(
+    ("hashes", "knobs", "same"),
+    [
+        (("x", "x"), ({}, {}), True),
+        (("x", "y"), ({}, {}), False),
+        (("x", "x"), ({"B": 1}, {"B": 2}), False),
+        ((None, "x"), ({}, {}), None),
+    ],
+)
 def test_equal_code_needs_equal_hashes_and_knobs(file, hashes, knobs, same):
-    arms = {f"{role}/triton": {**made.ok(), "code_hash": hashes[i], "knobs": knobs[i]}
-            for i, role in enumerate(("base", "head"))}
+    arms = {
+        f"{role}/triton": {**made.ok(), "code_hash": hashes[i], "knobs": knobs[i]}
+        for i, role in enumerate(("base", "head"))
+    }
     [found] = replay.read(made.write(file, *(paired(i, {"m16": arms}) for i in range(3))))
     assert found.same_code is same
 
 
-@pytest.mark.parametrize(("digests", "hashes", "knobs", "triton", "same"), [
-    (("a", "a"), (None, None), ({}, {}), "3.6.0", True), (("a", "b"), (None, None), ({}, {}), "3.6.0", None),
-    ((None, None), (None, None), ({}, {}), "3.6.0", None), (("a", "a"), (None, None), ({}, {"B": 2}), "3.6.0", None),
-    (("a", "a"), (None, None), ({}, {}), "3.9.0", None), (("a", "a"), ("x", "y"), ({}, {}), "3.6.0", False),
-    (("a", "b"), ("x", "x"), ({}, {}), "3.6.0", True)])
+@pytest.mark.parametrize(
+    ("digests", "hashes", "knobs", "triton", "same"),
+    [
+        (("a", "a"), (None, None), ({}, {}), "3.6.0", True),
+        (("a", "b"), (None, None), ({}, {}), "3.6.0", None),
+        ((None, None), (None, None), ({}, {}), "3.6.0", None),
+        (("a", "a"), (None, None), ({}, {"B": 2}), "3.6.0", None),
+        (("a", "a"), (None, None), ({}, {}), "3.9.0", None),
+        (("a", "a"), ("x", "y"), ({}, {}), "3.6.0", False),
+        (("a", "b"), ("x", "x"), ({}, {}), "3.6.0", True),
+    ],
+)
 def test_equal_files_are_equal_code_where_no_code_objects_are_known(file, digests, hashes, knobs, triton, same):
-    base, head = ({**made.tree(commit), "kernel_digest": digest}
-                  for commit, digest in zip((made.BASE, made.HEAD), digests, strict=True))
+    base, head = (
+        {**made.tree(commit), "kernel_digest": digest}
+        for commit, digest in zip((made.BASE, made.HEAD), digests, strict=True)
+    )
     head["environment"] = {**head["environment"], "triton": triton}
-    arms = {f"{role}/triton": {**made.ok(), "code_hash": hashes[i], "knobs": knobs[i]}
-            for i, role in enumerate(("base", "head"))}
+    arms = {
+        f"{role}/triton": {**made.ok(), "code_hash": hashes[i], "knobs": knobs[i]}
+        for i, role in enumerate(("base", "head"))
+    }
     [found] = replay.read(made.write(file, paired(0, {"m16": arms}, base=base, head=head)))
     assert found.same_code is same
 

@@ -29,10 +29,35 @@ RECORDINGS = ROOT / "tests" / "recordings"
 STORED = RECORDINGS / "replayed"
 
 CASE_NUMBERS = ("ratio", "ci_low", "ci_high", "p_value", "trials", "rounds", "base_seconds", "head_seconds")
-FRAME_COLUMNS = ["machine", "commit", "env", "kernel", "backend", "case", "baseline", "tier", "dtype", "world", "seconds",
-                 "seconds_low", "seconds_high", "samples", "trials", "flops", "hbm_bytes", "link_bytes",
-                 "payload_bytes", "status", "method", "tflops", "gbs", "algbw", "busbw", "peak_share",
-                 "baseline_ratio"]
+FRAME_COLUMNS = [
+    "machine",
+    "commit",
+    "env",
+    "kernel",
+    "backend",
+    "case",
+    "baseline",
+    "tier",
+    "dtype",
+    "world",
+    "seconds",
+    "seconds_low",
+    "seconds_high",
+    "samples",
+    "trials",
+    "flops",
+    "hbm_bytes",
+    "link_bytes",
+    "payload_bytes",
+    "status",
+    "method",
+    "tflops",
+    "gbs",
+    "algbw",
+    "busbw",
+    "peak_share",
+    "baseline_ratio",
+]
 COMMITS = ("0bb5fe41", "ac225b37", "f3ad7fbf", "52e34d2c", "08f6730c", "484887d8", "7b3fd69e", "f67f474c")
 """Those whose records were there when the values were stored."""
 STUDY_PARTS = ("scatter", "separate_false_alarms", "coverage", "power", "looks")
@@ -41,12 +66,26 @@ STUDY_PARTS = ("scatter", "separate_false_alarms", "coverage", "power", "looks")
 def said(judgement: Any) -> dict[str, Any]:
     """The numbers and verdicts of a judgement, without its sentences."""
     document = to_json(judgement)
-    cases = [{"case": c["case"], "verdict": c["verdict"], "wants_more": c["wants_more"],
-              **{name: c[name] for name in CASE_NUMBERS}} for c in document["cases"]]
-    groups = [{name: g[name] for name in ("kernel", "backend", "direction", "cases", "ratio", "ci_low", "ci_high")}
-              for g in document["groups"]]
-    floors = [{name: f[name] for name in ("case", "baseline", "bound", "state", "share", "share_low", "share_high",
-                                          "base_share")} for f in document["floors"]]
+    cases = [
+        {
+            "case": c["case"],
+            "verdict": c["verdict"],
+            "wants_more": c["wants_more"],
+            **{name: c[name] for name in CASE_NUMBERS},
+        }
+        for c in document["cases"]
+    ]
+    groups = [
+        {name: g[name] for name in ("kernel", "backend", "direction", "cases", "ratio", "ci_low", "ci_high")}
+        for g in document["groups"]
+    ]
+    floors = [
+        {
+            name: f[name]
+            for name in ("case", "baseline", "bound", "state", "share", "share_low", "share_high", "base_share")
+        }
+        for f in document["floors"]
+    ]
     return {"verdict": document["verdict"], "cases": cases, "groups": groups, "floors": floors}
 
 
@@ -55,14 +94,28 @@ def replays() -> Iterator[tuple[str, Any]]:
     rules = policy.load()
     with tempfile.TemporaryDirectory() as folder:
         for gpu in (0, 1):
-            lines = [json.loads(line) for line in gzip.open(RECORDINGS / "h200" / f"ab_trials_gpu{gpu}.jsonl.gz")]
+            packed = (RECORDINGS / "h200" / f"ab_trials_gpu{gpu}.jsonl.gz").read_bytes()
+            lines = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
             arms = [arm for arm in next(iter(lines[0]["cases"].values())) if arm != "base"]
             for arm in arms:
                 file = Path(folder) / f"{gpu}-{arm}.jsonl"
-                file.write_text("".join(json.dumps({
-                    "trial": line["trial"], "unit": "us",
-                    "cases": {case: {"base": found["base"], "head": found[arm]} for case, found in line["cases"].items()
-                              if arm in found}}) + "\n" for line in lines))
+                file.write_text(
+                    "".join(
+                        json.dumps(
+                            {
+                                "trial": line["trial"],
+                                "unit": "us",
+                                "cases": {
+                                    case: {"base": found["base"], "head": found[arm]}
+                                    for case, found in line["cases"].items()
+                                    if arm in found
+                                },
+                            }
+                        )
+                        + "\n"
+                        for line in lines
+                    )
+                )
                 yield f"h200/gpu{gpu}/{arm}", judge(replay.read(file), rules)
     for file in (RECORDINGS / "examples" / "one_percent.jsonl", *sorted((RECORDINGS / "h200_gemm_pr").glob("*.gz"))):
         name = file.name.partition(".")[0]
@@ -86,8 +139,10 @@ def frame() -> list[dict[str, Any]]:
     derived = derive.derive(records.load(ROOT / "results"))
     derived = derived[derived["commit"].str[:8].isin(COMMITS)]
     ordered = derived.sort_values(["machine", "commit", "env", "kernel", "backend", "case"])[FRAME_COLUMNS]
-    return [{key: None if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
-            for row in ordered.astype(object).to_dict("records")]
+    return [
+        {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
+        for row in ordered.astype(object).to_dict("records")
+    ]
 
 
 def study() -> dict[str, Any]:
@@ -98,8 +153,12 @@ def study() -> dict[str, Any]:
 
 def values(name: str) -> Any:
     """What is compared, as plain JSON values."""
-    found: Any = {"replays": lambda: {name: said(j) for name, j in replays()},
-                  "gates": lambda: {name: said(j) for name, j in gates()}, "frame": frame, "study": study}[name]()
+    found: Any = {
+        "replays": lambda: {name: said(j) for name, j in replays()},
+        "gates": lambda: {name: said(j) for name, j in gates()},
+        "frame": frame,
+        "study": study,
+    }[name]()
     return json.loads(json.dumps(found, default=lambda value: value.item()))
 
 

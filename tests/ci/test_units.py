@@ -9,11 +9,25 @@ from hypothesis import strategies as st
 from ci import units
 
 
-@pytest.mark.parametrize(("text", "value", "unit"), [
-    ("532 TFLOPS", 532e12, "FLOP/s"), ("532TFLOPS", 532e12, "FLOP/s"), ("1.25 ms", 1.25e-3, "s"), ("40us", 40e-6, "s"),
-    ("40 µs", 40e-6, "s"), ("338 GB/s", 338e9, "B/s"), ("338 GB / s", 338e9, "B/s"), ("64 MiB", 64 * 2**20, "B"),
-    ("2 GFLOPs", 2e9, "FLOP"), ("1e3 GFLOP/s", 1e12, "FLOP/s"), ("700 W", 700, "W"), ("1980 MHz", 1.98e9, "Hz"),
-    ("3 s", 3, "s"), ("-.5 ns", -0.5e-9, "s")])
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("532 TFLOPS", 532e12, "FLOP/s"),
+        ("532TFLOPS", 532e12, "FLOP/s"),
+        ("1.25 ms", 1.25e-3, "s"),
+        ("40us", 40e-6, "s"),
+        ("40 µs", 40e-6, "s"),
+        ("338 GB/s", 338e9, "B/s"),
+        ("338 GB / s", 338e9, "B/s"),
+        ("64 MiB", 64 * 2**20, "B"),
+        ("2 GFLOPs", 2e9, "FLOP"),
+        ("1e3 GFLOP/s", 1e12, "FLOP/s"),
+        ("700 W", 700, "W"),
+        ("1980 MHz", 1.98e9, "Hz"),
+        ("3 s", 3, "s"),
+        ("-.5 ns", -0.5e-9, "s"),
+    ],
+)
 def test_reads(text: str, value: float, unit: str) -> None:
     found, base = units.parse(text)
     assert found == pytest.approx(value, rel=1e-12)

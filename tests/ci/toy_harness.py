@@ -33,8 +33,15 @@ MACHINE = {
     "os": "Linux 6.1",
     "host": None,
 }
-ENVIRONMENT = {"python": "3.12.3", "torch": "2.11.0+cpu", "triton": "3.6.0", "cuda": None, "hip": None, "nccl": None,
-               "executable": sys.executable}
+ENVIRONMENT = {
+    "python": "3.12.3",
+    "torch": "2.11.0+cpu",
+    "triton": "3.6.0",
+    "cuda": None,
+    "hip": None,
+    "nccl": None,
+    "executable": sys.executable,
+}
 
 
 def listing(tree):
@@ -48,8 +55,17 @@ def listing(tree):
 
 
 def declaration(name, kernel):
-    cases = [{"name": case, "world": 1, "dtype": "fp32", "distribution": "normal", "n": size,
-              "tier": "nightly" if case.startswith("big") else "pr"} for case, size in kernel["CASES"].items()]
+    cases = [
+        {
+            "name": case,
+            "world": 1,
+            "dtype": "fp32",
+            "distribution": "normal",
+            "n": size,
+            "tier": "nightly" if case.startswith("big") else "pr",
+        }
+        for case, size in kernel["CASES"].items()
+    ]
     return {
         "kernel": name,
         "doc": "",
@@ -94,9 +110,18 @@ def measure(options):
     declared = declaration(name, kernel)
     with open(tree / ".." / "measured.log", "a") as log:
         log.write(f"{name} {options.commit.partition('=')[2][:8]}\n")
-    cases = {c["name"]: {"method": "clock", "warnings": [], "arms": {
-        f"head/{backend}": arm(function, c["n"], options.rounds) for backend, function in kernel["BACKENDS"].items()}}
-        for c in declared["cases"] if c["tier"] == "pr" or options.tier != "pr"}
+    cases = {
+        c["name"]: {
+            "method": "clock",
+            "warnings": [],
+            "arms": {
+                f"head/{backend}": arm(function, c["n"], options.rounds)
+                for backend, function in kernel["BACKENDS"].items()
+            },
+        }
+        for c in declared["cases"]
+        if c["tier"] == "pr" or options.tier != "pr"
+    }
     tree_facts = {
         "commit": options.commit.partition("=")[2],
         "date_ms": int(options.date_ms.partition("=")[2]),
@@ -106,10 +131,22 @@ def measure(options):
         "declaration": declared,
         "broken": broken,
     }
-    line = {"format": "ridgeline-trial", "version": 1, "session": f"{random.getrandbits(64):016x}", "trial": 0,
-            "started_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()), "duration_s": 0.1, "kernel": name,
-            "machine": MACHINE, "trees": {"head": tree_facts}, "protocol": {"rounds": options.rounds}, "cases": cases,
-            "state": {}, "busy_share": None, "warnings": []}
+    line = {
+        "format": "ridgeline-trial",
+        "version": 1,
+        "session": f"{random.getrandbits(64):016x}",
+        "trial": 0,
+        "started_at": time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
+        "duration_s": 0.1,
+        "kernel": name,
+        "machine": MACHINE,
+        "trees": {"head": tree_facts},
+        "protocol": {"rounds": options.rounds},
+        "cases": cases,
+        "state": {},
+        "busy_share": None,
+        "warnings": [],
+    }
     line["id"] = hashlib.sha256(json.dumps(line).encode()).hexdigest()[:16]
     with open(options.out, "a") as out:
         out.write(json.dumps(line) + "\n")

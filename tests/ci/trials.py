@@ -42,16 +42,28 @@ TIMES = [1.00e-3, 1.01e-3, 0.99e-3, 1.02e-3, 1.00e-3, 0.98e-3, 1.00e-3, 1.01e-3]
 
 
 def ok(seconds: Sequence[float] = TIMES) -> dict[str, Any]:
-    return {"status": "ok", "seconds": list(seconds), "skew_s": None, "knobs": {"BLOCK_M": 128}, "code_hash": None,
-            "error": {"norm": 1e-4, "peak": 1e-3}, "calls_per_sample": 1}
+    return {
+        "status": "ok",
+        "seconds": list(seconds),
+        "skew_s": None,
+        "knobs": {"BLOCK_M": 128},
+        "code_hash": None,
+        "error": {"norm": 1e-4, "peak": 1e-3},
+        "calls_per_sample": 1,
+    }
 
 
 def failed(status: str, why: str = "one sentence") -> dict[str, Any]:
     return {"status": status, "why": why, "detail": ""}
 
 
-def declaration(kernel: str = "gemm", yardstick: str = "1" * 16, cases: Sequence[str] = ("m16", "m64"),
-                backends: Sequence[str] = ("triton", "blas"), link: int = 0) -> dict[str, Any]:
+def declaration(
+    kernel: str = "gemm",
+    yardstick: str = "1" * 16,
+    cases: Sequence[str] = ("m16", "m64"),
+    backends: Sequence[str] = ("triton", "blas"),
+    link: int = 0,
+) -> dict[str, Any]:
     return {
         "kernel": kernel,
         "doc": "A product.",
@@ -68,8 +80,14 @@ def declaration(kernel: str = "gemm", yardstick: str = "1" * 16, cases: Sequence
     }
 
 
-def tree(commit: str | None = HEAD, dirty: bool = False, declared: Any = None, date_ms: int = 1_790_000_000_000,
-         environment: Mapping[str, Any] = ENVIRONMENT, broken: Sequence[Any] = ()) -> dict[str, Any]:
+def tree(
+    commit: str | None = HEAD,
+    dirty: bool = False,
+    declared: Any = None,
+    date_ms: int = 1_790_000_000_000,
+    environment: Mapping[str, Any] = ENVIRONMENT,
+    broken: Sequence[Any] = (),
+) -> dict[str, Any]:
     return {
         "commit": commit,
         "date_ms": date_ms,
@@ -92,12 +110,22 @@ def trial(
 ) -> dict[str, Any]:
     """cases: {case: {arm: result}}."""
     cases = cases or {"m16": {"head/triton": ok(), "head/blas": ok([t / 2 for t in TIMES])}}
-    line = {"format": "ridgeline-trial", "version": 1, "session": session, "trial": number, "duration_s": 12.5,
-            "started_at": f"2026-11-20T12:{minute:02d}:{number:02d}+00:00", "kernel": kernel, "machine": dict(machine),
-            "trees": dict(trees or {"head": tree(declared=declaration(kernel))}),
-            "protocol": {"rounds": 8, "cache": "cold", "seed": 0, "schedule_seed": 0},
-            "cases": {c: {"method": "events", "arms": dict(arms), "warnings": []} for c, arms in cases.items()},
-            "state": {}, "busy_share": 0.8, "warnings": []}
+    line = {
+        "format": "ridgeline-trial",
+        "version": 1,
+        "session": session,
+        "trial": number,
+        "duration_s": 12.5,
+        "started_at": f"2026-11-20T12:{minute:02d}:{number:02d}+00:00",
+        "kernel": kernel,
+        "machine": dict(machine),
+        "trees": dict(trees or {"head": tree(declared=declaration(kernel))}),
+        "protocol": {"rounds": 8, "cache": "cold", "seed": 0, "schedule_seed": 0},
+        "cases": {c: {"method": "events", "arms": dict(arms), "warnings": []} for c, arms in cases.items()},
+        "state": {},
+        "busy_share": 0.8,
+        "warnings": [],
+    }
     return {"id": hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()[:16], **line}
 
 

@@ -39,8 +39,12 @@ def jobs() -> list[tuple[str, str]]:
 
 
 def steps() -> list[tuple[str, dict[str, Any]]]:
-    return [(f"{path.name}:{name}", step) for path in FILES
-            for name, job in load(path)["jobs"].items() for step in job["steps"]]
+    return [
+        (f"{path.name}:{name}", step)
+        for path in FILES
+        for name, job in load(path)["jobs"].items()
+        for step in job["steps"]
+    ]
 
 
 RUNS = [(where, step["run"]) for where, step in steps() if "run" in step]
@@ -57,29 +61,36 @@ def test_the_workflows_are_there() -> None:
 
 # ---- linters ----
 
+
 def test_zizmor_finds_nothing() -> None:
-    run = subprocess.run([tool("zizmor"), "--offline", "--no-progress", "--strict-collection", "--persona", "auditor",
-                          str(FOLDER)], capture_output=True, text=True)
+    run = subprocess.run(
+        [tool("zizmor"), "--offline", "--no-progress", "--strict-collection", "--persona", "auditor", str(FOLDER)],
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("schema", ["vendor.github-workflows", "custom.github-workflows-require-timeout"])
 def test_schema(schema: str) -> None:
-    run = subprocess.run([tool("check-jsonschema"), "--builtin-schema", schema, *map(str, FILES)], capture_output=True,
-                         text=True)
+    run = subprocess.run(
+        [tool("check-jsonschema"), "--builtin-schema", schema, *map(str, FILES)], capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_the_linter_can_find_something(tmp_path: Path) -> None:
     file = tmp_path / "bad.yml"
     file.write_text(re.sub(r"(actions/checkout)@\w+", r"\1@v7", (FOLDER / "pull_request.yml").read_text()))
-    run = subprocess.run([tool("zizmor"), "--offline", "--no-progress", "--strict-collection", str(file)],
-                         capture_output=True, text=True)
+    run = subprocess.run(
+        [tool("zizmor"), "--offline", "--no-progress", "--strict-collection", str(file)], capture_output=True, text=True
+    )
     assert run.returncode != 0
     assert "unpinned-uses" in run.stdout
 
 
 # ---- one command a step ----
+
 
 @pytest.mark.parametrize(("where", "run"), RUNS)
 def test_a_step_is_one_command(where: str, run: str) -> None:
@@ -112,13 +123,19 @@ def test_the_make_target_exists(run: str) -> None:
 
 def test_github_can_name_a_machine() -> None:
     """`make machines` is what both matrix workflows start with; the variable MACHINE comes from their input."""
-    run = subprocess.run(["make", "--silent", "machines", f"PYTHON={sys.executable}"], cwd=ROOT, text=True,
-                         capture_output=True, env={"PATH": "/usr/bin:/bin", "MACHINE": "mi355x"})
+    run = subprocess.run(
+        ["make", "--silent", "machines", f"PYTHON={sys.executable}"],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        env={"PATH": "/usr/bin:/bin", "MACHINE": "mi355x"},
+    )
     assert '"name": "mi355x"' in run.stdout
     assert '"name": "h200"' not in run.stdout
 
 
 # ---- what may run where ----
+
 
 @pytest.mark.parametrize(("file", "job"), jobs())
 def test_every_job_has_a_timeout_and_says_its_permissions(file: str, job: str) -> None:
@@ -142,7 +159,9 @@ def test_gpu_runners_are_out_of_reach_of_forks(path: Path) -> None:
 
 def test_there_are_gpu_workflows() -> None:
     assert [path.name for path in FILES if any(self_hosted(job) for job in load(path)["jobs"].values())] == [
-        "gpu.yml", "nightly.yml"]
+        "gpu.yml",
+        "nightly.yml",
+    ]
 
 
 @pytest.mark.parametrize(("file", "job"), [(f, j) for f, j in jobs() if self_hosted(load(FOLDER / f)["jobs"][j])])
@@ -191,8 +210,10 @@ def test_the_label_starts_the_labelled_commit_and_is_withdrawn() -> None:
 def test_the_pull_request_is_never_read_from_the_report() -> None:
     posts = [(where, step) for where, step in steps() if "--post" in step.get("run", "")]
     assert [where for where, _ in posts] == ["comment.yml:comment", "gpu.yml:comment"]
-    assert {step["env"]["SHA"] for _, step in posts} == {"${{ github.event.workflow_run.head_sha }}",
-                                                         "${{ inputs.sha }}"}
+    assert {step["env"]["SHA"] for _, step in posts} == {
+        "${{ github.event.workflow_run.head_sha }}",
+        "${{ inputs.sha }}",
+    }
 
 
 @pytest.mark.parametrize("line", USES)

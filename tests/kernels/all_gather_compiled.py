@@ -44,7 +44,7 @@ def stores_16_bytes(arch: str) -> None:
     """Defaults: nothing spills, LDS suffices, every remote store moves 16 bytes a lane; one count is 4 bytes wide."""
     for backend in ("partitioned", "gluon"):
         for name in CASES:
-            job, = all_gather.compilations[backend](all_gather.case(name), arch)
+            (job,) = all_gather.compilations[backend](all_gather.case(name), arch)
             binary = compiled(job, arch)
             where = (backend, name)
             assert binary.metadata.shared <= lds_limit(arch), where
@@ -59,9 +59,13 @@ def stores_16_bytes(arch: str) -> None:
 def knobs_reach_the_code(arch: str) -> None:
     """Large tile without spills; runs of a whole lane and rows of a matrix still move 16 bytes; 4 asked, 4 stored."""
     case = all_gather.case("w4_fp16_512MB")
-    for knobs, widest in (({"rows": 32, "columns": 1024, "num_warps": 8}, 16), ({"vector": 0}, 16),
-                          ({"width": 4096}, 16), ({"vector": 4}, 4)):
-        job, = all_gather.compilations["gluon"](case, arch, **knobs)
+    for knobs, widest in (
+        ({"rows": 32, "columns": 1024, "num_warps": 8}, 16),
+        ({"vector": 0}, 16),
+        ({"width": 4096}, 16),
+        ({"vector": 4}, 4),
+    ):
+        (job,) = all_gather.compilations["gluon"](case, arch, **knobs)
         binary = compiled(job, arch)
         assert spilled(binary, arch) == 0, knobs
         assert set(stored_widths(binary, arch)) == {widest, 4}, (knobs, stored_widths(binary, arch))

@@ -23,8 +23,9 @@ GLUON = {"num_warps": 1, "rows": 8, "columns": 32, "width": 0, "vector": 16}
 """The smallest tile with 16 bytes a lane."""
 
 
-def calls(world: int, elements: int, backend: str = "triton",
-          **knobs: object) -> tuple[list[torch.Tensor], list, FakeRanks]:
+def calls(
+    world: int, elements: int, backend: str = "triton", **knobs: object
+) -> tuple[list[torch.Tensor], list, FakeRanks]:
     """The built call of every fake rank; waiting is left out, since the ranks run one after the other."""
     ranks, data = FakeRanks(world, HEAP), shards(world, elements)
     launch = launcher(backend)
@@ -32,8 +33,16 @@ def calls(world: int, elements: int, backend: str = "triton",
     for heap in ranks.heaps:
         case = Case("t", world=world, dtype="fp16", MB=0).at(Place(rank=heap.rank, world=world, heap=heap))
         out = heap.alloc((world * elements,), torch.float16)
-        given = {"num_warps": 1, "unroll": 1, "fanout": 0, "load": "", "store": "", "wait": False,
-                 **(GLUON if backend == "gluon" else {}), **knobs}
+        given = {
+            "num_warps": 1,
+            "unroll": 1,
+            "fanout": 0,
+            "load": "",
+            "store": "",
+            "wait": False,
+            **(GLUON if backend == "gluon" else {}),
+            **knobs,
+        }
         built.append(launch.build(case, heap, data[heap.rank], out, given))
     return data, built, ranks
 
@@ -45,6 +54,7 @@ def launcher(backend: str) -> Any:
             from kernels.all_gather import gluon_launch
         return gluon_launch
     from kernels.all_gather import launch
+
     return launch
 
 
@@ -78,15 +88,21 @@ def gluon() -> None:
 
 def fake_ranks() -> None:
     """1, 2, 4 and 8 ranks, shards that are no multiple of a block, every fan-out: exactly the concatenation."""
-    for world, elements, knobs in ((1, 264, {"programs": 2}), (2, 1000, {"programs": 3}), (4, 1032, {"programs": 2}),
-                                   (4, 512, {"programs": 4, "fanout": 1}), (4, 520, {"programs": 4, "fanout": 2}),
-                                   (8, 264, {"programs": 8, "fanout": 2, "unroll": 2})):
+    for world, elements, knobs in (
+        (1, 264, {"programs": 2}),
+        (2, 1000, {"programs": 3}),
+        (4, 1032, {"programs": 2}),
+        (4, 512, {"programs": 4, "fanout": 1}),
+        (4, 520, {"programs": 4, "fanout": 2}),
+        (8, 264, {"programs": 8, "fanout": 2, "unroll": 2}),
+    ):
         gathers(world, elements, "triton", knobs)
 
 
 def partitioned() -> None:
     """Groups of programs with one destination each, both ways to form them."""
     from kernels.all_gather import launch
+
     for world, programs, order in ((2, 6, "blocked"), (4, 8, "blocked"), (4, 4, "interleaved")):
         chosen = launch.partitioned(world, {"programs": programs, "order": order})
         gathers(world, 520, "triton", chosen)
@@ -94,11 +110,17 @@ def partitioned() -> None:
 
 def gluon_tiles() -> None:
     """Tiles that stick out of the shard, in rows and at its end; long and short runs; more programs than tiles."""
-    for world, elements, knobs in ((1, 264, {"programs": 2}), (2, 1000, {"programs": 3}), (4, 1032, {"programs": 2}),
-                                   (4, 2048, {"programs": 4, "width": 128}), (4, 1160, {"programs": 3, "width": 64}),
-                                   (2, 4104, {"programs": 2, "rows": 16, "vector": 0, "fanout": 1}),
-                                   (4, 520, {"programs": 4, "fanout": 2, "columns": 256, "rows": 1}),
-                                   (2, 520, {"programs": 1, "vector": 4}), (2, 264, {"programs": 5})):
+    for world, elements, knobs in (
+        (1, 264, {"programs": 2}),
+        (2, 1000, {"programs": 3}),
+        (4, 1032, {"programs": 2}),
+        (4, 2048, {"programs": 4, "width": 128}),
+        (4, 1160, {"programs": 3, "width": 64}),
+        (2, 4104, {"programs": 2, "rows": 16, "vector": 0, "fanout": 1}),
+        (4, 520, {"programs": 4, "fanout": 2, "columns": 256, "rows": 1}),
+        (2, 520, {"programs": 1, "vector": 4}),
+        (2, 264, {"programs": 5}),
+    ):
         gathers(world, elements, "gluon", knobs)
 
 
@@ -112,7 +134,7 @@ def flags_count_calls(backend: str = "triton") -> None:
             call()
         for heap in ranks.heaps:
             start = 2048  # the output takes 4 * 512 bytes
-            flags = ranks.view(heap.rank)[start:start + 4 * words].view(torch.int32)
+            flags = ranks.view(heap.rank)[start : start + 4 * words].view(torch.int32)
             assert flags.tolist() == [n] * words, (n, heap.rank, flags.tolist())
 
 
@@ -120,7 +142,7 @@ def one_rank_is_missing(backend: str = "triton") -> None:
     """While rank 1 has not called, its flags on the others stay behind: a waiting kernel would still wait."""
     _, built, ranks = calls(2, 256, backend, programs=2)
     built[0]()
-    flags = [ranks.view(rank)[1024:1024 + 16].view(2, 8).view(torch.int32) for rank in (0, 1)]
+    flags = [ranks.view(rank)[1024 : 1024 + 16].view(2, 8).view(torch.int32) for rank in (0, 1)]
     assert flags[0].tolist() == [[1, 1], [0, 0]]
     assert flags[1].tolist() == [[1, 1], [0, 0]]
 

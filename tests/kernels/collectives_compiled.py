@@ -33,12 +33,15 @@ def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
 def pushes(arch: str) -> Iterator[tuple[str, Compilation]]:
     """What a sweep tries of all_reduce by stores alone, which no default is so far: small, large, and for 8 ranks."""
     from kernels.all_reduce import all_reduce, config, launch
+
     for name in ("w2_fp32_4MB", "w4_fp16_256MB", "w8_bf16_256MB"):
         case = all_reduce.case(name)
         tried = [knobs for knobs in config.candidates(case, arch) if knobs["way"] == "two_shot_push"]
         for knobs in tried[::4]:
-            yield f"all_reduce/{name}", launch.compilation(case, arch, {
-                **all_reduce.backends["triton"].build.__kwdefaults__, **knobs})
+            yield (
+                f"all_reduce/{name}",
+                launch.compilation(case, arch, {**all_reduce.backends["triton"].build.__kwdefaults__, **knobs}),
+            )
 
 
 def defaults_fit(arch: str) -> None:
@@ -88,13 +91,15 @@ def _chunks_are_released_and_acquired(case: str, binary: Any) -> None:
     """All threads are between their stores and the one release, and between the acquire and their loads."""
     steps = r"ld\.global\.cg|st\.global\.v4|bar\.sync|release\.exch|acquire\.add"
     order = " ".join(re.findall(steps, binary.asm["ptx"]))
-    assert re.search(r"st\.global\.v4 bar\.sync release\.exch (bar\.sync )+acquire\.add (bar\.sync )+ld\.global\.cg",
-                     order), (case, order)
+    assert re.search(
+        r"st\.global\.v4 bar\.sync release\.exch (bar\.sync )+acquire\.add (bar\.sync )+ld\.global\.cg", order
+    ), (case, order)
 
 
 def copies_are_waited_for(arch: str) -> None:
     """Scatter by the copy engine: before the flags go out its writes are complete, not only their source read."""
     from kernels.gemm_all_scatter import gemm_all_scatter, launch
+
     knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, "scatter": "tma", "tma": True}
     for name in ("n8192_k28672_m1024_bf16_w2", "n4608_k36864_m8192_fp16_w8"):
         case = gemm_all_scatter.case(name)
@@ -102,12 +107,13 @@ def copies_are_waited_for(arch: str) -> None:
         assert len(re.findall(r"cp\.async\.bulk\.tensor\.2d\.global\.shared", ptx)) % case.world == 0
         order = r"cp\.async\.bulk\.wait_group 0;\s+fence\.proxy\.async;[\s\S]*bar\.sync[\s\S]*release\.exch"
         assert re.search(order, ptx), name
-        assert not re.search(r"cp\.async\.bulk\.tensor\.2d\.global", ptx[ptx.index("fence.proxy.async;"):]), name
+        assert not re.search(r"cp\.async\.bulk\.tensor\.2d\.global", ptx[ptx.index("fence.proxy.async;") :]), name
 
 
 def hint_is_what_makes_stores_wide(arch: str) -> None:
     """Without the hint the same stores to peers shrink to single elements: so the check above can fail."""
     from kernels.gemm_all_scatter import config, gemm_all_scatter, launch
+
     case = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4")
     knobs = {**gemm_all_scatter.backends["triton"].build.__kwdefaults__, **config.config(case, arch), "hint": False}
     binary = compiled(launch.compilation(case, arch, knobs), arch)

@@ -108,16 +108,22 @@ def chunks_in_a_row(rank: int, world: int, directory: str) -> None:
     As many chunks ahead as there are or more, and fewer; programs with more chunks than others, and with none; epochs
     that wrap around.  Each rank dawdles before another call, and all give the same bits.
     """
-    for kb, programs, ahead, epoch in ((8.125, 3, 1, 0), (8.125, 2, 3, 0), (8.125, 1, 0, 0), (1, 5, 2, 0),
-                                       (8.125, 3, 2, 2**31 - 7)):
+    for kb, programs, ahead, epoch in (
+        (8.125, 3, 1, 0),
+        (8.125, 2, 3, 0),
+        (8.125, 1, 0, 0),
+        (1, 5, 2, 0),
+        (8.125, 3, 2, 2**31 - 7),
+    ):
         meeting = f"{directory}/{kb}-{programs}-{ahead}-{epoch}"
         os.makedirs(meeting, exist_ok=True)
         with create(rank, world, "cpu", 1 << 17, meeting) as heap:
             case, kernel = placed(world, rank, kb, "fp32", heap), family("all_reduce")
             inputs = kernel.function("inputs")(case, 0)
             heap.signals = _signals_from(heap, epoch)
-            call = kernel.backends["triton"].build(case, inputs, way="two_shot_push", programs=programs, ahead=ahead,
-                                                   **SMALL)
+            call = kernel.backends["triton"].build(
+                case, inputs, way="two_shot_push", programs=programs, ahead=ahead, **SMALL
+            )
             for turn in range(5):
                 fresh = kernel.function("inputs")(case, turn)
                 inputs["x"].copy_(fresh["x"])
@@ -136,13 +142,15 @@ def _signals_from(heap: Any, epoch: int) -> Any:
         flags = zeroed(*shape).fill_(epoch)
         heap.barrier()
         return flags
+
     return started
 
 
 WAYS: dict[str, tuple[dict[str, Any], ...]] = {
     "all_reduce": ({"way": "two_shot"}, {"way": "two_shot_push"}, {"way": "one_shot_push"}, {"way": "one_shot_pull"}),
     "reduce_scatter": ({"way": "pull"}, {"way": "push"}),
-    "all_to_all": ({"groups": 1}, {"groups": 2})}
+    "all_to_all": ({"groups": 1}, {"groups": 2}),
+}
 
 
 def sums_are_in_rank_order() -> None:

@@ -21,8 +21,11 @@ from kernels.spec import Compilation
 
 _SHORT = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
-TARGETS = {"gfx942": GPUTarget("hip", "gfx942", 64), "gfx950": GPUTarget("hip", "gfx950", 64),
-           "sm_90": GPUTarget("cuda", 90, 32)}
+TARGETS = {
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+    "gfx950": GPUTarget("hip", "gfx950", 64),
+    "sm_90": GPUTarget("cuda", 90, 32),
+}
 
 
 def compiled(job: Compilation, arch: str) -> Any:

@@ -56,11 +56,13 @@ def descriptors() -> None:
 def only_the_rest_is_cut() -> None:
     """Rounds of whole tiles, one and several, and slices of the tiles left over, which share a round or need more."""
     for world, m, n, k, knobs in (
-            (1, 33, 70, 136, {"programs": 4, "split_k": 2}), (1, 100, 70, 136, {"programs": 5, "split_k": 5}),
-            (2, 100, 144, 136, {"programs": 5, "split_k": 3, "scatter": "put", "xcds": 2}),
-            (2, 100, 144, 72, {"programs": 7, "split_k": 2, "tma": True}),
-            (4, 70, 160, 136, {"programs": 4, "split_k": 4, "tma": True, "scatter": "put"}),
-            (4, 40, 160, 136, {"split_k": 3, "swap": True})):
+        (1, 33, 70, 136, {"programs": 4, "split_k": 2}),
+        (1, 100, 70, 136, {"programs": 5, "split_k": 5}),
+        (2, 100, 144, 136, {"programs": 5, "split_k": 3, "scatter": "put", "xcds": 2}),
+        (2, 100, 144, 72, {"programs": 7, "split_k": 2, "tma": True}),
+        (4, 70, 160, 136, {"programs": 4, "split_k": 4, "tma": True, "scatter": "put"}),
+        (4, 40, 160, 136, {"split_k": 3, "swap": True}),
+    ):
         given = {**SMALL, **knobs, "cut": "rest"}
         defaults = gemm_all_scatter.backends["triton"].build.__kwdefaults__
         planned = launch.plan(placed(world, 0, m, n, k, None), "cpu", 3, {**defaults, **given})
@@ -79,9 +81,12 @@ def a_missing_rank_shows() -> None:
     ranks, built, outputs = FakeRanks(2, HEAP), [], []
     for heap in ranks.heaps:
         case = placed(2, heap.rank, 32, 64, 64, heap)
-        built.append(gemm_all_scatter.backends["triton"].build(
-            case, gemm_all_scatter.function("inputs")(case, 7), wait=False, **SMALL))
-        outputs.append(ranks.view(heap.rank)[:32 * 64 * 2].view(torch.float16).view(32, 64))
+        built.append(
+            gemm_all_scatter.backends["triton"].build(
+                case, gemm_all_scatter.function("inputs")(case, 7), wait=False, **SMALL
+            )
+        )
+        outputs.append(ranks.view(heap.rank)[: 32 * 64 * 2].view(torch.float16).view(32, 64))
         poison(outputs[-1])
     built[0]()
     for out in outputs:

@@ -30,8 +30,18 @@ def split_and_tails() -> None:
 
 def descriptors() -> None:
     for parts, flatten in ((1, True), (2, False), (4, True), (0, True)):
-        right(70, 96, 136, variant="persistent", block_m=32, block_n=32, block_k=32, parts=parts, flatten=flatten,
-              group_m=2)
+        right(
+            70,
+            96,
+            136,
+            variant="persistent",
+            block_m=32,
+            block_n=32,
+            block_k=32,
+            parts=parts,
+            flatten=flatten,
+            group_m=2,
+        )
     for parts in (0, 1):
         right(70, 96, 136, variant="specialized", block_m=32, block_n=32, block_k=32, parts=parts)
     right(40, 72, 136, variant="split", block_m=32, block_n=32, block_k=32, split_k=2, tma=True)

@@ -18,8 +18,16 @@ def run_ranks(module: str, function: str, world: int, directory: Path, timeout_s
     """
     code = f"import {module} as m; m.{function}({{rank}}, {world}, {str(directory)!r})"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, **env}
-    started = [subprocess.Popen([sys.executable, "-c", code.format(rank=rank)], env=environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(world)]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code.format(rank=rank)],
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for rank in range(world)
+    ]
     try:
         outputs = [process.communicate(timeout=timeout_s) for process in started]
     finally:
@@ -33,8 +41,13 @@ def run_ranks(module: str, function: str, world: int, directory: Path, timeout_s
 def run_alone(module: str, function: str, *arguments: object, timeout_s: float = 200, **env: str) -> str:
     """stdout of one fresh process that calls a function of a test module with plain values."""
     values = ", ".join(map(repr, arguments))
-    done = subprocess.run([sys.executable, "-c", f"import {module} as m; m.{function}({values})"], text=True,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, **env},
-                          capture_output=True, timeout=timeout_s, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {module} as m; m.{function}({values})"],
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, **env},
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

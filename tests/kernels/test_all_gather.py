@@ -26,6 +26,7 @@ TINY = Case("tiny", world=2, dtype="bf16", MB=1 / 128)
 def gather_for_real(rank, world, directory):
     """Backend torch and the gloo baseline, three dtypes, against the reference; poisoned between calls."""
     import torch.distributed as dist
+
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
     heap = create(rank, world, "cpu", 1 << 17)
     for dtype in ("fp16", "bf16", "fp32"):
@@ -51,7 +52,8 @@ def test_declared_once_with_the_tiers():
     all_gather.check()
     assert discover()["all_gather"] is all_gather
     assert [c.name for c in all_gather.cases if c.tier == "pr"] == [
-        f"w{world}_fp16_{size}MB" for world in (2, 4) for size in (2, 8, 32, 128, 512)]
+        f"w{world}_fp16_{size}MB" for world in (2, 4) for size in (2, 8, 32, 128, 512)
+    ]
     assert len(all_gather.cases) == 3 * 3 * 9
     assert all_gather.baselines == ("rccl", "rccl_registered")
     assert set(all_gather.compilations) == set(PUSHES)
@@ -103,6 +105,7 @@ def test_every_candidate_can_be_launched():
 
 def constants_of_all_candidates():
     from kernels.all_gather import gluon_launch, launch
+
     for case, arch in itertools.product(all_gather.cases, ("sm_90", "gfx942", "gfx950")):
         words = launch.shard_words(case)
         for backend in PUSHES:
@@ -128,9 +131,11 @@ def test_gluon_moves_as_many_bytes_at_once_as_triton():
     for case in all_gather.cases:
         push, tiles = config.config(case, "sm_90"), config.gluon_config(case, "sm_90")
         assert {key: push[key] for key in ("programs", "num_warps", "fanout")} == {
-            key: tiles[key] for key in ("programs", "num_warps", "fanout")}
+            key: tiles[key] for key in ("programs", "num_warps", "fanout")
+        }
         assert tiles["rows"] * tiles["columns"] * case.itemsize == config.block_bytes(
-            "sm_90", push["num_warps"], push["unroll"])
+            "sm_90", push["num_warps"], push["unroll"]
+        )
 
 
 def test_tuned_tiles_are_for_two_bytes(monkeypatch):
@@ -152,6 +157,7 @@ def test_knobs_that_cannot_work_are_refused():
 
 def bad_knobs():
     from kernels.all_gather import gluon_launch, launch
+
     knobs = {"programs": 3, "num_warps": 1, "unroll": 1, "fanout": 1, "load": "", "store": "", "wait": True}
     with pytest.raises(ValueError, match="multiple of the 4 groups"):
         launch.constants(4, 1024, "sm_90", knobs)
@@ -167,18 +173,25 @@ def bad_knobs():
     tiles = {**knobs, "fanout": 0, "rows": 8, "columns": 256, "width": 0, "vector": 16, "num_warps": 8}
     case = Case("t", world=4, dtype="fp16", MB=2)
     assert gluon_launch.constants(case, 1024, "sm_90", tiles)["VECTOR"] == 4
-    for wrong, said in (({"rows": 4}, "tile of 4 x 256 is 2048 bytes, which a layout of 256 lanes with 16"),
-                        ({"vector": 12}, "with 12 contiguous bytes"), ({"vector": 2}, "at least 4 bytes"),
-                        ({"rows": 1, "columns": 256, "vector": 0}, "does not divide"),
-                        ({"rows": 6}, "rows is 6"), ({"columns": 192}, "columns is 192"),
-                        ({"num_warps": 3}, "num_warps is 3"), ({"columns": 1}, "columns 1 of 2 bytes"),
-                        ({"width": 640}, "do not divide the matrix's width 640")):
+    for wrong, said in (
+        ({"rows": 4}, "tile of 4 x 256 is 2048 bytes, which a layout of 256 lanes with 16"),
+        ({"vector": 12}, "with 12 contiguous bytes"),
+        ({"vector": 2}, "at least 4 bytes"),
+        ({"rows": 1, "columns": 256, "vector": 0}, "does not divide"),
+        ({"rows": 6}, "rows is 6"),
+        ({"columns": 192}, "columns is 192"),
+        ({"num_warps": 3}, "num_warps is 3"),
+        ({"columns": 1}, "columns 1 of 2 bytes"),
+        ({"width": 640}, "do not divide the matrix's width 640"),
+    ):
         with pytest.raises(ValueError, match=said):
             gluon_launch.constants(case, 1024, "sm_90", {**tiles, **wrong})
     with pytest.raises(ValueError, match="layout of 512 lanes"):
         gluon_launch.constants(case, 1024, "gfx942", tiles)
-    for build in (lambda **knobs: all_gather.backends["gluon"].build(TINY.at(Place()), {}, **knobs),
-                  lambda **knobs: all_gather.compilations["gluon"](all_gather.cases[0], "gfx942", **knobs)):
+    for build in (
+        lambda **knobs: all_gather.backends["gluon"].build(TINY.at(Place()), {}, **knobs),
+        lambda **knobs: all_gather.compilations["gluon"](all_gather.cases[0], "gfx942", **knobs),
+    ):
         with pytest.raises(spec.Unsupported, match="gluon has no non-persistent variant"):
             build(persistent=False)
     with pytest.raises(spec.DeclarationError, match="no knob 'unroll'"):
@@ -213,11 +226,13 @@ class Library:
 @pytest.fixture
 def nccl(monkeypatch):
     """A place where NCCL could register: its version, the environment, the group's part for the GPU."""
+
     def place(library, version=(2, 28, 9), nvls="0"):
         monkeypatch.setattr(torch.cuda.nccl, "version", lambda: version)
         monkeypatch.setenv("NCCL_NVLS_ENABLE", nvls)
         group = types.SimpleNamespace(_get_backend=lambda device: library)
         monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_group", lambda: group)
+
     return place
 
 
@@ -225,9 +240,11 @@ def test_registered_buffers_say_what_they_need(nccl):
     gpu = torch.device("cuda")
     with pytest.raises(spec.Unsupported, match="GPUs only"):
         registered._library(torch.device("cpu"))
-    for library, version, nvls, said in ((Library(), (2, 28, 9), "1", "NCCL_NVLS_ENABLE=0"),
-                                         (Library(), (2, 26, 5), "0", r"version 2\.26\.5.*need 2\.27"),
-                                         (object(), (2, 28, 9), "0", "object has no mem_allocator")):
+    for library, version, nvls, said in (
+        (Library(), (2, 28, 9), "1", "NCCL_NVLS_ENABLE=0"),
+        (Library(), (2, 26, 5), "0", r"version 2\.26\.5.*need 2\.27"),
+        (object(), (2, 28, 9), "0", "object has no mem_allocator"),
+    ):
         nccl(library, version, nvls)
         with pytest.raises(spec.Unsupported, match=said):
             registered._library(gpu)

@@ -28,6 +28,7 @@ def tiny(world=2, rank=0, heap=None, kb=1 / 4, dtype="fp16"):
 def collect_for_real(rank, world, directory):
     """Backend torch and the gloo baseline, three dtypes, against the reference; poisoned between calls."""
     import torch.distributed as dist
+
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
     heap = create(rank, world, "cpu", 1 << 17)
     for name in FAMILIES:
@@ -62,7 +63,8 @@ def test_declared_once_with_the_tiers(name):
     assert discover()[name] is kernel
     assert len(kernel.cases) == 3 * 3 * 10
     assert [c.name for c in kernel.cases if c.tier == "pr"] == [
-        f"w{world}_fp16_{size}" for world in (2, 4) for size in ("64KB", "512KB", "4MB", "64MB", "256MB")]
+        f"w{world}_fp16_{size}" for world in (2, 4) for size in ("64KB", "512KB", "4MB", "64MB", "256MB")
+    ]
     assert kernel.baselines[0] == "rccl"
 
 
@@ -77,7 +79,7 @@ def test_costs_follow_nccl_tests():
 
 def test_references_are_the_definitions():
     vectors = [family(name).function("inputs")(tiny(4, rank), 1)["x"] for name in FAMILIES for rank in range(4)]
-    by_family = {name: torch.stack(vectors[4 * i:4 * i + 4]) for i, name in enumerate(FAMILIES)}
+    by_family = {name: torch.stack(vectors[4 * i : 4 * i + 4]) for i, name in enumerate(FAMILIES)}
     for rank in range(4):
         case, seed = tiny(4, rank), {"seed": torch.tensor(1)}
         total = by_family["all_reduce"].double().sum(0)
@@ -174,10 +176,12 @@ def test_a_sweep_tries_two_shots_by_stores_from_4_mb_on():
 
 
 def bad_knobs():
-    for name, wrong, text in (("all_reduce", {"way": "tree"}, "'tree' is not one of two_shot, two_shot_push"),
-                              ("all_reduce", {"way": "two_shot_push", "ahead": -1}, "ahead -1 would wait for chunks"),
-                              ("reduce_scatter", {"way": "tree"}, "'tree' is not one of pull, push"),
-                              ("all_to_all", {"groups": 3}, "groups 3 must divide the 4 ranks")):
+    for name, wrong, text in (
+        ("all_reduce", {"way": "tree"}, "'tree' is not one of two_shot, two_shot_push"),
+        ("all_reduce", {"way": "two_shot_push", "ahead": -1}, "ahead -1 would wait for chunks"),
+        ("reduce_scatter", {"way": "tree"}, "'tree' is not one of pull, push"),
+        ("all_to_all", {"groups": 3}, "groups 3 must divide the 4 ranks"),
+    ):
         kernel, launch = family(name), importlib.import_module(f"kernels.{name}.launch")
         knobs = {**kernel.backends["triton"].build.__kwdefaults__, **wrong}
         with pytest.raises(ValueError, match=text):

@@ -17,6 +17,7 @@ MODULE, INTERPRETED = "tests.kernels.test_gemm_all_scatter", "tests.kernels.gemm
 def multiply_for_real(rank, world, directory):
     """Backend torch and the gloo baseline against the reference, one token and several; poisoned between calls."""
     import torch.distributed as dist
+
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
     heap = create(rank, world, "cpu", 1 << 17)
     for m, dtype in ((1, "fp16"), (5, "bf16"), (33, "fp16")):
@@ -111,16 +112,18 @@ def test_a_heap_that_is_too_small_is_named():
 
 def bad_knobs():
     from kernels.gemm_all_scatter import launch
+
     case, bulk = gemm_all_scatter.case("n4096_k4096_m1024_fp16_w4"), gemm_all_scatter.backends["triton"]
     good = bulk.build.__kwdefaults__
     for arch, knobs, text in (
-            ("sm_90", {"scatter": "fax"}, "'fax' is not one of store, put, tma"),
-            ("gfx942", {"tma": True}, "gfx942 has none"),
-            ("sm_90", {"scatter": "tma", "tma": True, "split_k": 2}, "split_k 2, cut 'all' and swap F"),
-            ("sm_90", {"scatter": "tma", "tma": True, "cut": "rest"}, "split_k 1, cut 'rest' and swap False"),
-            ("sm_90", {"cut": "last", "split_k": 2}, "cut 'last' is not one of all, rest"),
-            ("sm_90", {"block_m": 256, "block_n": 256, "num_stages": 4}, r"262144 bytes of LDS .* sm_90 has 232448"),
-            ("gfx942", {"block_k": 128, "num_stages": 3}, r"131072 bytes of LDS .* gfx942 has 65536")):
+        ("sm_90", {"scatter": "fax"}, "'fax' is not one of store, put, tma"),
+        ("gfx942", {"tma": True}, "gfx942 has none"),
+        ("sm_90", {"scatter": "tma", "tma": True, "split_k": 2}, "split_k 2, cut 'all' and swap F"),
+        ("sm_90", {"scatter": "tma", "tma": True, "cut": "rest"}, "split_k 1, cut 'rest' and swap False"),
+        ("sm_90", {"cut": "last", "split_k": 2}, "cut 'last' is not one of all, rest"),
+        ("sm_90", {"block_m": 256, "block_n": 256, "num_stages": 4}, r"262144 bytes of LDS .* sm_90 has 232448"),
+        ("gfx942", {"block_k": 128, "num_stages": 3}, r"131072 bytes of LDS .* gfx942 has 65536"),
+    ):
         with pytest.raises(ValueError, match=text):
             launch.plan(case, arch, 132, {**good, **knobs})
     narrow = Case("t", world=4, dtype="fp16", M=4, N=4 * 6, K=40)
@@ -133,14 +136,19 @@ def bad_knobs():
 def what_is_cut():
     """576 tiles: what each way of cutting launches, and room for the sums of the tiles that are cut, no more."""
     from kernels.gemm_all_scatter import launch
+
     case, given = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4"), gemm_all_scatter.backends["triton"].build
     tile = 128 * 128
     for cut, programs, split_k, expected in (
-            ("rest", 0, 2, (132, 2, True, 48, 48 * 2 * tile)), ("all", 0, 2, (132, 2, False, 576, 576 * 2 * tile)),
-            ("rest", 575, 8, (575, 8, True, 1, 8 * tile)), ("rest", 0, 1, (132, 1, False, 1, 1)),
-            ("rest", 96, 2, (96, 1, False, 1, 1)), ("rest", 576, 2, (576, 1, False, 1, 1)),
-            ("rest", 577, 2, (577, 2, False, 576, 576 * 2 * tile)),
-            ("rest", 2000, 2, (1152, 2, False, 576, 576 * 2 * tile))):
+        ("rest", 0, 2, (132, 2, True, 48, 48 * 2 * tile)),
+        ("all", 0, 2, (132, 2, False, 576, 576 * 2 * tile)),
+        ("rest", 575, 8, (575, 8, True, 1, 8 * tile)),
+        ("rest", 0, 1, (132, 1, False, 1, 1)),
+        ("rest", 96, 2, (96, 1, False, 1, 1)),
+        ("rest", 576, 2, (576, 1, False, 1, 1)),
+        ("rest", 577, 2, (577, 2, False, 576, 576 * 2 * tile)),
+        ("rest", 2000, 2, (1152, 2, False, 576, 576 * 2 * tile)),
+    ):
         knobs = {**given.__kwdefaults__, "tma": True, "cut": cut, "programs": programs, "split_k": split_k}
         p = launch.plan(case, "sm_90", 132, knobs)
         found = (p.programs, p.constants["SPLIT_K"], p.constants["REST"], p.counters, p.workspace)
@@ -150,10 +158,14 @@ def what_is_cut():
 def test_the_rest_by_rule():
     """Slices of the rest where a last round would be at most half full, of the tiles that waste the least."""
     for name, arch, split_k, columns in (
-            ("n4608_k36864_m8192_fp16_w2", "sm_90", 2, 256), ("n4608_k36864_m8192_fp16_w4", "sm_90", 2, 128),
-            ("n4608_k36864_m8192_bf16_w8", "sm_90", 2, 128), ("n8192_k4096_m1024_fp16_w2", "sm_90", 1, 256),
-            ("n4608_k36864_m8192_fp16_w2", "gfx950", 2, 128), ("n4608_k36864_m8192_fp16_w4", "gfx950", 2, 128),
-            ("n4608_k36864_m8192_fp16_w2", "gfx942", 1, 128)):
+        ("n4608_k36864_m8192_fp16_w2", "sm_90", 2, 256),
+        ("n4608_k36864_m8192_fp16_w4", "sm_90", 2, 128),
+        ("n4608_k36864_m8192_bf16_w8", "sm_90", 2, 128),
+        ("n8192_k4096_m1024_fp16_w2", "sm_90", 1, 256),
+        ("n4608_k36864_m8192_fp16_w2", "gfx950", 2, 128),
+        ("n4608_k36864_m8192_fp16_w4", "gfx950", 2, 128),
+        ("n4608_k36864_m8192_fp16_w2", "gfx942", 1, 128),
+    ):
         found = config.config(gemm_all_scatter.case(name), arch)
         assert (found["split_k"], found["cut"]) == (split_k, "rest" if split_k > 1 else "all"), (name, arch)
         assert found["block_n"] == columns, (name, arch)
@@ -173,10 +185,11 @@ def rest_fits():
     """Without spills, also of tiles whose sums and addresses would not fit in the registers together."""
     from kernels.hardware import lds_limit
     from tests.kernels.compiled import compiled, spilled
+
     for world, tile in ((2, (128, 256)), (4, (128, 128)), (4, (256, 128))):
         case = gemm_all_scatter.case(f"n4608_k36864_m8192_fp16_w{world}")
         knobs = {"block_m": tile[0], "block_n": tile[1], "num_stages": 3}
-        job, = gemm_all_scatter.compilations["triton"](case, "sm_90", **knobs)
+        (job,) = gemm_all_scatter.compilations["triton"](case, "sm_90", **knobs)
         assert job.constants["REST"]
         binary = compiled(job, "sm_90")
         assert binary.metadata.shared <= lds_limit("sm_90")
@@ -197,6 +210,7 @@ def plans():
 
 def plans_of_all_candidates(arch):
     from kernels.gemm_all_scatter import launch
+
     backend = gemm_all_scatter.backends["triton"]
     for case in gemm_all_scatter.cases:
         tried = config.candidates(case, arch)

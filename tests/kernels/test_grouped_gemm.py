@@ -18,12 +18,16 @@ from kernels.numerics import compare
 from kernels.spec import Case, Place, Tolerance, Unsupported, functional
 from tests.kernels.ranks import run_alone
 
-KERNELS = {"forward": grouped_gemm.grouped_gemm_forward, "dgrad": grouped_gemm.grouped_gemm_dgrad,
-           "wgrad": grouped_gemm.grouped_gemm_wgrad}
+KERNELS = {
+    "forward": grouped_gemm.grouped_gemm_forward,
+    "dgrad": grouped_gemm.grouped_gemm_dgrad,
+    "wgrad": grouped_gemm.grouped_gemm_wgrad,
+}
 CPU = Place()
 
 
 # ---- routing -------------------------------------------------------------------------------------------------------
+
 
 @given(name=st.sampled_from(routing.ROUTINGS), groups=st.integers(1, 64), mean=st.integers(0, 5000))
 def test_every_routing_hands_out_every_token(name, groups, mean):
@@ -107,10 +111,10 @@ def interpreted_sharing():
 
 
 def interpreted_edges():
-    check_products((96,), 64, 64)                                # one expert
-    check_products((0, 0, 65), 48, 32, tma=True)                 # the first experts are empty
-    check_products((33, 0), 32, 48, queue=True)                  # the last is
-    check_products((0, 0), 32, 32)                               # all are
+    check_products((96,), 64, 64)  # one expert
+    check_products((0, 0, 65), 48, 32, tma=True)  # the first experts are empty
+    check_products((33, 0), 32, 48, queue=True)  # the last is
+    check_products((0, 0), 32, 32)  # all are
     check_products((3,) * 40, 16, 16, block_m=16, block_n=16, block_k=16, tma=True)  # more than 32 experts
 
 
@@ -143,8 +147,10 @@ def interpreted_neighbours():
             assert not compare(got + 0, clean + 0, EXACT).ok
 
 
-@pytest.mark.parametrize("function", ["interpreted_tails", "interpreted_sharing", "interpreted_edges",
-                                      "interpreted_strides", "interpreted_neighbours"])
+@pytest.mark.parametrize(
+    "function",
+    ["interpreted_tails", "interpreted_sharing", "interpreted_edges", "interpreted_strides", "interpreted_neighbours"],
+)
 def test_triton_gives_the_bits_of_the_reference(function):
     run_alone("tests.kernels.test_grouped_gemm", function, TRITON_INTERPRET="1")
 
@@ -164,6 +170,7 @@ def test_a_row_given_to_the_wrong_expert_is_seen():
 
 
 # ---- the other backends --------------------------------------------------------------------------------------------
+
 
 @pytest.fixture(params=sorted(KERNELS))
 def tiny(request):
@@ -229,6 +236,7 @@ def test_costs_count_every_operand_once(tiny):
 
 # ---- bad input -----------------------------------------------------------------------------------------------------
 
+
 def refuse(message, change=None, product="forward", **knobs):
     case = Case("t", dtype="fp16", G=2, M=0, N=32, K=32).at(Place(device="cuda:0", arch="sm_90", compute_units=132))
     x = {**operands((10, 20), 32, 32), **(change or {})}
@@ -248,8 +256,13 @@ def test_what_does_not_fit_is_named_before_a_launch():
     refuse("block_k is 48; it must be a power of two", block_k=48)
     refuse("split is 4; .* without tma .this is forward with tma False", tma=False)
     refuse("split is 2; .* 1 for wgrad", product="wgrad", split=2)
-    refuse("queue is True; .* by wgrad without tma only .this is dgrad with tma False", product="dgrad", tma=False,
-           split=1, queue=True)
+    refuse(
+        "queue is True; .* by wgrad without tma only .this is dgrad with tma False",
+        product="dgrad",
+        tma=False,
+        split=1,
+        queue=True,
+    )
     refuse("queue is True; .* .this is wgrad with tma True", product="wgrad", queue=True)
     refuse("needs 278624 bytes of shared memory; sm_90 has 232448", num_stages=5)
 
@@ -271,6 +284,7 @@ def test_every_point_of_a_sweep_fits_and_differs(arch, product):
 
 
 # ---- the code that a GPU would get ---------------------------------------------------------------------------------
+
 
 def compiled(arch, cache):
     """Compile the default knobs of shapes with and without tails for one architecture; print what they need."""

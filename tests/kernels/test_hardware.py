@@ -30,10 +30,20 @@ SEEN = [
     ({"arch": "gfx950", "compute_units": 256, "chip_id": 0x75A3}, "MI355X"),
     ({"arch": "gfx950", "compute_units": 256, "clock_mhz": 2200}, "MI350X"),
     ({"arch": "gfx950", "compute_units": 256, "device_name": "AMD Instinct MI350X"}, "MI350X"),
-    ({"arch": "sm_90", "compute_units": 132, "device_name": "NVIDIA H100 80GB HBM3", "memory_bytes": 85 * 10**9},
-     "H100 SXM"),
-    ({"arch": "sm_90", "compute_units": 132, "device_name": "NVIDIA H200", "memory_bytes": 150_754_820_096,
-      "chip_id": "0x233510DE"}, "H200 SXM"),
+    (
+        {"arch": "sm_90", "compute_units": 132, "device_name": "NVIDIA H100 80GB HBM3", "memory_bytes": 85 * 10**9},
+        "H100 SXM",
+    ),
+    (
+        {
+            "arch": "sm_90",
+            "compute_units": 132,
+            "device_name": "NVIDIA H200",
+            "memory_bytes": 150_754_820_096,
+            "chip_id": "0x233510DE",
+        },
+        "H200 SXM",
+    ),
     ({"arch": "sm_90", "compute_units": 132, "memory_bytes": 150_754_820_096}, "H200 SXM"),
     ({"arch": "sm_100", "compute_units": 148, "device_name": "NVIDIA B200", "memory_bytes": 191_000_000_000}, "B200"),
 ]
@@ -44,18 +54,21 @@ def test_a_device_is_known_by_what_it_reports(reported, name):
     assert lookup(**reported).market_name == name
 
 
-@pytest.mark.parametrize(("reported", "says"), [
-    ({"arch": "gfx942", "compute_units": 304}, "fits MI300X and MI325X"),
-    ({"arch": "gfx950", "compute_units": 256}, "fits MI350X and MI355X"),
-    ({"arch": "sm_90", "compute_units": 132}, "fits H100 SXM and H200 SXM"),
-    ({"arch": "sm_90", "compute_units": 132, "device_name": "NVIDIA H200 NVL", "chip_id": "0x233b10de"}, "none of"),
-    ({"arch": "sm_90", "compute_units": 114, "device_name": "NVIDIA H100 PCIe"}, "none of"),
-    ({"arch": "gfx942", "compute_units": 228, "device_name": "AMD Instinct MI300A"}, "none of"),
-    ({"arch": "gfx942", "compute_units": 304, "device_name": "AMD Instinct MI355X"}, "none of"),
-    ({"arch": "gfx1100", "compute_units": 96}, "gfx1100"),
-    ({"device_name": "MI300X"}, "architecture"),
-    ({"arch": "gfx942", "compute_units": 304, "chip_id": "74a1", "memory_bytes": 1}, None),
-])
+@pytest.mark.parametrize(
+    ("reported", "says"),
+    [
+        ({"arch": "gfx942", "compute_units": 304}, "fits MI300X and MI325X"),
+        ({"arch": "gfx950", "compute_units": 256}, "fits MI350X and MI355X"),
+        ({"arch": "sm_90", "compute_units": 132}, "fits H100 SXM and H200 SXM"),
+        ({"arch": "sm_90", "compute_units": 132, "device_name": "NVIDIA H200 NVL", "chip_id": "0x233b10de"}, "none of"),
+        ({"arch": "sm_90", "compute_units": 114, "device_name": "NVIDIA H100 PCIe"}, "none of"),
+        ({"arch": "gfx942", "compute_units": 228, "device_name": "AMD Instinct MI300A"}, "none of"),
+        ({"arch": "gfx942", "compute_units": 304, "device_name": "AMD Instinct MI355X"}, "none of"),
+        ({"arch": "gfx1100", "compute_units": 96}, "gfx1100"),
+        ({"device_name": "MI300X"}, "architecture"),
+        ({"arch": "gfx942", "compute_units": 304, "chip_id": "74a1", "memory_bytes": 1}, None),
+    ],
+)
 def test_what_is_not_certain_is_refused_and_names_the_table(reported, says):
     if says is None:  # a chip id of the table outranks a strange memory size (a virtual function, a partition)
         assert lookup(**reported).market_name == "MI300X"
@@ -130,9 +143,9 @@ def test_lds_limits():
         lds_limit("sm_70")
 
 
-@pytest.mark.parametrize(("vgprs", "waves"), [
-    (64, 8), (65, 7), (80, 6), (96, 5), (128, 4), (168, 3), (256, 2), (512, 1),
-])
+@pytest.mark.parametrize(
+    ("vgprs", "waves"), [(64, 8), (65, 7), (80, 6), (96, 5), (128, 4), (168, 3), (256, 2), (512, 1)]
+)
 def test_resident_waves_by_registers_on_cdna(vgprs, waves):
     assert resident_waves("gfx942", vgprs, 0, 1) == waves
 
@@ -145,6 +158,10 @@ def test_resident_waves_by_lds():
 
 def test_standard_library_only():
     tree = ast.parse(Path(hardware.__file__).read_text())
-    imported = {n.module if isinstance(n, ast.ImportFrom) else a.name
-                for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
+    imported = {
+        n.module if isinstance(n, ast.ImportFrom) else a.name
+        for n in ast.walk(tree)
+        if isinstance(n, (ast.Import, ast.ImportFrom))
+        for a in n.names
+    }
     assert {name.split(".")[0] for name in imported} <= set(sys.stdlib_module_names)

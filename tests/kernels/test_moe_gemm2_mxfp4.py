@@ -31,6 +31,7 @@ def inputs_of(case, seed=0):
 
 # ---- the format ----------------------------------------------------------------------------------------------------
 
+
 def slow_value(code, scale):
     """The value of one code, from the definition of e2m1 and e8m0."""
     sign, exponent, mantissa = code >> 3, code >> 1 & 3, code & 1
@@ -61,12 +62,12 @@ def test_quantising_takes_the_nearest_value_and_ties_to_the_even_code():
 @given(seed=st.integers(0, 10**6), power=st.integers(-100, 100))
 @settings(max_examples=30, deadline=None)
 def test_quantising_keeps_within_half_a_step(seed, power):
-    values = torch.randn(4, 64, generator=torch.Generator().manual_seed(seed)) * 2.0 ** power
+    values = torch.randn(4, 64, generator=torch.Generator().manual_seed(seed)) * 2.0**power
     packed, scales = formats.quantise(values)
     back = formats.dequantise(packed, scales)
     step = torch.exp2(scales.float() - 127).repeat_interleave(32, -1)
-    assert bool(((back - values).abs() <= step).all())            # codes 4 and 6 are two steps apart
-    assert bool((values.abs() <= 6 * step).all())                 # nothing saturates
+    assert bool(((back - values).abs() <= step).all())  # codes 4 and 6 are two steps apart
+    assert bool((values.abs() <= 6 * step).all())  # nothing saturates
     again = formats.quantise(back)
     assert torch.equal(formats.dequantise(*again), back)
 
@@ -84,8 +85,16 @@ def rotated(word, by):
 def slow_spread(first, second):
     """What the kernel does with a couple of re-coded words: eight words of two bf16 bit patterns."""
     both = first & 0x06030603 | second & 0xF9FCF9FC
-    return [first & 0x81C081C0, rotated(first, 4), rotated(first, 10), rotated(both, 8),
-            rotated(second, 2), rotated(second, 6), rotated(second, 12), rotated(both, 14)]
+    return [
+        first & 0x81C081C0,
+        rotated(first, 4),
+        rotated(first, 10),
+        rotated(both, 8),
+        rotated(second, 2),
+        rotated(second, 6),
+        rotated(second, 12),
+        rotated(both, 14),
+    ]
 
 
 @given(codes=st.lists(st.integers(0, 15), min_size=64, max_size=64))
@@ -96,7 +105,7 @@ def test_recoded_words_hold_the_codes_as_bf16_bits(codes):
     for j in range(4):
         pairs = slow_spread(words[j], words[j + 4])
         halves = [half for pair in pairs for half in (pair & 0xFFFF, pair >> 16)]
-        assert halves == places[8 * j:8 * j + 8] + places[8 * j + 32:8 * j + 40]
+        assert halves == places[8 * j : 8 * j + 8] + places[8 * j + 32 : 8 * j + 40]
 
 
 def test_rows_that_end_in_half_a_couple_are_filled_with_zeros():
@@ -118,8 +127,14 @@ def test_large_scales_are_moved_into_the_factor():
 
 # ---- the sorted order ----------------------------------------------------------------------------------------------
 
-@given(tokens=st.integers(1, 40), experts=st.integers(1, 12), topk=st.integers(1, 5), block=st.sampled_from([16, 32]),
-       seed=st.integers(0, 999))
+
+@given(
+    tokens=st.integers(1, 40),
+    experts=st.integers(1, 12),
+    topk=st.integers(1, 5),
+    block=st.sampled_from([16, 32]),
+    seed=st.integers(0, 999),
+)
 @settings(max_examples=60, deadline=None)
 def test_every_pair_is_sorted_once_into_a_block_of_its_expert(tokens, experts, topk, block, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -130,7 +145,7 @@ def test_every_pair_is_sorted_once_into_a_block_of_its_expert(tokens, experts, t
     used = int(order.valid[0])
     assert used % block == 0
     assert order.ids.numel() == tokens * topk + experts * block - topk >= used
-    assert bool((order.experts[used // block:] == -1).all())
+    assert bool((order.experts[used // block :] == -1).all())
     seen = set()
     for row, packed in enumerate(order.ids.tolist()):
         token, slot = packed & 0xFFFFFF, packed >> 24
@@ -162,6 +177,7 @@ def test_routing_is_a_property_of_the_case():
 
 
 # ---- the reference, and what a CPU can run -------------------------------------------------------------------------
+
 
 def test_the_reference_agrees_with_a_loop_over_pairs():
     case = small(M=3, N=32, topk=2, E=4, distribution="normal")
@@ -209,12 +225,13 @@ def test_what_is_not_here_says_what_it_needs():
 
 # ---- the kernels, bit by bit, in the interpreter -------------------------------------------------------------------
 
+
 def check_kernels(case, x=None, atomic=True, **changes):
     """Both epilogues must give the bits of the reference; the data has sums that fp32 holds exactly in any order."""
     x = x or inputs_of(case)
     knobs = {**tuning.config(case, "cpu"), **changes}
     expected = moe_gemm2_mxfp4.function("reference")(case, x).float()
-    for build in (launch.reduce_call, launch.atomic_call)[:1 + atomic]:
+    for build in (launch.reduce_call, launch.atomic_call)[: 1 + atomic]:
         call = build(case, x, knobs, torch.float32)
         call().fill_(float("nan"))
         verdict = compare(call().bfloat16().float() + 0, expected + 0, EXACT)
@@ -223,11 +240,11 @@ def check_kernels(case, x=None, atomic=True, **changes):
 
 def interpreted_recoded():
     check_kernels(small())
-    check_kernels(small(N=80, K=96), block_n=64, block_k=128, tiles=2)              # tails in N and K
-    check_kernels(small(K=160), block_k=128, tiles=2)                               # several steps, the last half empty
-    check_kernels(small(M=40, E=2, topk=2, BM=32), block_n=32, tiles=3)             # several blocks of one expert
-    check_kernels(small(M=1, E=1, topk=1), programs_per_cu=2)                       # one pair, idle programs
-    for rows in (16, 32):                                                           # parts of blocks, some empty
+    check_kernels(small(N=80, K=96), block_n=64, block_k=128, tiles=2)  # tails in N and K
+    check_kernels(small(K=160), block_k=128, tiles=2)  # several steps, the last half empty
+    check_kernels(small(M=40, E=2, topk=2, BM=32), block_n=32, tiles=3)  # several blocks of one expert
+    check_kernels(small(M=1, E=1, topk=1), programs_per_cu=2)  # one pair, idle programs
+    for rows in (16, 32):  # parts of blocks, some empty
         check_kernels(small(M=20, E=3, topk=2, BM=32), rows=rows, few=8, tiles=2, programs_per_cu=3)
 
 
@@ -265,8 +282,9 @@ def interpreted_halves():
     from tests.kernels.moe_decoding import decoded
 
     words = torch.arange(256, dtype=torch.int32)
-    both = torch.tensor([[slow_value(code & 15, 127), slow_value(code >> 4, 127)] for code in range(256)],
-                        dtype=torch.float64).flatten()
+    both = torch.tensor(
+        [[slow_value(code & 15, 127), slow_value(code >> 4, 127)] for code in range(256)], dtype=torch.float64
+    ).flatten()
     for scale in (0, 1, 2, 100, 126, 127, 128, 200, 250):
         got = torch.zeros(2, 512, dtype=torch.int16)
         decoded[1,](words, torch.full((256,), scale, dtype=torch.uint8), got[0], got[1], 256)
@@ -277,13 +295,16 @@ def interpreted_halves():
             assert fits.any() or power < -133
 
 
-@pytest.mark.parametrize("function", ["interpreted_halves", "interpreted_recoded", "interpreted_plain",
-                                      "interpreted_scales", "interpreted_fault"])
+@pytest.mark.parametrize(
+    "function",
+    ["interpreted_halves", "interpreted_recoded", "interpreted_plain", "interpreted_scales", "interpreted_fault"],
+)
 def test_kernels_give_the_bits_of_the_reference(function):
     run_alone("tests.kernels.test_moe_gemm2_mxfp4", function, TRITON_INTERPRET="1")
 
 
 # ---- bad input -----------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("depth", [0, 16, 100])
 def test_a_depth_that_is_no_multiple_of_32_is_named(depth):
@@ -293,11 +314,15 @@ def test_a_depth_that_is_no_multiple_of_32_is_named(depth):
         launch.check(small(K=depth), {})
 
 
-@pytest.mark.parametrize(("name", "change", "message"), [
-    ("w", lambda w: w[:, :, :16], r"w is torch.uint8 \(6, 96, 16\); it must be torch.uint8 \(6, 96, 32\)"),
-    ("w_scale", lambda s: s.float(), "w_scale is torch.float32"),
-    ("ids", lambda i: i[:-1], "ids is torch.int32"),
-    ("a", lambda a: a.T.contiguous().T, "contiguous")])
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("w", lambda w: w[:, :, :16], r"w is torch.uint8 \(6, 96, 16\); it must be torch.uint8 \(6, 96, 32\)"),
+        ("w_scale", lambda s: s.float(), "w_scale is torch.float32"),
+        ("ids", lambda i: i[:-1], "ids is torch.int32"),
+        ("a", lambda a: a.T.contiguous().T, "contiguous"),
+    ],
+)
 def test_operands_that_do_not_fit_are_named(name, change, message):
     case = small()
     x = inputs_of(case)
@@ -305,14 +330,18 @@ def test_operands_that_do_not_fit_are_named(name, change, message):
         launch.check(case, {**x, name: change(x[name])})
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"block_n": 48}, "block_n is 48; it must be a power of two"),
-    ({"block_k": 64}, "block_k is 64; it must be a power of two, at least 128"),
-    ({"rows": 24}, "rows is 24; it must be a power of two, at least 16"),
-    ({"few": 4}, "few is 4; it must be a power of two, at least 8"),
-    ({"layout": "odd"}, "layout 'odd' is not one of recoded, plain"),
-    ({"partial": "fp8"}, "partial 'fp8' is not one of fp32, bf16"),
-    ({"num_stages": 80}, "80 stages need [0-9]+ bytes of shared memory; sm_90 has 232448")])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block_n": 48}, "block_n is 48; it must be a power of two"),
+        ({"block_k": 64}, "block_k is 64; it must be a power of two, at least 128"),
+        ({"rows": 24}, "rows is 24; it must be a power of two, at least 16"),
+        ({"few": 4}, "few is 4; it must be a power of two, at least 8"),
+        ({"layout": "odd"}, "layout 'odd' is not one of recoded, plain"),
+        ({"partial": "fp8"}, "partial 'fp8' is not one of fp32, bf16"),
+        ({"num_stages": 80}, "80 stages need [0-9]+ bytes of shared memory; sm_90 has 232448"),
+    ],
+)
 def test_knobs_that_do_not_fit_are_named_before_a_launch(changes, message):
     case = moe_gemm2_mxfp4.case("kimi_m16_bm16")
     with pytest.raises(ValueError, match=message):
@@ -331,6 +360,7 @@ def test_an_architecture_without_knobs_is_named():
 
 
 # ---- knobs and the code that a GPU would get -----------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
 def test_every_point_of_a_sweep_fits_and_differs(arch):
@@ -359,8 +389,9 @@ def compiled(arch, cache):
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
 def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp_path):
     """On sm_90 a warp fills its registers with activations; a few are put aside around the loop, not in it."""
-    out = run_alone("tests.kernels.test_moe_gemm2_mxfp4", "compiled", arch, str(tmp_path),
-                    TRITON_CACHE_DIR=str(tmp_path))
+    out = run_alone(
+        "tests.kernels.test_moe_gemm2_mxfp4", "compiled", arch, str(tmp_path), TRITON_CACHE_DIR=str(tmp_path)
+    )
     records = [json.loads(line) for line in out.splitlines()]
     assert len(records) == 9
     for record in records:

@@ -112,8 +112,21 @@ def test_chunks_see_the_last_element(monkeypatch):
     assert "[6, 42]" in compare(y, x, LOOSE).why
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2,
-                                   torch.float8_e4m3fnuz, torch.int8, torch.uint8, torch.int64, torch.bool])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.float8_e4m3fnuz,
+        torch.int8,
+        torch.uint8,
+        torch.int64,
+        torch.bool,
+    ],
+)
 def test_poison_is_never_right(dtype):
     out = torch.zeros(32).to(dtype)
     reference = out.clone()

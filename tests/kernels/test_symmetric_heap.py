@@ -17,6 +17,7 @@ MODULE = "tests.kernels.test_symmetric_heap"
 
 # ---- functions of the ranks ------------------------------------------------------------------------------------------
 
+
 def exchange(rank, world, directory):
     """Every rank pushes into all peers through bases and through peer(), many barriers apart."""
     with create(rank, world, "cpu", 1 << 16, directory) as heap:
@@ -36,6 +37,7 @@ def exchange(rank, world, directory):
 def raw_address(rank, world, directory):
     """bases are addresses valid in this process: write to the peer through its address alone."""
     import ctypes
+
     heap = create(rank, world, "cpu", 4096, directory)
     word = heap.alloc((1,), torch.int64)
     address = word.data_ptr() - int(heap.bases[rank]) + int(heap.bases[1 - rank])
@@ -47,6 +49,7 @@ def raw_address(rank, world, directory):
 def with_process_group(rank, world, directory):
     """Without a directory the ranks meet through the default process group."""
     import torch.distributed as dist
+
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
     heap = create(rank, world, "cpu", 4096)
     flags = heap.signals(world)
@@ -74,6 +77,7 @@ def sizes_differ(rank, world, directory):
 
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def meeting(tmp_path):
@@ -147,6 +151,7 @@ def test_memory_is_taken_as_it_is_allocated(meeting):
 def test_a_file_system_that_refuses_blocks_is_said(meeting, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(HeapError, match="--shm-size"):
         create(0, 1, "cpu", 4096, meeting)

@@ -48,10 +48,30 @@ def read(body, early=0, lds=0, translates=True):
 
 def test_resources_come_from_the_metadata_and_lds_from_the_caller():
     found = read("\ts_endpgm\n", lds=4096)
-    assert {name: found[name] for name in ("vgpr", "agpr", "sgpr", "vgpr_spills", "sgpr_spills", "scratch_bytes",
-                                           "lds_bytes", "waves_per_group", "code_bytes")} == {
-        "vgpr": 132, "agpr": 4, "sgpr": 24, "vgpr_spills": 3, "sgpr_spills": 1, "scratch_bytes": 16,
-        "lds_bytes": 4096, "waves_per_group": 8, "code_bytes": 640}
+    assert {
+        name: found[name]
+        for name in (
+            "vgpr",
+            "agpr",
+            "sgpr",
+            "vgpr_spills",
+            "sgpr_spills",
+            "scratch_bytes",
+            "lds_bytes",
+            "waves_per_group",
+            "code_bytes",
+        )
+    } == {
+        "vgpr": 132,
+        "agpr": 4,
+        "sgpr": 24,
+        "vgpr_spills": 3,
+        "sgpr_spills": 1,
+        "scratch_bytes": 16,
+        "lds_bytes": 4096,
+        "waves_per_group": 8,
+        "code_bytes": 640,
+    }
 
 
 def test_text_without_metadata_is_refused():
@@ -81,59 +101,100 @@ def test_the_argument_pointer_moves_behind_other_user_registers():
 
 
 def test_a_base_that_was_spilled_is_still_a_base():
-    spilled = SCATTER.replace("	v_mov_b32_e32 v4, s4\n", "	v_mov_b32_e32 v4, s4\n"
-                              "	scratch_store_dwordx2 off, v[2:3], off offset:8\n	v_mov_b32_e32 v2, 0\n"
-                              "	v_mov_b32_e32 v3, 0\n	scratch_load_dwordx2 v[2:3], off, off offset:8\n")
+    spilled = SCATTER.replace(
+        "	v_mov_b32_e32 v4, s4\n",
+        "	v_mov_b32_e32 v4, s4\n"
+        "	scratch_store_dwordx2 off, v[2:3], off offset:8\n	v_mov_b32_e32 v2, 0\n"
+        "	v_mov_b32_e32 v3, 0\n	scratch_load_dwordx2 v[2:3], off, off offset:8\n",
+    )
     found = read(spilled)
     assert found["heap_base_loads"] == 2
     assert (found["scratch_ops"], found["scratch_ops_in_loops"]) == (2, 2)
 
 
 def test_an_overwritten_register_carries_nothing():
-    code = amd.parse(SCATTER.replace("	v_lshl_add_u64 v[6:7], v[4:5], 0, v[2:3]\n",
-                                     "	v_lshl_add_u64 v[6:7], v[4:5], 0, v[2:3]\n	v_mov_b32_e32 v6, 0\n"
-                                     "	v_mov_b32_e32 v7, 0\n"))
+    code = amd.parse(
+        SCATTER.replace(
+            "	v_lshl_add_u64 v[6:7], v[4:5], 0, v[2:3]\n",
+            "	v_lshl_add_u64 v[6:7], v[4:5], 0, v[2:3]\n	v_mov_b32_e32 v6, 0\n	v_mov_b32_e32 v7, 0\n",
+        )
+    )
     assert Provenance(code, ("s0", "s1")).remote == []
 
 
 def test_garbage_in_an_unused_high_half_is_not_followed():
-    body = SCATTER.replace("	global_store_short v9, v20, s[4:5]\n",
-                           "	global_load_dwordx4 v[30:33], v9, s[4:5]\n"
-                           "	v_mad_u64_u32 v[40:41], s[10:11], v9, s4, v[29:30]\n"
-                           "	v_lshlrev_b32_e32 v42, 1, v40\n	global_store_short v42, v20, s[4:5]\n")
+    body = SCATTER.replace(
+        "	global_store_short v9, v20, s[4:5]\n",
+        "	global_load_dwordx4 v[30:33], v9, s[4:5]\n"
+        "	v_mad_u64_u32 v[40:41], s[10:11], v9, s4, v[29:30]\n"
+        "	v_lshlrev_b32_e32 v42, 1, v40\n	global_store_short v42, v20, s[4:5]\n",
+    )
     assert read(body)["remote_store_widths"] == {"16": 1}
     assert read(body.replace("1, v40", "1, v41"))["remote_store_widths"] == {"16": 1, "2": 1}
 
 
-@pytest.mark.parametrize(("name", "width"), [
-    ("global_load_dwordx4", 16), ("buffer_load_dwordx3", 12), ("buffer_store_dwordx2", 8), ("flat_load_dword", 4),
-    ("global_store_short_d16_hi", 2), ("buffer_load_ubyte", 1), ("global_load_sbyte_d16", 1),
-    ("global_atomic_pk_add_bf16", None)])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("global_load_dwordx4", 16),
+        ("buffer_load_dwordx3", 12),
+        ("buffer_store_dwordx2", 8),
+        ("flat_load_dword", 4),
+        ("global_store_short_d16_hi", 2),
+        ("buffer_load_ubyte", 1),
+        ("global_load_sbyte_d16", 1),
+        ("global_atomic_pk_add_bf16", None),
+    ],
+)
 def test_bytes_a_lane(name, width):
     assert amd.access_bytes(Instruction(name)) == width
 
 
-@pytest.mark.parametrize(("name", "access"), [
-    ("ds_read_b128", ("read", "16")), ("ds_read2_b64", ("read", "2x8")), ("ds_read2st64_b32", ("read", "2x4")),
-    ("ds_write_b16_d16_hi", ("write", "2")), ("ds_read_u16_d16", ("read", "2")), ("ds_write_b8", ("write", "1")),
-    ("ds_read_b64_tr_b16", ("read", "8")), ("ds_write2st64_b64", ("write", "2x8")), ("ds_bpermute_b32", None),
-    ("ds_add_u32", None)])
+@pytest.mark.parametrize(
+    ("name", "access"),
+    [
+        ("ds_read_b128", ("read", "16")),
+        ("ds_read2_b64", ("read", "2x8")),
+        ("ds_read2st64_b32", ("read", "2x4")),
+        ("ds_write_b16_d16_hi", ("write", "2")),
+        ("ds_read_u16_d16", ("read", "2")),
+        ("ds_write_b8", ("write", "1")),
+        ("ds_read_b64_tr_b16", ("read", "8")),
+        ("ds_write2st64_b64", ("write", "2x8")),
+        ("ds_bpermute_b32", None),
+        ("ds_add_u32", None),
+    ],
+)
 def test_lds_accesses(name, access):
     assert amd.lds_access(Instruction(name)) == access
 
 
-@pytest.mark.parametrize(("name", "kind"), [
-    ("v_mfma_scale_f32_16x16x128_f8f6f4", "mfma"), ("v_add_u32_e32", "valu"), ("s_add_i32", "salu"),
-    ("scratch_load_dword", "scratch"), ("global_atomic_add", "atomic"), ("buffer_load_dwordx4", "load"),
-    ("s_waitcnt", "wait"), ("s_barrier", "barrier"), ("s_cbranch_scc0", "branch"), ("s_load_dwordx2", "scalar_load"),
-    ("ds_read_b64", "lds"), ("buffer_wbl2", "salu")])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("v_mfma_scale_f32_16x16x128_f8f6f4", "mfma"),
+        ("v_add_u32_e32", "valu"),
+        ("s_add_i32", "salu"),
+        ("scratch_load_dword", "scratch"),
+        ("global_atomic_add", "atomic"),
+        ("buffer_load_dwordx4", "load"),
+        ("s_waitcnt", "wait"),
+        ("s_barrier", "barrier"),
+        ("s_cbranch_scc0", "branch"),
+        ("s_load_dwordx2", "scalar_load"),
+        ("ds_read_b64", "lds"),
+        ("buffer_wbl2", "salu"),
+    ],
+)
 def test_classes(name, kind):
     assert amd.kind(Instruction(name)) == kind
 
 
 def test_loads_straight_to_lds_are_told_by_an_operand():
-    found = read("\tbuffer_load_dwordx4 v1, s[8:11], 0 offen lds\n\tbuffer_load_dwordx4 v[2:5], v1, s[8:11], 0 offen\n"
-                 "\ts_endpgm\n")
+    found = read(
+        "\tbuffer_load_dwordx4 v1, s[8:11], 0 offen lds\n\tbuffer_load_dwordx4 v[2:5], v1, s[8:11], 0 offen\n"
+        "\ts_endpgm\n"
+    )
     assert (found["loads_to_lds"], found["load_widths"]) == (1, {"16": 2})
 
 

@@ -21,8 +21,10 @@ def jump(instruction):
 
 def code(text):
     lines = [line.strip() for line in text.split(";")]
-    return Code([line[:-1] if line.endswith(":") else Instruction(line.split()[0], tuple(line.split()[1:]))
-                 for line in lines], jump)
+    return Code(
+        [line[:-1] if line.endswith(":") else Instruction(line.split()[0], tuple(line.split()[1:])) for line in lines],
+        jump,
+    )
 
 
 @st.composite
@@ -32,8 +34,11 @@ def graphs(draw):
     lines = []
     for block in range(size):
         targets = draw(st.lists(st.integers(0, size - 1), max_size=2))
-        lines += [f"b{block}:", "work", f"{draw(st.sampled_from(['go', 'goto', 'end']))} " + " ".join(
-            f"b{t}" for t in targets)]
+        lines += [
+            f"b{block}:",
+            "work",
+            f"{draw(st.sampled_from(['go', 'goto', 'end']))} " + " ".join(f"b{t}" for t in targets),
+        ]
     return code(";".join(lines))
 
 
@@ -87,12 +92,14 @@ def test_the_heaviest_path_against_all_paths(program, weights):
             if target not in rank:
                 visit(target)
         finished.append(block)
+
     finished = []
     visit(0)
     place = {block: index for index, block in enumerate(reversed(finished))}
 
     def best(block):
         return weights[block] + max((best(t) for t in program.successors[block] if place[t] > place[block]), default=0)
+
     assert program.heaviest_path(dict(enumerate(weights))) == best(0)
 
 
@@ -110,8 +117,22 @@ def test_nested_loops_have_depths_and_the_hottest_is_innermost():
 def test_text_marks_loops_and_renames_labels_in_order():
     assert code(NEST).text() == code(NEST.replace("outer", ".LBB7_3").replace("inner", ".LBB7_9")).text()
     assert code(NEST).text().splitlines() == [
-        "; no loop", "\ta", "; loop L0 depth 1", "L0:", "\tb", "; loop L1 depth 2", "L1:", "\tc", "\tgo L1",
-        "; loop L0 depth 1", "\td", "\tgo L0", "; no loop", "\te", "\tend"]
+        "; no loop",
+        "\ta",
+        "; loop L0 depth 1",
+        "L0:",
+        "\tb",
+        "; loop L1 depth 2",
+        "L1:",
+        "\tc",
+        "\tgo L1",
+        "; loop L0 depth 1",
+        "\td",
+        "\tgo L0",
+        "; no loop",
+        "\te",
+        "\tend",
+    ]
 
 
 def test_labels_do_not_eat_parts_of_other_names():

@@ -15,8 +15,14 @@ FAULTS = Path(__file__).parent / "faults"
 
 def run(*arguments):
     """(exit code, standard output, standard error) of the command."""
-    done = subprocess.run([sys.executable, "-m", "benchmarks.isa", *map(str, arguments)], cwd=ROOT, text=True,
-                          capture_output=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.isa", *map(str, arguments)],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -24,14 +30,31 @@ def run(*arguments):
 def result(tmp_path_factory):
     """All faults at once on both AMD architectures, with tight limits."""
     out = tmp_path_factory.mktemp("faults") / "isa.json"
-    code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--arch", "gfx950", "--cache",
-                        out.parent / "cache", "--out", out, "--timeout", 15, "--memory", 1500, "--progress", "none")
+    code, _, said = run(
+        "metrics",
+        "--tree",
+        FAULTS,
+        "--arch",
+        "gfx942",
+        "--arch",
+        "gfx950",
+        "--cache",
+        out.parent / "cache",
+        "--out",
+        out,
+        "--timeout",
+        15,
+        "--memory",
+        1500,
+        "--progress",
+        "none",
+    )
     assert code == 1, said
     return json.loads(out.read_text()) | {"folder": out.parent / "cache"}
 
 
 def entry(result, kernel, arch="gfx942"):
-    found, = (e for e in result["entries"] if (e["kernel"], e["arch"]) == (kernel, arch))
+    (found,) = (e for e in result["entries"] if (e["kernel"], e["arch"]) == (kernel, arch))
     return found
 
 
@@ -41,10 +64,13 @@ def test_the_sound_kernel_goes_on_and_equal_compilations_are_merged(result):
         assert entry(result, "sound", arch)["cases"] == ["one", "two"]
 
 
-@pytest.mark.parametrize(("kernel", "why"), [
-    ("hangs", "it took longer than 15 s and was stopped"),
-    ("eats", "it took more than 1500 MB of memory and was stopped"),
-])
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [
+        ("hangs", "it took longer than 15 s and was stopped"),
+        ("eats", "it took more than 1500 MB of memory and was stopped"),
+    ],
+)
 def test_limits_are_said_in_words(result, kernel, why):
     assert entry(result, kernel)["status"] == "failed"
     assert entry(result, kernel)["why"] == why
@@ -61,26 +87,30 @@ def test_a_crash_of_the_compiler_is_a_result(result):
 
 def test_the_first_cause_names_the_line_of_the_kernel(result):
     why = entry(result, "misfit")["why"]
-    assert why == ("ValueError at line 2, `tl.store(target + tl.arange(0, BLOCK), tl.load(source + tl.arange(0, 2 * "
-                   "BLOCK)))`: Cannot make_shape_compatible: incompatible dimensions at index 0: 1024 and 2048")
+    assert why == (
+        "ValueError at line 2, `tl.store(target + tl.arange(0, BLOCK), tl.load(source + tl.arange(0, 2 * "
+        "BLOCK)))`: Cannot make_shape_compatible: incompatible dimensions at index 0: 1024 and 2048"
+    )
 
 
-@pytest.mark.parametrize(("kernel", "said"), [
-    ("bad_option", "option 'num_wraps' means nothing to the hip backend"),
-    ("foreign_option", "option 'maxnreg' means nothing to the hip backend"),
-    ("bad_parameter", "copy has no parameter 'BLOK'; it has source, target, N, BLOCK"),
-    ("missing_parameter", "bad_at_compile_time needs HOW, which the declaration does not give"),
-    ("bad_type", "argument 'source' has the type '*float16'; a pointer type is '*' and one of fp64, fp32, fp16"),
-    ("tuned", "function is a Autotuner; declare the @triton.jit or @gluon.jit function itself"),
-])
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("bad_option", "option 'num_wraps' means nothing to the hip backend"),
+        ("foreign_option", "option 'maxnreg' means nothing to the hip backend"),
+        ("bad_parameter", "copy has no parameter 'BLOK'; it has source, target, N, BLOCK"),
+        ("missing_parameter", "bad_at_compile_time needs HOW, which the declaration does not give"),
+        ("bad_type", "argument 'source' has the type '*float16'; a pointer type is '*' and one of fp64, fp32, fp16"),
+        ("tuned", "function is a Autotuner; declare the @triton.jit or @gluon.jit function itself"),
+    ],
+)
 def test_a_declaration_that_would_not_be_what_it_says_is_refused_by_name(result, kernel, said):
     assert entry(result, kernel)["status"] == "refused"
     assert said in entry(result, kernel)["why"]
 
 
 def test_a_failing_declaration_is_named(result):
-    assert entry(result, "undeclared")["why"] == (
-        "its isa() declaration failed: KeyError: 'no tile for this shape'")
+    assert entry(result, "undeclared")["why"] == ("its isa() declaration failed: KeyError: 'no tile for this shape'")
 
 
 def test_an_option_that_an_architecture_overrides_is_noted(result):
@@ -125,12 +155,25 @@ def test_an_unknown_kernel_is_refused_with_the_known_ones(tmp_path):
     assert "no kernel 'gem'; known: sample_all_gather, " in said
 
 
-@pytest.mark.parametrize(("arguments", "known"), [
-    (["--backend", "trytone"], "no backend 'trytone' with an isa() declaration; known: triton"),
-    (["--case", "zzz*"], "no case of tier pr matches 'zzz*'; there are ")])
+@pytest.mark.parametrize(
+    ("arguments", "known"),
+    [
+        (["--backend", "trytone"], "no backend 'trytone' with an isa() declaration; known: triton"),
+        (["--case", "zzz*"], "no case of tier pr matches 'zzz*'; there are "),
+    ],
+)
 def test_a_name_that_chooses_nothing_is_a_usage_error_unless_the_tree_may_lack_it(tmp_path, arguments, known):
-    chosen = ["--tree", FAULTS.parent / "tree", "--arch", "gfx942", "--cache", tmp_path, "--progress", "none",
-              *arguments]
+    chosen = [
+        "--tree",
+        FAULTS.parent / "tree",
+        "--arch",
+        "gfx942",
+        "--cache",
+        tmp_path,
+        "--progress",
+        "none",
+        *arguments,
+    ]
     code, _, said = run("metrics", *chosen)
     assert code == 3
     assert known in said
@@ -145,15 +188,33 @@ def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
     (package / "__init__.py").write_text("import os\nos._exit(7)\n")
     code, out, _ = run("metrics", "--tree", tmp_path, "--arch", "gfx942", "--cache", tmp_path / "cache")
     assert code == 2
-    assert json.loads(out)["failures"] == [{"arch": "gfx942", "why": (
-        "the kernels could not be listed for gfx942: the compiling process died (exit code 7): "
-        "it wrote nothing")}]
+    assert json.loads(out)["failures"] == [
+        {
+            "arch": "gfx942",
+            "why": (
+                "the kernels could not be listed for gfx942: the compiling process died (exit code 7): it wrote nothing"
+            ),
+        }
+    ]
 
 
 def test_knobs_of_a_sweep_that_cannot_load_are_told_before_a_gpu_is_asked(tmp_path):
     (tmp_path / "knobs.json").write_text(json.dumps([{"num_stages": 2}, {"num_stages": 4}]))
-    code, out, said = run("metrics", "--tree", FAULTS.parent / "tree", "--arch", "gfx942", "--kernel", "sample_gemm",
-                          "--cache", tmp_path / "cache", "--knobs", tmp_path / "knobs.json", "--progress", "none")
+    code, out, said = run(
+        "metrics",
+        "--tree",
+        FAULTS.parent / "tree",
+        "--arch",
+        "gfx942",
+        "--kernel",
+        "sample_gemm",
+        "--cache",
+        tmp_path / "cache",
+        "--knobs",
+        tmp_path / "knobs.json",
+        "--progress",
+        "none",
+    )
     assert code == 0, said
     found = {entry["knobs"]["num_stages"]: entry["will_not_load"] for entry in json.loads(out)["entries"]}
     assert found[2] is None
@@ -162,9 +223,22 @@ def test_knobs_of_a_sweep_that_cannot_load_are_told_before_a_gpu_is_asked(tmp_pa
 
 def test_a_declaration_without_knobs_refuses_them(tmp_path):
     (tmp_path / "knobs.json").write_text('[{"block": 64}]')
-    _, out, _ = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--kernel", "sound", "--cache", tmp_path / "cache",
-                    "--knobs", tmp_path / "knobs.json", "--progress", "none")
-    only, = json.loads(out)["entries"]
+    _, out, _ = run(
+        "metrics",
+        "--tree",
+        FAULTS,
+        "--arch",
+        "gfx942",
+        "--kernel",
+        "sound",
+        "--cache",
+        tmp_path / "cache",
+        "--knobs",
+        tmp_path / "knobs.json",
+        "--progress",
+        "none",
+    )
+    (only,) = json.loads(out)["entries"]
     assert only["why"].startswith("its isa() declaration does not take the knobs block")
 
 

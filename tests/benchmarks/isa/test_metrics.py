@@ -12,12 +12,31 @@ from benchmarks.isa.explain import explain, explain_markdown, limiter
 from benchmarks.isa.metrics import MEANING, document, entries, finish, mean_width, will_load
 from benchmarks.isa.targets import UnknownArch, environment, target
 
-RAW = {"vgpr": 86, "agpr": 0, "sgpr": 24, "vgpr_spills": 0, "sgpr_spills": 0, "scratch_bytes": 0, "lds_bytes": 32768,
-       "waves_per_group": 8, "scratch_ops": 0, "scratch_ops_in_loops": 0, "code_bytes": 3400, "instructions": 532,
-       "matrix": {"v_mfma_f32_16x16x16_f16": 96}, "load_widths": {"16": 12}, "store_widths": {"8": 6, "2": 2},
-       "remote_store_widths": {}, "lds_read_widths": {}, "lds_write_widths": {}, "barriers": 5, "waits": 30,
-       "atomics": {}, "loops": 1,
-       "loop": {"instructions": 70, "depth": 1, "mix": {"mfma": 32, "lds": 16, "valu": 22}, "matrix_share": 0.4571}}
+RAW = {
+    "vgpr": 86,
+    "agpr": 0,
+    "sgpr": 24,
+    "vgpr_spills": 0,
+    "sgpr_spills": 0,
+    "scratch_bytes": 0,
+    "lds_bytes": 32768,
+    "waves_per_group": 8,
+    "scratch_ops": 0,
+    "scratch_ops_in_loops": 0,
+    "code_bytes": 3400,
+    "instructions": 532,
+    "matrix": {"v_mfma_f32_16x16x16_f16": 96},
+    "load_widths": {"16": 12},
+    "store_widths": {"8": 6, "2": 2},
+    "remote_store_widths": {},
+    "lds_read_widths": {},
+    "lds_write_widths": {},
+    "barriers": 5,
+    "waits": 30,
+    "atomics": {},
+    "loops": 1,
+    "loop": {"instructions": 70, "depth": 1, "mix": {"mfma": 32, "lds": 16, "valu": 22}, "matrix_share": 0.4571},
+}
 
 
 def test_occupancy_is_the_lesser_of_registers_and_lds():
@@ -40,11 +59,14 @@ def test_mean_width():
     assert mean_width({}) is None
 
 
-@pytest.mark.parametrize(("changed", "arch", "said"), [
-    ({"lds_bytes": 98304}, "gfx942", "it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B"),
-    ({"waves_per_group": 32}, "gfx942", "its workgroup has 2048 threads and gfx942 allows 1024"),
-    ({"vgpr": 264, "waves_per_group": 16}, "gfx942", "264 registers a lane times 16 waves do not fit"),
-])
+@pytest.mark.parametrize(
+    ("changed", "arch", "said"),
+    [
+        ({"lds_bytes": 98304}, "gfx942", "it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B"),
+        ({"waves_per_group": 32}, "gfx942", "its workgroup has 2048 threads and gfx942 allows 1024"),
+        ({"vgpr": 264, "waves_per_group": 16}, "gfx942", "264 registers a lane times 16 waves do not fit"),
+    ],
+)
 def test_what_cannot_be_launched_is_said(changed, arch, said):
     assert will_load(finish({**RAW, **changed}, arch), arch).startswith(said)
 
@@ -54,9 +76,15 @@ def test_what_fits_another_chip_loads_there():
     assert will_load(finish({**RAW, "lds_bytes": 98304}, "gfx950"), "gfx950") is None
 
 
-LISTING = {"triton": "3.8.0", "broken": [], "units": [
-    {"kernel": "gemm", "backend": "triton", "case": case, "label": label}
-    for label in ("a", "b") for case in ("one", "two")]}
+LISTING = {
+    "triton": "3.8.0",
+    "broken": [],
+    "units": [
+        {"kernel": "gemm", "backend": "triton", "case": case, "label": label}
+        for label in ("a", "b")
+        for case in ("one", "two")
+    ],
+}
 
 
 def ok(key):
@@ -67,7 +95,10 @@ def test_cases_that_lead_to_one_compilation_are_one_entry():
     records = {0: ok("k"), 1: ok("k"), 2: ok("l"), 3: {"status": "failed", "why": "no"}}
     found = entries("gfx942", LISTING, records)
     assert [(e["label"], e["cases"], e["status"]) for e in found] == [
-        ("a", ["one", "two"], "ok"), ("b", ["one"], "ok"), ("b", ["two"], "failed")]
+        ("a", ["one", "two"], "ok"),
+        ("b", ["one"], "ok"),
+        ("b", ["two"], "failed"),
+    ]
     assert "key" not in found[0]
 
 
@@ -117,7 +148,8 @@ def test_an_unknown_arch_lists_the_known():
 def test_the_compilers_own_words_come_first():
     log = "noise\nLLVM ERROR: Unsupported DotScaleOp found when converting TritonGPU to LLVM.\nmodule {...}\n"
     assert first_cause(RuntimeError("PassManager::run failed"), log) == (
-        "the compiler says: Unsupported DotScaleOp found when converting TritonGPU to LLVM.")
+        "the compiler says: Unsupported DotScaleOp found when converting TritonGPU to LLVM."
+    )
     assert first_cause(ValueError("line one\nline two")) == "ValueError: line two"
     assert first_cause(RuntimeError("see /a/b/c.py")) == "RuntimeError: see c.py"
     assert len(first_cause(RuntimeError("x" * 1000))) < 400
@@ -140,18 +172,24 @@ def test_an_explanation_as_markdown():
     told = explain(result(vgpr_spills=104, scratch_bytes=404, scratch_ops=213, scratch_ops_in_loops=213))
     assert json.loads(json.dumps(told)) == told
     first, rest = explain_markdown(told[:1]).split("allow 4, 32768")
-    assert first == """\
+    assert (
+        first
+        == """\
 ## gemm
 
 **triton a on gfx942** (cases: one, two)
 
 - 4 waves a SIMD, limited by registers and LDS: 86 registers a lane \
 """
-    assert rest == """ B of LDS (50 % of the chip's) allow 4.
+    )
+    assert (
+        rest
+        == """ B of LDS (50 % of the chip's) allow 4.
 - 104 registers spill, 404 B of scratch a lane; 213 of 213 scratch instructions lie in loops.
 - The hot loop has 70 instructions, 46 % of them MFMA: 32 mfma, 22 valu, 16 lds.  Kinds: v_mfma_f32_16x16x16_f16.
 - All stores: 6 of 8 B, 2 of 2 B; loads: 12 of 16 B a lane.
 """
+    )
 
 
 def test_what_fills_the_hot_loop_is_named():
@@ -160,10 +198,13 @@ def test_what_fills_the_hot_loop_is_named():
         share = mix.get("mfma", 0) / count
         loop = {"instructions": count, "depth": 1, "mix": mix, "matrix_share": share}
         return explain(result(loop=loop, **changed))[0]["sentences"][1]
+
     assert loop({"valu": 1158, "mfma": 32, "salu": 125}).startswith(
-        "The hot loop has 1315 instructions, 2 % of them MFMA, 88 % valu: 1158 valu, 125 salu, 32 mfma.")
+        "The hot loop has 1315 instructions, 2 % of them MFMA, 88 % valu: 1158 valu, 125 salu, 32 mfma."
+    )
     assert loop({"valu": 42, "store": 16}, matrix={}) == (
-        "The hot loop has 58 instructions, no MFMA among them: 42 valu, 16 store.")
+        "The hot loop has 58 instructions, no MFMA among them: 42 valu, 16 store."
+    )
     free = explain(result(lds_bytes=0, vgpr=20))[0]
     assert free["limiter"] == "nothing"
     assert free["sentences"][0].startswith("8 waves a SIMD, as many as there can be: 20 registers a lane allow 8, ")

@@ -37,8 +37,12 @@ def test_metrics_of_a_small_kernel():
     assert found["load_widths"] == {"16": 1}
     assert found["store_widths"] == {"16": 1, "2": 1}
     assert (found["loads_to_lds"], found["lds_read_widths"]) == (1, {"4": 1})
-    assert found["loop"] == {"instructions": 4, "depth": 1, "matrix_share": 0.25,
-                             "mix": {"branch": 1, "load": 1, "local": 1, "matrix": 1}}
+    assert found["loop"] == {
+        "instructions": 4,
+        "depth": 1,
+        "matrix_share": 0.25,
+        "mix": {"branch": 1, "load": 1, "local": 1, "matrix": 1},
+    }
 
 
 def test_padding_behind_the_end_is_no_code():
@@ -50,8 +54,10 @@ def test_a_predicated_exit_falls_through():
     assert not nvidia.jump(Instruction("EXIT")).falls_through
 
 
-@pytest.mark.parametrize(("name", "width"), [
-    ("LDG.E.128", 16), ("LDG.E.64", 8), ("LDG.E", 4), ("STG.E.U16", 2), ("LDG.E.U8", 1), ("UTMALDG.2D", None)])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("LDG.E.128", 16), ("LDG.E.64", 8), ("LDG.E", 4), ("STG.E.U16", 2), ("LDG.E.U8", 1), ("UTMALDG.2D", None)],
+)
 def test_bytes_a_lane(name, width):
     assert nvidia.access_bytes(Instruction(name)) == width
 

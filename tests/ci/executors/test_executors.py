@@ -54,6 +54,7 @@ def end(job_id: str, root: Path) -> JobStatus:
 
 # ---- how a job ends ----
 
+
 def test_done(root: Path, tmp_path: Path) -> None:
     status = end(shell("pwd; echo $GREETING", root, cwd=tmp_path, env={"GREETING": "it's me"}), root)
     assert (status.state, status.exit_code, status.where) == (State.DONE, 0, "cpu")
@@ -61,8 +62,10 @@ def test_done(root: Path, tmp_path: Path) -> None:
     assert status.submitted_at <= status.started_at <= status.ended_at
 
 
-@pytest.mark.parametrize(("text", "code", "why"), [
-    ("exit 2", 2, "exit code 2"), ("kill -9 $$", -9, "SIGKILL"), ("kill -SEGV $$", -11, "SIGSEGV")])
+@pytest.mark.parametrize(
+    ("text", "code", "why"),
+    [("exit 2", 2, "exit code 2"), ("kill -9 $$", -9, "SIGKILL"), ("kill -SEGV $$", -11, "SIGSEGV")],
+)
 def test_failed(root: Path, text: str, code: int, why: str) -> None:
     status = end(shell(text, root), root)
     assert (status.state, status.exit_code) == (State.FAILED, code)
@@ -77,8 +80,10 @@ def test_a_command_that_does_not_exist(root: Path) -> None:
 
 def test_a_hang_is_killed_with_all_it_started(root: Path, tmp_path: Path) -> None:
     """Neither a child that ignores SIGTERM nor one in its own session survives."""
-    text = ("trap '' TERM; bash -c \"trap '' TERM; echo \\$\\$ >a; sleep 60\" & "
-            "setsid bash -c 'echo $$ >b; exec sleep 60' & sleep 60; sleep 60")
+    text = (
+        "trap '' TERM; bash -c \"trap '' TERM; echo \\$\\$ >a; sleep 60\" & "
+        "setsid bash -c 'echo $$ >b; exec sleep 60' & sleep 60; sleep 60"
+    )
     started = time.monotonic()
     status = end(shell(text, root, timeout_s=1.0, grace_s=0.5, cwd=tmp_path), root)
     assert status.state is State.TIMEOUT
@@ -96,8 +101,10 @@ def test_a_job_that_ends_well_on_sigterm_gets_the_time_to(root: Path, tmp_path: 
 
 
 def test_a_daemon_left_behind_is_killed_and_said(root: Path, tmp_path: Path) -> None:
-    status = end(shell("setsid bash -c 'echo $$ >d; exec sleep 60' & until [ -s d ]; do sleep 0.02; done", root,
-                       cwd=tmp_path), root)
+    status = end(
+        shell("setsid bash -c 'echo $$ >d; exec sleep 60' & until [ -s d ]; do sleep 0.02; done", root, cwd=tmp_path),
+        root,
+    )
     assert status.state is State.DONE
     assert "left behind" in status.why
     assert not running(pid_in(tmp_path / "d"))
@@ -136,12 +143,21 @@ def test_jobs_run_one_after_the_other_in_order(root: Path, tmp_path: Path) -> No
 
 
 def test_two_submits_at_once_from_two_processes_serialise(root: Path, tmp_path: Path) -> None:
-    code = ("import sys; from pathlib import Path; from ci import executors;"
-            "print(executors.submit(['bash', '-c', sys.argv[2]], name='both', root=Path(sys.argv[1]),"
-            " env={'NAME': sys.argv[3]}))")
-    both = [subprocess.Popen([sys.executable, "-c", code, str(root), LOG_ME, str(i)], cwd=tmp_path, text=True,
-                             stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": HERE})
-            for i in range(2)]
+    code = (
+        "import sys; from pathlib import Path; from ci import executors;"
+        "print(executors.submit(['bash', '-c', sys.argv[2]], name='both', root=Path(sys.argv[1]),"
+        " env={'NAME': sys.argv[3]}))"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(root), LOG_ME, str(i)],
+            cwd=tmp_path,
+            text=True,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": HERE},
+        )
+        for i in range(2)
+    ]
     names = [process.communicate(timeout=30)[0].strip() for process in both]
     executors.wait(names, root=root, timeout_s=30)
     lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
@@ -178,6 +194,7 @@ def test_more_gpus_than_there_are(root: Path) -> None:
 
 
 # ---- restarts ----
+
 
 def supervisor_of(name: str) -> int:
     for entry in Path("/proc").glob("[0-9]*"):
@@ -218,7 +235,10 @@ def test_a_job_lost_while_it_waited_does_not_block_the_queue(root: Path) -> None
     second, third = shell("true", root), shell("true", root)
     os.kill(supervisor_of(second), signal.SIGKILL)
     assert [status.state for status in executors.wait([first, second, third], root=root, timeout_s=20)] == [
-        State.DONE, State.LOST, State.DONE]
+        State.DONE,
+        State.LOST,
+        State.DONE,
+    ]
 
 
 def test_a_second_supervisor_is_refused(root: Path) -> None:
@@ -240,20 +260,31 @@ def test_resume_of_a_job_that_runs_or_is_done(root: Path) -> None:
 
 def test_a_job_inside_a_job_outlives_it(root: Path, tmp_path: Path) -> None:
     """A job may submit a job: ending the outer one must not take the inner one's supervisor with it."""
-    code = ("import sys; from pathlib import Path; from ci import executors;"
-            "executors.submit(['touch', 'inner'], name='inner', root=Path(sys.argv[1]))")
-    outer = executors.submit([sys.executable, "-c", code, str(root)], name="outer", root=root, cwd=tmp_path,
-                             env={"PYTHONPATH": HERE})
+    code = (
+        "import sys; from pathlib import Path; from ci import executors;"
+        "executors.submit(['touch', 'inner'], name='inner', root=Path(sys.argv[1]))"
+    )
+    outer = executors.submit(
+        [sys.executable, "-c", code, str(root)], name="outer", root=root, cwd=tmp_path, env={"PYTHONPATH": HERE}
+    )
     assert end(outer, root).why == ""
     until(lambda: (tmp_path / "inner").exists())
 
 
 # ---- bad input ----
 
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"name": "a b"}, "job name 'a b'"), ({"name": ""}, "job name ''"), ({"gpus": -1}, "gpus is -1"),
-    ({"timeout_s": 0}, "timeout_s is 0"), ({"timeout_s": float("nan")}, "timeout_s is nan"),
-    ({"env": {"A=B": "1"}}, "'A=B' cannot be")])
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "a b"}, "job name 'a b'"),
+        ({"name": ""}, "job name ''"),
+        ({"gpus": -1}, "gpus is -1"),
+        ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"timeout_s": float("nan")}, "timeout_s is nan"),
+        ({"env": {"A=B": "1"}}, "'A=B' cannot be"),
+    ],
+)
 def test_bad_specifications(fields: dict, message: str) -> None:
     with pytest.raises(ExecutorError, match=message):
         JobSpec(**{"name": "ok", **fields})
@@ -306,6 +337,7 @@ def test_the_script_is_stable(golden: Callable[[str, str], None]) -> None:
 
 # ---- devices ----
 
+
 def topology(root: Path, amd: int, nvidia: int) -> Path:
     for index in range(amd + 1):
         node = root / f"sys/class/kfd/kfd/topology/nodes/{index}"
@@ -317,12 +349,18 @@ def topology(root: Path, amd: int, nvidia: int) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("amd", "nvidia", "environ", "wanted", "variable"), [
-    (8, 0, {}, 8, "HIP_VISIBLE_DEVICES"), (0, 2, {}, 2, "CUDA_VISIBLE_DEVICES"), (0, 0, {}, 0, "CUDA_VISIBLE_DEVICES"),
-    (8, 0, {"ROCR_VISIBLE_DEVICES": "2, 3"}, 2, "ROCR_VISIBLE_DEVICES"),
-    (0, 8, {"CUDA_VISIBLE_DEVICES": "GPU-aa,GPU-bb,GPU-cc"}, 3, "CUDA_VISIBLE_DEVICES"),
-    (0, 8, {"CUDA_VISIBLE_DEVICES": ""}, 0, "CUDA_VISIBLE_DEVICES"),
-    (0, 8, {"CUDA_VISIBLE_DEVICES": "-1"}, 0, "CUDA_VISIBLE_DEVICES")])
+@pytest.mark.parametrize(
+    ("amd", "nvidia", "environ", "wanted", "variable"),
+    [
+        (8, 0, {}, 8, "HIP_VISIBLE_DEVICES"),
+        (0, 2, {}, 2, "CUDA_VISIBLE_DEVICES"),
+        (0, 0, {}, 0, "CUDA_VISIBLE_DEVICES"),
+        (8, 0, {"ROCR_VISIBLE_DEVICES": "2, 3"}, 2, "ROCR_VISIBLE_DEVICES"),
+        (0, 8, {"CUDA_VISIBLE_DEVICES": "GPU-aa,GPU-bb,GPU-cc"}, 3, "CUDA_VISIBLE_DEVICES"),
+        (0, 8, {"CUDA_VISIBLE_DEVICES": ""}, 0, "CUDA_VISIBLE_DEVICES"),
+        (0, 8, {"CUDA_VISIBLE_DEVICES": "-1"}, 0, "CUDA_VISIBLE_DEVICES"),
+    ],
+)
 def test_devices(tmp_path: Path, amd: int, nvidia: int, environ: dict[str, str], wanted: int, variable: str) -> None:
     root = topology(tmp_path, amd, nvidia)
     found = devices.gpus(environ, root)

@@ -8,18 +8,49 @@ from ci.stats.types import CaseVerdict, Clocks, Floor, Group, Judgement, Verdict
 VERSIONS = {"torch": "2.11.0", "triton": "3.6.0"}
 BASE = Side("9f8e7d6c5b4a39281706f5e4d3c2b1a098765432", "main", environment=VERSIONS)
 HEAD = Side("0123456789abcdef0123456789abcdef01234567", "fewer-stages", environment=VERSIONS)
-H200 = {"name": "h200-1a2b3c4d", "kind": "gpu", "arch": "sm_90", "device": "NVIDIA H200", "market_name": "H200 SXM",
-        "count": 1, "compute_units": 132, "power_cap_w": 700, "partition": None, "driver": "570.1"}
-MI300X = {"name": "mi300xx8-5e6f7a8b", "kind": "gpu", "arch": "gfx942", "device": "AMD Instinct MI300X",
-          "market_name": "MI300X", "count": 8, "compute_units": 304, "power_cap_w": 750, "partition": "SPX/NPS1"}
+H200 = {
+    "name": "h200-1a2b3c4d",
+    "kind": "gpu",
+    "arch": "sm_90",
+    "device": "NVIDIA H200",
+    "market_name": "H200 SXM",
+    "count": 1,
+    "compute_units": 132,
+    "power_cap_w": 700,
+    "partition": None,
+    "driver": "570.1",
+}
+MI300X = {
+    "name": "mi300xx8-5e6f7a8b",
+    "kind": "gpu",
+    "arch": "gfx942",
+    "device": "AMD Instinct MI300X",
+    "market_name": "MI300X",
+    "count": 8,
+    "compute_units": 304,
+    "power_cap_w": 750,
+    "partition": "SPX/NPS1",
+}
 
 
-def gemm(name: str, verdict: Verdict, ratio: float | None, half: float = 0.003, base_us: float = 40.0,
-         **more: object) -> CaseVerdict:
+def gemm(
+    name: str, verdict: Verdict, ratio: float | None, half: float = 0.003, base_us: float = 40.0, **more: object
+) -> CaseVerdict:
     """A gemm case with an interval of ratio +- half."""
-    known: dict[str, object] = {} if ratio is None else {
-        "ratio": ratio, "ci_low": ratio - half, "ci_high": ratio + half, "p_value": 1e-5, "trials": 8, "rounds": 40,
-        "base_seconds": base_us * 1e-6, "head_seconds": base_us * 1e-6 * ratio}
+    known: dict[str, object] = (
+        {}
+        if ratio is None
+        else {
+            "ratio": ratio,
+            "ci_low": ratio - half,
+            "ci_high": ratio + half,
+            "p_value": 1e-5,
+            "trials": 8,
+            "rounds": 40,
+            "base_seconds": base_us * 1e-6,
+            "head_seconds": base_us * 1e-6 * ratio,
+        }
+    )
     return CaseVerdict(f"gemm/triton/{name}", "gemm", "triton", verdict, **{**known, **more})  # type: ignore[arg-type]
 
 
@@ -33,7 +64,7 @@ SLOWER_CASES = (
     gemm("up_m1024", Verdict.SLOWER, 1.031, 0.002, 115.4),
     gemm("down_m2048", Verdict.SLOWER, 1.018, 0.0015, 208.0),
     gemm("qkv_m1", Verdict.FASTER, 0.9712, 0.0021, 19.4),
-    *(gemm(f"qkv_m{2 ** i}", Verdict.SAME, 1 + 0.0003 * i, 0.001) for i in range(1, 8)),
+    *(gemm(f"qkv_m{2**i}", Verdict.SAME, 1 + 0.0003 * i, 0.001) for i in range(1, 8)),
     gemm("up_m16", Verdict.CANNOT_TELL, 1.006, 0.011, 31.0, evidence=("the budget of 24 trials is spent",)),
     gemm("qkv_m8192_fp8", Verdict.NEW, None, head_seconds=3.1e-4, evidence=("the base does not have this case",)),
 )
@@ -42,38 +73,95 @@ SLOWER_CASES = (
 def slower() -> Report:
     """A pull request that lost time on three neighbouring shapes."""
     judgement = Judgement(
-        Verdict.SLOWER, "gemm takes 2.5 % longer on 3 of 13 cases", SLOWER_CASES,
-        (Group("gemm", "triton", "slower", tuple(c.case for c in SLOWER_CASES[:3]), 1.0247, 1.0215, 1.0279,
-               "one cause is likely: all three use 128x256x64 tiles; confirmed by 4 fresh trials"),),
-        (Floor("gemm/triton/up_m1024", "blas", 0.9, "users would call hipBLASLt otherwise (2026-11-01)", "missed",
-               0.871, 0.869, 0.874, 0.903),
-         Floor("gemm/triton/qkv_m1024", "blas", 0.9, "as above", "met", 0.95, 0.94, 0.96, 0.97)),
-        ("head ran at 1,905 MHz and base at 1,950 MHz: 2.3 % of the change may be the clock",))
+        Verdict.SLOWER,
+        "gemm takes 2.5 % longer on 3 of 13 cases",
+        SLOWER_CASES,
+        (
+            Group(
+                "gemm",
+                "triton",
+                "slower",
+                tuple(c.case for c in SLOWER_CASES[:3]),
+                1.0247,
+                1.0215,
+                1.0279,
+                "one cause is likely: all three use 128x256x64 tiles; confirmed by 4 fresh trials",
+            ),
+        ),
+        (
+            Floor(
+                "gemm/triton/up_m1024",
+                "blas",
+                0.9,
+                "users would call hipBLASLt otherwise (2026-11-01)",
+                "missed",
+                0.871,
+                0.869,
+                0.874,
+                0.903,
+            ),
+            Floor("gemm/triton/qkv_m1024", "blas", 0.9, "as above", "met", 0.95, 0.94, 0.96, 0.97),
+        ),
+        ("head ran at 1,905 MHz and base at 1,950 MHz: 2.3 % of the change may be the clock",),
+    )
     costs = {case.case: cost(int(case.case.split("_m")[1].split("_")[0]), 8192, 4096) for case in SLOWER_CASES}
-    return Report(judgement, base=BASE, head=HEAD, machine=H200, costs=costs,
-                  clocks={"base": Clocks(1950, 612.4, 61, ""), "head": Clocks(1905, 698.8, 66, "sw power cap")},
-                  skipped=(Skip("gemm/hip/qkv_m1024", "unsupported", "no hipBLASLt here; needs ROCm 6 or newer"),
-                           Skip("all_gather", "skipped", "world 4 needs 4 GPUs; this machine has 1")),
-                  links={"run": "https://github.com/o/r/actions/runs/42"})
+    return Report(
+        judgement,
+        base=BASE,
+        head=HEAD,
+        machine=H200,
+        costs=costs,
+        clocks={"base": Clocks(1950, 612.4, 61, ""), "head": Clocks(1905, 698.8, 66, "sw power cap")},
+        skipped=(
+            Skip("gemm/hip/qkv_m1024", "unsupported", "no hipBLASLt here; needs ROCm 6 or newer"),
+            Skip("all_gather", "skipped", "world 4 needs 4 GPUs; this machine has 1"),
+        ),
+        links={"run": "https://github.com/o/r/actions/runs/42"},
+    )
 
 
 def same() -> Report:
     """Nothing moved."""
-    cases = tuple(gemm(f"qkv_m{2 ** i}", Verdict.SAME, 1 + 0.0004 * (i % 3 - 1), 0.0008) for i in range(12))
-    return Report(Judgement(Verdict.SAME, "12 cases, none moved by more than the floor of 0.5 %", cases),
-                  base=BASE, head=HEAD, machine=H200)
+    cases = tuple(gemm(f"qkv_m{2**i}", Verdict.SAME, 1 + 0.0004 * (i % 3 - 1), 0.0008) for i in range(12))
+    return Report(
+        Judgement(Verdict.SAME, "12 cases, none moved by more than the floor of 0.5 %", cases),
+        base=BASE,
+        head=HEAD,
+        machine=H200,
+    )
 
 
 def faster() -> Report:
     """A collective became faster on eight GPUs; rates are bus bandwidth."""
-    cases = tuple(CaseVerdict(f"all_gather/triton/w8_{size}mb_bf16", "all_gather", "triton", Verdict.FASTER, ratio,
-                              ratio - 0.006, ratio + 0.006, 1e-6, 8, 40, seconds, seconds * ratio)
-                  for size, ratio, seconds in ((2, 0.62, 31e-6), (64, 0.91, 402e-6), (512, 0.943, 3.1e-3)))
-    costs = {case.case: CaseCost(link_bytes=size * 917504, world=8)
-             for case, size in zip(cases, (2, 64, 512), strict=True)}
+    cases = tuple(
+        CaseVerdict(
+            f"all_gather/triton/w8_{size}mb_bf16",
+            "all_gather",
+            "triton",
+            Verdict.FASTER,
+            ratio,
+            ratio - 0.006,
+            ratio + 0.006,
+            1e-6,
+            8,
+            40,
+            seconds,
+            seconds * ratio,
+        )
+        for size, ratio, seconds in ((2, 0.62, 31e-6), (64, 0.91, 402e-6), (512, 0.943, 3.1e-3))
+    )
+    costs = {
+        case.case: CaseCost(link_bytes=size * 917504, world=8) for case, size in zip(cases, (2, 64, 512), strict=True)
+    }
     group = Group("all_gather", "triton", "faster", tuple(c.case for c in cases), 0.81, 0.80, 0.82, "")
-    return Report(Judgement(Verdict.FASTER, "all_gather takes 19 % less time on 3 cases", cases, (group,)),
-                  "recorded commits", BASE, HEAD, MI300X, costs)
+    return Report(
+        Judgement(Verdict.FASTER, "all_gather takes 19 % less time on 3 cases", cases, (group,)),
+        "recorded commits",
+        BASE,
+        HEAD,
+        MI300X,
+        costs,
+    )
 
 
 def broken() -> Report:
@@ -84,35 +172,68 @@ def broken() -> Report:
         gemm("up_m64", Verdict.YARDSTICK_CHANGED, None, evidence=("inputs changed: base 11aa22bb, head 33cc44dd",)),
         gemm("up_m1", Verdict.SAME, 1.0001, 0.0005),
     )
-    return Report(Judgement(Verdict.BROKEN, "2 of 4 cases no longer work", cases), base=BASE,
-                  head=Side(HEAD.commit, "fewer-stages", dirty=True), machine=H200)
+    return Report(
+        Judgement(Verdict.BROKEN, "2 of 4 cases no longer work", cases),
+        base=BASE,
+        head=Side(HEAD.commit, "fewer-stages", dirty=True),
+        machine=H200,
+    )
 
 
 def unsure() -> Report:
     """Nothing could be compared."""
-    return Report(Judgement(Verdict.CANNOT_TELL, "nothing was compared"), base=BASE, head=HEAD,
-                  machine={"cpu": "AMD EPYC 9575F", "kind": "cpu"},
-                  skipped=(Skip("gemm", "broken", "kernels/gemm.py: ModuleNotFoundError: triton"),))
+    return Report(
+        Judgement(Verdict.CANNOT_TELL, "nothing was compared"),
+        base=BASE,
+        head=HEAD,
+        machine={"cpu": "AMD EPYC 9575F", "kind": "cpu"},
+        skipped=(Skip("gemm", "broken", "kernels/gemm.py: ModuleNotFoundError: triton"),),
+    )
 
 
-EVIL = ("<script>alert(1)</script> | `x` **b** @octocat #1 [l](http://evil.example) \u202ereversed\u0007\n"
-        "# heading GH-12 ![i](x)")
+EVIL = (
+    "<script>alert(1)</script> | `x` **b** @octocat #1 [l](http://evil.example) \u202ereversed\u0007\n"
+    "# heading GH-12 ![i](x)"
+)
 
 
 def hostile() -> Report:
     """Every text is an attack on the page that shows it."""
     case = CaseVerdict(EVIL, EVIL, EVIL, Verdict.SLOWER, 1.1, 1.09, 1.11, evidence=(EVIL,), warnings=(EVIL * 9,))
     side = Side("", EVIL, environment={EVIL: EVIL})
-    judgement = Judgement(Verdict.SLOWER, EVIL, (case,), (Group(EVIL, EVIL, "slower", (EVIL,), 1.1, 1.09, 1.11, EVIL),),
-                          (Floor(EVIL, EVIL, 0.9, EVIL, "missed", 0.8),), (EVIL,))
-    return Report(judgement, EVIL, side, side, {EVIL: EVIL, "name": EVIL}, {EVIL: CaseCost(flops=1)},
-                  {EVIL: Clocks(throttle=EVIL)}, (Skip(EVIL, EVIL, EVIL),), (EVIL,),
-                  {EVIL: "javascript:alert(1)", "two": "https://x.example/) [a](http://evil.example"})
+    judgement = Judgement(
+        Verdict.SLOWER,
+        EVIL,
+        (case,),
+        (Group(EVIL, EVIL, "slower", (EVIL,), 1.1, 1.09, 1.11, EVIL),),
+        (Floor(EVIL, EVIL, 0.9, EVIL, "missed", 0.8),),
+        (EVIL,),
+    )
+    return Report(
+        judgement,
+        EVIL,
+        side,
+        side,
+        {EVIL: EVIL, "name": EVIL},
+        {EVIL: CaseCost(flops=1)},
+        {EVIL: Clocks(throttle=EVIL)},
+        (Skip(EVIL, EVIL, EVIL),),
+        (EVIL,),
+        {EVIL: "javascript:alert(1)", "two": "https://x.example/) [a](http://evil.example"},
+    )
 
 
 def large(number: int = 3000) -> Report:
     """More cases than a comment can hold."""
-    cases = tuple(gemm(f"shape_{i:05d}_with_a_rather_long_name", Verdict.SLOWER if i % 2 else Verdict.SAME,
-                       1 + i / 1e5, evidence=(f"evidence number {i}",)) for i in range(number))
-    return Report(Judgement(Verdict.SLOWER, f"{number // 2} cases became slower", cases), base=BASE, head=HEAD,
-                  machine=H200)
+    cases = tuple(
+        gemm(
+            f"shape_{i:05d}_with_a_rather_long_name",
+            Verdict.SLOWER if i % 2 else Verdict.SAME,
+            1 + i / 1e5,
+            evidence=(f"evidence number {i}",),
+        )
+        for i in range(number)
+    )
+    return Report(
+        Judgement(Verdict.SLOWER, f"{number // 2} cases became slower", cases), base=BASE, head=HEAD, machine=H200
+    )

@@ -72,6 +72,7 @@ def test_json_comes_back_as_the_same_report(name: str) -> None:
 
 # ---- terminal ----
 
+
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
 @pytest.mark.parametrize("name", NAMES)
 def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
@@ -92,11 +93,17 @@ def test_without_colour_nothing_is_lost() -> None:
 
 
 def test_no_color_is_honoured() -> None:
-    code = ("import sys; sys.path.insert(0, sys.argv[1]); import samples; from rich.console import Console;"
-            "from ci.report import terminal; terminal.show(samples.slower(), Console(force_terminal=True, width=100))")
-    run = subprocess.run([sys.executable, "-c", code, str(Path(__file__).parent)], capture_output=True, text=True,
-                         env={"NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path), "PYTHONUTF8": "1", "TERM": "xterm"},
-                         check=True)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import samples; from rich.console import Console;"
+        "from ci.report import terminal; terminal.show(samples.slower(), Console(force_terminal=True, width=100))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        env={"NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path), "PYTHONUTF8": "1", "TERM": "xterm"},
+        check=True,
+    )
     assert "SLOWER" in run.stdout
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]", run.stdout)
 
@@ -134,13 +141,16 @@ def test_a_replay_without_commits_or_machine_says_nothing_of_them() -> None:
 
 def test_evidence_that_repeats_the_table_is_left_out() -> None:
     case = CaseVerdict("a", "k", "b", Verdict.SLOWER, 1.02, 1.01, 1.03, evidence=("+2.0%, from 8 trials", "two modes"))
-    for text in (terminal.render(Report(Judgement(Verdict.SLOWER, "", (case,)))),
-                 markdown.render(Report(Judgement(Verdict.SLOWER, "", (case,))))):
+    for text in (
+        terminal.render(Report(Judgement(Verdict.SLOWER, "", (case,)))),
+        markdown.render(Report(Judgement(Verdict.SLOWER, "", (case,)))),
+    ):
         assert "two modes" in text
         assert "from 8 trials" not in text
 
 
 # ---- markdown ----
+
 
 def _visible(markdown_text: str) -> str:
     return html.unescape(markdown_text)
@@ -168,9 +178,17 @@ def test_a_line_cannot_start_a_block(line: str) -> None:
     assert _visible(markdown.text(line)).replace(markdown.NO_JOIN, "") == line.strip()
 
 
-@pytest.mark.parametrize(("name", "wanted"), [
-    ("gemm/m64", "`gemm/m64`"), ("a|b", "<code>a&#124;b</code>"), ("a`b", "<code>a&#96;b</code>"),
-    ("", "<code></code>"), ("a\nb", "`a b`"), ("a\\", "<code>a&#92;</code>")])
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("gemm/m64", "`gemm/m64`"),
+        ("a|b", "<code>a&#124;b</code>"),
+        ("a`b", "<code>a&#96;b</code>"),
+        ("", "<code></code>"),
+        ("a\nb", "`a b`"),
+        ("a\\", "<code>a&#92;</code>"),
+    ],
+)
 def test_names_in_code_style(name: str, wanted: str) -> None:
     assert markdown.code(name) == wanted
 
@@ -190,8 +208,10 @@ def test_a_comment_fits_and_says_what_it_left_out() -> None:
 
 def test_a_comment_of_very_long_evidence_fits() -> None:
     evidence = tuple(f"{i} " + "x" * 390 for i in range(100))
-    cases = tuple(CaseVerdict(f"c{i}", f"k{i}", "b", verdict, 1.1, 1.0, 1.2, evidence=evidence)
-                  for i, verdict in enumerate(Verdict))
+    cases = tuple(
+        CaseVerdict(f"c{i}", f"k{i}", "b", verdict, 1.1, 1.0, 1.2, evidence=evidence)
+        for i, verdict in enumerate(Verdict)
+    )
     text = markdown.render(Report(Judgement(Verdict.SLOWER, "much to say", cases)))
     assert len(text) <= markdown.LIMIT + 200
     assert "did not fit" in text
@@ -205,6 +225,7 @@ def test_a_topic_cannot_leave_its_marker() -> None:
 
 
 # ---- json ----
+
 
 def test_the_promised_keys() -> None:
     document = jsonout.document(sample("slower"))
@@ -226,23 +247,26 @@ def broken_document(change: Callable[[dict], object]) -> bytes:
     return json.dumps(document).encode()
 
 
-@pytest.mark.parametrize(("data", "message"), [
-    (b"", "not JSON"),
-    (b"\xff\xfe", "not JSON"),
-    (b"[" * 100_000, "not JSON"),
-    (b'{"verdict": NaN}', "NaN"),
-    (b'{"verdict": 1e999}', "too large"),
-    (b" " * (jsonout.SIZE_LIMIT + 1), "larger than"),
-    (b"[]", "not of type 'object'"),
-    (broken_document(lambda d: d.update(version=2)), "version"),
-    (broken_document(lambda d: d.update(extra=1)), "extra"),
-    (broken_document(lambda d: d.update(verdict="<b>")), "verdict"),
-    (broken_document(lambda d: d["cases"][0].update(ratio="1")), "ratio"),
-    (broken_document(lambda d: d["cases"][0].update(ratio=-1)), "ratio"),
-    (broken_document(lambda d: d["head"].update(commit="HEAD")), "commit"),
-    (broken_document(lambda d: d.update(why="x" * 5000)), "why"),
-    (broken_document(lambda d: d["machine"].update(a=[1])), "machine"),
-])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"verdict": NaN}', "NaN"),
+        (b'{"verdict": 1e999}', "too large"),
+        (b" " * (jsonout.SIZE_LIMIT + 1), "larger than"),
+        (b"[]", "not of type 'object'"),
+        (broken_document(lambda d: d.update(version=2)), "version"),
+        (broken_document(lambda d: d.update(extra=1)), "extra"),
+        (broken_document(lambda d: d.update(verdict="<b>")), "verdict"),
+        (broken_document(lambda d: d["cases"][0].update(ratio="1")), "ratio"),
+        (broken_document(lambda d: d["cases"][0].update(ratio=-1)), "ratio"),
+        (broken_document(lambda d: d["head"].update(commit="HEAD")), "commit"),
+        (broken_document(lambda d: d.update(why="x" * 5000)), "why"),
+        (broken_document(lambda d: d["machine"].update(a=[1])), "machine"),
+    ],
+)
 def test_a_file_that_is_no_report(data: bytes, message: str) -> None:
     with pytest.raises(jsonout.ReportError, match=re.escape(message)):
         jsonout.loads(data)
@@ -257,26 +281,43 @@ def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:
 
 # ---- words ----
 
-@pytest.mark.parametrize(("ratio", "wanted"), [
-    (1.0252, "+2.52 %"), (0.97, "-3.00 %"), (1.1234, "+12.3 %"), (5.4, "+440 %"), (1.0, "+0.00 %"), (None, "-")])
+
+@pytest.mark.parametrize(
+    ("ratio", "wanted"),
+    [(1.0252, "+2.52 %"), (0.97, "-3.00 %"), (1.1234, "+12.3 %"), (5.4, "+440 %"), (1.0, "+0.00 %"), (None, "-")],
+)
 def test_percent(ratio: float | None, wanted: str) -> None:
     assert words.percent(ratio) == wanted
 
 
-@pytest.mark.parametrize(("base", "head", "wanted"), [
-    (41.2e-6, 42.3e-6, "41.2 → 42.3 µs"), (9.5e-4, 1.1e-3, "0.95 → 1.10 ms"), (None, 2.0, "? → 2.00 s"),
-    (None, None, "-"), (1e-9, 1e-9, "0.00 → 0.00 µs"), (12345e-3, 1.0, "12.3 → 1.00 s")])
+@pytest.mark.parametrize(
+    ("base", "head", "wanted"),
+    [
+        (41.2e-6, 42.3e-6, "41.2 → 42.3 µs"),
+        (9.5e-4, 1.1e-3, "0.95 → 1.10 ms"),
+        (None, 2.0, "? → 2.00 s"),
+        (None, None, "-"),
+        (1e-9, 1e-9, "0.00 → 0.00 µs"),
+        (12345e-3, 1.0, "12.3 → 1.00 s"),
+    ],
+)
 def test_times(base: float | None, head: float | None, wanted: str) -> None:
     assert words.times(base, head) == wanted
 
 
-@pytest.mark.parametrize(("cost", "seconds", "wanted"), [
-    (CaseCost(flops=2 * 4096**3), 200e-6, "687 TFLOPS"),
-    (CaseCost(flops=2 * 4096**3, link_bytes=9, world=8), 1e-3, "1100 TFLOPS"),
-    (CaseCost(flops=10**9), 1.0, "1.00 GFLOPS"),
-    (CaseCost(hbm_bytes=10**9), 1e-3, "1000 GB/s"),
-    (CaseCost(link_bytes=10**9, hbm_bytes=1, world=8), 1e-2, "100 GB/s bus"),
-    (CaseCost(), 1.0, "-"), (None, 1.0, "-"), (CaseCost(flops=1), None, "-")])
+@pytest.mark.parametrize(
+    ("cost", "seconds", "wanted"),
+    [
+        (CaseCost(flops=2 * 4096**3), 200e-6, "687 TFLOPS"),
+        (CaseCost(flops=2 * 4096**3, link_bytes=9, world=8), 1e-3, "1100 TFLOPS"),
+        (CaseCost(flops=10**9), 1.0, "1.00 GFLOPS"),
+        (CaseCost(hbm_bytes=10**9), 1e-3, "1000 GB/s"),
+        (CaseCost(link_bytes=10**9, hbm_bytes=1, world=8), 1e-2, "100 GB/s bus"),
+        (CaseCost(), 1.0, "-"),
+        (None, 1.0, "-"),
+        (CaseCost(flops=1), None, "-"),
+    ],
+)
 def test_rate(cost: CaseCost | None, seconds: float | None, wanted: str) -> None:
     assert words.rate(cost, seconds) == wanted
 

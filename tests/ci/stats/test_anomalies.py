@@ -57,8 +57,16 @@ def test_two_speeds_agree_with_the_oracle(share):
     assert found.slow_share == pytest.approx(share, abs=0.08)
 
 
-@pytest.mark.parametrize("logs", [RNG.standard_normal(400) * 0.05, RNG.random(400) * 0.2, RNG.exponential(0.05, 400),
-                                  np.zeros(50), np.array([0.0, 1.0])])
+@pytest.mark.parametrize(
+    "logs",
+    [
+        RNG.standard_normal(400) * 0.05,
+        RNG.random(400) * 0.2,
+        RNG.exponential(0.05, 400),
+        np.zeros(50),
+        np.array([0.0, 1.0]),
+    ],
+)
 def test_one_speed_is_not_two(logs):
     assert anomalies.two_modes(logs) is None
 

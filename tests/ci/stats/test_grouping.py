@@ -8,8 +8,10 @@ RNG = np.random.default_rng(8)
 
 
 def sample(effect, numbers=range(6)):
-    trials = [Trial(n, np.exp(0.01 * RNG.standard_normal(40)), np.exp(0.01 * RNG.standard_normal(40) + effect))
-              for n in numbers]
+    trials = [
+        Trial(n, np.exp(0.01 * RNG.standard_normal(40)), np.exp(0.01 * RNG.standard_normal(40) + effect))
+        for n in numbers
+    ]
     return measured.samples([trials])[0]
 
 

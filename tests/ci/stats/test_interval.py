@@ -17,7 +17,7 @@ def made(draws, trials, inside=0.004, between=0.001, level=0.0, effect=0.0, seed
     rng = np.random.default_rng(seed)
     shape = (draws, trials)
     shift = effect + rng.normal(0, inside, shape) + rng.normal(0, between, shape)
-    wander = rng.normal(0, (inside**2 / 4 + level**2)**0.5, shape)
+    wander = rng.normal(0, (inside**2 / 4 + level**2) ** 0.5, shape)
     return Shifts(shift, np.full(shape, inside**2), np.zeros(shape), wander)
 
 
@@ -38,8 +38,9 @@ def slow_tail(values, bound, noise):
     def story(weighted, together):
         total, tail = 0.0, 0.0
         for k, wk, tau, wt in weighted:
-            density = np.prod([stats.norm.pdf(y[t], grid, (k * smooth[t] + (tau * noise) ** 2) ** 0.5)
-                               for t in range(n)], axis=0)
+            density = np.prod(
+                [stats.norm.pdf(y[t], grid, (k * smooth[t] + (tau * noise) ** 2) ** 0.5) for t in range(n)], axis=0
+            )
             free = np.mean([scatter(typical * w) for w in interval.WANDER])
             factor = wk * wt * (free if together else scatter(k * typical + (tau * noise) ** 2))
             total += factor * density.sum()
@@ -71,8 +72,10 @@ def test_the_interval_holds_the_tail_it_should():
 
 
 @pytest.mark.parametrize("trials", [3, 4, 6, 8, 12])
-@pytest.mark.parametrize(("between", "level", "least", "least_at_few"),
-                         [(0.0, 0.0, 0.98, 0.98), (0.004, 0.0, 0.98, 0.98), (0.02, 0.01, 0.97, 0.95)])
+@pytest.mark.parametrize(
+    ("between", "level", "least", "least_at_few"),
+    [(0.0, 0.0, 0.98, 0.98), (0.004, 0.0, 0.98, 0.98), (0.02, 0.01, 0.97, 0.95)],
+)
 def test_coverage_of_the_99_percent_interval(trials, between, level, least, least_at_few):
     """Arms that wander apart by 2 % are where it is weakest: 95 to 97 % with 3 or 4 trials, as the module says."""
     found = fitted(made(3000, trials, between=between, level=level, effect=0.01), runs=[np.arange(3000)])
@@ -106,8 +109,9 @@ def test_runs_fitted_at_once_are_the_same_as_one_by_one():
 def test_neighbours_that_wander_make_a_quiet_looking_case_doubtful():
     quiet = made(1, 4, effect=0.02, seed=1)
     wandering = made(20, 4, between=0.03, level=0.015)
-    joined = Shifts(*(np.concatenate([getattr(quiet, f.name), getattr(wandering, f.name)])
-                      for f in dataclasses.fields(Shifts)))
+    joined = Shifts(
+        *(np.concatenate([getattr(quiet, f.name), getattr(wandering, f.name)]) for f in dataclasses.fields(Shifts))
+    )
     assert fitted(joined).below(0.0)[0] > 2 * fitted(quiet).below(0.0)[0]
 
 

@@ -42,9 +42,9 @@ def test_agrees_with_the_oracle(rounds):
 
 def test_many_trials_are_cut_into_chunks_without_a_trace():
     base, head = noisy(CHUNK + 3, 10)
-    whole, part = shifts(base, head), shifts(base[CHUNK - 1:], head[CHUNK - 1:])
-    np.testing.assert_array_equal(whole.shift[CHUNK - 1:], part.shift)
-    np.testing.assert_array_equal(whole.variance[CHUNK - 1:], part.variance)
+    whole, part = shifts(base, head), shifts(base[CHUNK - 1 :], head[CHUNK - 1 :])
+    np.testing.assert_array_equal(whole.shift[CHUNK - 1 :], part.shift)
+    np.testing.assert_array_equal(whole.variance[CHUNK - 1 :], part.variance)
 
 
 @given(st.integers(5, 45), st.floats(0.5, 2.0), st.floats(1e-7, 10.0))

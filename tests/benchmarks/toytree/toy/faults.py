@@ -14,8 +14,11 @@ from toy import doubled
 CALLS_BEFORE_TIMING = 30
 """More than the harness makes before it starts to take samples, fewer than it makes in all."""
 
-faults = Kernel("faults", tolerance=Tolerance(1e-6, 1e-6), cases=[
-    Case("one", tier="pr", n=64, dtype="fp32"), Case("endless", tier="nightly", n=64, dtype="fp32")])
+faults = Kernel(
+    "faults",
+    tolerance=Tolerance(1e-6, 1e-6),
+    cases=[Case("one", tier="pr", n=64, dtype="fp32"), Case("endless", tier="nightly", n=64, dtype="fp32")],
+)
 
 
 @faults.inputs
@@ -35,6 +38,7 @@ def reference(case, inputs):
 
 def with_fault(fault, calls_before=0):
     """A backend that is right until its fault sets in."""
+
     def build(case, inputs):
         if (fault is hang and not calls_before) != (case.name == "endless"):
             raise Unsupported("hanging at once has a case of its own")
@@ -48,7 +52,9 @@ def with_fault(fault, calls_before=0):
             if done > calls_before:
                 fault(out, inputs)
             return out
+
         return faulty
+
     return build
 
 
@@ -117,6 +123,7 @@ def allocates(case, inputs):
     def call():
         kept.append(inputs["x"] * 2)
         return kept[-1]
+
     return call
 
 
@@ -140,6 +147,7 @@ def searches(case, inputs):
             time.sleep(0.8)
             found.append(True)
         return call()
+
     return slow_at_first
 
 

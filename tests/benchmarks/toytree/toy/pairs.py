@@ -28,6 +28,7 @@ def reference(case, inputs):
 
 def with_fault(fault):
     """A sum in which one rank may misbehave before the ranks meet."""
+
     def build(case, inputs):
         out = torch.empty_like(inputs["x"])
 
@@ -37,7 +38,9 @@ def with_fault(fault):
             out.copy_(inputs["x"])
             dist.all_reduce(out)
             return out
+
         return call
+
     return build
 
 
@@ -68,6 +71,7 @@ def heap(case, inputs):
         place.heap.barrier()
         torch.add(place.heap.peer(0, mine), place.heap.peer(1, mine), out=out)
         return out
+
     return call
 
 
@@ -88,4 +92,5 @@ def one_wrong(case, inputs):
         out.copy_(inputs["x"])
         dist.all_reduce(out)
         return out.add_(case.place.rank)
+
     return call

@@ -5,13 +5,17 @@ import torch
 from kernels.spec import Case, Cost, Kernel, Tolerance, Unsupported
 from toy import doubled, log
 
-steady = Kernel("steady", tolerance=Tolerance(1e-6, 1e-6), cases=[
-    Case("small", tier="pr", n=64, dtype="fp32"),
-    Case("other", tier="nightly", n=128, dtype="fp32"),
-    Case("huge", tier="pr", n=10**9, dtype="fp32"),
-    Case("crowd", tier="pr", n=64, world=512, dtype="fp32"),
-    Case("costless", tier="sweep", n=-1, dtype="fp32"),
-])
+steady = Kernel(
+    "steady",
+    tolerance=Tolerance(1e-6, 1e-6),
+    cases=[
+        Case("small", tier="pr", n=64, dtype="fp32"),
+        Case("other", tier="nightly", n=128, dtype="fp32"),
+        Case("huge", tier="pr", n=10**9, dtype="fp32"),
+        Case("crowd", tier="pr", n=64, world=512, dtype="fp32"),
+        Case("costless", tier="sweep", n=-1, dtype="fp32"),
+    ],
+)
 
 
 @steady.inputs
@@ -40,6 +44,7 @@ def ours(case, inputs, *, tile=8, order="rows"):
     def logged():
         log("call", "ours")
         return call()
+
     return logged
 
 
@@ -50,6 +55,7 @@ def library(case, inputs):
     def logged():
         log("call", "library")
         return call()
+
     return logged
 
 

@@ -63,6 +63,7 @@ def _declared(name, function, options=None, constants=None, only=None, arguments
         given = {"source": ("*fp16", (case.N,)), "target": ("*fp16", (case.N,)), "N": case.N} | (arguments or {})
         launch = {"num_warps": 4} | (options or {})
         return [Compilation("", function, given, {"BLOCK": 1024} | (constants or {}), launch)]
+
     kernel.isa("triton")(declare)
     return kernel
 

@@ -18,13 +18,24 @@ def sample(name: str, *cases: Case) -> Kernel:
     return kernel
 
 
-def compiled(kernel: Kernel, function: Any, arguments: Callable[[Case], dict[str, Any]], constants: dict[str, Any],
-             options: dict[str, Any], nvidia: dict[str, Any] | None = None) -> None:
+def compiled(
+    kernel: Kernel,
+    function: Any,
+    arguments: Callable[[Case], dict[str, Any]],
+    constants: dict[str, Any],
+    options: dict[str, Any],
+    nvidia: dict[str, Any] | None = None,
+) -> None:
     """Declare one compilation a case; `nvidia` are constants and options that differ there."""
+
     def declare(case: Case, arch: str, **knobs: Any) -> Sequence[Compilation]:
         changed = (({} if arch.startswith("gfx") else nvidia) or {}) | knobs
         ours = {name: changed.get(name, value) for name, value in constants.items()}
-        launch = {name: changed.get(name, value) for name, value in options.items()
-                  if arch.startswith("gfx") or name in ("num_warps", "num_stages")}
+        launch = {
+            name: changed.get(name, value)
+            for name, value in options.items()
+            if arch.startswith("gfx") or name in ("num_warps", "num_stages")
+        }
         return [Compilation("tile", function, arguments(case), ours, launch)]
+
     kernel.isa("triton")(declare)

@@ -14,8 +14,9 @@ OPTIONS = {"num_warps": 8, "num_stages": 2, "matrix_instr_nonkdim": 16, "kpack":
 
 
 @triton.jit
-def accumulate(a, b, rows, columns, K, stride_a, stride_b, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-               BLOCK_K: tl.constexpr):
+def accumulate(
+    a, b, rows, columns, K, stride_a, stride_b, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
     inner = tl.arange(0, BLOCK_K)
     a += rows[:, None] * stride_a + inner[None, :]
     b += inner[:, None] + columns[None, :] * stride_b
@@ -32,13 +33,28 @@ def gemm_tile(a, b, c, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BL
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     total = accumulate(a, b, rows % M, columns % N, K, K, K, BLOCK_M, BLOCK_N, BLOCK_K)
-    tl.store(c + rows[:, None] * N + columns[None, :], total.to(c.dtype.element_ty),
-             mask=(rows[:, None] < M) & (columns[None, :] < N))
+    tl.store(
+        c + rows[:, None] * N + columns[None, :],
+        total.to(c.dtype.element_ty),
+        mask=(rows[:, None] < M) & (columns[None, :] < N),
+    )
 
 
 @triton.jit
-def gemm_scatter_tile(a, b, c, heap_bases, M, N, K, RANK: tl.constexpr, WORLD: tl.constexpr, BLOCK_M: tl.constexpr,
-                      BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def gemm_scatter_tile(
+    a,
+    b,
+    c,
+    heap_bases,
+    M,
+    N,
+    K,
+    RANK: tl.constexpr,
+    WORLD: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
     columns_of_tiles = tl.cdiv(N, BLOCK_N)
     own_base = tl.load(heap_bases + RANK)
     for tile in range(tl.program_id(0), tl.cdiv(M, BLOCK_M) * columns_of_tiles, tl.num_programs(0)):
@@ -61,7 +77,13 @@ def operands(case, width):
 
 
 compiled(gemm, gemm_tile, lambda case: operands(case, case.N) | {"M": case.M, "N": case.N, "K": case.K}, SHAPE, OPTIONS)
-compiled(gemm_scatter, gemm_scatter_tile,
-         lambda case: operands(case, case.N * case.world) | {"heap_bases": ("*u64", (case.world,)), "M": case.M,
-                                                             "N": case.N, "K": case.K},
-         SHAPE | {"RANK": 0, "WORLD": 8}, OPTIONS)
+compiled(
+    gemm_scatter,
+    gemm_scatter_tile,
+    lambda case: (
+        operands(case, case.N * case.world)
+        | {"heap_bases": ("*u64", (case.world,)), "M": case.M, "N": case.N, "K": case.K}
+    ),
+    SHAPE | {"RANK": 0, "WORLD": 8},
+    OPTIONS,
+)

@@ -26,12 +26,26 @@ def mxfp4_tile(a, b, a_scale, b_scale, c, M, N, K, BLOCK_M: tl.constexpr, BLOCK_
         b += BLOCK_K // 2
         a_scale += BLOCK_K // 32
         b_scale += BLOCK_K // 32
-    tl.store(c + rows[:, None] * N + columns[None, :], total.to(c.dtype.element_ty),
-             mask=(rows[:, None] < M) & (columns[None, :] < N))
+    tl.store(
+        c + rows[:, None] * N + columns[None, :],
+        total.to(c.dtype.element_ty),
+        mask=(rows[:, None] < M) & (columns[None, :] < N),
+    )
 
 
-compiled(mxfp4, mxfp4_tile,
-         lambda case: {"a": ("*u8", (case.M, case.K // 2)), "b": ("*u8", (case.N, case.K // 2)),
-                       "a_scale": ("*u8", (case.M, case.K // 32)), "b_scale": ("*u8", (case.N, case.K // 32)),
-                       "c": ("*bf16", (case.M, case.N)), "M": case.M, "N": case.N, "K": case.K},
-         {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 256}, {"num_warps": 4, "num_stages": 2, "matrix_instr_nonkdim": 16})
+compiled(
+    mxfp4,
+    mxfp4_tile,
+    lambda case: {
+        "a": ("*u8", (case.M, case.K // 2)),
+        "b": ("*u8", (case.N, case.K // 2)),
+        "a_scale": ("*u8", (case.M, case.K // 32)),
+        "b_scale": ("*u8", (case.N, case.K // 32)),
+        "c": ("*bf16", (case.M, case.N)),
+        "M": case.M,
+        "N": case.N,
+        "K": case.K,
+    },
+    {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 256},
+    {"num_warps": 4, "num_stages": 2, "matrix_instr_nonkdim": 16},
+)

@@ -26,13 +26,24 @@ def wgrad_tile(a, dy, out, offsets, K, N, BLOCK_K: tl.constexpr, BLOCK_N: tl.con
         total = tl.dot(tl.load(a, mask=inside[None, :], other=0.0), tl.load(dy, mask=inside[:, None], other=0.0), total)
         a += BLOCK_T * K
         dy += BLOCK_T * N
-    tl.store(out + group.to(tl.int64) * K * N + rows[:, None] * N + columns[None, :], total.to(out.dtype.element_ty),
-             mask=(rows[:, None] < K) & (columns[None, :] < N))
+    tl.store(
+        out + group.to(tl.int64) * K * N + rows[:, None] * N + columns[None, :],
+        total.to(out.dtype.element_ty),
+        mask=(rows[:, None] < K) & (columns[None, :] < N),
+    )
 
 
-compiled(wgrad, wgrad_tile,
-         lambda case: {"a": ("*bf16", (case.T, case.K)), "dy": ("*bf16", (case.T, case.N)),
-                       "out": ("*bf16", (case.G, case.K, case.N)), "offsets": ("*i64", (case.G + 1,)),
-                       "K": case.K, "N": case.N},
-         {"BLOCK_K": 128, "BLOCK_N": 128, "BLOCK_T": 32},
-         {"num_warps": 8, "num_stages": 2, "matrix_instr_nonkdim": 16, "waves_per_eu": 0})
+compiled(
+    wgrad,
+    wgrad_tile,
+    lambda case: {
+        "a": ("*bf16", (case.T, case.K)),
+        "dy": ("*bf16", (case.T, case.N)),
+        "out": ("*bf16", (case.G, case.K, case.N)),
+        "offsets": ("*i64", (case.G + 1,)),
+        "K": case.K,
+        "N": case.N,
+    },
+    {"BLOCK_K": 128, "BLOCK_N": 128, "BLOCK_T": 32},
+    {"num_warps": 8, "num_stages": 2, "matrix_instr_nonkdim": 16, "waves_per_eu": 0},
+)
