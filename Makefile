@@ -42,7 +42,7 @@ light:
 
 # The matrix of the GPU workflows; MACHINE=name for one of them.
 machines:
-	@$(PYTHON) -m ci.machines $(MACHINE)
+	@$(PYTHON) -m ci.github.machines $(MACHINE)
 
 clean:
 	rm -rf $(VENV) .ridgeline site .mypy_cache .ruff_cache .pytest_cache

@@ -22,11 +22,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import doctor, notes, verify
+from benchmarks import doctor, verify
+from benchmarks import trial_file as notes
+from benchmarks.coordinator.checkouts import ROLES, Tree, TreeError
+from benchmarks.coordinator.ranks import Unkillable
+from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import Protocol, Selection, UsageError
-from benchmarks.ranks import Unkillable
-from benchmarks.trees import ROLES, Tree, TreeError
-from benchmarks.trial import Session, measure
 from benchmarks.verify import FAULTY
 from kernels.spec import TIERS
 

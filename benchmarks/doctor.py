@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, plan, state
+from benchmarks import plan
+from benchmarks.coordinator import device_state as state
+from benchmarks.coordinator import fingerprint as machine
+from benchmarks.coordinator.checkouts import Tree
+from benchmarks.coordinator.trial import Session
 from benchmarks.plan import Protocol, Selection
-from benchmarks.trees import Tree
-from benchmarks.trial import Session
 
 LEAST_DISK_BYTES, LEAST_SHM_BYTES = 1 << 30, 256 << 20
 """Below these, compiler caches and symmetric heaps of a CPU do not fit."""

@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.notes import clean
+from benchmarks.coordinator.checkouts import Tree
+from benchmarks.coordinator.trial import Progress, Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
-from benchmarks.trees import Tree
-from benchmarks.trial import Progress, Session
+from benchmarks.trial_file import clean
 
 FORMAT, VERSION = "ridgeline-check", 1
 

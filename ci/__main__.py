@@ -13,14 +13,14 @@ from typing import Any
 
 import click
 
-from ci import measuring
-from ci.measure import Plan
-from ci.submit import submit
+from ci.commands import run as measuring
+from ci.commands.submit import submit
+from ci.harness import Plan
 
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
 
 
-LATER = {"isa": "ci.isa_cli"}
+LATER = {"isa": "ci.commands.isa"}
 """Verbs in modules that need more than a node has which only measures."""
 
 
@@ -125,7 +125,7 @@ def _plan(trials: int | None, **options: Any) -> Plan:
 @JSON
 def doctor(as_json: bool, results: Path) -> int:
     """What this machine is, what can be measured on it, what is broken and what to do about it."""
-    from ci import jobs
+    from ci.commands import jobs
 
     return jobs.examine(as_json, results)
 
@@ -204,7 +204,7 @@ def verify(
 @DRY_RUN
 def record(files: tuple[Path, ...], push_to: str | None, results: Path, as_json: bool, dry_run: bool) -> int:
     """Turn trial files, measured anywhere, into asv records and notes; twice is the same as once."""
-    from ci import jobs
+    from ci.commands import jobs
 
     return jobs.record(files, results, as_json=as_json, dry_run=dry_run, push_to=push_to)
 
@@ -241,7 +241,7 @@ def ab(
     Without HEAD the working tree is compared; without BASE too, it is compared with where it left the main branch.
     An --out file that exists is resumed.
     """
-    from ci import jobs
+    from ci.commands import jobs
 
     if replay:
         return jobs.judge_file(replay, policy_file, as_json=as_json)
@@ -284,7 +284,7 @@ def check(
     **what: Any,
 ) -> int:
     """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes."""
-    from ci import jobs
+    from ci.commands import jobs
 
     return jobs.check(
         base, _plan(trials, **what), site=site, report=report, results=results, as_json=as_json, dry_run=dry_run
@@ -309,7 +309,7 @@ def gate(
     as_json: bool,
 ) -> int:
     """Judge one recorded commit against another; measures nothing."""
-    from ci import jobs
+    from ci.commands import jobs
 
     return jobs.judge_records(base, head, machine, policy_file, report=report, results=results, as_json=as_json)
 
@@ -336,7 +336,7 @@ def gate(
 @DRY_RUN
 def report(file: Path, style: str, post: str | None, topic: str | None, links: tuple[str, ...], dry_run: bool) -> int:
     """Render a report file that `check` or `gate` wrote, or post it as the pull request's comment."""
-    from ci import jobs
+    from ci.commands import jobs
 
     return jobs.render(file, style, post, topic, _pairs("--link", links), dry_run)
 
@@ -353,7 +353,7 @@ def report(file: Path, style: str, post: str | None, topic: str | None, links: t
 @DRY_RUN
 def site(out: Path, repo_url: str | None, serve: int | None, results: Path, dry_run: bool) -> int:
     """Build the dashboard from the records: a folder that works offline."""
-    from ci import jobs
+    from ci.commands import jobs
 
     return jobs.build_site(out, results, repo_url=repo_url, serve=serve, dry_run=dry_run)
 

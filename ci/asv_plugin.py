@@ -6,7 +6,7 @@ asv 0.6 loads this module because asv.conf.json lists it; nothing in asv is patc
 * asks the harness what that tree declares and tells the suite (benchmarks/suite.py) through one JSON file;
 * keeps the grid of parameters fixed while several commits run: asv discovers it once and then names combinations by
   number, so a commit with other cases would otherwise be measured under wrong names;
-* records the trials of each kernel with :mod:`ci.records` as soon as they are measured;
+* records the trials of each kernel with :mod:`ci.records.store` as soon as they are measured;
 * names this machine by its fingerprint, so that `asv machine` is not needed.
 """
 
@@ -30,10 +30,11 @@ from asv.console import log
 from asv.environment import Environment
 from asv.machine import Machine, MachineCollection
 
-from ci import asv_files, records
-from ci.measure import HARNESS, MeasureError, query
-from ci.pooling import Pool, pool
-from ci.trial_files import env_name, python_version, read_trials, requirements
+from ci.harness import HARNESS, MeasureError, query
+from ci.records.pooling import Pool, pool
+from ci.records.store import asv_files
+from ci.records.store import store as records
+from ci.trials.file import env_name, python_version, read_trials, requirements
 
 TIERS = ("pr", "nightly", "sweep")
 

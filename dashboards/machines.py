@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 NotesOf = Callable[[str, str, str], Sequence[Mapping[str, Any]]]
-"""(machine, commit, env) -> the trials of that record, oldest first (`ci.records.load_notes`)."""
+"""(machine, commit, env) -> the trials of that record, oldest first (`ci.records.store.load_notes`)."""
 
 
 @dataclasses.dataclass(frozen=True)

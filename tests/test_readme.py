@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 
 from benchmarks import verify
-from ci import assemble, curve, policy, replay, scoreboard
-from ci.judge import judge
+from ci.judging import policy
+from ci.judging.judge import judge
+from ci.report import build as assemble
 from ci.report import terminal
+from ci.study.verdicts import curve, scoreboard
+from ci.trials import replay
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,11 +26,11 @@ def test_the_example_is_what_the_command_prints() -> None:
 
 def test_the_table_of_results_is_made_from_the_records() -> None:
     table = scoreboard.table(ROOT / "results").strip()
-    assert table in README, "run `python -m ci.scoreboard` and paste what it prints"
+    assert table in README, "run `python -m ci.study.scoreboard` and paste what it prints"
 
 
 def test_the_curve_is_made_from_the_trials() -> None:
-    command = re.search(r"python -m ci.curve (\S+?)`", README)
+    command = re.search(r"python -m ci.study.curve (\S+?)`", README)
     assert command is not None
     assert curve.main([str(ROOT / command[1])]).strip() in README, "run the command and paste what it prints"
 

@@ -1,6 +1,6 @@
 """Draws of trials from recordings, and the verdict rule on thousands of draws at once: what the study counts.
 
-`findings` is the rule of `ci.judge` for whole runs, vectorised; a test holds the two together.
+`findings` is the rule of `ci.judging.judge` for whole runs, vectorised; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ci.judge import NOMINAL
-from ci.policy import Settings
+from ci.judging.judge import NOMINAL
+from ci.judging.policy import Settings
 from ci.stats.interval import fit
 from ci.stats.multiple import adjusted
 from ci.stats.paired import Shifts, shifts

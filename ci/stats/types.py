@@ -1,7 +1,7 @@
 """The values that judging works on: what was timed, what was decided, and why.
 
 Everything here is frozen and free of I/O.  Times are **seconds**; a ratio is head time / base time, so a
-ratio above 1 is slower.  `ci.replay` builds :class:`Comparison` values from files, `ci.judge` turns them into a
+ratio above 1 is slower.  `ci.trials.replay` builds :class:`Comparison` values from files, `ci.judging.judge` turns them into a
 :class:`Judgement`, `ci.report` renders it.
 """
 

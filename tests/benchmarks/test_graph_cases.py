@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import bench, caserun, clocks, failures
-from benchmarks.caserun import CaseRun
+from benchmarks.coordinator import case_run as caserun
+from benchmarks.coordinator.case_run import CaseRun
+from benchmarks.coordinator.ranks import Failure, StepFailed
 from benchmarks.plan import Arm, PlannedCase, Protocol
-from benchmarks.ranks import Failure, StepFailed
-from benchmarks.service import Service
+from benchmarks.worker.__main__ import arms as bench
+from benchmarks.worker.__main__ import clocks, failures
+from benchmarks.worker.requests import Service
 from kernels.spec import Case, Cost, Kernel, Place, Tolerance
 
 toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=16)], tolerance=Tolerance())

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import ranks
-from benchmarks.caserun import shuffled
+from benchmarks.coordinator import ranks
+from benchmarks.coordinator.case_run import shuffled
+from benchmarks.coordinator.checkouts import Tree, TreeError
+from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import Arm, Protocol, Selection, UsageError
-from benchmarks.trees import Tree, TreeError
-from benchmarks.trial import Session, measure
 
 QUICK = Protocol(rounds=6, trials=1, deadline_s=30.0)
 

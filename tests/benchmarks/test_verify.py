@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.notes import append
+from benchmarks.coordinator.checkouts import Tree
 from benchmarks.plan import Selection
-from benchmarks.trees import Tree
+from benchmarks.trial_file import append
 from benchmarks.verify import FORMAT, VERSION, Summary, main, settled, verify
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci import records
+from ci.records.store import store as records
 from dashboards import build, series
 from dashboards.__main__ import main
-from tests.ci import trials
+from tests.ci import made_trials as trials
 from tests.dashboards import synthetic
 
 ROOT = Path(__file__).parents[2]

@@ -132,7 +132,7 @@ def test_history_is_in_the_order_of_commit_dates_whatever_the_order_of_rows() ->
 
 
 def test_numerators_give_back_every_rate() -> None:
-    """Oracle: the columns of ci.derive themselves, point by point."""
+    """Oracle: the columns of ci.records.derived themselves, point by point."""
     frame = series.tidy(synthetic.history(8))
     for place in series.places(frame):
         for kernel, rows in place.frame.groupby("kernel"):

@@ -17,11 +17,9 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-sys.path.insert(0, str(Path(__file__).parent))
-import samples
-
 from ci.report import CaseCost, Report, jsonout, markdown, terminal, words
 from ci.stats.types import CaseVerdict, Clocks, Judgement, Verdict
+from tests.ci.report import samples
 
 Golden = Callable[[str, str], None]
 NAMES = ["slower", "same", "faster", "broken", "unsure", "hostile"]

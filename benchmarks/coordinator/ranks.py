@@ -1,0 +1,314 @@
+"""Processes that measure: one per (source tree, rank), started together, spoken to in lock-step, killed as a group.
+
+The conductor sends every rank of a pool the same request, one JSON line on a pipe, and collects one answer from
+each.  A rank that dies, or does not answer in time, takes its pool down: the others would wait for it for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.coordinator.signals import held
+
+HARNESS = Path(__file__).resolve().parents[2]
+"""The tree this code lies in: `benchmarks` always comes from it."""
+
+QUIT_S = 10.0
+"""How long a pool may take to clean up."""
+
+GRACE_S = 15.0
+"""How long the other ranks may take once one has reported an error: most are then waiting for it in a collective."""
+
+KILL_S = 60.0
+"""A killed process must be gone by then; tearing down a GPU context takes seconds."""
+
+LOG_TAIL_BYTES = 6000
+"""How much of a worker's output is quoted when it dies."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """What befell a step: a status of the trial file, one sentence, and the traceback or the tail of the log.
+
+    everywhere: every rank gave the same status, so that all of them stopped at the same place.
+    spoiled: the buffers that the other arms share were overwritten.
+    """
+
+    status: str
+    why: str
+    detail: str = ""
+    everywhere: bool = False
+    spoiled: bool = False
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a measuring process.  asv's mark is taken out: `benchmarks` shows asv the suite alone."""
+    return {name: value for name, value in os.environ.items() if name != "ASV"} | dict(variables)
+
+
+class StepFailed(Exception):
+    """A step failed on some rank; the processes live on."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.why)
+        self.failure = failure
+
+
+class PoolDied(Exception):
+    """A rank died or hung, or its device is unusable; all processes of the pool are gone."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.why)
+        self.failure = failure
+
+
+class Unkillable(Exception):
+    """A killed process does not go; the text says what to do."""
+
+
+class Worker:
+    """One measuring process, the leader of a session of its own, with two pipes and a log file."""
+
+    def __init__(self, python: str, tree: Path, rank: int, log: Path, variables: Mapping[str, str]) -> None:
+        self.rank = rank
+        self.log = log
+        self._buffer = b""
+        requests, self._write = os.pipe()
+        self._read, answers = os.pipe()
+        try:
+            with log.open("ab") as output:
+                self.process = subprocess.Popen(
+                    [
+                        python,
+                        "-P",
+                        str(HARNESS / "benchmarks" / "worker" / "__main__.py"),
+                        str(requests),
+                        str(answers),
+                        str(tree),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=log.parent,
+                    pass_fds=(requests, answers),
+                    start_new_session=True,
+                    env=environment(variables),
+                )
+        except OSError:
+            self._close_pipes()
+            raise
+        finally:
+            os.close(requests)
+            os.close(answers)
+        os.set_blocking(self._read, False)
+
+    def fileno(self) -> int:
+        """The pipe with the answers, for a selector."""
+        return self._read
+
+    def send(self, request: bytes) -> None:
+        """Write one request; a dead reader is noticed when its answer is collected."""
+        with contextlib.suppress(BrokenPipeError):
+            view = memoryview(request)
+            while view:
+                view = view[os.write(self._write, view) :]
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next complete answer, None if there is none yet; EOFError when the process is gone."""
+        try:
+            data = os.read(self._read, 1 << 20)
+        except BlockingIOError:
+            return None
+        if not data:
+            raise EOFError
+        self._buffer += data
+        line, newline, rest = self._buffer.partition(b"\n")
+        if not newline:
+            return None
+        self._buffer = rest
+        return json.loads(line)
+
+    def ending(self, patience_s: float = 5.0) -> str:
+        """How the process ended, in words; it is not reaped, so that its group can still be killed by its id."""
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until:
+            info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            if info is not None:
+                return ending_in_words(info.si_code, info.si_status)
+            time.sleep(0.01)
+        return "closed its pipe"
+
+    def kill(self) -> None:
+        """Kill the process and everything it started, and wait until it is gone."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        try:
+            self.process.wait(KILL_S)
+        except subprocess.TimeoutExpired:
+            raise Unkillable(
+                f"process {self.process.pid} (rank {self.rank}) is still there {KILL_S:g} s after it was "
+                "killed: the driver of its device holds it; reset the device or restart the machine, "
+                "nothing measured beside it can be trusted"
+            ) from None
+        finally:
+            self._close_pipes()
+
+    def tail(self) -> str:
+        """The end of what the process printed."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
+                return log.read().decode(errors="replace").strip()
+        except OSError as error:
+            return f"(its log cannot be read: {error})"
+
+    def _close_pipes(self) -> None:
+        for descriptor in (self._write, self._read):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._write = self._read = -1
+
+
+def ending_in_words(code: int, status: int) -> str:
+    """`si_code` and `si_status` of a dead child as a clause."""
+    if code == os.CLD_EXITED:
+        return f"ended with exit code {status}"
+    name = signal.Signals(status).name if status in iter(signal.Signals) else f"signal {status}"
+    hint = " (often the out-of-memory killer)" if status == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}"
+
+
+class Pool:
+    """The ranks of one source tree.  After PoolDied, `alive` is False and a new pool must be started.
+
+    Make and keep it in one block of `interrupts.held`: an interrupt in between would lose its processes.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        python: str,
+        tree: Path,
+        world: int,
+        directory: Path,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self.label = label
+        self.workers: list[Worker] = []
+        self.step = "start"
+        self._limit_s = 0.0
+        try:
+            for rank in range(world):
+                log = directory / f"{label}.{rank}.{os.urandom(4).hex()}.log"
+                self.workers.append(Worker(python, tree, rank, log, variables or {}))
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether its processes are there."""
+        return bool(self.workers)
+
+    def post(
+        self, step: str, limit_s: float, op: str, per_rank: list[dict[str, Any]] | None = None, **fields: Any
+    ) -> None:
+        """Send every rank a request; `step` names it for people.  collect() must follow."""
+        self.step, self._limit_s = step, limit_s
+        for worker in self.workers:
+            own = per_rank[worker.rank] if per_rank else {}
+            request = {"op": op, "limit_s": limit_s, "fields": {**fields, **own}}
+            worker.send(json.dumps(request).encode() + b"\n")
+
+    def collect(self) -> list[Any]:
+        """The result of every rank, in rank order.  Raises StepFailed or PoolDied."""
+        answers: dict[int, dict[str, Any]] = {}
+        waiting = {worker.rank: worker for worker in self.workers}
+        until = time.monotonic() + self._limit_s
+        with selectors.DefaultSelector() as selector:
+            for worker in self.workers:
+                selector.register(worker, selectors.EVENT_READ, worker)
+            while waiting and (left := until - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    answer = self._receive(key.data)
+                    if answer is None:
+                        continue
+                    answers[key.data.rank] = answer
+                    waiting.pop(key.data.rank, None)
+                    if not answer["ok"]:
+                        until = min(until, time.monotonic() + GRACE_S)
+        return self._judge(answers, sorted(waiting))
+
+    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+        """post and collect."""
+        self.post(step, limit_s, op, **fields)
+        return self.collect()
+
+    def kill(self) -> None:
+        """Kill every rank with all it started."""
+        with held():
+            workers, self.workers = self.workers, []
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(worker.process.pid, signal.SIGKILL)
+            for worker in workers:
+                worker.kill()
+
+    def quit(self) -> None:
+        """Ask the ranks to clean up and go; close() must follow."""
+        if self.alive:
+            self.post("quit", QUIT_S, "quit")
+
+    def close(self) -> None:
+        """Wait until the ranks have cleaned up, then make sure that they are gone."""
+        if self.alive:
+            try:
+                with contextlib.suppress(StepFailed, PoolDied):  # what they could not clean up dies with them
+                    self.collect()
+            finally:
+                self.kill()
+
+    def _receive(self, worker: Worker) -> dict[str, Any] | None:
+        try:
+            return worker.receive()
+        except EOFError:
+            raise self._died(worker) from None
+
+    def _died(self, worker: Worker) -> PoolDied:
+        why = f"{self._who([worker.rank])} {worker.ending()} in step: {self.step}"
+        self.kill()
+        return PoolDied(Failure("crash", why, worker.tail()))
+
+    def _judge(self, answers: dict[int, dict[str, Any]], waiting: list[int]) -> list[Any]:
+        failed = sorted((a for a in answers.values() if not a["ok"]), key=lambda a: a["failed_at"])
+        if failed:
+            first = failed[0]
+            everywhere = len(failed) == len(self.workers) and len({a["status"] for a in failed}) == 1
+            failure = Failure(
+                first["status"], first["why"], first["detail"], everywhere, any(answer["spoiled"] for answer in failed)
+            )
+            if waiting or any(a["fatal"] for a in failed):
+                self.kill()
+                raise PoolDied(failure)
+            raise StepFailed(failure)
+        if waiting:
+            detail = "\n".join(f"rank {w.rank}: {w.tail()}" for w in self.workers if w.rank in waiting)
+            why = f"{self._who(waiting)} gave no answer within {self._limit_s:g} s in step: {self.step}; killed"
+            self.kill()
+            raise PoolDied(Failure("hang", why, detail))
+        return [answers[rank]["result"] for rank in sorted(answers)]
+
+    def _who(self, ranks: list[int]) -> str:
+        if len(self.workers) == 1:
+            return "the process"
+        return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))} of {len(self.workers)}"

@@ -1,0 +1,70 @@
+"""The measuring process: reads requests, one JSON line each, and answers each with one line.
+
+Run by path (never imported by the conductor).  `benchmarks` comes from the tree this file lies in, everything else
+from the tree under test.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal this process gets when its parent dies, linux/prctl.h."""
+
+
+def main() -> None:
+    """Serve requests until the pipe closes."""
+    requests, answers, tree = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    _die_with_parent()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for descriptor in (requests, answers):
+        os.set_inheritable(descriptor, False)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from benchmarks.worker.requests import Service
+
+    sys.path.insert(0, tree)
+    service = Service(tree)
+    with os.fdopen(requests, "rb") as lines:
+        for line in lines:
+            request = json.loads(line)
+            answer = _answer(service, request)
+            os.write(answers, json.dumps(answer).encode() + b"\n")
+            if request["op"] == "quit":
+                sys.stdout.flush()
+                os._exit(0)  # no destructor of a GPU library may keep a finished process
+
+
+def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
+    limit_s = request["limit_s"]
+    faulthandler.dump_traceback_later(max(limit_s - 1.0, limit_s * 0.8), file=sys.stderr)
+    try:
+        return {"ok": True, "result": getattr(service, f"do_{request['op']}")(**request["fields"])}
+    except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
+        from benchmarks.worker.__main__ import failures
+
+        return failures.answer(error)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _die_with_parent() -> None:
+    """Be killed when the conductor is killed (Linux); a process that outlives it would hold the GPU."""
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

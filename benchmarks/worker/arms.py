@@ -1,0 +1,245 @@
+"""One case on one rank: its inputs, the truth about it, and its arms, step by step.
+
+Every step leaves the rank idle, so that the conductor can let all ranks meet between two steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from benchmarks.worker.__main__ import clocks
+from benchmarks.worker.__main__ import code_hash as codehash
+from benchmarks.worker.failures import Refused
+
+
+class CaptureFailed(Exception):
+    """The arm's calls cannot be captured in a graph."""
+
+
+@dataclasses.dataclass
+class Arm:
+    """One backend, set up once per copy of the inputs.  timed: what a sample launches."""
+
+    name: str
+    calls: list[Any]
+    timed: clocks.Timed
+    outputs: list[Any] = dataclasses.field(default_factory=list)
+    starved: int = 0
+    captured: bool = False
+
+
+def harness_numerics() -> ModuleType:
+    """kernels/numerics.py of the harness, not of the tree under test: a commit does not judge itself."""
+    path = Path(__file__).resolve().parents[2] / "kernels" / "numerics.py"
+    spec = importlib.util.spec_from_file_location("ridgeline_harness_numerics", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be loaded")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def placed(case: Any, seed: int) -> Iterator[None]:
+    """New tensors go to the case's device, random numbers start from the seed."""
+    torch.manual_seed(seed)
+    with torch.device(case.place.device):
+        yield
+
+
+class Bench:
+    """The arms of one placed case on this rank.  copies: sets of buffers, so that a graph reads nothing cached."""
+
+    def __init__(self, kernel: Any, case: Any, seed: int, copies: int, clock: Any, numerics: ModuleType) -> None:
+        self.kernel, self.case, self.seed, self.clock, self.numerics = kernel, case, seed, clock, numerics
+        self.tolerance = kernel.tolerance_for(case)
+        self.inputs = []
+        for _ in range(copies):
+            with placed(case, seed):
+                self.inputs.append(kernel.function("inputs")(case, seed))
+        self._marks = [_marks(inputs) for inputs in self.inputs]
+        self.expected: Any = None
+        self.arms: dict[str, Arm] = {}
+
+    def make_reference(self) -> None:
+        """Compute the truth, once."""
+        with placed(self.case, self.seed):
+            self.expected = self.kernel.function("reference")(self.case, self.inputs[0])
+        self.clock.synchronize()
+
+    def build(self, name: str, overrides: dict[str, Any]) -> dict[str, Any]:
+        """Set an arm up on every copy of the inputs; returns the knobs.  Everything here is untimed."""
+        backend = self.kernel.backends[name]
+        knobs = backend.knobs(self.case, self.case.place.arch, overrides)
+        calls = []
+        for inputs in self.inputs:
+            with placed(self.case, self.seed):
+                calls.append(backend.build(self.case, inputs, **knobs))
+        for call in calls:
+            if not callable(call):
+                raise Refused(
+                    "error",
+                    f"the set-up of backend {name!r} returned {type(call).__name__}; "
+                    "it must return a zero-argument callable",
+                )
+        self.clock.synchronize()
+        self.arms[name] = Arm(name, calls, clocks.Timed(calls[0]))
+        return {key: _plain(value) for key, value in knobs.items()}
+
+    def call(self, name: str) -> dict[str, float]:
+        """Call every copy for the first time; seconds of the very first call, and of compiling in it."""
+        arm = self.arms[name]
+        with codehash.compiling() as compiled:
+            start = time.perf_counter()
+            arm.outputs = [arm.calls[0]()]
+            self.clock.synchronize()
+            seconds = time.perf_counter() - start
+        arm.outputs += [call() for call in arm.calls[1:]]
+        self.clock.synchronize()
+        for output in arm.outputs:
+            if not all(isinstance(tensor, torch.Tensor) for tensor in _tensors(output)) or not _tensors(output):
+                raise Refused(
+                    "error",
+                    f"backend {name!r} returned {type(output).__name__}; its callable must return "
+                    "its output, a tensor or a tuple of tensors",
+                )
+        return {"seconds": seconds, "compile_s": sum(compiled)}
+
+    def poison(self, name: str) -> None:
+        """Overwrite the arm's outputs with values that cannot pass."""
+        for output in self.arms[name].outputs:
+            self.numerics.poison(output)
+        self.clock.synchronize()
+
+    def check(self, name: str) -> dict[str, Any]:
+        """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails."""
+        arm = self.arms[name]
+        start = time.perf_counter()
+        outputs = self._launch(arm)
+        self.clock.synchronize()
+        seconds = time.perf_counter() - start
+        self._same_buffers(arm, outputs)
+        if changed := self._changed_inputs():
+            raise Refused(
+                "wrong",
+                f"it changes its input {', '.join(changed)}, which other arms read; outputs and "
+                "workspaces belong to the set-up",
+                spoiled=True,
+            )
+        results = [self.numerics.compare(output, self.expected, self.tolerance) for output in arm.outputs]
+        for index, result in enumerate(results):
+            if not result.ok:
+                copy = f" (copy {index} of {len(results)})" if index else ""
+                raise Refused("wrong", f"{result.why}{copy}")
+        return {
+            "norm": max(r.norm for r in results),
+            "peak": max(r.peak for r in results),
+            "seconds": seconds / len(outputs),
+        }
+
+    def trace(self, name: str) -> str | None:
+        """Digest of what one call launches; None if it cannot be told."""
+        try:
+            with codehash.traced() as trace:
+                self.arms[name].calls[0]()
+            self.clock.synchronize()
+        except Exception as error:
+            print(f"the code of {name} cannot be told: {type(error).__name__}: {error}", file=sys.stderr)
+            return None
+        return trace.digest()
+
+    def capture(self, name: str, calls: int) -> None:
+        """From now on a sample of the arm is one replay of a graph of so many calls, going round its copies.
+
+        Copies beyond the calls are dropped: what is not in the graph is not timed, and so cannot be checked.
+        """
+        arm = self.arms[name]
+        arm.calls, arm.outputs = arm.calls[:calls], arm.outputs[:calls]
+        try:
+            graph, outputs = clocks.capture([arm.calls[i % len(arm.calls)] for i in range(calls)])
+            self.clock.synchronize()
+        except Exception as error:
+            raise CaptureFailed(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
+        self._same_buffers(arm, outputs[: len(arm.calls)])
+        arm.timed = clocks.Timed(graph.replay, calls)
+        arm.captured = True
+
+    def samples(self, order: list[str], warm_up: bool) -> dict[str, Any]:
+        """Seconds per call of one sample of each arm in that order, and how long the device worked."""
+        taken = self.clock.run([self.arms[name].timed for name in order])
+        for name, enqueue_s, starved in zip(order, taken.enqueue_s, taken.starved, strict=True):
+            if warm_up:
+                self.clock.adapt(self.arms[name].timed, enqueue_s, starved)
+            else:
+                self.arms[name].starved += starved
+        return {
+            "seconds": taken.seconds,
+            "busy_s": taken.busy_s,
+            "starved": {name: self.arms[name].starved for name in set(order)},
+        }
+
+    def drop(self, name: str) -> None:
+        """Forget an arm and free what it holds."""
+        self.arms.pop(name, None)
+
+    def _changed_inputs(self) -> list[str]:
+        """Names of the inputs that no longer hold what they held."""
+        now = [_marks(inputs) for inputs in self.inputs]
+        return sorted(
+            {
+                repr(name)
+                for before, after in zip(self._marks, now, strict=True)
+                for name in before
+                if before[name] != after[name]
+            }
+        )
+
+    def _launch(self, arm: Arm) -> list[Any]:
+        if arm.captured:
+            arm.timed.launch()
+            return arm.outputs
+        return [call() for call in arm.calls]
+
+    def _same_buffers(self, arm: Arm, outputs: list[Any]) -> None:
+        """Outputs must stay where they are; a call marked `functional` (kernels.spec) gives what it has just made."""
+        if all(getattr(call, "functional", False) for call in arm.calls):
+            arm.outputs = outputs
+            return
+        for before, after in zip(arm.outputs, outputs, strict=True):
+            if [t.data_ptr() for t in _tensors(before)] != [t.data_ptr() for t in _tensors(after)]:
+                raise Refused(
+                    "error",
+                    f"backend {arm.name!r} returned another buffer than at its first call; it must "
+                    "allocate its output in the set-up and write that buffer at every call",
+                )
+
+
+def _tensors(output: Any) -> tuple[Any, ...]:
+    return tuple(output) if isinstance(output, (tuple, list)) else (output,)
+
+
+def _marks(inputs: Any) -> dict[str, int]:
+    """A sum over the bits of every input tensor."""
+    if not isinstance(inputs, dict):
+        return {}
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    sums = {
+        name: tensor.contiguous().view(kinds[tensor.element_size()]).sum(dtype=torch.int64)
+        for name, tensor in inputs.items()
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in kinds
+    }
+    return {name: int(total) for name, total in sums.items()}
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

@@ -1,0 +1,234 @@
+"""asv's result format, version 2, as values: rows, benchmarks.json, machine.json.  No I/O.
+
+Facts from asv 0.6.6 (asv/results.py, asv/benchmarks.py): results are flat lists in the order of
+itertools.product(*params); null is a failure and the token NaN is a skip; a row is dropped from the pages unless its
+version is that of benchmarks.json; every key of `params` is part of a graph's path, so it holds what never changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ci.records.pooling import Cell, Pool, interval
+from ci.trials.file import FAILED, python_version, requirements
+
+VERSION = 2
+COLUMNS = [
+    "result",
+    "params",
+    "version",
+    "started_at",
+    "duration",
+    "stats_ci_99_a",
+    "stats_ci_99_b",
+    "stats_q_25",
+    "stats_q_75",
+    "stats_number",
+    "stats_repeat",
+    "samples",
+    "profile",
+]
+
+TIME = "track_time"
+EXACT = {
+    "track_flops": ("flops", "FLOP"),
+    "track_hbm_bytes": ("hbm_bytes", "bytes"),
+    "track_link_bytes": ("link_bytes", "bytes"),
+    "track_payload_bytes": ("payload_bytes", "bytes"),
+}
+"""Exact series of a kernel: asv name, field of the cost, unit.  asv takes only names that start with track_."""
+BROKEN = "track_broken_modules"
+
+IDENTITY = {
+    "gpu": ("kind", "arch", "device", "count", "compute_units", "chip_id", "power_cap_w", "partition"),
+    "cpu": ("kind", "arch", "device", "cpu_count"),
+}
+"""What of a machine goes into asv's params: its static identity, from which its name is made too."""
+
+FEWEST_SAMPLES = 7
+"""Fewer samples are left out of asv's file (the notes have them).  With 6 against 6 asv's compare uses the Mann-Whitney
+test at p < 0.002, whose least p is then 0.0022: it would never flag anything; without samples it compares intervals."""
+
+
+def machine_record(machine: Mapping[str, Any]) -> dict[str, str]:
+    """The machine as asv keeps it: its name and identity, as strings; what is unknown is absent."""
+    keys = IDENTITY["cpu" if machine.get("kind") == "cpu" else "gpu"]
+    facts = {key: str(machine[key]) for key in keys if machine.get(key) not in (None, "")}
+    return {"machine": str(machine["name"]), **facts}
+
+
+def result_file(pool: Pool, rows: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole result file around its rows."""
+    python, needs = python_version(pool.environment), requirements(pool.environment)
+    return {
+        "commit_hash": pool.place.commit,
+        "env_name": pool.place.env,
+        "date": pool.date_ms,
+        "params": {**machine_record(pool.machine), "python": python, **needs},
+        "python": python,
+        "requirements": needs,
+        "env_vars": {},
+        "result_columns": COLUMNS,
+        "results": dict(sorted(rows.items())),
+        "durations": {},
+        "version": VERSION,
+    }
+
+
+def rows_of(pool: Pool) -> dict[str, list[Any]]:
+    """asv rows of everything in a pool, by benchmark name."""
+    rows: dict[str, list[Any]] = {BROKEN: _row([len(pool.broken)], [], "1", max(pool.started_ms.values()))}
+    for kernel, declared in pool.declarations.items():
+        for name, benchmark in benchmarks_of(declared).items():
+            if name.endswith(f".{TIME}"):
+                rows[name] = _time_row(pool, declared, benchmark)
+            else:
+                values = [cost_of(declared, case, name.split(".")[1]) for case in case_names(declared)]
+                rows[name] = _row(values, benchmark["params"], benchmark["version"], pool.started_ms[kernel])
+    return rows
+
+
+def benchmarks_of(declared: Mapping[str, Any], date_ms: int = 0) -> dict[str, dict[str, Any]]:
+    """Entries of benchmarks.json for one kernel: its times over (backend, case), its exact series over cases."""
+    kernel, cases = declared["kernel"], case_names(declared)
+    entries = [(TIME, "seconds", {"backend": list(declared["backends"]), "case": cases})]
+    entries += [
+        (name, unit, {"case": cases})
+        for name, (field, unit) in EXACT.items()
+        if any((cost or {}).get(field) for cost in (declared.get("costs") or {}).values())
+    ]
+    return {
+        f"{kernel}.{name}": _benchmark(f"{kernel}.{name}", unit, params, str(declared["yardstick"]), date_ms)
+        for name, unit, params in entries
+    }
+
+
+def broken_benchmark() -> dict[str, dict[str, Any]]:
+    """Entry of benchmarks.json for the count of modules that do not import."""
+    return {BROKEN: _benchmark(BROKEN, "modules", {}, "1", 0)}
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """benchmarks.json with new entries: grids are united, version and unit are those of the newer declaration."""
+    result = {name: entry for name, entry in old.items() if name != "version"}
+    for name, entry in new.items():
+        known = result.get(name)
+        if known is None or not _same_axes(known, entry):
+            result[name] = dict(entry)
+            continue
+        newer = entry if entry.get("declared_ms", 0) >= known.get("declared_ms", 0) else known
+        grid = [list(dict.fromkeys([*a, *b])) for a, b in zip(known["params"], entry["params"], strict=True)]
+        result[name] = {**known, **newer, "params": grid}
+    return {**dict(sorted(result.items())), "version": VERSION}
+
+
+def checked(content: bytes, machine: str) -> tuple[dict[str, Any], str]:
+    """An asv result file as asv itself would accept it; else {} and why not."""
+    try:
+        data = json.loads(content)
+    except ValueError as error:
+        return {}, f"torn or no JSON ({error})"
+    needed = {"commit_hash", "env_name", "params", "results", "result_columns", "date"}
+    if not isinstance(data, dict) or not needed <= data.keys():
+        return {}, "not an asv result file"
+    if data.get("version") != VERSION:
+        return {}, f"of asv format {data.get('version')!r}, this Ridgeline reads {VERSION}; update it"
+    if data["params"].get("machine") != machine:
+        return {}, f"of a foreign machine, {data['params'].get('machine')!r}, in the folder of {machine!r}"
+    return data, ""
+
+
+def case_names(declared: Mapping[str, Any]) -> list[str]:
+    """Names of the cases of a declaration, in its order."""
+    return [str(case["name"]) for case in declared["cases"]]
+
+
+def cost_of(declared: Mapping[str, Any], case: str, series: str) -> float:
+    """A case's FLOPs or bytes, NaN (asv's "skipped") where the declaration states none."""
+    value = ((declared.get("costs") or {}).get(case) or {}).get(EXACT[series][0])
+    return math.nan if value is None else value
+
+
+def value_of(cell: Cell | None) -> float | None:
+    """What asv is told: seconds, None for a failure, NaN for what was not or cannot be measured."""
+    if cell is not None and cell.status in FAILED:
+        return None
+    return math.nan if cell is None else cell.seconds
+
+
+def dumps(data: Any) -> str:
+    """The text asv itself would write (json.dump); the only token that is not JSON is NaN, where asv needs it."""
+    return json.dumps(data)
+
+
+def _time_row(pool: Pool, declared: Mapping[str, Any], benchmark: Mapping[str, Any]) -> list[Any]:
+    keys = itertools.product(declared["backends"], case_names(declared))
+    cells = [pool.cells.get((declared["kernel"], backend, case)) for backend, case in keys]
+    kernel = declared["kernel"]
+    return _row(
+        [value_of(cell) for cell in cells],
+        benchmark["params"],
+        benchmark["version"],
+        pool.started_ms[kernel],
+        pool.duration_s[kernel],
+        [_stats(cell) for cell in cells],
+        [_samples(cell) for cell in cells],
+    )
+
+
+def _row(
+    values: Sequence[float | None],
+    params: Any,
+    version: str,
+    started_ms: int,
+    duration: float | None = None,
+    stats: Sequence[Sequence[float] | None] = (),
+    samples: Sequence[list[float] | None] = (),
+) -> list[Any]:
+    columns = [[None if one is None else one[i] for one in stats] for i in range(6)]
+    row = [list(values), params, version, started_ms, duration, *columns, list(samples), None]
+    row = [
+        None if index != 1 and isinstance(entry, list) and all(x is None for x in entry) else entry
+        for index, entry in enumerate(row)
+    ]
+    while row[-1] is None:
+        row.pop()
+    return row
+
+
+def _stats(cell: Cell | None) -> tuple[float, ...] | None:
+    """ci_99_a, ci_99_b, q_25, q_75, number, repeat of a timed cell."""
+    if cell is None or not cell.trials:
+        return None
+    samples = np.concatenate(cell.trials)
+    low, high = interval(cell.trials)
+    q25, q75 = np.percentile(samples, [25, 75])
+    return float(f"{low:.6g}"), float(f"{high:.6g}"), float(f"{q25:.6g}"), float(f"{q75:.6g}"), 1, len(samples)
+
+
+def _samples(cell: Cell | None) -> list[float] | None:
+    if cell is None or sum(map(len, cell.trials)) < FEWEST_SAMPLES:
+        return None
+    return [float(f"{value:.7g}") for trial in cell.trials for value in trial]
+
+
+def _benchmark(name: str, unit: str, params: Mapping[str, Sequence[str]], version: str, date_ms: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "unit": unit,
+        "type": "track",
+        "param_names": list(params),
+        "params": [[repr(value) for value in values] for values in params.values()],
+        "version": version,
+        "declared_ms": date_ms,
+    }
+
+
+def _same_axes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.get("param_names") == other.get("param_names") and len(one.get("params", ())) == len(other["params"])

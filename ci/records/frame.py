@@ -1,0 +1,212 @@
+"""Records as one long frame, through the Parquet cache.  Read by :mod:`ci.records.store`, which owns the folder."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from ci.git.repository import history_order
+from ci.records.pooling import Cell, Place, Pool, interval, pool
+from ci.records.store import asv_files, cache
+from ci.trials.file import read_trials
+
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("machine", "kind", "arch", "device", "market_name")),
+        ("count", pa.int64()),
+        ("compute_units", pa.float64()),
+        ("memory_bytes", pa.float64()),
+        ("chip_id", pa.string()),
+        ("commit", pa.string()),
+        ("date", pa.timestamp("ms", tz="UTC")),
+        *((name, pa.string()) for name in ("env", "kernel", "backend")),
+        ("baseline", pa.bool_()),
+        *((name, pa.string()) for name in ("case", "tier", "dtype")),
+        ("world", pa.int64()),
+        *((name, pa.float64()) for name in ("seconds", "seconds_low", "seconds_high")),
+        ("samples", pa.int64()),
+        ("trials", pa.int64()),
+        *((name, pa.float64()) for name in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")),
+        *((name, pa.string()) for name in ("status", "why", "yardstick", "case_yardstick", "method")),
+    ]
+)
+"""Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.records.pooling.interval)."""
+
+VERSION = 1
+"""Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
+
+
+def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Path]) -> pd.DataFrame:
+    """See :func:`ci.records.store.load`."""
+    tables, problems = [SCHEMA.append(pa.field(cache.UNIT, pa.string())).empty_table()], []
+    for folder in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
+        if not folder.is_dir() or folder.name.startswith(".") or machine not in (None, folder.name):
+            continue
+        files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
+        units = {stem: (path, notes_path(path)) for stem, path in files.items()}
+        store = results_dir / ".cache" / f"{folder.name}.parquet"
+        rows, bad = cache.table(units, _parser(folder.name, units), SCHEMA, store, VERSION)
+        tables.append(rows)
+        alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
+        problems += bad + [f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone]
+    frame: pd.DataFrame = pa.concat_tables(tables).drop_columns([cache.UNIT]).to_pandas()
+    frame = _apart(frame, results_dir).sort_values(["date", "commit"], kind="stable", ignore_index=True)
+    frame.attrs["problems"] = problems
+    return frame
+
+
+def _apart(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Commits of one second, as a rebase makes them, 1 ms apart in the order of history: everything sorts by date."""
+    dates = frame[["commit", "date"]].drop_duplicates()
+    tied = dates[dates.duplicated("date", keep=False)].copy()
+    if not tied.empty:
+        tied["place"] = tied["commit"].map(history_order(folder, tied["commit"])).fillna(-1)
+        tied = tied.sort_values(["date", "place", "commit"])
+        tied["later"] = tied.groupby("date").cumcount()
+        later = frame[["commit", "date"]].merge(tied, how="left", on=["commit", "date"])["later"].fillna(0)
+        frame["date"] += pd.to_timedelta(later.to_numpy(), unit="ms")
+    return frame
+
+
+def _parser(machine: str, units: Mapping[str, tuple[Path, Path]]) -> cache.Parser:
+    def parse(unit: str) -> tuple[list[dict[str, Any]], list[str]]:
+        path, notes = units[unit]
+        try:
+            data, why = asv_files.checked(path.read_bytes(), machine)
+        except OSError as error:
+            data, why = {}, f"cannot be read: {error.strerror}"
+        if why:
+            return [], [f"{path}: {why}; left out"]
+        lines, bad = read_trials(notes) if notes.exists() else ([], [])
+        problems = [f"{notes}:{number}: {why}; left out" for number, _, why in bad]
+        place = Place(machine, data["commit_hash"], data["env_name"])
+        try:
+            pooled = pool(lines, place) if lines else None
+        except ValueError as error:
+            pooled, problems = None, [*problems, f"{notes}: {error}; its trials belong elsewhere"]
+        rows = list(_noted_rows(pooled)) if pooled else []
+        return rows + list(_bare_rows(data, pooled)), problems
+
+    return parse
+
+
+def _noted_rows(pooled: Pool) -> Iterator[dict[str, Any]]:
+    """Rows of everything the notes hold."""
+    place = _where(pooled.place, pooled.machine, pooled.date_ms)
+    cases = {(kernel, case["name"]): case for kernel, d in pooled.declarations.items() for case in d["cases"]}
+    for (kernel, backend, case), cell in pooled.cells.items():
+        declared = pooled.declarations[kernel]
+        described = cases.get((kernel, case), {})
+        yield {
+            **place,
+            "kernel": kernel,
+            "backend": backend,
+            "case": case,
+            "baseline": backend in (declared.get("baselines") or ()),
+            "tier": str(described.get("tier") or ""),
+            "dtype": str(described.get("dtype") or ""),
+            "world": int(described.get("world") or 1),
+            **_numbers(cell),
+            **{
+                field: _float(((declared.get("costs") or {}).get(case) or {}).get(field))
+                for field, _ in asv_files.EXACT.values()
+            },
+            "status": cell.status,
+            "why": cell.why,
+            "yardstick": cell.yardstick,
+            "case_yardstick": cell.case_yardstick,
+            "method": cell.method,
+        }
+
+
+def _bare_rows(data: Mapping[str, Any], pooled: Pool | None) -> Iterator[dict[str, Any]]:
+    """Rows that only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
+    params = data["params"]
+    place = _where(Place(params["machine"], data["commit_hash"], data["env_name"]), params, data["date"])
+    table = {name: dict(zip(data["result_columns"], row, strict=False)) for name, row in data["results"].items()}
+    for name, row in table.items():
+        kernel, _, series = name.rpartition(".")
+        if series != asv_files.TIME or len(row.get("params") or ()) != 2 or not row.get("result"):
+            continue
+        for index, (backend, case) in enumerate(itertools.product(*map(_names, row["params"]))):
+            value = row["result"][index]
+            if (pooled and (kernel, backend, case) in pooled.cells) or (value is not None and math.isnan(value)):
+                continue
+            failed = value is None
+            yield {
+                **place,
+                "kernel": kernel,
+                "backend": backend,
+                "case": case,
+                "baseline": False,
+                "tier": "",
+                "dtype": "",
+                "world": 1,
+                "trials": 0 if failed else 1,
+                "seconds": math.nan if failed else float(value),
+                "seconds_low": _at(row, "stats_ci_99_a", index),
+                "seconds_high": _at(row, "stats_ci_99_b", index),
+                "samples": int(_at(row, "stats_repeat", index) or 0),
+                **{field: _exact(table, f"{kernel}.{exact}", case) for exact, (field, _) in asv_files.EXACT.items()},
+                "status": "error" if failed else "ok",
+                "why": "failed under asv, without notes" if failed else "",
+                "yardstick": str(row.get("version") or ""),
+                "case_yardstick": "",
+                "method": "",
+            }
+
+
+def _where(place: Place, machine: Mapping[str, Any], date_ms: int) -> dict[str, Any]:
+    arch = str(machine.get("arch") or "")
+    kind = str(machine.get("kind") or ("cpu" if arch in ("cpu", "") else "gpu"))
+    return {
+        "machine": place.machine,
+        "kind": kind,
+        "arch": arch,
+        "device": str(machine.get("device") or ""),
+        "market_name": str(machine.get("market_name") or ""),
+        "count": int(machine.get("count") or 1),
+        "compute_units": _float(machine.get("compute_units")),
+        "memory_bytes": _float(machine.get("memory_bytes")),
+        "chip_id": str(machine.get("chip_id") or ""),
+        "commit": place.commit,
+        "date": int(date_ms),
+        "env": place.env,
+    }
+
+
+def _numbers(cell: Cell) -> dict[str, Any]:
+    low, high = interval(cell.trials) if cell.trials else (math.nan, math.nan)
+    return {
+        "seconds": cell.seconds,
+        "seconds_low": low,
+        "seconds_high": high,
+        "samples": sum(map(len, cell.trials)),
+        "trials": len(cell.trials),
+    }
+
+
+def _names(params: list[str]) -> list[str]:
+    """Parameters as asv keeps them (repr) back to names."""
+    return [text[1:-1] if text[:1] in "'\"" else text for text in params]
+
+
+def _at(row: Mapping[str, Any], column: str, index: int) -> float | None:
+    values = row.get(column)
+    return _float(values[index]) if values else None
+
+
+def _exact(table: Mapping[str, Mapping[str, Any]], name: str, case: str) -> float | None:
+    row = table.get(name) or {}
+    cases = _names(row["params"][0]) if row.get("params") else []
+    return _at(row, "result", cases.index(case)) if case in cases else None
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)

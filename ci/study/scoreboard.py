@@ -1,0 +1,47 @@
+"""Where our kernels stand against the vendor libraries: one row for each machine, kernel and backend, as Markdown.
+
+    python -m ci.study.scoreboard results
+
+The ratio is baseline time / our time in the newest record of a kernel, against the fastest baseline of each case.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ci.records.store import derived as derive
+from ci.records.store import store as records
+
+HEADER = (
+    "| machine | kernel | backend | cases | baseline / ours, geometric mean | worst case | best case |",
+    "|---|---|---|---:|---:|---:|---:|",
+)
+
+
+def rows(frame: pd.DataFrame) -> Iterator[str]:
+    """The rows of the table, from the records of GPUs in `frame` (see `ci.records.store.load`)."""
+    timed = derive.derive(frame[(frame["status"] == "ok") & (frame["kind"] == "gpu")].reset_index(drop=True))
+    ours = timed[~timed["baseline"] & timed["baseline_ratio"].notna()]
+    for (machine, kernel), group in ours.groupby(["machine", "kernel"], sort=True):
+        newest = group[group["commit"] == group.sort_values("date")["commit"].iloc[-1]]
+        for backend, cases in newest.groupby("backend", sort=True):
+            ratio = cases["baseline_ratio"].to_numpy(dtype=np.float64)
+            name = f"{int(cases['count'].iloc[0])} x {cases['device'].iloc[0]} ({machine})"
+            yield (
+                f"| {name} | `{kernel}` | `{backend}` | {len(ratio)} | {np.exp(np.log(ratio).mean()):.2f} | "
+                f"{ratio.min():.2f} | {ratio.max():.2f} |"
+            )
+
+
+def table(results: Path) -> str:
+    """The whole table of a results folder."""
+    return "\n".join([*HEADER, *rows(records.load(results))]) + "\n"
+
+
+if __name__ == "__main__":
+    print(table(Path(sys.argv[1] if len(sys.argv) > 1 else "results")), end="")

@@ -1,0 +1,330 @@
+"""Recorded trials into comparisons: replay files (DESIGN section 8) and trial files, plain or gzip.
+
+A replay file has one JSON object per line:
+
+    {"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}
+
+Sample i of both arms is from round i.  Other arms and keys are ignored, except per case `"control": {"base": [...],
+"head": [...]}` (the vendor baseline in the same rounds) and per line `"clocks": {"base": {...}, "head": {...}}` and
+`"machine_kind": "cpu"`.  A fault of one case makes that case CANNOT TELL and leaves the others alone; a file that is
+not what it claims to be is a ReplayError.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ci.stats.types import Clocks, Comparison, FloatArray, Role, Status, Trial
+from ci.trials import comparisons as trial_comparisons
+from ci.trials.file import FORMAT, read_trials
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+"""Seconds per unit."""
+
+ROLES: tuple[Role, Role] = ("base", "head")
+MACHINE_KINDS = ("gpu", "cpu")
+
+
+class ReplayError(ValueError):
+    """A file cannot be judged; the text names file, line, value, and what is allowed."""
+
+
+def read(path: Path | str) -> list[Comparison]:
+    """The comparisons in a file, in the order of their first appearance; an empty file has none.
+
+    Raises ReplayError.
+    """
+    path = Path(path)
+    lines, warnings = _lines(path)
+    if not lines:
+        return []
+    first = _parsed(path, *lines[0]) if len(lines) > 1 or not warnings else None
+    if isinstance(first, dict) and first.get("format") == FORMAT:
+        return _read_trial_file(path)
+    reader = _Reader(path)
+    for number, line in lines:
+        reader.add(number, line, last=number == lines[-1][0])
+    return reader.comparisons(warnings)
+
+
+def _lines(path: Path) -> tuple[list[tuple[int, bytes]], list[str]]:
+    """The lines that are not blank with their numbers, and warnings about a stream that ends early."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ReplayError(
+            f"{path}: cannot be read: {error.strerror or error}; give a file of recorded trials (.jsonl or .jsonl.gz)"
+        ) from None
+    warnings = []
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            content = _start_of(content)
+            if not content:
+                raise ReplayError(f"{path}: a damaged gzip file ({error}); nothing in it can be unpacked") from None
+            warnings.append(
+                f"{path}: the gzip stream ends early, its writer was interrupted; the trials before that count"
+            )
+    lines = [(i, line) for i, line in enumerate(content.split(b"\n"), 1) if line.strip()]
+    return lines, warnings
+
+
+def _start_of(content: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(content)
+    except zlib.error:
+        return b""
+
+
+def _parsed(path: Path, number: int, line: bytes) -> Any:
+    """The value of a line, None if it is torn or not JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_trial_file(path: Path) -> list[Comparison]:
+    good, bad = read_trials(path)
+    warnings = []
+    for number, _, why in bad:
+        if "torn" not in why and "ends early" not in why:
+            raise ReplayError(f"{path}:{number}: {why}")
+        warnings.append(f"{path}:{number}: {why}; the trials before it count")
+    return trial_comparisons.comparisons([line.data for line in good], warnings)
+
+
+@dataclasses.dataclass
+class _Case:
+    """What has been read of one case so far."""
+
+    trials: list[Trial] = dataclasses.field(default_factory=list)
+    seen: int = 0
+    without: dict[str, int] = dataclasses.field(default_factory=lambda: {"base": 0, "head": 0})
+    arms: set[str] = dataclasses.field(default_factory=set)
+    problems: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    control: bool = False
+
+
+class _Reader:
+    """Collects the lines of a replay file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.cases, self.unit, self.kind, self.trials = path, dict[str, _Case](), "", "", 0
+        self.numbers: dict[int, int] = {}
+        self.contents: dict[int, int] = {}
+        self.warnings: list[str] = []
+
+    def add(self, number: int, line: bytes, *, last: bool) -> None:
+        """Take in one line.  Raises ReplayError for a line that is no trial, except a torn last one."""
+        where = f"{self.path}:{number}"
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if last and number > 1 and line.lstrip()[:1] == b"{":
+                self.warnings.append(
+                    f"{where}: the last line is torn, its writer was interrupted; the {self.trials} "
+                    "trials "
+                    "before it count"
+                )
+                return
+            raise ReplayError(
+                f"{where}: not JSON ({error}); a line is one trial: "
+                '{"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}'
+            ) from None
+        self._check(data, where)
+        if self._repeated(data, number):
+            return
+        self.trials += 1
+        self._cases(data, where)
+
+    def _check(self, data: Any, where: str) -> None:
+        if not isinstance(data, dict) or not isinstance(data.get("cases"), dict):
+            raise ReplayError(
+                f'{where}: no trial: "cases" must be an object of cases, not '
+                f"{data.get('cases') if isinstance(data, dict) else data!r:.60}"
+            )
+        unit = data.get("unit")
+        if not isinstance(unit, str) or unit not in UNITS:
+            raise ReplayError(f"{where}: unit {unit!r}; allowed: {', '.join(UNITS)}")
+        if self.unit and unit != self.unit:
+            raise ReplayError(
+                f"{where}: unit {unit!r}, but the lines before have {self.unit!r}; a file has one unit: "
+                "convert one of the two, or judge two files"
+            )
+        kind = data.get("machine_kind", "gpu")
+        if kind not in MACHINE_KINDS or (self.kind and kind != self.kind):
+            raise ReplayError(f"{where}: machine_kind {kind!r}; allowed: {self.kind or ' or '.join(MACHINE_KINDS)}")
+        self.unit, self.kind = unit, kind
+
+    def _repeated(self, data: Mapping[str, Any], number: int) -> bool:
+        """Whether the samples of this line have been read before; a trial counts once."""
+        trial = data.get("trial", number - 1)
+        where = f"{self.path}:{number}"
+        if isinstance(trial, bool) or not isinstance(trial, int):
+            raise ReplayError(f"{where}: trial {trial!r}; allowed: a whole number")
+        content = hash(repr(data["cases"]))
+        earlier = self.contents.setdefault(content, number)
+        if earlier != number and data["cases"]:
+            self.warnings.append(f"{where}: trial {trial} repeats the samples of line {earlier}; it counts once")
+            return True
+        earlier = self.numbers.setdefault(trial, number)
+        if earlier != number:
+            self.warnings.append(
+                f"{where}: trial {trial} is also the number of line {earlier}; the samples differ, so both count"
+            )
+        return False
+
+    def _cases(self, data: Mapping[str, Any], where: str) -> None:
+        scale, clocks = UNITS[data["unit"]], _clocks(data.get("clocks"))
+        pairs: dict[str, tuple[list[Any], list[Any]]] = {}
+        for name, arms in data["cases"].items():
+            case = self.cases.setdefault(name, _Case())
+            case.seen += 1
+            pair = _pair(case, arms, f"{where}: case {name!r}")
+            if pair:
+                pairs[name] = pair
+        flat = [value for base, head in pairs.values() for arm in (base, head) for value in arm]
+        values = _values(flat)
+        start = 0
+        for name, (base, head) in pairs.items():
+            n, case = len(base), self.cases[name]
+            if values is not None:
+                a, b = values[start : start + n] * scale, values[start + n : start + 2 * n] * scale
+                start += 2 * n
+            elif (found := _checked(case, (base, head), f"{where}: case {name!r}")) is not None:
+                a, b = found[0] * scale, found[1] * scale
+            else:
+                continue
+            control = _control(case, data["cases"][name], n, f"{where}: case {name!r}")
+            one, two = (control[0] * scale, control[1] * scale) if control else (None, None)
+            case.trials.append(Trial(self.trials - 1, a, b, one, two, clocks))
+
+    def comparisons(self, warnings: list[str]) -> list[Comparison]:
+        """The cases read, each with what was wrong with it."""
+        shared = (*warnings, *self.warnings)
+        return [_comparison(name, case, self.trials, self.kind, shared) for name, case in self.cases.items()]
+
+
+def _pair(case: _Case, arms: Any, where: str) -> tuple[list[Any], list[Any]] | None:
+    """The two lists of a case in one trial, None if it has no such pair; what is wrong is noted in the case."""
+    if not isinstance(arms, dict):
+        case.problems.append(f"{where}: {arms!r:.60} is no object of arms")
+        return None
+    case.arms.update(map(str, arms))
+    absent = [role for role in ROLES if arms.get(role) is None]
+    for role in absent:
+        case.without[role] += 1
+    if absent:
+        return None
+    base, head = arms["base"], arms["head"]
+    for role, samples in (("base", base), ("head", head)):
+        if not isinstance(samples, list) or not samples:
+            case.problems.append(f"{where}: {role} is {samples!r:.60}; allowed: a list of times, one for each round")
+            return None
+    if len(base) != len(head):
+        case.problems.append(
+            f"{where}: base has {len(base)} samples and head {len(head)}; sample i of both is from "
+            "round i, "
+            "so they must be equally many"
+        )
+        return None
+    return base, head
+
+
+def _values(flat: list[Any]) -> FloatArray | None:
+    """All values as an array if every one is a finite number above 0, else None."""
+    if not set(map(type, flat)) <= {float, int}:
+        return None
+    try:
+        values = np.array(flat, dtype=np.float64)
+    except OverflowError:
+        return None
+    return values if bool(np.all((values > 0) & (values < math.inf))) else None
+
+
+def _checked(case: _Case, arms: tuple[list[Any], list[Any]], where: str) -> tuple[FloatArray, FloatArray] | None:
+    """The arms of one case where the line holds a bad value somewhere; the first bad value is noted in its case."""
+    for role, samples in zip(ROLES, arms, strict=True):
+        for i, value in enumerate(samples):
+            if _values([value]) is None:
+                case.problems.append(f"{where}: {role} sample {i} is {value!r:.60}; allowed: a finite number above 0")
+                return None
+    return np.array(arms[0], dtype=np.float64), np.array(arms[1], dtype=np.float64)
+
+
+def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> tuple[FloatArray, FloatArray] | None:
+    """The vendor baseline of both trees in the same rounds; a faulty one is left out with a warning."""
+    control = arms.get("control")
+    if control is None:
+        return None
+    pair = [control.get(role) if isinstance(control, dict) else None for role in ROLES]
+    if all(isinstance(p, list) and len(p) == rounds and _values(p) is not None for p in pair):
+        case.control = True
+        return np.array(pair[0], dtype=np.float64), np.array(pair[1], dtype=np.float64)
+    case.warnings.append(
+        f"{where}: the control is left out: allowed are base and head, {rounds} finite numbers above 0 each"
+    )
+    return None
+
+
+def _clocks(value: Any) -> dict[Role, Clocks] | None:
+    if not isinstance(value, dict) or not all(isinstance(value.get(role), dict) for role in ROLES):
+        return None
+    return {
+        role: Clocks(
+            _number(value[role].get("sm_clock_mhz")),
+            _number(value[role].get("power_w")),
+            _number(value[role].get("temperature_c")),
+            str(value[role].get("throttle") or ""),
+        )
+        for role in ROLES
+    }
+
+
+def _number(value: Any) -> float | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) else None
+
+
+def _comparison(name: str, case: _Case, trials: int, kind: str, shared: tuple[str, ...]) -> Comparison:
+    kernel, _, rest = name.partition("/")
+    backend = rest.partition("/")[0] if rest.count("/") >= 1 else ""
+    warnings = [*shared, *dict.fromkeys(case.warnings)]
+    if case.seen < trials:
+        warnings.append(f"missing in {trials - case.seen} of {trials} trials; the others are used")
+    if case.trials and all(np.array_equal(t.base, t.head) for t in case.trials):
+        warnings.append("base and head are the same numbers in every trial: one recording twice?")
+    problems = list(case.problems)
+    status = {}
+    for role in ROLES:
+        lacking = case.without[role]
+        status[role] = Status.MISSING if lacking == case.seen else Status.OK
+        if 0 < lacking < case.seen:
+            problems.append(f"the arm {role!r} is missing in {lacking} of {case.seen} trials of this case")
+    why = f"the file has no arm of that name; there are: {', '.join(sorted(case.arms)) or 'none'}"
+    return Comparison(
+        name,
+        kernel,
+        backend,
+        tuple(case.trials),
+        machine_kind=kind,
+        base_status=status["base"],
+        base_why=why if status["base"] is Status.MISSING else "",
+        head_status=status["head"],
+        head_why=why if status["head"] is Status.MISSING else "",
+        control="control" if case.control else None,
+        problems=tuple(problems[:5]),
+        warnings=tuple(warnings),
+    )

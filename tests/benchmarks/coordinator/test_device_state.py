@@ -1,0 +1,164 @@
+"""Clocks, power and throttle reasons, from libraries that answer, answer strangely, or are not there."""
+
+from __future__ import annotations
+
+import sys
+import time
+import types
+
+import pytest
+
+from benchmarks.coordinator import device_state as state
+from benchmarks.coordinator import fingerprint as machine
+
+H200 = {
+    "index": 0,
+    "name": "NVIDIA H200",
+    "arch": "sm_90",
+    "compute_units": 132,
+    "memory_bytes": 150_754_820_096,
+    "l2_bytes": 62914560,
+    "uuid": "1234",
+    "pci": None,
+}
+MI300X = {
+    **H200,
+    "name": "AMD Instinct MI300X",
+    "arch": "gfx942",
+    "compute_units": 304,
+    "pci": "0000:c1:00.0",
+    "uuid": None,
+    "memory_bytes": 192 << 30,
+}
+
+
+def refuse(*_: object) -> None:
+    raise RuntimeError("not supported")
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
+    fake = types.SimpleNamespace(
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: f"handle of {uuid}",
+        nvmlDeviceGetHandleByIndex=lambda i: f"handle {i}",
+        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1830, 2: 3201}[kind],
+        nvmlDeviceGetTemperature=lambda handle, kind: 41,
+        nvmlDeviceGetPowerUsage=lambda handle: 412_345,
+        nvmlDeviceGetCurrentClocksEventReasons=lambda handle: 0x4 | 0x20,
+        nvmlDeviceGetPciInfo=lambda handle: types.SimpleNamespace(pciDeviceId=0x233510DE),
+        nvmlDeviceGetPowerManagementLimit=lambda handle: 700_000,
+        nvmlSystemGetDriverVersion=lambda: b"580.1",
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+@pytest.fixture
+def amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
+    metrics = {
+        "current_gfxclks": [2100, 1184, 1190, 65535],
+        "current_uclk": 1300,
+        "temperature_hotspot": 55,
+        "current_socket_power": 702,
+        "average_socket_power": "N/A",
+        "indep_throttle_status": 0,
+    }
+    fake = types.SimpleNamespace(
+        amdsmi_init=lambda: None,
+        amdsmi_get_processor_handles=lambda: ["first", "second"],
+        amdsmi_get_gpu_device_bdf=lambda handle: {"first": "0000:11:00.0", "second": "0000:C1:00.0"}[handle],
+        amdsmi_get_gpu_metrics_info=lambda handle: metrics if handle == "second" else {},
+        amdsmi_get_power_cap_info=lambda handle: {"power_cap": 750_000_000},
+        amdsmi_get_gpu_compute_partition=lambda handle: "SPX",
+        amdsmi_get_gpu_memory_partition=lambda handle: "NPS1",
+        amdsmi_get_gpu_driver_info=lambda handle: {"driver_version": "6.12"},
+    )
+    monkeypatch.setitem(sys.modules, "amdsmi", fake)
+    return fake
+
+
+def test_nvidia(nvml):
+    monitor, why = state.open_monitor([H200])
+    assert why is None
+    assert monitor.read(0) == {
+        "sm_clock_mhz": 1830,
+        "mem_clock_mhz": 3201,
+        "temperature_c": 41,
+        "power_w": 412.3,
+        "throttle": "software power cap, software thermal",
+    }
+    assert monitor.static(0) == {"power_cap_w": 700.0, "chip_id": "2335", "partition": None, "driver": "580.1"}
+
+
+def test_what_a_driver_refuses_is_none(nvml):
+    nvml.nvmlDeviceGetPowerUsage = nvml.nvmlDeviceGetTemperature = refuse
+    nvml.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: 0
+    nvml.nvmlDeviceGetHandleByUUID = refuse
+    monitor, _ = state.open_monitor([H200])
+    reading = monitor.read(0)
+    assert (reading["power_w"], reading["temperature_c"], reading["throttle"]) == (None, None, "none")
+
+
+def test_amd_takes_the_slowest_die_of_the_right_device(amdsmi):
+    monitor, _ = state.open_monitor([MI300X])
+    assert monitor.read(0) == {
+        "sm_clock_mhz": 1184,
+        "mem_clock_mhz": 1300,
+        "temperature_c": 55,
+        "power_w": 702,
+        "throttle": "none",
+    }
+    assert monitor.static(0) == {"power_cap_w": 750.0, "chip_id": None, "partition": "SPX/NPS1", "driver": "6.12"}
+
+
+def test_amd_without_answers(amdsmi):
+    amdsmi.amdsmi_get_gpu_metrics_info = refuse
+    monitor, _ = state.open_monitor([MI300X])
+    assert set(monitor.read(0).values()) == {None}
+
+
+def test_absent_is_said(monkeypatch):
+    assert state.open_monitor([]) == (None, "no GPU")
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    monitor, why = state.open_monitor([MI300X])
+    assert monitor is None
+    assert why.startswith("amdsmi: ModuleNotFoundError")
+
+
+def test_a_recorder_reads_before_during_and_after(nvml, monkeypatch):
+    monkeypatch.setattr(state, "PERIOD_S", 0.01)
+    monitor, why = state.open_monitor([H200, {**H200, "index": 1}])
+    with state.Recorder(monitor, why, 2).recording() as so_far:
+        time.sleep(0.2)
+        found = so_far()
+    assert found["before"]["sm_clock_mhz"] == found["after"]["others"][0]["sm_clock_mhz"] == 1830
+    assert len(found["during"]) >= 3
+    assert found["during"][0]["at_s"] < found["during"][-1]["at_s"]
+
+
+def test_a_long_trial_is_thinned_evenly():
+    assert [r["at_s"] for r in state.thinned([{"at_s": i} for i in range(100)], 4)] == [0, 25, 50, 75]
+    assert len(state.thinned([{}] * 3, 4)) == 3
+
+
+def test_the_name_of_a_machine_is_its_static_identity():
+    static = {"power_cap_w": 700.0, "chip_id": "2335", "driver": "580.1", "partition": None}
+    one = machine.fingerprint([H200, H200], static)
+    assert one["name"].startswith("h200x2-")
+    assert one["market_name"] == "H200 SXM"
+    assert one["host"] is None
+    assert machine.fingerprint([H200, H200], {**static, "driver": "590.0"})["name"] == one["name"]
+    assert machine.fingerprint([H200], static)["name"] != one["name"]
+    assert machine.fingerprint([H200, H200], {**static, "power_cap_w": 500.0})["name"] != one["name"]
+    assert machine.fingerprint([MI300X], {**static, "chip_id": "74a1"})["name"].startswith("mi300xx1-")
+
+
+def test_an_unknown_device_is_measured_with_a_warning_that_names_the_table():
+    strange = machine.fingerprint([{**H200, "arch": "sm_999", "name": "NVIDIA X1"}], {})
+    assert strange["market_name"] is None
+    assert "kernels/hardware.py: DEVICES" in machine.unknown_warning(strange)
+    assert machine.unknown_warning(machine.fingerprint([], {})) is None

@@ -1,0 +1,139 @@
+"""An interrupt at the worst moment: nothing is lost, and it takes effect."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.coordinator import checkouts as trees
+from benchmarks.coordinator import ranks
+from benchmarks.coordinator import worker_pools as crew
+from benchmarks.coordinator.signals import ENDING, held
+
+
+@pytest.fixture(autouse=True)
+def _handlers_are_put_back():
+    """Both signals raise, also where the tests were started with one ignored, as a shell does in the background."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    during = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    after = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert after == during
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_takes_effect_at_the_end_of_the_block(number):
+    done = []
+
+    def blocks():
+        with held():
+            signal.raise_signal(number)
+            with held():
+                signal.raise_signal(number)
+            done.append("both blocks")
+        done.append("too late")
+
+    with pytest.raises(KeyboardInterrupt):
+        blocks()
+    assert done == ["both blocks"]
+
+
+def test_an_error_inside_does_not_swallow_it():
+    def block():
+        with held():
+            signal.raise_signal(signal.SIGINT)
+            raise OSError("no such file")
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        block()
+    assert isinstance(raised.value.__context__, OSError)
+    with pytest.raises(OSError, match="no such file"), held():
+        raise OSError("no such file")
+
+
+def test_another_thread_holds_nothing():
+    seen = []
+
+    def block():
+        with held():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=block)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGINT)]
+
+
+def interrupted_while_starting(monkeypatch, action):
+    """Run `action`; every process it starts is followed by Ctrl-C before anyone has written it down."""
+    started, popen = [], subprocess.Popen
+
+    def start(*arguments, **options):
+        process = popen(
+            [sys.executable, "-c", "import time; time.sleep(60)"],
+            **{k: v for k, v in options.items() if k != "pass_fds"},
+        )
+        started.append(process)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        return process
+
+    monkeypatch.setattr(ranks.subprocess, "Popen", start)
+    with pytest.raises(KeyboardInterrupt):
+        action()
+    return started
+
+
+def test_processes_are_written_down_before_an_interrupt_is_felt(monkeypatch, tmp_path):
+    setting = crew.Setting(
+        "gemm",
+        2,
+        {"head": "m"},
+        gpu=False,
+        arch="cpu",
+        compute_units=None,
+        threads=1,
+        sweep_bytes=0,
+        heap_bytes=0,
+        directory=tmp_path,
+    )
+
+    def measure():
+        with crew.Crew([trees.Tree("head", Path())], setting) as pools:
+            pools.ready(["head"])
+
+    started = interrupted_while_starting(monkeypatch, measure)
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
+
+
+def test_the_process_that_describes_a_tree_is_too(monkeypatch, tmp_path):
+    describer = trees.Describer(trees.Tree("head", Path()), tmp_path, {}, 1.0)
+    started = interrupted_while_starting(monkeypatch, describer.begin)
+    describer.kill()
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+
+
+def test_an_interrupt_while_processes_are_killed_leaves_none(monkeypatch, tmp_path):
+    pool = ranks.Pool("head", sys.executable, tmp_path, 2, tmp_path)
+    processes = [worker.process for worker in pool.workers]
+    killpg = os.killpg
+
+    def kill(group, number):
+        os.kill(os.getpid(), signal.SIGINT)
+        killpg(group, number)
+
+    monkeypatch.setattr(ranks.os, "killpg", kill)
+    with pytest.raises(KeyboardInterrupt):
+        pool.kill()
+    assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2

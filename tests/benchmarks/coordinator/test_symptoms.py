@@ -1,0 +1,62 @@
+"""Findings about rows of samples: seen where they are, silent where they are not."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.coordinator import symptoms
+
+
+def noisy(count: int, level: float = 1e-3, spread: float = 0.01, seed: int = 0) -> list[float]:
+    draw = random.Random(seed)
+    return [level * (1 + draw.gauss(0, spread)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ordinary_noise_has_no_symptom(seed):
+    assert symptoms.of(noisy(40, seed=seed), first_call_s=2e-3) == []
+
+
+def test_first_call_work():
+    [found] = symptoms.of(noisy(40), first_call_s=2.4)
+    assert found == "first call ran 2404 times longer than the median: work that belongs to set-up"
+    assert symptoms.of(noisy(40, level=1e-5), first_call_s=0.16) == [], "loading a module is not a search"
+
+
+def test_a_slow_first_sample():
+    [found] = symptoms.of([4e-3, *noisy(39)])
+    assert "first timed sample ran 4.0 times longer" in found
+
+
+def test_one_call_in_twenty_collapses():
+    samples = noisy(40)
+    samples[7], samples[21] = 10e-3, 9e-3
+    [found] = symptoms.of(samples)
+    assert found.startswith("2 of 40 samples took more than 5 times the median (worst: 10.0 times)")
+
+
+@pytest.mark.parametrize("gap", [0.08, 0.3])
+def test_two_modes(gap):
+    samples = noisy(28, spread=0.003) + noisy(12, level=1e-3 * (1 + gap), spread=0.003, seed=1)
+    random.Random(2).shuffle(samples)
+    [found] = symptoms.of(samples)
+    low, high = map(float, re.fullmatch(r"bimodal: 28 samples around (.*) us and 12 around (.*) us", found).groups())
+    assert (low, high) == pytest.approx((1000, 1000 * (1 + gap)), rel=0.01)
+
+
+def test_a_drift_is_not_two_modes():
+    assert symptoms.of([1e-3 * (1 + 0.002 * i) for i in range(40)]) == []
+
+
+def test_a_clock_that_cannot_resolve():
+    assert "cannot resolve" in symptoms.of([0.0] * 5)[0]
+
+
+@given(st.lists(st.floats(min_value=1e-9, max_value=10), min_size=1, max_size=60))
+def test_any_row_of_samples_can_be_looked_at(samples):
+    assert all(isinstance(finding, str) for finding in symptoms.of(samples, samples[0]))

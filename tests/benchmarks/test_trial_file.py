@@ -1,0 +1,94 @@
+"""Trial lines on disk: whole or not at all, whoever writes beside us and whatever the disk does."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import math
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks import trial_file as notes
+
+
+def test_a_line_carries_its_digest_and_no_nan():
+    line = notes.finished({"kernel": "gemm", "error": math.nan, "deep": [{"x": math.inf, 3: 1.5}]})
+    assert line["error"] is None
+    assert line["deep"] == [{"x": None, "3": 1.5}]
+    assert (line["format"], line["version"]) == ("ridgeline-trial", 1)
+    assert line["id"] == notes.finished({"kernel": "gemm", "error": None, "deep": [{"x": None, "3": 1.5}]})["id"]
+    assert line["id"] != notes.finished({"kernel": "gemv"})["id"]
+    assert len(line["id"]) == 16
+
+
+def test_lines_are_appended(tmp_path):
+    path = tmp_path / "new" / "trials.jsonl"
+    for number in range(3):
+        notes.append(path, {"n": number})
+    assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [0, 1, 2]
+
+
+def test_gzip_members_read_as_one_file(tmp_path):
+    path = tmp_path / "trials.jsonl.gz"
+    for number in range(3):
+        notes.append(path, {"n": number})
+    with gzip.open(path, "rt") as lines:
+        assert [json.loads(line)["n"] for line in lines] == [0, 1, 2]
+
+
+def test_a_torn_line_stays_alone(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    path.write_text('{"n": 0}\n{"n": ')
+    notes.append(path, {"n": 2})
+    assert path.read_text().splitlines() == ['{"n": 0}', '{"n": ', '{"n":2}']
+
+
+def test_a_full_disk_loses_nothing_written_before(tmp_path, monkeypatch):
+    path = tmp_path / "trials.jsonl"
+    notes.append(path, {"n": 0})
+    real = os.write
+
+    def little(descriptor: int, data: bytes) -> int:
+        if len(data) > 5:
+            return real(descriptor, bytes(data[:5]))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(notes.os, "write", little)
+    with pytest.raises(notes.OutputError, match="No space left on device; trials written before are safe"):
+        notes.append(path, {"n": 1})
+    assert path.read_text() == '{"n":0}\n'
+
+
+def test_a_file_that_cannot_be_written_is_said_before_measuring(tmp_path):
+    with pytest.raises(notes.OutputError, match="Is a directory; choose another --out"):
+        notes.check_writable(tmp_path)
+
+
+def test_an_empty_file_is_removed_and_a_full_one_kept(tmp_path):
+    empty, full = tmp_path / "empty", tmp_path / "full"
+    empty.touch()
+    full.write_text("{}\n")
+    for path in (empty, full, tmp_path / "absent"):
+        notes.remove_if_empty(path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["full"]
+
+
+def _write_many(path: Path, name: str) -> None:
+    for number in range(40):
+        notes.append(path, {"who": name, "n": number, "filler": "x" * 5000})
+
+
+def test_two_writers_lose_nothing(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_many, args=(path, name)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted((line["who"], line["n"]) for line in lines) == [(name, n) for name in "ab" for n in range(40)]

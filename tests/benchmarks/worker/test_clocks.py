@@ -1,0 +1,150 @@
+"""Clocks: what is inside a sample and what is not, on the CPU and on a simulated device."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from benchmarks.worker.__main__ import clocks
+from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
+
+
+def test_the_host_clock_times_the_call_alone():
+    events = []
+
+    def slow_barrier() -> None:
+        events.append("barrier")
+        time.sleep(0.4)
+
+    clock = HostClock(1 << 20, slow_barrier)
+    taken = clock.run([Timed(lambda: events.append("a")), Timed(lambda: time.sleep(0.5), calls=2)])
+    assert events == ["barrier", "a", "barrier"]
+    assert taken.seconds[0] < 0.2, "waiting for the others is no part of a sample"
+    assert taken.seconds[1] >= 0.25, "per call"
+    assert taken.busy_s < 0.5 + 2 * 0.2, "waiting for the others is not work"
+
+
+class Device:
+    """A device with a queue: work is enqueued at host time and done one after the other, in microseconds."""
+
+    def __init__(self) -> None:
+        self.host_us = self.device_us = 0.0
+        self.log: list[str] = []
+        self.synchronisations = 0
+
+    def enqueue(self, name: str, work_us: float, host_us: float = 5.0) -> float:
+        """Returns when the work is done."""
+        self.host_us += host_us
+        self.device_us = max(self.device_us, self.host_us) + work_us
+        self.log.append(name)
+        return self.device_us
+
+    def synchronize(self, *_: object) -> None:
+        self.synchronisations += 1
+        self.host_us = max(self.host_us, self.device_us)
+
+    def event(self, enable_timing: bool = False) -> Event:
+        assert enable_timing
+        return Event(self)
+
+
+class Event:
+    def __init__(self, device: Device) -> None:
+        self._device, self.at_us = device, 0.0
+
+    def record(self) -> None:
+        self.at_us = self._device.enqueue("event", 0.0, 1.0)
+
+    def query(self) -> bool:
+        return self.at_us <= self._device.host_us
+
+    def synchronize(self) -> None:
+        self._device.synchronize()
+
+    def elapsed_time(self, other: Event) -> float:
+        """Milliseconds, as torch gives them."""
+        return (other.at_us - self.at_us) * 1e-3
+
+
+SWEEP_US = 40.0
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    simulated = Device()
+    monkeypatch.setattr(torch.cuda, "Event", simulated.event)
+    monkeypatch.setattr(torch.cuda, "synchronize", simulated.synchronize)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: simulated.enqueue("sleep", cycles * 1e-3))
+    monkeypatch.setattr(torch, "sum", lambda *_, **__: simulated.enqueue("sweep", SWEEP_US))
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: simulated.host_us * 1e-6)
+    return simulated
+
+
+def call(device: Device, work_us: float, host_us: float = 5.0) -> Timed:
+    return Timed(lambda: device.enqueue("call", work_us, host_us))
+
+
+def test_a_sample_on_a_device_is_the_call_alone_behind_a_sweep(device):
+    clock = DeviceClock(torch.device("cpu"), 64, lambda: device.enqueue("barrier", 7.0))
+    device.log.clear()
+    taken = clock.run([call(device, 100.0), call(device, 60.0)])
+    assert taken.seconds == pytest.approx([100e-6, 60e-6])
+    assert taken.starved == [False, False]
+    assert device.log[-6:] == ["event", "sweep", "barrier", "event", "call", "event"]
+    assert device.log[:7] == ["event", *["sweep"] * 6], "a head start of 200 us, then the sweep of the sample"
+    assert taken.busy_s >= 3 * SWEEP_US * 1e-6 + 160e-6
+
+
+def test_a_graph_counts_its_calls(device):
+    clock = DeviceClock(torch.device("cpu"), 64, None)
+    graph = Timed(lambda: device.enqueue("replay", 200.0), calls=20)
+    assert clock.run([graph]).seconds == pytest.approx([10e-6])
+
+
+def test_launch_latency_is_seen_and_then_hidden(device):
+    clock = DeviceClock(torch.device("cpu"), 64, None)
+
+    def two_launches() -> None:
+        device.enqueue("first", 5.0, 150.0)
+        device.enqueue("second", 5.0, 150.0)
+
+    timed = Timed(two_launches)
+    first = clock.run([timed] * 5)
+    assert first.starved[-1]
+    assert first.seconds[-1] > 100e-6, "the device waited for the second launch"
+    for enqueue_s, starved in zip(first.enqueue_s, first.starved, strict=True):
+        clock.adapt(timed, enqueue_s, starved)
+    second = clock.run([timed] * 50)
+    assert not any(second.starved)
+    assert second.seconds == pytest.approx([10e-6] * 50)
+
+
+def test_a_call_that_waits_for_the_device_never_gets_endless_leads(device):
+    clock = DeviceClock(torch.device("cpu"), 64, None)
+
+    def waits() -> None:
+        device.enqueue("call", 10.0)
+        device.synchronize()
+
+    timed = Timed(waits)
+    for _ in range(20):
+        taken = clock.run([timed])
+        clock.adapt(timed, taken.enqueue_s[0], taken.starved[0])
+    assert taken.starved == [True]
+    assert timed.lead_s <= clocks.LONGEST_LEAD_S
+
+
+def test_hot_samples_are_led_by_sleep_and_never_swept(device):
+    clock = DeviceClock(torch.device("cpu"), 0, None)
+    device.log.clear()
+    assert clock.run([call(device, 30.0)]).seconds == pytest.approx([30e-6])
+    assert device.log == ["event", "sleep", "event", "call", "event"]
+
+
+def test_the_host_waits_once_per_queue(device):
+    clock = DeviceClock(torch.device("cpu"), 64, None)
+    device.synchronisations = 0
+    clock.run([call(device, 30.0)] * (2 * clocks.QUEUE_DEPTH))
+    assert device.synchronisations == 3

@@ -1,0 +1,134 @@
+"""Digests of launched code: equal for equal code, different for anything that changes what the device does."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import time
+import types
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from benchmarks.worker.__main__ import code_hash as codehash
+
+SOURCE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+"""
+
+
+def compiled(folder: Path, source: str, target: GPUTarget, warps: int = 4) -> triton.compiler.CompiledKernel:
+    folder.mkdir(exist_ok=True)
+    path = folder / "source.py"
+    path.write_text(textwrap.dedent(source))
+    module = types.ModuleType("source")
+    module.__file__ = str(path)
+    exec(compile(path.read_text(), path, "exec"), vars(module))  # the jit reads the source through linecache
+    function = vars(module)["add"]
+    signature = {"x": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    return triton.compile(ASTSource(function, signature, {(2,): 128}), target=target, options={"num_warps": warps})
+
+
+@pytest.mark.parametrize("target", [GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)])
+def test_lines_and_paths_do_not_count_but_code_and_warps_do(tmp_path, target):
+    one = codehash.code_of(compiled(tmp_path / "a", SOURCE, target))
+    moved = codehash.code_of(compiled(tmp_path / "b", "# a comment\n\n" + SOURCE, target))
+    other = codehash.code_of(compiled(tmp_path / "c", SOURCE.replace("+ 1", "+ 2"), target))
+    wider = codehash.code_of(compiled(tmp_path / "d", SOURCE, target, warps=8))
+    assert one == moved
+    assert len({one, other, wider}) == 3
+
+
+@pytest.fixture
+def launch(monkeypatch: pytest.MonkeyPatch) -> object:
+    """A stand-in for a compiled kernel that is launched as Triton launches."""
+
+    class CompiledKernel:
+        asm = {"ptx": "mov.u32 %r1, 1; // a comment\n\t.loc 1 2 3\nret;"}
+        metadata = types.SimpleNamespace(num_warps=4, shared=0)
+
+        def launch_metadata(self, grid: tuple[int, ...], stream: object, *args: object) -> None:
+            return None
+
+    compiler = types.SimpleNamespace(CompiledKernel=CompiledKernel)
+    monkeypatch.setitem(sys.modules, "triton", types.SimpleNamespace(compiler=compiler))
+    monkeypatch.setitem(sys.modules, "triton.compiler", compiler)
+    return lambda grid, *args: CompiledKernel().launch_metadata(grid, None, *args)
+
+
+def digest(*works: object) -> str | None:
+    with codehash.traced() as trace:
+        for work in works:
+            work()
+    return trace.digest()
+
+
+def test_grid_and_scalars_count_and_addresses_do_not(launch):
+    x, same, longer = torch.zeros(8), torch.zeros(8), torch.zeros(9)
+    base = digest(lambda: launch((4, 1), x, 100, 0.5))
+    assert base == digest(lambda: launch((4, 1), same, 100, 0.5))
+    assert digest(lambda: launch((1,), 1 << 40)) == digest(lambda: launch((1,), 1 << 41))
+    assert (
+        len(
+            {
+                base,
+                digest(lambda: launch((8, 1), x, 100, 0.5)),
+                digest(lambda: launch((4, 1), x, 101, 0.5)),
+                digest(lambda: launch((4, 1), longer, 100, 0.5)),
+                digest(lambda: launch((4, 1), x, 100, 0.25)),
+                digest(*[lambda: launch((4, 1), x, 100, 0.5)] * 2),
+            }
+        )
+        == 6
+    )
+
+
+def test_what_torch_does_beside_the_launch_counts(launch):
+    x = torch.ones(4)
+    assert digest(lambda: launch((1,)), lambda: x + 1) != digest(lambda: launch((1,)), lambda: x * 2)
+
+
+def test_without_a_launch_there_is_no_digest(launch):
+    assert digest(lambda: torch.ones(4) + 1) is None
+
+
+def test_listening_ends(launch):
+    before = sys.modules["triton.compiler"].CompiledKernel.launch_metadata
+    with codehash.traced() as trace:
+        pass
+    launch((1,))
+    assert trace.launches == 0
+    assert sys.modules["triton.compiler"].CompiledKernel.launch_metadata is before
+
+
+def test_debug_information_is_no_code():
+    ptx = 'add.s32 %r1, %r2, 1; // inline\n\t.file 1 "/home/x.py"\n\n\t.loc 1 3 4\nret;\n\t.section .debug_str\nx'
+    assert codehash.normalised(ptx, "ptx") == "add.s32 %r1, %r2, 1;\nret;"
+    gcn = '\ts_endpgm ; the end\n; %bb.0:\n\t.ident "clang"\nv_add_f32 v0, v1, v2'
+    assert codehash.normalised(gcn, "amdgcn") == "\ts_endpgm\nv_add_f32 v0, v1, v2"
+
+
+def test_compiling_is_told_from_the_rest_of_a_first_call(monkeypatch):
+    class JITFunction:
+        def _do_compile(self) -> str:
+            time.sleep(0.05)
+            return "compiled"
+
+    monkeypatch.setitem(sys.modules, "triton.runtime.jit", types.SimpleNamespace(JITFunction=JITFunction))
+    monkeypatch.setitem(sys.modules, "triton.compiler.compiler", types.SimpleNamespace())
+    original = JITFunction._do_compile
+    with codehash.compiling() as seconds:
+        assert JITFunction()._do_compile() == "compiled"
+    assert 0.05 <= sum(seconds) < 0.5
+    assert JITFunction._do_compile is original

@@ -1,0 +1,217 @@
+"""The command line: examples that parse, usage errors that leave with 3, verdicts that leave with their code."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from ci.__main__ import main
+from ci.commands import jobs
+
+RECORDINGS = Path(__file__).parents[2] / "recordings" / "h200"
+README = Path(__file__).parents[3] / "README.md"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments), standalone_mode=True)
+
+
+VERBS = main.list_commands(click.Context(main))
+
+
+def command(verb: str) -> click.Command:
+    found = main.get_command(click.Context(main), verb)
+    assert found is not None, f"there is no verb {verb}"
+    return found
+
+
+def examples(verb: str) -> list[list[str]]:
+    epilog = command(verb).epilog or ""
+    return [
+        shlex.split(re.split(r"  +", line.strip())[0])[1:]
+        for line in epilog.splitlines()
+        if line.strip().startswith("ridgeline ")
+    ]
+
+
+def parse(words: list[str]) -> click.Context:
+    """Parse a command line without carrying it out."""
+    return command(words[0]).make_context(words[0], words[1:])
+
+
+def readme_commands() -> list[list[str]]:
+    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    lines = [line.split(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines if line.startswith("ridgeline ")]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself_with_an_example_that_parses(verb: str) -> None:
+    shown = invoke(verb, "--help")
+    assert shown.exit_code == 0
+    assert "Example" in shown.output
+    assert examples(verb), verb
+    for words in examples(verb):
+        assert words[0] == verb
+        parse(words)
+
+
+def test_every_ridgeline_command_of_the_readme_parses() -> None:
+    found = readme_commands()
+    assert len(found) >= 6
+    for words in found:
+        parse(words)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nosuchverb",),
+        ("run", "--tier", "weekly"),
+        ("run", "--trials", "0"),
+        ("gate", "only-one"),
+        ("report",),
+        ("ab", "--rounds", "many"),
+    ],
+)
+def test_usage_errors_leave_with_3(arguments: tuple[str, ...]) -> None:
+    assert invoke(*arguments).exit_code == 3
+
+
+def draw(tmp_path: Path, head: str, trials: int = 8) -> Path:
+    """A replay file: the first trials of a recording, with one of its arms as head."""
+    recorded = gzip.decompress((RECORDINGS / "ab_trials_gpu0.jsonl.gz").read_bytes()).decode()
+    lines = recorded.splitlines()[:trials]
+    out = tmp_path / "replay.jsonl"
+    out.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "trial": row["trial"],
+                    "unit": row["unit"],
+                    "cases": {case: {"base": arms["base"], "head": arms[head]} for case, arms in row["cases"].items()},
+                }
+            )
+            + "\n"
+            for row in map(json.loads, lines)
+        )
+    )
+    return out
+
+
+@pytest.mark.parametrize(("head", "code", "verdict"), [("same", 0, "SAME"), ("head3", 1, "SLOWER")])
+def test_a_replay_leaves_with_the_code_of_its_verdict(tmp_path: Path, head: str, code: int, verdict: str) -> None:
+    done = invoke("ab", "--replay", str(draw(tmp_path, head)), "--json")
+    assert done.exit_code == code, done.output
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == verdict
+    assert {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds"} <= answer["cases"][0].keys()
+
+
+def test_an_empty_replay_is_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    assert invoke("ab", "--replay", str(tmp_path / "empty.jsonl")).exit_code == 2
+
+
+def test_a_replay_that_is_none_leaves_with_3_and_names_the_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("hello\n" * 3)
+    done = invoke("ab", "--replay", str(tmp_path / "bad.jsonl"))
+    assert done.exit_code == 3
+    assert "bad.jsonl:1" in done.output
+
+
+def test_a_missing_replay_leaves_with_3() -> None:
+    done = invoke("ab", "--replay", "/nowhere/trials.jsonl")
+    assert done.exit_code == 3
+    assert "/nowhere/trials.jsonl" in done.output
+
+
+def test_a_commit_must_be_a_full_hash(tmp_path: Path) -> None:
+    done = invoke("run", "--commit", "abc", "--out", str(tmp_path / "t.jsonl"))
+    assert done.exit_code == 3
+    assert "40 hex digits" in done.output
+
+
+def test_outside_a_repository_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (("check",), ("run",), ("ab",), ("gate", "a", "b")):
+        done = invoke(*arguments)
+        assert done.exit_code == 3, arguments
+        assert "git repository" in done.output
+
+
+def test_expected_errors_have_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(jobs, "examine", full)
+    done = invoke("doctor")
+    assert done.exit_code == 3
+    assert "No space left" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
+    """On a GPU node there may be Python, torch, Triton, numpy, click and rich, and nothing else."""
+    code = "import ci.__main__, sys; print([m for m in sys.modules if '.' not in m])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=README.parent, capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(done.stdout))
+    assert not loaded & {
+        "asv",
+        "asv_runner",
+        "pandas",
+        "scipy",
+        "pyarrow",
+        "httpx",
+        "jsonschema",
+        "filelock",
+        "jinja2",
+        "torch",
+    }
+
+
+# ---- verify -------------------------------------------------------------------------------------------------------
+
+
+def test_verify_checks_this_repository_and_times_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "checks.jsonl"
+    words = ["verify", "--kernel", "gemm", "--case", "n4096_k4096_m1_fp16", "--backend", "torch", "--backend", "blas"]
+    dry = invoke(*words, "--out", str(out), "--dry-run")
+    assert dry.exit_code == 0
+    assert dry.output.endswith(f"and append what comes of it to {out}\n")
+    assert not out.exists()
+    (tmp_path / "below").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "ci", *words, "--tree", str(README.parent), "--out", "../checks.jsonl", "--json"],
+        cwd=tmp_path / "below",
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(README.parent)},
+    )
+    assert json.loads(done.stdout)["backends"][0]["cases"] == {"ok": 1}
+    [line] = [json.loads(text) for text in out.read_text().splitlines()]
+    assert {name: arm["status"] for name, arm in line["arms"].items()} == {"torch": "ok", "blas": "ok"}
+
+
+def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ci", "verify", "--kernel", "gem", "--out", str(tmp_path / "c.jsonl")],
+        cwd=README.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "no kernel 'gem'; known: " in done.stderr

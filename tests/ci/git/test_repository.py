@@ -1,0 +1,153 @@
+"""Commits and worktrees of a real repository: the base, the shallow clone, the missing git, equal kernels."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ci.git.repository import Repository, TreeError, history_order, listed_packages
+from tests.ci.histories import commits_of_one_second
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+
+
+def commit(folder: Path, **files: str) -> str:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "change")
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, kernels__a="one", readme="first")
+    return folder
+
+
+def test_the_base_of_a_branch_is_where_it_left_main(repo: Path) -> None:
+    left = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-q", "-b", "topic")
+    commit(repo, kernels__a="two")
+    commit(repo, kernels__a="three")
+    base = Repository(repo).default_base()
+    assert base is not None
+    assert base.hash == left
+
+
+def test_the_base_on_main_is_the_parent(repo: Path) -> None:
+    parent = git(repo, "rev-parse", "HEAD")
+    commit(repo, readme="second")
+    base = Repository(repo).default_base()
+    assert base is not None
+    assert base.hash == parent
+
+
+def test_the_first_commit_has_no_base(repo: Path) -> None:
+    assert Repository(repo).default_base() is None
+
+
+def test_a_shallow_clone_has_no_base_and_says_how_to_get_it(repo: Path, tmp_path: Path) -> None:
+    old = git(repo, "rev-parse", "HEAD")
+    commit(repo, readme="second")
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repo}", "shallow")
+    shallow = Repository(tmp_path / "shallow")
+    assert shallow.is_shallow()
+    assert shallow.default_base() is None
+    with pytest.raises(TreeError, match="unshallow"):
+        shallow.resolve(old)
+
+
+def test_an_unknown_revision_is_named(repo: Path) -> None:
+    with pytest.raises(TreeError, match="no-such-branch"):
+        Repository(repo).resolve("no-such-branch")
+    with pytest.raises(TreeError, match="not a revision"):
+        Repository(repo).resolve("--upload-pack=evil")
+
+
+def test_a_checkout_is_a_worktree_of_that_commit_and_reused(repo: Path) -> None:
+    first = git(repo, "rev-parse", "HEAD")
+    commit(repo, kernels__a="two")
+    tree = Repository(repo).checkout(first, "base")
+    assert (tree.path / "kernels" / "a").read_text() == "one"
+    assert Repository(repo).checkout(first, "base").path == tree.path
+
+
+def test_a_damaged_worktree_is_made_again(repo: Path) -> None:
+    first = git(repo, "rev-parse", "HEAD")
+    tree = Repository(repo).checkout(first, "base")
+    (tree.path / ".git").unlink()
+    again = Repository(repo).checkout(first, "base")
+    assert git(again.path, "rev-parse", "HEAD") == first
+
+
+def test_uncommitted_changes_make_a_tree_dirty_but_results_do_not(repo: Path) -> None:
+    assert not Repository(repo).is_dirty()
+    (repo / "results").mkdir()
+    (repo / "results" / "x.json").write_text("{}")
+    assert not Repository(repo).is_dirty()
+    (repo / "kernels" / "a").write_text("edited")
+    assert Repository(repo).is_dirty()
+
+
+def test_kernels_are_the_same_if_only_other_files_changed(repo: Path) -> None:
+    first = git(repo, "rev-parse", "HEAD")
+    second = commit(repo, readme="second")
+    third = commit(repo, kernels__a="two")
+    repository = Repository(repo)
+    base, middle, last = (repository.checkout(c, "base") for c in (first, second, third))
+    assert repository.same_kernels(base, middle)
+    assert not repository.same_kernels(middle, last)
+
+
+def test_a_package_of_another_team_counts_as_kernels(repo: Path) -> None:
+    listing = '[tool.ridgeline]\nkernels = ["kernels", "their.ops"]\n'
+    first = commit(repo, pyproject_toml="", their__ops__x="one")
+    (repo / "pyproject.toml").write_text(listing)
+    first = commit(repo)
+    second = commit(repo, their__ops__x="two")
+    repository = Repository(repo)
+    base, head = repository.checkout(first, "base"), repository.checkout(second, "head")
+    assert listed_packages(head.path) == ["kernels", "their.ops"]
+    assert not repository.same_kernels(base, head)
+
+
+def test_outside_a_repository_the_next_step_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TreeError, match="--commit HASH --out FILE"):
+        Repository(tmp_path)
+
+
+def test_without_git_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TreeError, match="git is not installed"):
+        Repository(tmp_path)
+
+
+def test_the_order_of_history_where_dates_do_not_tell_it(tmp_path: Path) -> None:
+    commits = commits_of_one_second(tmp_path, 6)
+    asked = [*sorted(commits), "1" * 40]
+    assert sorted(asked, key=lambda one: history_order(tmp_path, asked).get(one, 99)) == [*commits, "1" * 40]
+    (tmp_path / "sub").mkdir()
+    assert history_order(tmp_path / "sub", commits[3:4])[commits[3]] == 3
+
+
+def test_without_a_repository_or_git_there_is_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert history_order(tmp_path, ["1" * 40]) == {}
+    assert history_order(tmp_path / "nothing", ["1" * 40]) == {}
+    commits_of_one_second(tmp_path, 1)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert history_order(tmp_path, ["1" * 40]) == {}

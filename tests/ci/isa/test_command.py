@@ -1,0 +1,191 @@
+"""The command: in a small repository with three commits, with real compilations of one kernel, and its refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+from asv.results import Results
+
+from ci.commands import isa as isa_cli
+from ci.commands.isa import isa
+from ci.isa.judge import versions as isa_triton
+from tests.ci.histories import SECOND
+
+SAMPLES = Path(__file__).resolve().parents[2] / "benchmarks" / "isa" / "tree"
+HINT = "tl.max_contiguous(tl.multiple_of(remote, (1, 16)), (1, 16))"
+
+
+def git(folder, *arguments):
+    """Commits of one second each time: on a fast machine they are, and what is shown must not hang on it."""
+    subprocess.run(
+        ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "GIT_AUTHOR_DATE": SECOND, "GIT_COMMITTER_DATE": SECOND},
+    )
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """main~2: the samples of an all-gather; main~1: a comment more; main: without its hint."""
+    folder = tmp_path_factory.mktemp("repository")
+    (folder / "samples").mkdir()
+    (folder / ".gitignore").write_text("__pycache__/\n.ridgeline/\n/results/\n")
+    shutil.copy(SAMPLES / "pyproject.toml", folder)
+    for name in ("__init__.py", "_declare.py", "translate.py", "all_gather.py"):
+        shutil.copy(SAMPLES / "samples" / name, folder / "samples" / name)
+    git(folder, "init", "-q", "-b", "main")
+    translate = folder / "samples" / "translate.py"
+    for text in (
+        translate.read_text(),
+        "# moved down\n" + translate.read_text(),
+        translate.read_text().replace(HINT, "remote"),
+    ):
+        translate.write_text(text)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "--allow-empty", "-m", "next")
+    return folder
+
+
+@pytest.fixture
+def run(repository, monkeypatch, capsys):
+    """(exit code, standard output) of the command in the repository; usage errors raise."""
+    monkeypatch.chdir(repository)
+
+    def call(*arguments):
+        code = isa.main(list(arguments), standalone_mode=False)
+        return code, capsys.readouterr().out
+
+    return call
+
+
+def test_a_lost_hint_is_a_regression_and_a_comment_is_none(run, tmp_path):
+    code, out = run("main~1", "main", "--arch", "gfx942", "--show", "--markdown", str(tmp_path / "isa.md"))
+    assert code == 1
+    assert "! stores to remote ranks went from 16 B to 2 B a lane: 64 global_store_short" in out
+    assert "base: outside loops" in out
+    assert (tmp_path / "isa.md").read_text().startswith("## ❌ ISA: SLOWER expected\n")
+    code, out = run("main~2", "main~1", "--arch", "gfx942", "--json")
+    assert (code, json.loads(out)["verdict"]) == (0, "SAME")
+    code, out = run("main~1", "--arch", "gfx942", "--json")
+    assert (code, json.loads(out)["head"]["dirty"]) == (1, False)
+
+
+def test_a_kernel_that_one_side_lacks_can_be_named(run, repository):
+    new = repository / "samples" / "another.py"
+    new.write_text((repository / "samples" / "all_gather.py").read_text().replace("sample_all_gather", "another_name"))
+    try:
+        code, out = run("main", "--arch", "gfx942", "--kernel", "another_name")
+        assert "NEW  another_name/triton [tile] on gfx942" in out
+        with pytest.raises(click.ClickException, match="no kernel 'anther'; known: another_name, sample_all_gather"):
+            run("main", "--arch", "gfx942", "--kernel", "anther")
+    finally:
+        new.unlink()
+    code, out = run("main~1", "main", "--arch", "gfx942", "--case", "m1024")
+    assert code == 1
+
+
+def test_the_history_is_recorded_and_read_by_asv(run, tmp_path, repository):
+    code, out = run("--range", "main~2..main", "--arch", "gfx942", "--results", str(tmp_path / "results"), "--json")
+    assert code == 0
+    recorded = json.loads(out)["recorded"]
+    assert len(recorded) == 2
+    values = [Results.load(path, machine_name="isa") for path in recorded]
+    series = "sample_all_gather.track_isa_subdword_remote_stores"
+    assert [v.get_result_value(series, v.get_result_params(series))[0] for v in values] == [0, 64]
+    code, out = run("--range", "main~2..main", "--arch", "gfx942", "--results", str(tmp_path / "results"))
+    assert (code, out) == (0, f"0 commits recorded in {tmp_path / 'results'}, 2 known already, 0 problems.\n")
+    code, out = run("--history", "--results", str(tmp_path / "results"))
+    assert "sample_all_gather/triton on gfx942, 2 configurations: " in out
+    assert "subdword remote stores 0 → 64" in out
+    code, out = run("--history", "--results", str(tmp_path / "results"), "--json")
+    assert [len(stop["new"]) for stop in json.loads(out)] == [1, 0]
+
+
+def test_the_newest_commits_are_recorded_and_pushed(run, tmp_path, repository, monkeypatch):
+    git(tmp_path, "clone", "-q", "--bare", str(repository), "shared")
+    git(tmp_path, "clone", "-q", "shared", "clone")
+    monkeypatch.chdir(tmp_path / "clone")
+    words = ["--range", "..", "--newest", "1", "--arch", "gfx942", "--case", "m1024", "--push", "main"]
+    code, out = run(*words)
+    assert (code, out) == (0, "1 commits recorded in results_isa, 0 known already, 0 problems.\n")
+    listed = subprocess.run(
+        ["git", "-C", str(tmp_path / "shared"), "show", "--format=%P|%s", "--name-only", "main"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split("\n")
+    head = subprocess.run(
+        ["git", "rev-parse", "main"], cwd=repository, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    assert listed[0] == f"{head}|Record machine code"
+    assert f"results_isa/isa/{head[:8]}-triton{isa_triton.installed()}.json" in listed
+    code, out = run(*words)
+    assert (code, out) == (0, "0 commits recorded in results_isa, 1 known already, 0 problems.\n")
+
+
+@pytest.mark.parametrize("words", [["--newest", "3"], ["--push", "main", "main~1"], ["--history", "--every"]])
+def test_what_belongs_to_a_range_is_refused_without_one(run, words):
+    with pytest.raises(click.ClickException, match=r"belong to --range; give for instance --range \.\.HEAD"):
+        run(*words)
+
+
+def test_the_working_tree_is_described_and_explained(run):
+    code, out = run("--arch", "gfx942")
+    assert code == 0
+    assert "sample_all_gather/triton [tile] on gfx942 (m1024, m2048): 30 VGPRs" in out
+    code, out = run("--arch", "gfx942", "--explain")
+    assert out.startswith("## sample_all_gather\n")
+    code, out = run("--arch", "gfx942", "--json")
+    assert json.loads(out)["format"] == "ridgeline-isa"
+
+
+def test_versions_that_cannot_be_installed_are_told_and_the_others_go_on(run, monkeypatch, tmp_path):
+    def provide(version, folder):
+        if version == "9.9.9":
+            raise isa_triton.InstallError("Triton 9.9.9 cannot be installed: No matching distribution")
+        return
+
+    monkeypatch.setattr(isa_triton, "provide", provide)
+    code, out = run("--triton", "9.9.9,3.8.0,3.8.1", "--arch", "gfx942", "--json", "--page", str(tmp_path / "p.html"))
+    assert code == 0
+    told = json.loads(out)
+    assert told["versions"] == ["3.8.0", "3.8.1"]
+    assert list(told["missing"]) == ["9.9.9"]
+    assert "No matching distribution" in (tmp_path / "p.html").read_text()
+    code, out = run("--triton", "9.9.9,3.8.0", "--arch", "gfx942")
+    assert code == 2
+    assert "Warning: Triton 9.9.9 cannot be installed" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["main", "--triton", "3.8.0"], "exclude each other"),
+        (["no-such-branch"], "'no-such-branch' names no commit"),
+        (["--range", "main"], "'main' is no range"),
+        (["--history", "main"], "exclude each other"),
+        (["--history", "--results", "none"], "none holds no recorded code; record it: ridgeline isa --range ..HEAD"),
+        (["--triton", "newest"], "'newest' is no version of Triton"),
+        (["--arch", "gfx90z"], "architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"),
+        (["main~1", "main", "--policy", "none.toml"], "cannot be read"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_exit_code_3(run, arguments, said):
+    with pytest.raises(click.ClickException, match=said) as caught:
+        run(*arguments)
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("arguments", [["main"], ["--triton", "3.8.0"], ["--range", "main~1..main"], []])
+def test_a_dry_run_compiles_nothing(run, arguments, monkeypatch):
+    monkeypatch.setattr(isa_cli, "compile_tree", None)
+    code, out = run(*arguments, "--dry-run")
+    assert code == 0
+    assert out.startswith("Would ")

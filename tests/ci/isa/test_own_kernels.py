@@ -1,0 +1,188 @@
+"""Regressions planted in the repository's own kernels: each is found and named, and nothing else is alarmed.
+
+One or two cases a kernel, and the architecture where the regression shows; test_isa_planted.py does the same with small
+sample kernels on both.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from ci.isa.judge import Verdict, compare
+from ci.isa.rules import IsaPolicy
+from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled
+
+CHOSEN = {
+    "gfx942": {
+        "kernels": ["all_gather", "gemm_all_scatter", "gemm"],
+        "backends": ["triton", "gluon"],
+        "cases": ["w4_fp16_8MB", "n4608_k36864_m8192_fp16_w4", "n4096_k14336_m256_fp16_w4", "n8192_k4096_m256_fp16"],
+    },
+    "gfx950": {
+        "kernels": ["gemm", "moe_gemm2_mxfp4"],
+        "backends": ["triton", "triton_atomic"],
+        "cases": ["n8192_k4096_m256_fp16", "kimi_m4_bm16"],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """One folder of compiled results for all trees: what did not change is compiled once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def bases(cache):
+    """arch -> result file of this tree, compiled when it is asked for."""
+    done = {}
+
+    def base(arch):
+        if arch not in done:
+            done[arch] = compiled(ROOT, cache, arch, **CHOSEN[arch])
+            kernels = {entry["kernel"] for entry in done[arch]["entries"] if entry["status"] == "ok"}
+            assert kernels == set(CHOSEN[arch]["kernels"])
+        return done[arch]
+
+    return base
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the kernels to plant in."""
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+PUSH = ("there = tl.load(bases + ", "there = tl.load(bases + rank) - here + tl.load(bases + ")
+PLANTED = {
+    "the hint of all_gather removed": (
+        "all_gather/device.py",
+        [("translate(mine, here, there)", "translate(mine, here, there, 1)")],
+        "all_gather",
+        "gfx942",
+        "remote_store_width",
+        "stores to remote ranks went from 16 B to 4 B a lane: ",
+    ),
+    "the hints of its Gluon backend removed": (
+        "all_gather/gluon_device.py",
+        [
+            ("gl.max_contiguous(gl.multiple_of(base + at, ALIGN), VECTOR)", "base + at"),
+            ("gl.multiple_of((mine + there).to(out.dtype), 16)", "(mine + there).to(out.dtype)"),
+        ],
+        "all_gather",
+        "gfx942",
+        "remote_store_width",
+        "stores to remote ranks went from 16 B to 8 B a lane: ",
+    ),
+    "the hint of gemm_all_scatter removed": (
+        "gemm_all_scatter/device.py",
+        [
+            ("there, ALIGN) + at", "there, 1) + at"),
+            ("translate(out, here, there) + to", "translate(out, here, there, 1) + to"),
+        ],
+        "gemm_all_scatter",
+        "gfx942",
+        "remote_store_width",
+        "stores to remote ranks went from 16 B to ",
+    ),
+    "heap bases reloaded in the loop of all_gather": (
+        "all_gather/device.py",
+        [PUSH],
+        "all_gather",
+        "gfx942",
+        "heap_bases",
+        "(reloaded where they were kept)",
+    ),
+    "heap bases reloaded in the loop of gemm_all_scatter": (
+        "gemm_all_scatter/device.py",
+        [PUSH],
+        "gemm_all_scatter",
+        "gfx942",
+        "heap_bases",
+        "(reloaded where they were kept)",
+    ),
+    "a tile that spills": (
+        "gemm_all_scatter/config.py",
+        [("arch, 256, 128, 64, 8,", "arch, 256, 256, 64, 8,")],
+        "gemm_all_scatter",
+        "gfx942",
+        "spills",
+        "vector registers spilled: 0 → ",
+    ),
+    "stages too many for LDS": (
+        "gemm/config.py",
+        [
+            (
+                "return _amd(case, arch, 128, 128, 64, 4, fill=fill)",
+                "return _amd(case, arch, 128, 128, 64, 4, 4, fill=fill)",
+            )
+        ],
+        "gemm",
+        "gfx942",
+        "load",
+        "does not load on gfx942: it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B",
+    ),
+    "dot_scaled replaced by a dequantise": (
+        "moe_gemm2_mxfp4/device.py",
+        [
+            (
+                'tl.dot_scaled(a, a_scale, "e2m1", w, w_scale, "e2m1", acc)',
+                "tl.dot(dequantised(a, a_scale), dequantised(w.T, w_scale).T, acc)",
+            ),
+            ("@triton.jit\ndef gemm2_native_kernel(", DEQUANTISE + "@triton.jit\ndef gemm2_native_kernel("),
+        ],
+        "moe_gemm2_mxfp4",
+        "gfx950",
+        "matrix_kind",
+        "v_mfma_scale_f32_16x16x128_f8f6f4 is gone; MFMA now: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_regression_is_the_only_alarm(bases, cache, tree, name):
+    file, changes, kernel, arch, rule, words = PLANTED[name]
+    change(tree / "kernels" / file, *changes)
+    judgement = compare(bases(arch), compiled(tree, cache, arch, **CHOSEN[arch]), IsaPolicy())
+    assert alarms(judgement) == {(kernel, arch): [rule]}
+    assert all(words in d.alarms[0].sentence for d in judgement.differences if d.alarms)
+    assert (judgement.verdict, judgement.exit_code) == (Verdict.SLOWER, 1)
+
+
+def test_one_line_takes_the_hint_from_every_kernel_that_translates(bases, cache, tree):
+    change(
+        tree / "kernels" / "symmetric_device.py",
+        ("return tl.multiple_of(address.to(pointer.dtype), ALIGN)", "return address.to(pointer.dtype)"),
+    )
+    after = compiled(tree, cache, "gfx942", **CHOSEN["gfx942"])
+    found = alarms(compare(bases("gfx942"), after, IsaPolicy()))
+    assert found == {(kernel, "gfx942"): ["remote_store_width"] for kernel in ("all_gather", "gemm_all_scatter")}
+
+
+def test_comments_moved_lines_and_other_names_make_no_difference(bases, cache, tree):
+    change(
+        tree / "kernels" / "gemm_all_scatter" / "device.py",
+        ("@triton.jit\n", "# another word\n\n@triton.jit\n"),
+        ("stored", "next_item"),
+        ("inside", "in_bounds"),
+        ("acc", "running_sum"),
+    )
+    change(
+        tree / "kernels" / "symmetric_device.py",
+        ("address", "place"),
+        ("@triton.jit\ndef translate", "\n\n@triton.jit\ndef translate"),
+    )
+    judgement = compare(bases("gfx942"), compiled(tree, cache, "gfx942", **CHOSEN["gfx942"]), IsaPolicy())
+    assert judgement.verdict is Verdict.SAME
+    assert not any(difference.findings for difference in judgement.differences)
+
+
+def test_another_folder_and_another_cache_give_the_same_bytes(bases, tree, tmp_path):
+    wanted = CHOSEN["gfx942"] | {"kernels": ["all_gather", "gemm"], "cases": ["w4_fp16_8MB", "n8192_k4096_m256_fp16"]}
+    again = compiled(tree, tmp_path / "another cache", "gfx942", **wanted)
+    before = [entry for entry in bases("gfx942")["entries"] if entry["kernel"] in wanted["kernels"]]
+    assert json.dumps(again["entries"]) == json.dumps(before)

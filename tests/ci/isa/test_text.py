@@ -1,0 +1,166 @@
+"""Renderings against golden files, and code next to code."""
+
+from __future__ import annotations
+
+from ci.isa.code import changed, parts, side_by_side
+from ci.isa.judge import compare
+from ci.isa.rules import IsaPolicy, parse_policy
+from ci.isa.text import listing, markdown, terminal
+from tests.ci.isa.documents import REMOTE, document, entry
+from tests.ci.isa.test_rules import ACCEPTED, SECTION
+
+COLLAPSED = REMOTE | {
+    "store_widths": {"2": 128},
+    "store_names": {"global_store_short": 128},
+    "vgpr": 136,
+    "remote_store_widths": {"2": 128},
+    "remote_store_names": {"global_store_short": 128},
+}
+BASE = document(
+    entry("all_gather", cases=["m1024", "m2048", "m4096", "m8192", "m16384"], **REMOTE),
+    entry("gemm"),
+    entry("wgrad", label="256x256x64"),
+    entry("old"),
+    entry("broken"),
+    entry("quiet"),
+    entry("never", status="failed"),
+    broken=[{"module": "kernels.<b>", "why": "ImportError: @someone [link](http://x)"}],
+)
+HEAD = document(
+    entry("all_gather", "b", cases=["m1024", "m2048", "m4096", "m8192", "m16384"], **COLLAPSED),
+    entry("gemm", "b", occupancy=3, vgpr=132),
+    entry("wgrad", "b", label="256x256x64", code_bytes=3600),
+    entry("new"),
+    entry("broken", status="failed", why="the compiler says: `x` | y"),
+    entry("quiet"),
+    entry("never", status="failed"),
+    triton="3.9.0",
+)
+JUDGEMENT = compare(BASE, HEAD, parse_policy(SECTION | {"accept": [ACCEPTED]}))
+
+
+def test_the_terminal(golden):
+    golden("isa/terminal.txt", terminal(JUDGEMENT).plain)
+
+
+def test_the_comment(golden):
+    golden("isa/comment.md", markdown(JUDGEMENT))
+
+
+def test_what_many_configurations_share_is_told_once():
+    def side(code, *, narrow, bytes_):
+        stores = COLLAPSED if narrow else REMOTE
+        other = {"remote_store_widths": {"4": 128}} if narrow else {}
+        return document(
+            *(
+                entry(
+                    "all_gather",
+                    code,
+                    arch=arch,
+                    cases=[case],
+                    **stores | (other if (arch, case) == ("gfx942", "large") else {}),
+                )
+                for arch in ("gfx942", "gfx950")
+                for case in ("small", "large")
+            ),
+            *(
+                entry("gemm", code, arch=arch, cases=[case], code_bytes=bytes_)
+                for arch in ("gfx942", "gfx950")
+                for case in ("a", "b", "c")
+            ),
+        )
+
+    judgement = compare(side("a", narrow=False, bytes_=3400), side("b", narrow=True, bytes_=3404), IsaPolicy())
+    assert terminal(judgement).plain.splitlines()[1:] == [
+        "SLOWER  all_gather/triton on gfx942 (small)",
+        "    ! stores to remote ranks went from 16 B to 2 B a lane: 128 global_store_short",
+        "      VGPRs: 86 → 136",
+        "    + also on gfx942 (large): stores to remote ranks went from 16 B to 4 B a lane: 128 global_store_short",
+        "    + the same of 2 more: 2 on gfx950",
+        "CHANGED  gemm/triton on gfx942 (a)",
+        "      code bytes: 3400 → 3404",
+        "    + likewise 5 more: 2 on gfx942, 3 on gfx950",
+    ]
+    assert "also on gfx942 (large): stores" in markdown(judgement)
+    assert "- likewise 5 more: 2 on gfx942, 3 on gfx950" in markdown(judgement)
+
+
+def test_foreign_text_is_inert_in_the_comment():
+    told = markdown(JUDGEMENT)
+    assert "<b>" not in told
+    assert "@someone" not in told
+    assert "](http" not in told
+
+
+def test_nothing_changed_is_two_lines(golden):
+    golden("isa/same.md", markdown(compare(BASE, BASE, IsaPolicy())))
+
+
+def test_the_listing(golden):
+    head = document(
+        entry("gemm"),
+        entry("all_gather", **REMOTE, bytes_per_remote_store=16.0),
+        entry("large", will_not_load="it needs 98304 B of LDS", lds_bytes=98304),
+        entry("never", status="failed", why="the compiler says no"),
+        broken=[{"module": "kernels.x", "why": "ImportError: y"}],
+        failures=[{"arch": "gfx950", "why": "it died"}],
+    )
+    golden("isa/listing.txt", listing(head).plain)
+
+
+CODE = """\
+; vgpr 10
+; no loop
+\ts_load_dwordx2 s[2:3], s[0:1], 0x0
+; loop L1 depth 1
+L1:
+\tglobal_load_dwordx2 v[2:3], v9, s[6:7]
+; loop L2 depth 2
+L2:
+\tv_mfma_f32_16x16x16_f16 v[0:3], v[4:5], v[6:7], v[0:3]
+\ts_cbranch_scc1 L2
+; loop L1 depth 1
+\tglobal_store_dwordx4 v[6:7], v[20:23], off
+\ts_cbranch_scc1 L1
+; no loop
+\ts_endpgm
+"""
+SHORT = CODE.replace(
+    "\tglobal_store_dwordx4 v[6:7], v[20:23], off\n",
+    "\tglobal_store_short v[6:7], v20, off\n\tglobal_store_short v[6:7], v21, off offset:2\n",
+)
+
+
+def test_parts_are_innermost_loops_and_the_rest():
+    assert [(part.title, len(part.lines)) for part in parts(CODE)] == [
+        ("no loop", 2),
+        ("loop L1 depth 1", 4),
+        ("loop L2 depth 2", 3),
+    ]
+
+
+def test_the_changed_loop_is_shown_and_not_the_hotter_one_that_did_not_change():
+    ((one, two),) = changed(CODE, SHORT)
+    assert (one.title, two.title) == ("loop L1 depth 1", "loop L1 depth 1")
+
+
+def test_registers_and_labels_are_no_change():
+    assert changed(CODE, CODE.replace("v[", "v[1").replace("L1", "L9")) == []
+    assert side_by_side(CODE, CODE.replace("s[2:3]", "s[4:5]")).startswith("The instructions are the same")
+
+
+def test_a_loop_that_appears_stands_beside_nothing():
+    flat = "\n".join(line for line in CODE.splitlines() if "L2" not in line and "mfma" not in line) + "\n"
+    one, two = changed(flat, CODE)[0]
+    assert (one.lines, two.title) == ((), "loop L2 depth 2")
+
+
+def test_side_by_side(golden):
+    golden("isa/side_by_side.txt", side_by_side(CODE, SHORT, width=100))
+
+
+def test_long_differences_are_cut_and_say_so():
+    long = SHORT.replace("\tglobal_store_short v[6:7], v20, off\n", "\tglobal_store_short v[6:7], v20, off\n" * 300)
+    assert "more lines" in side_by_side(CODE, long, most=20)
+    assert len(side_by_side(CODE, long, most=20).splitlines()) == 22
+    assert all(len(line) <= 80 for line in side_by_side(CODE, long, width=80).splitlines())

@@ -1,0 +1,335 @@
+"""The verdict: on made trials with a known truth, and on recorded ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ci.judging import judge as judging
+from ci.judging.judge import exit_code, judge, to_json
+from ci.judging.policy import FloorRule, Policy, load
+from ci.stats import simulate
+from ci.stats.sequential import Progress
+from ci.stats.types import Clocks, Comparison, Status, Trial, Verdict
+from ci.study.verdicts import verdicts as study
+
+POLICY = load()
+DATA = Path(__file__).parents[2] / "recordings" / "h200"
+GPUS = ("gpu0", "gpu1")
+
+
+@pytest.fixture(scope="module", params=GPUS)
+def recording(request):
+    return simulate.lock_step_trials(DATA / f"ab_trials_{request.param}.jsonl.gz")
+
+
+def made(
+    effect=0.0, trials=6, case="k/t/c", kernel="k", control=None, rounds=40, seed=0, scatter=0.002, noise=0.01, **more
+):
+    """A comparison of synthetic trials; control: effect on the vendor baseline, None for no baseline."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(trials):
+        start = scatter * rng.standard_normal()
+        arms = [1e-4 * np.exp(noise * rng.standard_normal(rounds) + e) for e in (0, effect + start)]
+        if control is not None:
+            arms += [8e-5 * np.exp(noise * rng.standard_normal(rounds) + e) for e in (0, control)]
+        rows.append(Trial(number, *arms))
+    name = "blas" if control is not None else None
+    return Comparison(case, kernel, "t", tuple(rows), control=name, **more)
+
+
+def one(comparison, policy=POLICY, progress=None):
+    judgement = judge([comparison], policy, progress)
+    return judgement.cases[0], judgement
+
+
+@pytest.mark.parametrize(
+    ("effect", "verdict", "code"), [(0.05, Verdict.SLOWER, 1), (-0.05, Verdict.FASTER, 0), (0.0, Verdict.SAME, 0)]
+)
+def test_verdicts_and_exit_codes(effect, verdict, code):
+    case, judgement = one(made(effect))
+    assert (case.verdict, judgement.verdict, exit_code(judgement)) == (verdict, verdict, code)
+    assert case.ci_low < np.exp(effect) < case.ci_high
+    assert case.ratio == pytest.approx(np.exp(effect), abs=0.005)
+
+
+def test_a_real_change_below_the_floor_is_same_and_says_so():
+    case, _ = one(made(0.002, trials=12, scatter=0.0001, noise=0.001))
+    assert case.verdict is Verdict.SAME
+    assert any("below the effect floor of 0.3%" in e for e in case.evidence)
+
+
+def test_noise_that_hides_everything_cannot_be_told_and_asks_for_more():
+    case, judgement = one(made(0.0, trials=4, scatter=0.03))
+    assert case.verdict is Verdict.CANNOT_TELL
+    assert case.wants_more
+    assert exit_code(judgement) == 2
+    assert not one(made(0.0, trials=12, scatter=0.05))[0].wants_more
+
+
+def test_nothing_to_judge_is_no_pass():
+    judgement = judge([], POLICY)
+    assert (judgement.verdict, exit_code(judgement), judgement.why) == (Verdict.CANNOT_TELL, 2, "nothing was compared")
+
+
+def test_only_new_cases_are_no_pass_and_beside_others_they_do_not_matter():
+    new = Comparison("k/t/new", "k", "t", base_status=Status.MISSING)
+    assert exit_code(judge([new], POLICY)) == 2
+    judgement = judge([new, made()], POLICY)
+    assert judgement.verdict is Verdict.SAME
+    assert "1 NEW" in judgement.why
+    assert judgement.cases[0].verdict is Verdict.NEW
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "overall"),
+    [
+        ((Verdict.SAME, Verdict.FASTER), Verdict.FASTER),
+        ((Verdict.SAME, Verdict.CANNOT_TELL), Verdict.CANNOT_TELL),
+        ((Verdict.CANNOT_TELL, Verdict.YARDSTICK_CHANGED), Verdict.YARDSTICK_CHANGED),
+        ((Verdict.YARDSTICK_CHANGED, Verdict.SLOWER), Verdict.SLOWER),
+        ((Verdict.SLOWER, Verdict.BROKEN), Verdict.BROKEN),
+        ((Verdict.NEW,), Verdict.CANNOT_TELL),
+    ],
+)
+def test_the_worst_case_is_the_verdict(verdicts, overall):
+    cases = [judging.CaseVerdict(str(i), "k", "t", v) for i, v in enumerate(verdicts)]
+    assert judging._overall(cases, ())[0] is overall
+
+
+def test_equal_code_is_same_without_timing_and_a_movement_is_only_a_warning():
+    case, _ = one(Comparison("k/t/c", "k", "t", same_code=True))
+    assert case.verdict is Verdict.SAME
+    assert "SAME without timing" in case.evidence[0]
+    moved, _ = one(made(0.05, same_code=True))
+    assert moved.verdict is Verdict.SAME
+    assert any("the times alone would say SLOWER" in w for w in moved.warnings)
+
+
+def test_a_wrong_head_is_broken_even_with_equal_code_or_bad_data():
+    case, judgement = one(
+        dataclasses.replace(
+            made(),
+            head_status=Status.WRONG,
+            head_why="norm 0.5",
+            same_code=True,
+            problems=("bad",),
+            head_yardstick="x",
+            base_yardstick="y",
+        )
+    )
+    assert case.verdict is Verdict.BROKEN
+    assert "norm 0.5" in case.evidence[0]
+    assert exit_code(judgement) == 1
+
+
+def test_a_moving_control_takes_the_blame():
+    case, judgement = one(made(0.04, control=0.04))
+    assert case.verdict is Verdict.CANNOT_TELL
+    assert any("the machine moved: blas" in w for w in case.warnings)
+    assert any("moved in 1 of 1 cases" in w for w in judgement.warnings)
+
+
+def test_a_change_beyond_the_control_stands():
+    case, _ = one(made(0.08, control=0.03))
+    assert case.verdict is Verdict.SLOWER
+    assert any("which stands" in w for w in case.warnings)
+    assert one(made(0.08, control=0.0))[0].verdict is Verdict.SLOWER
+
+
+def test_an_intermittent_collapse_is_slower_by_policy_or_a_warning():
+    comparison = made(0.0, trials=5)
+    for trial in comparison.trials:
+        trial.head[7::20] *= 10
+    case, _ = one(comparison)
+    assert case.verdict is Verdict.SLOWER
+    assert any("intermittent collapse in head" in e for e in case.evidence)
+    kind = Policy({("default", ""): {"collapse": "warn"}})
+    assert one(comparison, kind)[0].verdict is Verdict.SAME
+    for trial in comparison.trials:
+        trial.base[7::20] *= 10
+    assert one(comparison)[0].verdict is Verdict.SAME
+
+
+def test_clocks_that_differ_are_a_warning():
+    comparison = made()
+    clocks = {"base": Clocks(1900.0), "head": Clocks(1700.0)}
+    trials = tuple(dataclasses.replace(t, clocks=clocks) for t in comparison.trials)
+    case, _ = one(dataclasses.replace(comparison, trials=trials))
+    assert any("different SM clocks" in w for w in case.warnings)
+
+
+def test_shapes_of_one_kernel_that_moved_are_one_group():
+    cases = [made(0.03, case=f"k/t/{i}", seed=i) for i in range(3)] + [
+        made(0, case="k/t/same", seed=9),
+        made(0.03, case="j/t/0", kernel="j"),
+    ]
+    judgement = judge(cases, POLICY)
+    [group] = judgement.groups
+    assert group.cases == ("k/t/0", "k/t/1", "k/t/2")
+    assert group.direction == "slower"
+    assert group.ci_low < np.exp(0.03) < group.ci_high
+    assert "3 of 4 shapes" in group.evidence
+
+
+def test_neighbours_lend_strength_to_small_changes_in_the_same_direction():
+    def cases(effect):
+        return [made(effect, case=f"k/t/{i}", seed=100 + i, trials=5, noise=0.02, scatter=0.004) for i in range(12)]
+
+    alone = sum(one(c)[0].verdict is Verdict.SLOWER for c in cases(0.012))
+    judgement = judge(cases(0.012), POLICY)
+    borrowed = [c for c in judgement.cases if c.verdict is Verdict.SLOWER]
+    assert len(borrowed) > alone
+    assert any("neighbouring shapes" in e for c in borrowed for e in c.evidence)
+    assert not [c for c in judge(cases(0.0), POLICY).cases if c.verdict in (Verdict.SLOWER, Verdict.FASTER)]
+
+
+def test_many_findings_in_one_direction_raise_a_doubt():
+    judgement = judge([made(0.05, case=f"k{i}/t/c", kernel=f"k{i}", seed=i) for i in range(9)], POLICY)
+    assert any("all 9 findings point one way (slower)" in w for w in judgement.warnings)
+
+
+def test_a_warning_of_all_cases_is_said_once():
+    cases = [made(case=f"k/t/{i}", seed=i, warnings=("torn",)) for i in range(3)]
+    judgement = judge(cases, POLICY)
+    assert judgement.warnings == ("torn",)
+    assert all(not c.warnings for c in judgement.cases)
+
+
+def test_slower_waits_for_fresh_trials_and_they_decide():
+    progress = Progress((4, 6, 8, 12), 3)
+    first, _ = one(made(0.05, trials=4), progress=progress)
+    assert (first.verdict, first.wants_more) == (Verdict.SLOWER, True)
+    progress = progress.advanced([first])
+    confirmed, _ = one(made(0.05, trials=7), progress=progress)
+    assert (confirmed.verdict, confirmed.wants_more) == (Verdict.SLOWER, False)
+    assert any("confirmed" in e for e in confirmed.evidence)
+    before, after = made(0.08, trials=4, scatter=0), made(0.0, trials=3, scatter=0, seed=5)
+    mixed = before.trials + tuple(dataclasses.replace(t, number=t.number + 4) for t in after.trials)
+    refuted, _ = one(dataclasses.replace(before, trials=mixed), progress=progress)
+    assert refuted.verdict is not Verdict.SLOWER
+
+
+def test_a_look_uses_only_its_share_of_the_error():
+    tried = (made(0.0085, trials=4, seed=seed) for seed in range(200))
+    comparison = next(c for c in tried if one(c)[0].verdict is Verdict.SLOWER and one(c)[0].p_value > 1.5e-4)
+    assert one(comparison, progress=Progress())[0].verdict is Verdict.CANNOT_TELL
+
+
+def test_floors_against_the_baseline():
+    rule = FloorRule("k", 0.9, "why", POLICY.floors[0].date)
+    for control, state in ((None, "absent"), (0.0, "missed"), (0.5, "met")):
+        comparison = made(0.0, control=control)
+        [floor] = judge([comparison], Policy(floors=(rule,))).floors
+        assert floor.state == state
+    judgement = judge([made(0.0, control=0.0)], Policy(floors=(rule,)))
+    assert not judgement.floors[0].new
+    assert judgement.verdict is Verdict.SAME
+    new = judge(
+        [dataclasses.replace(made(0.2, control=0.0), base_status=Status.OK)],
+        Policy(floors=(dataclasses.replace(rule, share=0.75),)),
+    )
+    assert new.floors[0].new
+    assert new.verdict is Verdict.SLOWER
+
+
+def test_json_holds_only_json():
+    cases = [made(0.05, case="k/t/0"), made(0.05, case="k/t/1", seed=3), Comparison("k/t/x", "k", "t", problems=("p",))]
+    json.loads(json.dumps(to_json(judge(cases, POLICY)), allow_nan=False))
+
+
+@pytest.mark.parametrize(("case", "arm", "trials"), study.PROMISES)
+def test_promised_power_on_the_recordings(recording, case, arm, trials):
+    rng = np.random.default_rng(1)
+    values = simulate.cases_of({case: recording[case]}, arm)[case]
+    drawn = simulate.take(values, simulate.subsets(rng, 500, len(values.shift), trials))
+    found = simulate.findings([drawn], 40, POLICY.settings())
+    assert np.mean(found > 0) >= 0.95
+    assert not np.any(found < 0)
+
+
+def test_no_false_alarm_in_recorded_trials(recording):
+    rng = np.random.default_rng(2)
+    cases = list(simulate.cases_of(recording, "same").values())
+    for trials in (3, 4, 6, 8, 12):
+        index = simulate.subsets(rng, 800, len(cases[0].shift), trials)
+        assert np.sum(simulate.findings([simulate.take(c, index) for c in cases], 40, POLICY.settings()) != 0) == 0
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_few_false_alarms_in_pairs_of_separate_runs(gpu):
+    rng = np.random.default_rng(3)
+    runs = simulate.separate_runs(DATA / f"separate_runs_{gpu}.jsonl.gz")
+    judged = wrong = 0
+    for trials in (4, 8):
+        for way in ("seq", "il"):
+            pairs = [simulate.all_pairs(r) for r in runs[way].values()]
+            for pair in pairs:
+                index = simulate.subsets(rng, 120, len(pair.shift), 2 * trials)
+                drawn = simulate.take(pair, (index[:, :trials], index[:, trials:]))
+                wrong += int(np.sum(simulate.findings([drawn], 40, POLICY.settings()) != 0))
+                judged += 120
+    assert wrong / judged <= 1e-3
+
+
+@pytest.mark.parametrize("arm", ["same", "head1", "head3"])
+def test_the_study_counts_what_judge_says(recording, arm):
+    rng = np.random.default_rng(4)
+    shifts = simulate.cases_of(recording, arm)
+    index = simulate.subsets(rng, 12, 39, 5)
+    counted = simulate.findings([simulate.take(s, index) for s in shifts.values()], 40, POLICY.settings())
+    for draw, chosen in enumerate(index):
+        comparisons = [
+            Comparison(case, case, trials=tuple(Trial(int(i), arms["base"][i], arms[arm][i]) for i in chosen))
+            for case, arms in recording.items()
+        ]
+        said = [{Verdict.SLOWER: 1, Verdict.FASTER: -1}.get(c.verdict, 0) for c in judge(comparisons, POLICY).cases]
+        assert said == counted[draw].tolist()
+
+
+def test_an_improvement_is_never_slower(recording):
+    rng = np.random.default_rng(6)
+    for case, arms in recording.items():
+        values = simulate.shifts(arms["head2"], arms["base"])
+        for trials in (3, 6, 12):
+            drawn = simulate.take(values, simulate.subsets(rng, 300, 39, trials))
+            assert not np.any(simulate.findings([drawn], 40, POLICY.settings()) > 0), case
+
+
+def test_three_thousand_cases_are_judged_in_seconds():
+    rng = np.random.default_rng(0)
+    base, head = (np.exp(0.01 * rng.standard_normal((30_000, 40))) for _ in range(2))
+    cases = [
+        Comparison(
+            f"k{i // 30}/t/{i}",
+            f"k{i // 30}",
+            "t",
+            tuple(Trial(n, base[10 * i + n], head[10 * i + n]) for n in range(10)),
+        )
+        for i in range(3000)
+    ]
+    start = time.process_time()
+    judgement = judge(cases, POLICY)
+    assert time.process_time() - start < 5
+    assert not judgement.of(Verdict.SLOWER, Verdict.FASTER)
+
+
+def test_the_study_is_one_command(tmp_path):
+    assert study.main(["--data", str(DATA), "--out", str(tmp_path), "--draws", "6"]) == 0
+    page = (tmp_path / "ab_study.md").read_text()
+    assert page.count("\n## ") == 10
+    assert "| separate runs, t-test |" in page
+    assert (tmp_path / "ab_study.svg").read_text().startswith("<?xml")
+    json.loads((tmp_path / "ab_study.json").read_text())
+
+
+def test_the_study_without_data_is_a_usage_error(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="3"):
+        study.main(["--data", str(tmp_path), "--out", str(tmp_path)])
+    assert "no ab_trials_" in capsys.readouterr().err

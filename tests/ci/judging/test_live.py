@@ -1,0 +1,152 @@
+"""The live comparison: what is measured next, when it stops, what a resumed file saves.  Measuring is played."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from ci.git.repository import Commit, Tree
+from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Plan
+from ci.judging import policy
+from ci.judging.judge import exit_code
+from ci.judging.live import Interrupted, compare, identical, mirror, narrowed
+from ci.stats.types import Verdict
+from ci.trials.file import read_trials
+from tests.ci import made_trials as trials
+
+TREES = (Tree("base", Path(), Commit(trials.BASE, 0, "")), Tree("head", Path(), Commit(trials.HEAD, 0, "")))
+
+
+class Player:
+    """Plays `benchmarks run`: writes trials in which head is slower by `slower`, and remembers what was asked."""
+
+    def __init__(self, slower: float = 0.0, code: int = MEASURED, hashes: tuple[str | None, str | None] = (None, None)):
+        self.slower, self.code, self.hashes = slower, code, hashes
+        self.asked: list[Plan] = []
+        self.random = np.random.default_rng(1)
+        self.written = 0
+
+    def __call__(self, trees: Sequence[Tree], plan: Plan, out: Path, console: Console) -> int:
+        self.asked.append(plan)
+        cases = {"m16", "m64"} if not plan.cases else {case.split("/")[1] for case in plan.cases}
+        for _ in range(plan.trials):
+            out.open("a").write(trials.json.dumps(self.trial(sorted(cases), [t.role for t in trees])) + "\n")
+            self.written += 1
+        return self.code
+
+    def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
+        shift = {"base": 1.0, "head": 1.0 + self.slower}
+        entries = {
+            case: {
+                f"{role}/{backend}": {
+                    **trials.ok(self.times(shift[role] if backend == "triton" else 1.0)),
+                    "code_hash": self.hashes[role == "head"] if backend == "triton" else None,
+                }
+                for role in roles
+                for backend in ("triton", "blas")
+            }
+            for case in cases
+        }
+        commits = {"base": trials.BASE, "head": trials.HEAD}
+        return trials.trial(
+            entries,
+            number=self.written,
+            minute=self.written,
+            trees={role: trials.tree(commits[role]) for role in roles},
+        )
+
+    def times(self, factor: float) -> list[float]:
+        return list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, 40)))
+
+
+def play(player: Player, out: Path, plan: Plan | None = None) -> Any:
+    return compare(TREES, plan or Plan(), policy.load(), "gpu", out, Console(file=io.StringIO()), player)
+
+
+def test_an_unchanged_head_is_same_and_stops_early(tmp_path: Path) -> None:
+    player = Player()
+    outcome = play(player, tmp_path / "t.jsonl")
+    assert outcome.judgement.verdict is Verdict.SAME
+    assert exit_code(outcome.judgement) == 0
+    assert player.written <= 8
+
+
+def test_a_slower_head_is_found_and_repeated_by_fresh_trials(tmp_path: Path) -> None:
+    player = Player(slower=0.03)
+    outcome = play(player, tmp_path / "t.jsonl")
+    assert outcome.judgement.verdict is Verdict.SLOWER
+    assert exit_code(outcome.judgement) == 1
+    first = policy.load().settings().looks[0]
+    assert player.written >= first + policy.load().settings().confirming
+
+
+def test_equal_code_needs_one_trial(tmp_path: Path) -> None:
+    player = Player(hashes=("c" * 16, "c" * 16))
+    outcome = play(player, tmp_path / "t.jsonl")
+    assert outcome.judgement.verdict is Verdict.SAME
+    assert player.written == 1
+
+
+def test_different_code_is_timed(tmp_path: Path) -> None:
+    player = Player(hashes=("c" * 16, "d" * 16))
+    play(player, tmp_path / "t.jsonl")
+    assert player.written > 1
+
+
+def test_a_file_with_trials_is_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    first, second = Player(), Player()
+    first(TREES, Plan(trials=4), out, Console())
+    play(second, out)
+    whole = Player()
+    play(whole, tmp_path / "whole.jsonl")
+    assert second.written == whole.written - 4
+
+
+def test_a_budget_ends_the_measuring(tmp_path: Path) -> None:
+    player = Player(slower=0.004)
+    outcome = play(player, tmp_path / "t.jsonl", Plan(trials=3))
+    assert player.written <= 3 + policy.load().settings().confirming
+    assert outcome.judgement.verdict in (Verdict.CANNOT_TELL, Verdict.SAME, Verdict.SLOWER)
+
+
+@pytest.mark.parametrize(("code", "error"), [(INTERRUPTED, Interrupted), (USAGE, MeasureError)])
+def test_what_broke_off_is_said_and_kept(tmp_path: Path, code: int, error: type[Exception]) -> None:
+    out = tmp_path / "t.jsonl"
+    with pytest.raises(error, match=r"t\.jsonl"):
+        play(Player(code=code), out)
+    assert len(read_trials(out)[0]) == 1
+
+
+def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match="nothing was measured"):
+        compare(
+            TREES, Plan(), policy.load(), "gpu", tmp_path / "t.jsonl", Console(file=io.StringIO()), lambda *_: NOTHING
+        )
+
+
+def test_only_open_cases_are_measured_again() -> None:
+    plan = narrowed(Plan(tier="nightly"), ["gemm/triton/m16", "gemm/torch/m16", "all_gather/triton/w2"])
+    assert plan.kernels == ("gemm", "all_gather")
+    assert plan.cases == ("gemm/m16", "all_gather/w2")
+    assert plan.tier == "nightly"
+
+
+def test_the_same_files_are_same_without_a_base(tmp_path: Path) -> None:
+    player = Player()
+    outcome = identical(TREES, Plan(), policy.load(), tmp_path / "t.jsonl", Console(file=io.StringIO()), player)
+    assert outcome.judgement.verdict is Verdict.SAME
+    assert all(line.data["trees"].keys() == {"head"} for line in outcome.lines)
+    assert {case.verdict for case in outcome.judgement.cases} == {Verdict.SAME}
+
+
+def test_the_mirror_has_both_sides() -> None:
+    both = mirror(trials.trial(), trials.BASE)
+    assert both["trees"]["base"]["commit"] == trials.BASE
+    assert set(both["cases"]["m16"]["arms"]) == {"head/triton", "base/triton", "head/blas", "base/blas"}

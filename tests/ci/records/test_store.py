@@ -1,0 +1,665 @@
+"""Recording trials and reading them back, above all when something is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from asv import results as asv_results
+from asv_runner import statistics as asv_statistics
+
+from ci.records.asv_files import FEWEST_SAMPLES
+from ci.records.store import pooling
+from ci.records.store import store as records
+from tests.ci.histories import commits_of_one_second
+from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
+
+NAME = MACHINE["name"]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def record(tmp_path: Path, results: Path) -> Callable[..., records.Recorded]:
+    """Record trials through a new file."""
+
+    def do(*lines: dict[str, Any], **options: Any) -> records.Recorded:
+        return records.record(
+            [write(tmp_path / f"trials{len(list(tmp_path.iterdir()))}.jsonl", *lines)], results, **options
+        )
+
+    return do
+
+
+def asv_file(results: Path, commit: str = HEAD, env: str = ENV) -> Path:
+    return results / NAME / f"{commit[:8]}-{env}.json"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        str(f.relative_to(folder)): f.read_bytes()
+        for f in sorted(folder.rglob("*"))
+        if f.is_file() and not f.name.startswith(".") and ".cache" not in f.parts
+    }
+
+
+def row(results: Path, name: str = "gemm.track_time", commit: str = HEAD) -> dict[str, Any]:
+    data = json.loads(asv_file(results, commit).read_text())
+    return dict(zip(data["result_columns"], data["results"][name], strict=False))
+
+
+def one(results: Path, **where: str) -> pd.Series:
+    frame = records.load(results)
+    for column, value in where.items():
+        frame = frame[frame[column] == value]
+    assert len(frame) == 1
+    return frame.iloc[0]
+
+
+# ---- the asv file -------------------------------------------------------------------------------------------------
+
+
+def test_asv_itself_reads_the_record(record: Any, results: Path) -> None:
+    record(trial())
+    loaded = asv_results.Results.load(str(asv_file(results)), machine_name=NAME)
+    benchmarks = json.loads((results / "benchmarks.json").read_text())
+    assert loaded.commit_hash == HEAD
+    assert loaded.env_name == ENV
+    assert loaded.get_result_keys(benchmarks) == {
+        "gemm.track_time",
+        "gemm.track_flops",
+        "gemm.track_hbm_bytes",
+        "track_broken_modules",
+    }
+    time = benchmarks["gemm.track_time"]
+    assert time["params"] == [["'triton'", "'blas'"], ["'m16'", "'m64'"]]
+    assert time["unit"] == "seconds"
+    triton16, triton64, blas16, blas64 = loaded.get_result_value("gemm.track_time", time["params"])
+    assert triton16 == pytest.approx(np.median(TIMES))
+    assert blas16 == pytest.approx(np.median(TIMES) / 2)
+    assert math.isnan(triton64), "what was not measured is n/a, not a failure"
+    assert math.isnan(blas64)
+    assert loaded.get_result_samples("gemm.track_time", time["params"])[0] == TIMES
+    assert loaded.get_result_value("gemm.track_flops", benchmarks["gemm.track_flops"]["params"]) == [10**9, 10**9]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("wrong", "null"),
+        ("error", "null"),
+        ("hang", "null"),
+        ("crash", "null"),
+        ("unsupported", "nan"),
+        ("skipped", "nan"),
+    ],
+)
+def test_a_failure_is_null_and_a_skip_is_nan(record: Any, results: Path, status: str, kind: str) -> None:
+    record(trial({"m16": {"head/triton": failed(status, "the tile is off"), "head/blas": ok()}}))
+    value = row(results)["result"][0]
+    assert value is None if kind == "null" else math.isnan(value)
+    found = one(results, backend="triton")
+    assert (found["status"], found["why"]) == (status, "the tile is off")
+    assert math.isnan(found["seconds"])
+    assert found["samples"] == 0
+
+
+def test_only_nan_is_no_json(record: Any, results: Path) -> None:
+    """NaN is what asv itself writes for n/a; Infinity (which asv writes for intervals) is never needed."""
+    record(trial({"m16": {"head/triton": ok([1e-3]), "head/blas": failed("crash")}}))
+    text = asv_file(results).read_text()
+    assert "NaN" in text
+    assert "Infinity" not in text
+    json.loads(text.replace("NaN", "null"), parse_constant=lambda token: pytest.fail(token))
+    for name in ("benchmarks.json", f"{NAME}/machine.json", f"{NAME}/{HEAD[:8]}-{ENV}.notes.jsonl"):
+        assert "NaN" not in (results / name).read_text()
+
+
+def test_all_failed_is_a_null_column(record: Any, results: Path) -> None:
+    arms = {"head/triton": failed("crash"), "head/blas": failed("hang")}
+    record(trial({"m16": arms, "m64": arms}))
+    assert row(results)["result"] is None
+
+
+def test_few_samples_are_kept_from_asv(record: Any, results: Path) -> None:
+    """With 6 against 6 samples `asv compare` cannot call even a factor of 3 different; with intervals it can."""
+    from asv._stats import is_different
+
+    record(trial({"m16": {"head/triton": ok(TIMES[:6]), "head/blas": ok([3 * t for t in TIMES[:6]])}}))
+    found = row(results)
+    assert found.get("samples") is None
+    sides = [{"ci_99_a": found["stats_ci_99_a"][i], "ci_99_b": found["stats_ci_99_b"][i]} for i in (0, 2)]
+    assert is_different(None, None, *sides)
+    assert not is_different(TIMES[:6], [3 * t for t in TIMES[:6]], *sides), "the trap is still in asv"
+    assert FEWEST_SAMPLES == 7
+    [kept] = records.samples(results, NAME, HEAD, ENV, "gemm", "triton", "m16")
+    assert list(kept) == TIMES[:6], "the notes have them all the same"
+
+
+def test_series_that_are_always_zero_are_left_out(record: Any, results: Path) -> None:
+    record(trial(), trial(kernel="gather", trees={"head": tree(declared=declaration("gather", link=7))}))
+    names = json.loads((results / "benchmarks.json").read_text())
+    assert "gather.track_link_bytes" in names
+    assert "gemm.track_link_bytes" not in names
+    assert row(results, "gather.track_payload_bytes")["result"] == [14, 14]
+
+
+def test_driver_and_host_never_reach_asv_params(record: Any, results: Path) -> None:
+    """Every key of params is part of a graph's path: a new driver would start a new series."""
+    record(trial())
+    params = json.loads(asv_file(results).read_text())["params"]
+    assert params == {
+        "machine": NAME,
+        "kind": "gpu",
+        "arch": "sm_90",
+        "device": "NVIDIA H200",
+        "count": "2",
+        "compute_units": "132",
+        "chip_id": "2335",
+        "power_cap_w": "700",
+        "python": "3.12",
+        "torch": "2.11.0",
+        "triton": "3.6.0",
+    }
+
+
+# ---- idempotence, order, appending --------------------------------------------------------------------------------
+
+
+def test_twice_is_once(record: Any, results: Path, tmp_path: Path) -> None:
+    first = record(trial(), trial(number=1))
+    before, stats = content(results), {f: f.stat().st_mtime_ns for f in results.rglob("*.json")}
+    again = record(trial(), trial(number=1), trial())
+    assert (first.added, first.known) == (2, 0)
+    assert (again.added, again.known) == (0, 2)
+    assert content(results) == before
+    assert {f: f.stat().st_mtime_ns for f in results.rglob("*.json")} == stats, "an unchanged file is not even touched"
+    assert first.paths == again.paths == [asv_file(results)]
+
+
+def test_a_second_file_appends_samples(record: Any, results: Path) -> None:
+    record(trial())
+    record(trial({"m16": {"head/triton": ok([2e-3] * 9)}}, session="6" * 16, minute=5))
+    found = one(results, backend="triton")
+    assert found["trials"] == 2
+    assert found["samples"] == 17
+    assert found["seconds"] == pytest.approx(np.median(TIMES + [2e-3] * 9))
+    assert row(results)["stats_repeat"][0] == 17
+    assert [list(a) for a in records.samples(results, NAME, HEAD[:8], ENV, "gemm", "triton", "m16")] == [
+        TIMES,
+        [2e-3] * 9,
+    ]
+
+
+def test_the_order_of_recording_does_not_matter(tmp_path: Path) -> None:
+    lines = [
+        trial(number=n, session=s * 16, minute=m, kernel=k)
+        for n, s, m, k in [(0, "5", 0, "gemm"), (1, "5", 0, "gemm"), (0, "6", 9, "gemm"), (0, "5", 1, "softmax")]
+    ]
+    outcomes = []
+    for seed in range(4):
+        order = lines[:]
+        random.Random(seed).shuffle(order)
+        folder = tmp_path / str(seed)
+        for index, line in enumerate(order):
+            records.record([write(tmp_path / f"{seed}-{index}.jsonl", line)], folder)
+        outcomes.append(content(folder))
+    assert all(outcome == outcomes[0] for outcome in outcomes[1:])
+
+
+def test_both_sides_of_an_ab_trial_are_recorded(record: Any, results: Path) -> None:
+    trees = {"base": tree(BASE), "head": tree(HEAD)}
+    both = record(trial({"m16": {"base/triton": ok(), "head/triton": ok([2 * t for t in TIMES])}}, trees=trees))
+    assert both.paths == [asv_file(results, HEAD), asv_file(results, BASE)]
+    assert one(results, commit=HEAD)["seconds"] == pytest.approx(2 * one(results, commit=BASE)["seconds"])
+    [pair] = records.comparison_inputs(results, NAME, BASE, HEAD)
+    assert (pair.env, pair.kernel, pair.backend, pair.case) == (ENV, "gemm", "triton", "m16")
+    assert list(pair.base.trials[0]) == TIMES
+    assert list(pair.head.trials[0]) == [2 * t for t in TIMES]
+
+
+def test_two_environments_of_one_commit_are_two_records(record: Any, results: Path) -> None:
+    newer = {**tree()["environment"], "triton": "3.8.0"}
+    trees = {"base": tree(), "head": tree(environment=newer)}
+    record(trial({"m16": {"base/triton": ok(), "head/triton": ok([2 * t for t in TIMES])}}, trees=trees))
+    assert one(results, env=ENV)["seconds"] < one(results, env="py3.12-torch2.11.0-triton3.8.0")["seconds"]
+
+
+def test_the_same_tree_against_itself_counts_once(record: Any, results: Path) -> None:
+    record(trial({"m16": {"base/triton": ok([5e-3] * 8), "head/triton": ok()}}, trees={"base": tree(), "head": tree()}))
+    assert one(results)["samples"] == len(TIMES)
+
+
+def test_a_tree_without_the_kernel_records_nothing_of_it(record: Any, results: Path) -> None:
+    base = {**tree(BASE, broken=[{"module": "kernels.gemm", "reason": "SyntaxError"}]), "declaration": None}
+    record(trial(trees={"base": base, "head": tree()}))
+    assert set(records.load(results)["commit"]) == {HEAD}
+    assert row(results, "track_broken_modules", BASE)["result"] == [1]
+
+
+def test_a_gzip_file_of_appended_members(results: Path, tmp_path: Path) -> None:
+    file = tmp_path / "trials.jsonl.gz"
+    file.write_bytes(b"".join(gzip.compress(json.dumps(trial(number=n)).encode() + b"\n") for n in range(3)))
+    assert records.record([file], results).added == 3
+
+
+# ---- who wins -----------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_in_the_newest_session_is_not_hidden(record: Any, results: Path) -> None:
+    record(trial(), trial({"m16": {"head/triton": failed("wrong", "trial 2 was off")}}, number=1), trial(number=2))
+    found = one(results, backend="triton")
+    assert (found["status"], found["why"]) == ("wrong", "trial 2 was off")
+    assert row(results)["result"][0] is None
+    assert records.samples(results, NAME, HEAD, ENV, "gemm", "triton", "m16") == []
+
+
+def test_a_new_session_clears_an_old_failure(record: Any, results: Path) -> None:
+    record(trial({"m16": {"head/triton": failed("crash", "the machine was shut down")}}))
+    record(trial(session="6" * 16, minute=30))
+    assert one(results, backend="triton")["status"] == "ok"
+
+
+def test_numbers_by_another_yardstick_are_not_pooled(record: Any, results: Path) -> None:
+    record(trial())
+    changed = tree(declared=declaration(yardstick="2" * 16))
+    record(trial({"m16": {"head/triton": ok([9e-3] * 8)}}, trees={"head": changed}, session="6" * 16, minute=7))
+    found = one(results, backend="triton")
+    assert found["seconds"] == pytest.approx(9e-3)
+    assert found["yardstick"] == "2" * 16
+    assert (
+        row(results)["version"]
+        == "2" * 16
+        == json.loads((results / "benchmarks.json").read_text())["gemm.track_time"]["version"]
+    )
+
+
+def test_the_declaration_of_the_newest_commit_wins_whatever_is_recorded_last(record: Any, results: Path) -> None:
+    new = tree(HEAD, declared=declaration(yardstick="2" * 16, cases=["m16", "m128"]), date_ms=2_000)
+    old = tree(BASE, declared=declaration(yardstick="1" * 16), date_ms=1_000)
+    record(trial(trees={"head": new}))
+    record(trial(trees={"head": old}, session="6" * 16, minute=1))
+    time = json.loads((results / "benchmarks.json").read_text())["gemm.track_time"]
+    assert time["version"] == "2" * 16
+    assert time["params"][1] == ["'m16'", "'m128'", "'m64'"], "no case vanishes from asv's pages"
+
+
+def test_what_asv_left_is_kept_or_put_right(record: Any, results: Path) -> None:
+    """asv run drops samples and rewrites benchmarks.json for one commit; recording again restores both."""
+    record(trial())
+    good = content(results)
+    data = json.loads(asv_file(results).read_text())
+    data["results"]["gemm.track_time"][0] = [None] * 4
+    data["results"]["other.track_x"] = [[1.0], [], "1", 5]
+    asv_file(results).write_text(json.dumps(data))
+    (results / "benchmarks.json").write_text('{"version": 2}')
+    record(trial())
+    assert row(results, "other.track_x")["result"] == [1.0]
+    data = json.loads(asv_file(results).read_text())
+    del data["results"]["other.track_x"]
+    asv_file(results).write_text(json.dumps(data))
+    assert content(results) == good
+
+
+def test_keep_grids_brings_back_what_asv_run_dropped(record: Any, results: Path) -> None:
+    record(trial(), trial(kernel="softmax"))
+    earlier = records.read_benchmarks(results)
+    only = {"version": 2, "gemm.track_time": {**earlier["gemm.track_time"], "params": [["'triton'"], ["'m256'"]]}}
+    (results / "benchmarks.json").write_text(json.dumps(only))
+    records.keep_grids(results, earlier)
+    now = records.read_benchmarks(results)
+    assert set(now) == set(earlier)
+    assert now["gemm.track_time"]["params"] == [["'triton'", "'blas'"], ["'m16'", "'m64'", "'m256'"]]
+
+
+# ---- refused, torn, foreign ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [(tree(dirty=True), "has local changes"), (tree(None), "has commit None"), (tree("abc123"), "has commit 'abc123'")],
+)
+def test_what_is_no_commit_is_not_recorded_as_one(record: Any, results: Path, odd: dict[str, Any], reason: str) -> None:
+    outcome = record(trial(trees={"head": odd, "base": tree(BASE)}))
+    assert outcome.paths == [asv_file(results, BASE)], "the other side of the trial is recorded"
+    [problem] = outcome.problems
+    assert reason in problem.why
+    assert "ridgeline run --commit HASH" in problem.why
+    assert json.loads(Path(problem.set_aside).read_text())["trees"]["head"] == odd
+
+
+def test_a_commit_given_by_name_is_recorded(record: Any, results: Path) -> None:
+    for odd in (tree(None), tree(BASE, dirty=True)):
+        outcome = record(trial(trees={"head": odd}, minute=odd["dirty"]), commits={"head": HEAD})
+        assert outcome.paths == [asv_file(results)]
+        assert outcome.problems == []
+    assert one(results, backend="triton")["trials"] == 2
+    with pytest.raises(records.RecordError, match="give the full hash"):
+        record(trial(), commits={"head": "abc"})
+
+
+BAD_LINES = {
+    "torn": (lambda line: json.dumps(line).encode()[:-200], "not JSON"),
+    "no JSON": (lambda line: b"Traceback (most recent call last)", "not JSON"),
+    "not UTF-8": (lambda line: b'{"format": "\xff\xfe"}', "not UTF-8"),
+    "something else": (lambda line: b'{"format": "sarif"}', "no trial"),
+    "newer": (lambda line: json.dumps({**line, "version": 2}).encode(), "reads version 1"),
+    "no machine": (lambda line: json.dumps({**line, "machine": {}}).encode(), "foreign machine"),
+    "a machine outside": (
+        lambda line: json.dumps({**line, "machine": {**MACHINE, "name": "../../etc"}}).encode(),
+        "foreign machine",
+    ),
+    "no declaration": (
+        lambda line: json.dumps({**line, "trees": {"head": {**tree(), "declaration": {}}}}).encode(),
+        "without",
+    ),
+    "NaN": (lambda line: json.dumps(line).replace("0.00101", "NaN").encode(), "NaN is not allowed"),
+    "negative": (lambda line: json.dumps(line).replace("0.00101", "-0.00101").encode(), "not positive numbers"),
+    "unknown status": (lambda line: json.dumps(line).replace('"ok"', '"fine"').encode(), "status 'fine'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_a_bad_line_is_set_aside_and_the_others_recorded(results: Path, tmp_path: Path, name: str) -> None:
+    spoil, reason = BAD_LINES[name]
+    file = tmp_path / "trials.jsonl"
+    bad = spoil(trial(number=1))
+    file.write_bytes(
+        json.dumps(trial()).encode() + b"\n" + bad + b"\n" + json.dumps(trial(number=2)).encode() + b"\n" + bad
+    )
+    before = file.read_bytes()
+    for _ in range(2):
+        outcome = records.record([file], results)
+        assert outcome.added + outcome.known == 2
+        assert [reason in p.why for p in outcome.problems] == [True, True]
+        assert "last line is torn" in outcome.problems[1].why
+        assert [p.where for p in outcome.problems] == [f"{file}:2", f"{file}:4"]
+        assert Path(outcome.problems[0].set_aside).read_bytes() == bad
+    assert file.read_bytes() == before, "the trial file itself is never changed"
+    assert len(list(tmp_path.glob("*.setaside-*"))) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 40, 200])
+def test_a_torn_gzip_file_gives_what_is_whole(results: Path, tmp_path: Path, cut: int) -> None:
+    file = tmp_path / "trials.jsonl.gz"
+    members = [gzip.compress(json.dumps(trial(number=n)).encode() + b"\n") for n in range(3)]
+    file.write_bytes(b"".join(members)[:-cut])
+    outcome = records.record([file], results)
+    assert outcome.added >= 2
+    assert any("ends early" in problem.why for problem in outcome.problems)
+
+
+def test_missing_and_foreign_files_are_reported(results: Path, tmp_path: Path) -> None:
+    (tmp_path / "picture.jsonl").write_bytes(os.urandom(500))
+    outcome = records.record([tmp_path / "none.jsonl", tmp_path / "picture.jsonl", tmp_path], results)
+    assert outcome.added == 0
+    assert "No such file" in outcome.problems[0].why
+    assert any("picture" in p.where for p in outcome.problems)
+    assert "Is a directory" in outcome.problems[-1].why
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda t: t[: len(t) // 2], "torn"),
+        (lambda t: t.replace('"version": 2}', '"version": 3}'), "asv format 3"),
+        (lambda t: t.replace(f'"machine": "{NAME}"', '"machine": "other"'), "foreign machine, 'other'"),
+        (lambda t: "[]", "not an asv"),
+    ],
+)
+def test_a_spoilt_asv_file_is_set_aside_and_made_anew(record: Any, results: Path, spoil: Any, reason: str) -> None:
+    record(trial())
+    good, file = content(results), asv_file(results)
+    file.write_text(spoil(file.read_text()))
+    spoilt = file.read_bytes()
+    frame = records.load(results)
+    assert len(frame) == 0
+    assert reason in frame.attrs["problems"][0]
+    assert file.read_bytes() == spoilt, "reading changes nothing"
+    [problem] = record(trial()).problems
+    assert reason in problem.why
+    assert Path(problem.set_aside).read_bytes() == spoilt
+    assert {k: v for k, v in content(results).items() if "setaside" not in k} == good
+    assert len(records.load(results)) == 2
+
+
+def test_torn_notes_lose_only_the_torn_line(record: Any, results: Path) -> None:
+    record(trial(), trial(number=1))
+    notes = asv_file(results).with_name(f"{HEAD[:8]}-{ENV}.notes.jsonl")
+    notes.write_bytes(notes.read_bytes()[:-30])
+    frame = records.load(results)
+    assert list(frame["trials"]) == [1, 1]
+    assert "torn" in frame.attrs["problems"][0]
+    outcome = record(trial(number=2))
+    assert Path(outcome.problems[0].set_aside).exists()
+    assert len(records.load_notes(results, NAME, HEAD, ENV)) == 2
+    assert record(trial(number=1)).added == 1
+    assert records.load(results).attrs["problems"] == []
+
+
+def test_one_bad_file_hides_no_other(record: Any, results: Path) -> None:
+    for index in range(5):
+        record(trial(trees={"head": tree(f"{index:x}" * 40)}))
+    (results / NAME / f"{'2' * 8}-{ENV}.json").write_text("{")
+    (results / NAME / f"{'7' * 8}-{ENV}.notes.jsonl").write_text(json.dumps(trial()))
+    (results / NAME / "README.txt").write_text("not ours")
+    (results / "stray.json").write_text("{}")
+    frame = records.load(results)
+    assert sorted(set(frame["commit"])) == [d * 40 for d in "0134"]
+    torn, alone = frame.attrs["problems"]
+    assert "22222222" in torn
+    assert "notes without an asv file" in alone
+
+
+def test_a_dry_run_writes_nothing(record: Any, results: Path, tmp_path: Path) -> None:
+    outcome = record(trial(), trial(trees={"head": tree(None)}), dry_run=True)
+    assert outcome.added == 1
+    assert len(outcome.problems) == 1
+    assert not results.exists()
+    assert not list(tmp_path.glob("*.setaside*"))
+
+
+# ---- disks and other writers --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Callable[[int], None]]:
+    """The operating system refuses to make any file larger than so many bytes: what a full disk does to a writer."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room", [0, 500, 4000])
+def test_a_full_disk_loses_nothing(record: Any, results: Path, tmp_path: Path, small_disk: Any, room: int) -> None:
+    record(trial())
+    before = content(results)
+    more = write(tmp_path / "more.jsonl", trial(number=1), trial(number=2))
+    small_disk(room)
+    with pytest.raises(records.RecordError, match="cannot be written.*Nothing is lost.*Make room"):
+        records.record([more], results)
+    small_disk(resource.RLIM_INFINITY)
+    assert content(results) == before
+    assert not list(results.rglob("*.draft"))
+    assert records.record([more], results).added == 2
+    assert len(records.load_notes(results, NAME, HEAD, ENV)) == 3
+
+
+def test_an_interruption_between_two_files_is_put_right(
+    record: Any, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notes are there and asv's file is not: the trials count as known, and the record is completed."""
+    whole = tmp_path / "whole"
+    file = write(tmp_path / "t.jsonl", trial(), trial(number=1))
+    records.record([file], whole)
+    real, calls = os.replace, []
+
+    def power_cut(source: Any, target: Any) -> None:
+        if str(target).endswith(".json"):
+            raise KeyboardInterrupt
+        calls.append(target)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", power_cut)
+    with pytest.raises(KeyboardInterrupt):
+        records.record([file], results)
+    monkeypatch.undo()
+    assert len(calls) == 1
+    assert records.load(results).attrs["problems"], "until then the notes are reported"
+    assert records.record([file], results).known == 2
+    assert content(results) == content(whole)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(records.RecordError, match="--results DIR"):
+        records.record([write(tmp_path / "t.jsonl", trial())], tmp_path / "results")
+
+
+def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
+    """Two processes record different trials of one commit, file by file, at the same time."""
+    lines = [trial(number=n, session=s * 16, kernel=k) for n in range(6) for s, k in (("5", "gemm"), ("6", "softmax"))]
+    files = [write(tmp_path / f"{i}.jsonl", line) for i, line in enumerate(lines)]
+    code = (
+        "import sys, subprocess\nfrom pathlib import Path\nfrom ci import records\n"
+        "for f in sys.argv[2:]: records.record([Path(f)], Path(sys.argv[1]))"
+    )
+    root = Path(__file__).resolve().parents[3]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, str(results), *map(str, files[i::2])], cwd=root) for i in (0, 1)
+    ]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert len(records.load_notes(results, NAME, HEAD, ENV)) == len(lines)
+    assert set(records.load(results)["trials"]) == {6}
+    serial = tmp_path / "serial"
+    records.record(files, serial)
+    assert content(results) == content(serial)
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------
+
+
+def test_the_frame(record: Any, results: Path) -> None:
+    record(trial())
+    found = one(results, backend="blas")
+    assert found["machine"] == NAME
+    assert (found["kind"], found["arch"], found["device"], found["market_name"]) == (
+        "gpu",
+        "sm_90",
+        "NVIDIA H200",
+        "H200 SXM",
+    )
+    assert (found["count"], found["compute_units"], found["chip_id"]) == (2, 132, "2335")
+    assert found["date"] == pd.Timestamp(1_790_000_000_000, unit="ms", tz="UTC")
+    assert (found["env"], found["kernel"], found["case"], found["tier"], found["dtype"]) == (
+        ENV,
+        "gemm",
+        "m16",
+        "pr",
+        "fp16",
+    )
+    assert bool(found["baseline"]) is True
+    assert (found["world"], found["flops"], found["hbm_bytes"], found["link_bytes"]) == (1, 1e9, 1e6, 0)
+    assert found["seconds_low"] < found["seconds"] < found["seconds_high"]
+    assert (found["status"], found["why"], found["method"], found["yardstick"]) == ("ok", "", "events", "1" * 16)
+
+
+def test_a_plain_asv_file_without_notes_is_read(record: Any, results: Path) -> None:
+    """`asv run` on a machine whose notes did not travel: times and costs are there, the rest is unknown."""
+    record(trial({"m16": {"head/triton": ok(), "head/blas": failed("crash")}}))
+    asv_file(results).with_name(f"{HEAD[:8]}-{ENV}.notes.jsonl").unlink()
+    frame = records.load(results).set_index("backend")
+    assert frame.loc["triton", "seconds"] == pytest.approx(1e-3, rel=0.02)
+    assert frame.loc["triton", "flops"] == 1e9
+    assert frame.loc["triton", "samples"] == 8
+    assert frame.loc["blas", "status"] == "error"
+    assert list(frame["case"]) == ["m16", "m16"], "n/a is no row"
+
+
+def test_load_sees_what_was_recorded_since(record: Any, results: Path) -> None:
+    record(trial())
+    assert set(records.load(results)["trials"]) == {1}
+    record(trial(number=1))
+    assert set(records.load(results)["trials"]) == {2}
+    shutil.rmtree(results / ".cache")
+    assert set(records.load(results)["trials"]) == {2}
+    assert len(records.load(results, machine="another")) == 0
+
+
+def test_commits_come_oldest_first(record: Any, results: Path) -> None:
+    for index, digit in enumerate("c1e9"):
+        record(trial(trees={"head": tree(digit * 40, date_ms=1_000_000 * (index + 1))}))
+    assert list(records.load(results)["commit"].drop_duplicates()) == [d * 40 for d in "c1e9"]
+
+
+def test_commits_of_one_second_come_as_in_the_history(record: Any, tmp_path: Path) -> None:
+    commits = commits_of_one_second(tmp_path, 6)
+    for commit in sorted(commits):
+        record(*(trial(number=n, trees={"head": tree(commit, date_ms=1_790_000_000_000)}) for n in (0, 1)))
+    frame = records.load(tmp_path / "results")
+    assert list(frame["commit"].drop_duplicates()) == commits
+    dates = frame.groupby("commit")["date"]
+    assert set(dates.nunique()) == {1}
+    assert list((dates.first()[commits] - dates.first()[commits[0]]).dt.total_seconds() * 1000) == [0, 1, 2, 3, 4, 5]
+
+
+def test_commits_of_one_second_without_their_repository_come_by_name(record: Any, results: Path) -> None:
+    for digit in "c1e9":
+        record(trial(trees={"head": tree(digit * 40, date_ms=1_790_000_000_000)}))
+    assert list(records.load(results)["commit"].drop_duplicates()) == [d * 40 for d in "19ce"]
+
+
+def test_nothing_recorded(tmp_path: Path) -> None:
+    frame = records.load(tmp_path / "results")
+    assert len(frame) == 0
+    assert {"seconds", "status", "market_name"} <= set(frame.columns)
+    assert records.load_notes(tmp_path, "m", HEAD, ENV) == []
+    assert records.comparison_inputs(tmp_path, "m", BASE, HEAD) == []
+
+
+# ---- intervals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [8, 9, 10, 15, 40, 41, 120, 333])
+def test_the_interval_of_one_trial_is_that_of_asv(count: int) -> None:
+    samples = np.random.default_rng(count).lognormal(-7, 0.1, count)
+    _, (low, high) = asv_statistics.quantile_ci(samples, 0.5, 0.99)
+    assert pooling.interval([samples]) == pytest.approx((low, high))
+
+
+def test_the_interval_over_trials_covers_as_it_says() -> None:
+    """Trials differ by 1 %, samples inside one by 0.1 %: only the interval over trials holds the truth."""
+    rng = np.random.default_rng(5)
+    held = pooled = 0
+    for _ in range(600):
+        levels = np.exp(rng.normal(0, 0.01, 4))
+        trials = [level * np.exp(rng.normal(0, 0.001, 20)) for level in levels]
+        low, high = pooling.interval(trials)
+        held += low <= 1 <= high
+        low, high = pooling.interval([np.concatenate(trials)])
+        pooled += low <= 1 <= high
+    assert held / 600 >= 0.97
+    assert pooled / 600 < 0.97
+
+
+def test_an_interval_has_a_width_and_few_samples_their_range() -> None:
+    low, high = pooling.interval([np.full(40, 1e-3), np.full(40, 1e-3)])
+    assert (low, high) == pytest.approx((0.999e-3, 1.001e-3))
+    assert pooling.interval([np.array([1.0, 3.0, 2.0])]) == (1.0, 3.0)
+    assert pooling.interval([np.array([2.0])]) == pytest.approx((1.998, 2.002))

@@ -1,0 +1,50 @@
+"""Bandwidth against CUs, from trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ci.study.verdicts import curve
+
+
+def trial(count: int, seconds: float, case: str = "w4", channels: str | None = "same") -> dict[str, Any]:
+    variables = {} if channels is None else {"NCCL_MAX_NCHANNELS": str(count)}
+    arms = {
+        "head/triton": {"status": "ok", "seconds": [seconds] * 3, "knobs": {"programs": count}},
+        "head/rccl": {"status": "ok", "seconds": [2 * seconds] * 3, "knobs": {}},
+        "head/torch": {"status": "unsupported", "why": "on a CPU only"},
+    }
+    return {
+        "kernel": "all_gather",
+        "cases": {case: {"arms": arms}},
+        "trees": {
+            "head": {"environment": {"variables": variables}, "declaration": {"costs": {case: {"link_bytes": 10**9}}}}
+        },
+    }
+
+
+def test_ours_by_their_knob_and_the_library_by_its_channels() -> None:
+    found = curve.points([trial(16, 0.01), trial(4, 0.02)])
+    assert found == {
+        "triton": {16: pytest.approx(100), 4: pytest.approx(50)},
+        "rccl": {16: pytest.approx(50), 4: pytest.approx(25)},
+    }
+    assert curve.table(found).splitlines() == [
+        "| CUs | `triton`, GB/s | `rccl`, GB/s |",
+        "|---:|---:|---:|",
+        "| 4 | 50 | 25 |",
+        "| 16 | 100 | 50 |",
+    ]
+
+
+def test_what_is_no_curve_is_refused() -> None:
+    with pytest.raises(ValueError, match="of one case; these trials have all_gather/w2, all_gather/w4"):
+        curve.points([trial(4, 0.1), trial(4, 0.1, "w2")])
+    with pytest.raises(ValueError, match="these trials have none"):
+        curve.points([])
+    with pytest.raises(ValueError, match="head/rccl of w4 has no knob `programs`, and NCCL_MAX_NCHANNELS was not set"):
+        curve.points([trial(4, 0.1, channels=None)])
+    with pytest.raises(ValueError, match="^nothere: cannot be read: No such file"):
+        curve.main(["nothere"])

@@ -1,0 +1,381 @@
+"""Replay files and trial files: what is read, and every way a file can be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ci.judging.judge import exit_code, judge, to_json
+from ci.judging.policy import load
+from ci.stats.types import Status, Verdict
+from ci.trials import replay
+from tests.ci import made_trials as made
+
+RNG = np.random.default_rng(2)
+POLICY = load()
+
+
+def arm(effect=0.0, rounds=40):
+    return [round(float(x), 4) for x in 70 * np.exp(0.01 * RNG.standard_normal(rounds) + effect)]
+
+
+def line(number, unit="us", **cases):
+    return {"trial": number, "unit": unit, "cases": cases or {"good": {"base": arm(), "head": arm()}}}
+
+
+def write(path: Path, lines, tail: str = "") -> Path:
+    path.write_text("".join(json.dumps(x) + "\n" for x in lines) + tail)
+    return path
+
+
+def verdicts(path):
+    judgement = judge(replay.read(path), POLICY)
+    return judgement, {c.case: c for c in judgement.cases}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "trials.jsonl"
+
+
+def test_reads_seconds_and_pairs_by_round(file):
+    [found] = replay.read(write(file, [line(0, "ms", a={"base": [1.0, 2.0], "head": [3, 4.5], "same": [9, 9]})]))
+    np.testing.assert_allclose(found.trials[0].base, [1e-3, 2e-3])
+    np.testing.assert_allclose(found.trials[0].head, [3e-3, 4.5e-3])
+    assert (found.case, found.kernel, found.backend) == ("a", "a", "")
+
+
+def test_case_names_of_our_own_trials_are_taken_apart(file):
+    [found] = replay.read(write(file, [line(0, **{"gemm/triton/m64": {"base": [1.0], "head": [1.0]}})]))
+    assert (found.kernel, found.backend) == ("gemm", "triton")
+
+
+def test_gzip_is_read_too(file):
+    packed = file.with_suffix(".jsonl.gz")
+    lines = [line(i) for i in range(4)]
+    packed.write_bytes(gzip.compress(write(file, lines).read_bytes()))
+    assert len(replay.read(packed)[0].trials) == 4
+
+
+def test_the_given_recordings_are_judged_once_their_arm_is_named(tmp_path):
+    source = Path(__file__).parents[2] / "recordings" / "h200" / "ab_trials_gpu0.jsonl.gz"
+    assert {c.head_status for c in replay.read(source)} == {Status.MISSING}
+    judgement, cases = verdicts(source)
+    assert exit_code(judgement) == 2
+    assert "there are: base, head1, head2, head3, head6, same" in cases["copy"].evidence[0]
+
+
+def test_json_has_what_is_promised_and_no_nan(file):
+    judgement, _ = verdicts(write(file, [line(i) for i in range(5)]))
+    document = json.loads(json.dumps(to_json(judgement), allow_nan=False))
+    assert document["verdict"] in ("SAME", "CANNOT TELL")
+    assert {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds", "evidence", "warnings"} <= set(
+        document["cases"][0]
+    )
+    assert document["cases"][0]["ci_low"] < document["cases"][0]["ratio"] < document["cases"][0]["ci_high"]
+    assert (document["cases"][0]["trials"], document["cases"][0]["rounds"]) == (5, 40)
+
+
+BAD_CASES = {
+    "unequal lengths": ({"base": [1.0] * 40, "head": [1.0] * 39}, "base has 40 samples and head 39"),
+    "NaN": ({"base": [float("nan")] * 40, "head": [1.0] * 40}, "sample 0 is nan; allowed: a finite number above 0"),
+    "infinite": ({"base": [1.0] * 40, "head": [1.0] * 39 + [float("inf")]}, "head sample 39 is inf"),
+    "zero": ({"base": [1.0] * 40, "head": [1.0, 0.0] + [1.0] * 38}, "head sample 1 is 0.0"),
+    "negative": ({"base": [-1.0] * 40, "head": [1.0] * 40}, "base sample 0 is -1.0"),
+    "text": ({"base": ["1.0"] * 40, "head": [1.0] * 40}, "base sample 0 is '1.0'"),
+    "null": ({"base": [None] * 40, "head": [1.0] * 40}, "base sample 0 is None"),
+    "true": ({"base": [True] * 40, "head": [1.0] * 40}, "base sample 0 is True"),
+    "huge integer": ({"base": [10**400] * 40, "head": [1.0] * 40}, "base sample 0 is 1000"),
+    "nested": ({"base": [[1.0]] * 40, "head": [1.0] * 40}, "base sample 0 is [1.0]"),
+    "empty": ({"base": [], "head": []}, "base is []; allowed: a list of times"),
+    "a number": ({"base": 1.0, "head": 1.0}, "base is 1.0; allowed: a list of times"),
+    "no object": ([1.0, 2.0], "is no object of arms"),
+}
+
+
+@pytest.mark.parametrize(("bad", "says"), BAD_CASES.values(), ids=BAD_CASES)
+def test_a_bad_case_cannot_be_told_and_does_not_take_others_down(file, bad, says):
+    lines = [line(i, good={"base": arm(), "head": arm(0.05)}, bad={"base": arm(), "head": arm()}) for i in range(6)]
+    lines[2]["cases"]["bad"] = bad
+    judgement, cases = verdicts(write(file, lines))
+    assert cases["bad"].verdict is Verdict.CANNOT_TELL
+    assert cases["bad"].ratio is None
+    assert f"{file}:3: case 'bad': " in cases["bad"].evidence[0]
+    assert says in cases["bad"].evidence[0]
+    assert cases["good"].verdict is Verdict.SLOWER
+    assert exit_code(judgement) == 1
+    only = write(file, [{**x, "cases": {"bad": x["cases"]["bad"]}} for x in lines])
+    assert exit_code(verdicts(only)[0]) == 2
+
+
+def test_an_arm_missing_in_some_trials_is_a_fault(file):
+    lines = [line(i) for i in range(6)]
+    del lines[4]["cases"]["good"]["head"]
+    _, cases = verdicts(write(file, lines))
+    assert cases["good"].verdict is Verdict.CANNOT_TELL
+    assert "the arm 'head' is missing in 1 of 6 trials" in cases["good"].evidence[0]
+
+
+def test_no_base_anywhere_is_new_and_no_pass(file):
+    judgement, cases = verdicts(write(file, [line(i, fresh={"head": arm()}) for i in range(6)]))
+    assert cases["fresh"].verdict is Verdict.NEW
+    assert judgement.verdict is Verdict.CANNOT_TELL
+    assert exit_code(judgement) == 2
+
+
+def test_a_case_missing_in_some_trials_uses_the_others(file):
+    lines = [line(i, a={"base": arm(), "head": arm()}, b={"base": arm(), "head": arm()}) for i in range(6)]
+    del lines[0]["cases"]["b"]
+    _, cases = verdicts(write(file, lines))
+    assert (cases["a"].trials, cases["b"].trials) == (6, 5)
+    assert "missing in 1 of 6 trials; the others are used" in cases["b"].warnings
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_too_few_trials_cannot_tell_however_clear(file, count):
+    judgement, cases = verdicts(write(file, [line(i, a={"base": arm(), "head": arm(0.5)}) for i in range(count)]))
+    assert cases["a"].verdict is Verdict.CANNOT_TELL
+    assert cases["a"].ratio == pytest.approx(np.exp(0.5), rel=0.01)
+    assert cases["a"].ci_low is None
+    assert "at least 3 are needed" in cases["a"].evidence[0]
+    assert exit_code(judgement) == 2
+
+
+def test_too_few_rounds_are_no_trial(file):
+    _, cases = verdicts(write(file, [line(i, a={"base": arm(0, 4), "head": arm(0.5, 4)}) for i in range(6)]))
+    assert cases["a"].verdict is Verdict.CANNOT_TELL
+    assert "6 of 6 trials left out: fewer than 8 rounds" in cases["a"].warnings
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", json.dumps({"trial": 0, "unit": "us", "cases": {}})])
+def test_nothing_measured_is_no_pass(file, content):
+    file.write_text(content)
+    judgement, _ = verdicts(file)
+    assert judgement.why == "nothing was compared"
+    assert exit_code(judgement) == 2
+
+
+def test_mixed_units_are_refused(file):
+    with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:2: unit 'ms', but the lines before have 'us'"):
+        replay.read(write(file, [line(0), line(1, "ms")]))
+
+
+@pytest.mark.parametrize("unit", ["furlong", None, 7, ["us"]])
+def test_unknown_units_name_the_known_ones(file, unit):
+    with pytest.raises(replay.ReplayError, match=r":1: unit .*; allowed: s, ms, us, µs, ns"):
+        replay.read(write(file, [line(0, unit)]))
+
+
+BROKEN_LINES = {
+    "not JSON": "hello\n",
+    "a list": "[1, 2]\n",
+    "a number": "3\n",
+    "cases is a list": '{"unit":"us","cases":[]}\n',
+    "no cases": '{"trial": 0, "unit": "us"}\n',
+    "trial is text": '{"trial":"0","unit":"us","cases":{}}\n',
+    "machine kind": '{"trial":0,"unit":"us","machine_kind":"toaster","cases":{}}\n',
+    "deep": "[" * 100_000 + "\n",
+    "binary": "\x00\x01\x02\n",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN_LINES.values(), ids=BROKEN_LINES)
+def test_a_line_that_is_no_trial_is_an_error_that_names_it(file, text):
+    write(file, [line(0)], text + json.dumps(line(1)) + "\n")
+    with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:2: "):
+        replay.read(file)
+
+
+def test_a_torn_last_line_is_left_out_with_a_warning(file):
+    write(file, [line(i) for i in range(4)], json.dumps(line(4))[:-40])
+    judgement, cases = verdicts(file)
+    assert cases["good"].trials == 4
+    assert any("trials.jsonl:5: the last line is torn" in w for w in (*judgement.warnings, *cases["good"].warnings))
+
+
+def test_a_gzip_that_ends_early_keeps_what_there_is(file):
+    packed = file.with_suffix(".gz")
+    whole = gzip.compress(write(file, [line(i) for i in range(30)]).read_bytes())
+    packed.write_bytes(whole[: len(whole) // 2])
+    [found] = replay.read(packed)
+    assert 3 <= len(found.trials) < 30
+    assert any("the gzip stream ends early" in w for w in found.warnings)
+    packed.write_bytes(b"\x1f\x8bnonsense")
+    with pytest.raises(replay.ReplayError, match="damaged gzip file"):
+        replay.read(packed)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(replay.ReplayError, match=r"nowhere\.jsonl: cannot be read"):
+        replay.read(tmp_path / "nowhere.jsonl")
+    with pytest.raises(replay.ReplayError, match="cannot be read"):
+        replay.read(tmp_path)
+
+
+def test_the_same_trial_twice_counts_once(file):
+    lines = [line(i) for i in range(4)]
+    [found] = replay.read(write(file, [*lines, {**lines[1], "trial": 9}]))
+    assert len(found.trials) == 4
+    assert "trial 9 repeats the samples of line 2; it counts once" in found.warnings[0]
+
+
+def test_one_number_twice_with_other_samples_counts_both(file):
+    [found] = replay.read(write(file, [line(0), line(1), line(1)]))
+    assert [t.number for t in found.trials] == [0, 1, 2]
+    assert "trial 1 is also the number of line 2" in found.warnings[0]
+
+
+def test_the_same_recording_as_both_arms_is_named(file):
+    both = [arm() for _ in range(4)]
+    _, cases = verdicts(write(file, [line(i, a={"base": b, "head": b}) for i, b in enumerate(both)]))
+    assert "base and head are the same numbers in every trial: one recording twice?" in cases["a"].warnings
+
+
+def test_control_and_clocks_are_read_and_a_bad_control_is_left_out(file):
+    lines = [line(i, a={"base": arm(), "head": arm(), "control": {"base": arm(), "head": arm()}}) for i in range(4)]
+    lines[0]["clocks"] = {"base": {"sm_clock_mhz": 1900}, "head": {"sm_clock_mhz": 1800}}
+    lines[3]["cases"]["a"]["control"]["head"] = [1.0]
+    [found] = replay.read(write(file, lines))
+    assert found.control == "control"
+    assert [t.control_base is not None for t in found.trials] == [True, True, True, False]
+    assert found.trials[0].clocks["head"].sm_clock_mhz == 1800
+    assert any("the control is left out" in w for w in found.warnings)
+
+
+def paired(number, cases=None, **trees):
+    cases = cases or {"m16": {f"{role}/{b}": made.ok() for role in ("base", "head") for b in ("triton", "blas")}}
+    roles = {"base": made.tree(made.BASE), "head": made.tree(), **trees}
+    return made.trial(cases, number, trees=roles)
+
+
+def test_trial_files_give_one_comparison_per_backend_with_the_baseline_as_control(file):
+    [found] = replay.read(made.write(file, *(paired(i) for i in range(4))))
+    assert (found.case, found.kernel, found.backend, found.control) == ("gemm/triton/m16", "gemm", "triton", "blas")
+    assert len(found.trials) == 4
+    np.testing.assert_allclose(found.trials[0].control_head, made.TIMES)
+    assert found.base_yardstick == found.head_yardstick == "1" * 16 + "/m16"
+
+
+def test_another_environment_makes_the_baseline_a_comparison_of_its_own(file):
+    other = made.tree(environment={**made.ENVIRONMENT, "triton": "3.7.0"})
+    found = replay.read(made.write(file, *(paired(i, head=other) for i in range(4))))
+    assert {c.backend: c.control for c in found} == {"triton": None, "blas": None}
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "verdict"),
+    [
+        ("ok", "wrong", Verdict.BROKEN),
+        ("ok", "crash", Verdict.BROKEN),
+        ("wrong", "wrong", Verdict.CANNOT_TELL),
+        ("unsupported", "ok", Verdict.NEW),
+        ("wrong", "ok", Verdict.NEW),
+        ("ok", "unsupported", Verdict.BROKEN),
+        (None, "ok", Verdict.NEW),
+        ("ok", None, Verdict.CANNOT_TELL),
+    ],
+)
+def test_how_the_arms_ended_decides_before_any_time(file, base, head, verdict):
+    arms = {
+        f"{role}/triton": made.ok() if status == "ok" else made.failed(status)
+        for role, status in (("base", base), ("head", head))
+        if status
+    }
+    judgement, cases = verdicts(made.write(file, *(paired(i, {"m16": arms}) for i in range(4))))
+    assert cases["gemm/triton/m16"].verdict is verdict
+    assert exit_code(judgement) == (1 if verdict is Verdict.BROKEN else 2)
+
+
+def test_one_wrong_trial_of_many_is_broken(file):
+    lines = [paired(i) for i in range(4)]
+    bad = {"m16": {"base/triton": made.ok(), "head/triton": made.failed("wrong", "norm 0.3 > 1e-3")}}
+    _, cases = verdicts(made.write(file, *lines, paired(4, bad)))
+    assert cases["gemm/triton/m16"].verdict is Verdict.BROKEN
+    assert "norm 0.3 > 1e-3" in cases["gemm/triton/m16"].evidence[0]
+
+
+def test_a_case_that_neither_tree_can_run_is_not_compared(file):
+    arms = {"base/triton": made.failed("unsupported"), "head/triton": made.failed("unsupported")}
+    assert replay.read(made.write(file, paired(0, {"m16": arms}))) == []
+
+
+def test_a_base_that_does_not_import_says_why(file):
+    gone = {**made.tree(made.BASE, broken=[{"module": "kernels.gemm", "reason": "SyntaxError"}]), "declaration": None}
+    arms = {"m16": {"head/triton": made.ok()}}
+    [found] = replay.read(made.write(file, *(paired(i, arms, base=gone) for i in range(4))))
+    assert found.base_status is Status.MISSING
+    assert "kernels.gemm does not import: SyntaxError" in found.base_why
+
+
+def test_changed_yardsticks_are_not_compared(file):
+    other = made.tree(declared=made.declaration(yardstick="2" * 16))
+    judgement, cases = verdicts(made.write(file, *(paired(i, head=other) for i in range(4))))
+    assert cases["gemm/triton/m16"].verdict is Verdict.YARDSTICK_CHANGED
+    assert exit_code(judgement) == 2
+
+
+@pytest.mark.parametrize(
+    ("hashes", "knobs", "same"),
+    [
+        (("x", "x"), ({}, {}), True),
+        (("x", "y"), ({}, {}), False),
+        (("x", "x"), ({"B": 1}, {"B": 2}), False),
+        ((None, "x"), ({}, {}), None),
+    ],
+)
+def test_equal_code_needs_equal_hashes_and_knobs(file, hashes, knobs, same):
+    arms = {
+        f"{role}/triton": {**made.ok(), "code_hash": hashes[i], "knobs": knobs[i]}
+        for i, role in enumerate(("base", "head"))
+    }
+    [found] = replay.read(made.write(file, *(paired(i, {"m16": arms}) for i in range(3))))
+    assert found.same_code is same
+
+
+@pytest.mark.parametrize(
+    ("digests", "hashes", "knobs", "triton", "same"),
+    [
+        (("a", "a"), (None, None), ({}, {}), "3.6.0", True),
+        (("a", "b"), (None, None), ({}, {}), "3.6.0", None),
+        ((None, None), (None, None), ({}, {}), "3.6.0", None),
+        (("a", "a"), (None, None), ({}, {"B": 2}), "3.6.0", None),
+        (("a", "a"), (None, None), ({}, {}), "3.9.0", None),
+        (("a", "a"), ("x", "y"), ({}, {}), "3.6.0", False),
+        (("a", "b"), ("x", "x"), ({}, {}), "3.6.0", True),
+    ],
+)
+def test_equal_files_are_equal_code_where_no_code_objects_are_known(file, digests, hashes, knobs, triton, same):
+    base, head = (
+        {**made.tree(commit), "kernel_digest": digest}
+        for commit, digest in zip((made.BASE, made.HEAD), digests, strict=True)
+    )
+    head["environment"] = {**head["environment"], "triton": triton}
+    arms = {
+        f"{role}/triton": {**made.ok(), "code_hash": hashes[i], "knobs": knobs[i]}
+        for i, role in enumerate(("base", "head"))
+    }
+    [found] = replay.read(made.write(file, paired(0, {"m16": arms}, base=base, head=head)))
+    assert found.same_code is same
+
+
+def test_a_file_of_one_tree_has_nothing_to_compare(file):
+    assert replay.read(made.write(file, made.trial())) == []
+
+
+def test_a_foreign_line_in_a_trial_file_is_an_error(file):
+    made.write(file, paired(0))
+    file.write_text(file.read_text() + '{"format": "else"}\n' + json.dumps(paired(1)) + "\n")
+    with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:2: "):
+        replay.read(file)
+
+
+def test_a_torn_trial_file_keeps_its_trials(file):
+    made.write(file, *(paired(i) for i in range(3)))
+    file.write_text(file.read_text() + json.dumps(paired(3))[:-100])
+    [found] = replay.read(file)
+    assert len(found.trials) == 3
+    assert any("torn" in w for w in found.warnings)
