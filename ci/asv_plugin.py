@@ -31,9 +31,9 @@ from asv.environment import Environment
 from asv.machine import Machine, MachineCollection
 
 from ci.harness import HARNESS, MeasureError, query
+from ci.records import asv_files
+from ci.records import store as records
 from ci.records.pooling import Pool, pool
-from ci.records.store import asv_files
-from ci.records.store import store as records
 from ci.trials.file import env_name, python_version, read_trials, requirements
 
 TIERS = ("pr", "nightly", "sweep")

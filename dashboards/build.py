@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
-from ci.records.store import derived as derive
-from ci.records.store import store as records
+from ci.records import derived as derive
+from ci.records import store as records
 from dashboards import machines, series
 
 HERE = Path(__file__).parent

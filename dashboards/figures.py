@@ -52,7 +52,8 @@ def history(
 ) -> Path:
     """Every backend of a case over the commits of a machine, with intervals and a second axis in % of peak.
 
-    frame: columns of `ci.records.store.load` and `ci.records.derived.derive`.  rate: a key of LABELS; default: as the case is quoted.
+    frame: columns of `ci.records.store.load` and `ci.records.derived.derive`.  rate: a key of LABELS;
+    default: as the case is quoted.
     The line breaks where the yardstick changed or nothing was measured.
     """
     rows = _rows(frame, machine, kernel, case)

@@ -10,7 +10,7 @@ from ci.judging import policy
 from ci.judging.judge import judge
 from ci.report import build as assemble
 from ci.report import terminal
-from ci.study.verdicts import curve, scoreboard
+from ci.study import curve, scoreboard
 from ci.trials import replay
 
 ROOT = Path(__file__).parent.parent

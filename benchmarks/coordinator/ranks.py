@@ -23,6 +23,9 @@ from benchmarks.coordinator.signals import held
 HARNESS = Path(__file__).resolve().parents[2]
 """The tree this code lies in: `benchmarks` always comes from it."""
 
+WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
+"""The program of a measuring process; run by its path, never imported here."""
+
 QUIT_S = 10.0
 """How long a pool may take to clean up."""
 
@@ -88,14 +91,7 @@ class Worker:
         try:
             with log.open("ab") as output:
                 self.process = subprocess.Popen(
-                    [
-                        python,
-                        "-P",
-                        str(HARNESS / "benchmarks" / "worker" / "__main__.py"),
-                        str(requests),
-                        str(answers),
-                        str(tree),
-                    ],
+                    [python, "-P", str(WORKER), str(requests), str(answers), str(tree)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,

@@ -15,13 +15,13 @@ from rich.text import Text
 
 from ci.git.push import PushError, pushed
 from ci.git.repository import Repository, Tree, TreeError
+from ci.isa import history as isa_history
+from ci.isa import series as isa_series
+from ci.isa import text as isa_text
+from ci.isa import versions as isa_triton
 from ci.isa.code import side_by_side
 from ci.isa.compile import HARNESS, CompileError, Wanted, compile_tree, explain_tree
 from ci.isa.judge import IsaError, IsaJudgement, Verdict, as_json, compare
-from ci.isa.judge import history as isa_history
-from ci.isa.judge import series as isa_series
-from ci.isa.judge import text as isa_text
-from ci.isa.judge import versions as isa_triton
 from ci.isa.rules import load_policy
 from ci.judging.policy import PolicyError
 

@@ -17,16 +17,16 @@ from ci import doctor
 from ci.commands.run import err_console, out_console, scratch, with_rounds
 from ci.git import push
 from ci.git.repository import Repository, Tree, TreeError
+from ci.github import comment as github
 from ci.github.comment import GitHub, GitHubError, post_report
-from ci.github.comment import comment as github
 from ci.harness import HARNESS, INTERRUPTED, USAGE, MeasureError, Plan, machine_kind, measure
-from ci.isa.judge import check as isa_check
-from ci.isa.judge import text as isa_text
+from ci.isa import check as isa_check
+from ci.isa import text as isa_text
 from ci.judging import live as comparing
 from ci.judging import policy
 from ci.judging import recorded as gate
 from ci.judging.judge import EXIT_CODES, judge, to_json
-from ci.records.store import store as records
+from ci.records import store as records
 from ci.report import build as assemble
 from ci.report import jsonout, markdown, terminal
 from ci.report.model import Report

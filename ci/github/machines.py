@@ -1,7 +1,7 @@
 """The machines that workflows measure on, from .github/machines.json, as a matrix for GitHub Actions.
 
-``python -m ci.github.machines [NAME ...]`` prints the matrix as one line of JSON and, inside a workflow, also sets the step's
-output `machines`.  Standard library only: it runs before anything is installed.
+``python -m ci.github.machines [NAME ...]`` prints the matrix as one line of JSON and, inside a workflow, also sets the
+step's output `machines`.  Standard library only: it runs before anything is installed.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from typing import Any
 from rich.text import Text
 
 from ci.git.repository import Commit, Repository, TreeError, history_order, listed_packages
+from ci.isa import series as isa_series
 from ci.isa.compile import CompileError, Wanted
-from ci.isa.judge import series as isa_series
 
 Compile = Callable[[Path, str], dict[str, Any]]
 """(source tree, what to call it in the progress bar) -> result file; raises CompileError."""

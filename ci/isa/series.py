@@ -19,7 +19,8 @@ from typing import Any
 from filelock import FileLock
 
 from ci.git.repository import Commit
-from ci.records.store import asv_files, read_benchmarks
+from ci.records import asv_files
+from ci.records.store import read_benchmarks
 
 MACHINE = "isa"
 """Name of the machine in asv's sense.  No device reports it, so it collides with none."""

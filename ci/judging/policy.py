@@ -36,7 +36,7 @@ class Settings:
     arm_bias: ratios this close to 1 are no evidence of a change.  confidence: of the intervals.
     false_alarm: allowed share of false verdicts among unchanged cases.  false_share: among the findings of a run.
     trial_noise: typical difference between two starts of the same processes.
-    recorded_floor, recorded_noise: effect_floor and trial_noise of commits that were recorded apart (see `ci.judging.recorded`).
+    recorded_floor, recorded_noise: effect_floor and trial_noise of commits that were recorded apart.
     looks, confirming: live measuring, see `ci.stats.sequential`.  collapse: what intermittent collapse in head means.
     """
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
+from ci.records import store as records
 from ci.records.pooling import Place, role_at
-from ci.records.store import store as records
 from ci.stats.types import Comparison, FloatArray, Judgement, Trial
 from ci.trials.comparisons import comparisons
 from ci.trials.file import TrialLine

@@ -1,7 +1,7 @@
 """What is shown beside the seconds: rates, shares of the peak, ratios to the vendor library.
 
-Every function takes the long frame of :func:`ci.records.store.load` and returns one float column aligned with it; NaN where
-a row has no time or the quantity means nothing (TFLOPS of a copy).  Nothing here is ever stored.
+Every function takes the long frame of :func:`ci.records.store.load` and returns one float column aligned with it; NaN
+where a row has no time or the quantity means nothing (TFLOPS of a copy).  Nothing here is ever stored.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from ci.git.repository import history_order
+from ci.records import asv_files, cache
 from ci.records.pooling import Cell, Place, Pool, interval, pool
-from ci.records.store import asv_files, cache
 from ci.trials.file import read_trials
 
 SCHEMA = pa.schema(

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from ci.records import asv_files
 from ci.records.pooling import Cell, FloatArray, Key, Place, Pool, commit_of, pool
-from ci.records.store import asv_files
 from ci.trials.file import Problem, RecordError, TrialLine, env_name, problems_of, read_trials, set_aside
 
 if TYPE_CHECKING:
@@ -278,11 +278,13 @@ def _notes_path(path: Path) -> Path:
 def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     """All records as a long frame, one row per (machine, commit, env, kernel, backend, case), oldest commit first.
 
-    Columns: see `ci.records.frame.SCHEMA`; times in seconds, NaN where status is not "ok".  A file that is torn, newer or
-    foreign is left out and named in `frame.attrs["problems"]`; reading changes nothing but the Parquet cache in
+    Columns: see `ci.records.frame.SCHEMA`; times in seconds, NaN where status is not "ok".  A file that is torn, newer
+    or foreign is left out and named in `frame.attrs["problems"]`; reading changes nothing but the Parquet cache in
     `results_dir/.cache`.  No records give an empty frame.
     """
-    from ci import frames  # pandas and pyarrow take most of a second to import; recording needs neither
+    from ci.records import (
+        frame as frames,
+    )  # pandas and pyarrow take most of a second to import; recording needs neither
 
     return frames.load(results_dir, machine, _notes_path)
 

@@ -1,8 +1,8 @@
 """The values that judging works on: what was timed, what was decided, and why.
 
 Everything here is frozen and free of I/O.  Times are **seconds**; a ratio is head time / base time, so a
-ratio above 1 is slower.  `ci.trials.replay` builds :class:`Comparison` values from files, `ci.judging.judge` turns them into a
-:class:`Judgement`, `ci.report` renders it.
+ratio above 1 is slower.  `ci.trials.replay` builds :class:`Comparison` values from files, `ci.judging.judge` makes a
+:class:`Judgement` of them, `ci.report` renders it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Comparison:
-    """Everything known about one case on both sides: the input of :func:`ci.judge.judge`.
+    """Everything known about one case on both sides: the input of :func:`ci.judging.judge.judge`.
 
     case: permanent name, ``kernel/backend/case`` for our own trials.
     machine_kind: "gpu" or "cpu"; it chooses the policy section.

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ci.records.store import derived as derive
-from ci.records.store import store as records
+from ci.records import derived as derive
+from ci.records import store as records
 
 HEADER = (
     "| machine | kernel | backend | cases | baseline / ours, geometric mean | worst case | best case |",

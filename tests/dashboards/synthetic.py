@@ -1,4 +1,4 @@
-"""Synthetic histories in the columns of `ci.records.store.load` and `ci.records.derived`: a plausible MI300X and a small H200 pool."""
+"""Synthetic histories in the columns of `ci.records`: a plausible MI300X and a small H200 pool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.records.store import derived as derive
+from ci.records import derived as derive
 
 PEAK_FLOPS, HBM, LINK = 1307.4e12, 5.3e12, 448e9
 MACHINES = {

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.records.store import store as records
+from ci.records import store as records
 from dashboards import build, series
 from dashboards.__main__ import main
 from tests.ci import made_trials as trials

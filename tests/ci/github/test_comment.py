@@ -10,8 +10,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
+from ci.github import comment as github
 from ci.github.comment import GitHub, GitHubError, post_report
-from ci.github.comment import comment as github
 from ci.report import jsonout, markdown
 from tests.ci.report import samples
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ci.github.comment import machines
+from ci.github import machines
 from ci.github.machines import MachinesError
 from kernels.hardware import by_market_name
 

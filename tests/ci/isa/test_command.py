@@ -14,7 +14,7 @@ from asv.results import Results
 
 from ci.commands import isa as isa_cli
 from ci.commands.isa import isa
-from ci.isa.judge import versions as isa_triton
+from ci.isa import versions as isa_triton
 from tests.ci.histories import SECOND
 
 SAMPLES = Path(__file__).resolve().parents[2] / "benchmarks" / "isa" / "tree"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ci.git.repository import Commit, Repository
+from ci.isa import history as isa_history
+from ci.isa import series as isa_series
 from ci.isa.compile import CompileError, Wanted
-from ci.isa.judge import history as isa_history
-from ci.isa.judge import series as isa_series
 from tests.ci.histories import commits_of_one_second
 from tests.ci.isa.documents import document, entry
 

@@ -8,7 +8,7 @@ import math
 from asv.results import Results
 
 from ci.git.repository import Commit
-from ci.isa.judge import series as isa_series
+from ci.isa import series as isa_series
 from ci.records.store import load
 from tests.ci.isa.documents import document, entry
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ci.isa import versions as isa_triton
 from ci.isa.judge import read
-from ci.isa.judge import versions as isa_triton
 from ci.isa.rules import IsaPolicy
 from tests.ci.isa.documents import document, entry
 

@@ -16,7 +16,7 @@ from ci.judging.policy import FloorRule, Policy, load
 from ci.stats import simulate
 from ci.stats.sequential import Progress
 from ci.stats.types import Clocks, Comparison, Status, Trial, Verdict
-from ci.study.verdicts import verdicts as study
+from ci.study import verdicts as study
 
 POLICY = load()
 DATA = Path(__file__).parents[2] / "recordings" / "h200"

@@ -11,7 +11,7 @@ import pytest
 
 from ci.judging import policy
 from ci.judging import recorded as gate
-from ci.records.store import store as records
+from ci.records import store as records
 from ci.stats.types import Verdict
 from tests.ci import made_trials as trials
 

@@ -18,7 +18,7 @@ import pytest
 from asv.util import UserError
 
 from ci import asv_plugin
-from ci.records.store import store as records
+from ci.records import store as records
 from tests.ci.made_trials import TIMES, declaration, failed, ok, tree, trial, write
 
 ROOT = Path(__file__).resolve().parents[3]

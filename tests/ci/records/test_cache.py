@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ci.records.store import cache
+from ci.records import cache
 
 SCHEMA = pa.schema([("name", pa.string()), ("value", pa.float64())])
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ci.records.store import derived as derive
-from ci.records.store import store as records
+from ci.records import derived as derive
+from ci.records import store as records
 from kernels.hardware import DEVICES, by_market_name, roofline_seconds
 from kernels.spec import Cost
 

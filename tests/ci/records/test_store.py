@@ -21,9 +21,9 @@ import pytest
 from asv import results as asv_results
 from asv_runner import statistics as asv_statistics
 
+from ci.records import pooling
+from ci.records import store as records
 from ci.records.asv_files import FEWEST_SAMPLES
-from ci.records.store import pooling
-from ci.records.store import store as records
 from tests.ci.histories import commits_of_one_second
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
 

@@ -92,11 +92,11 @@ def test_without_colour_nothing_is_lost() -> None:
 
 def test_no_color_is_honoured() -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import samples; from rich.console import Console;"
+        "from tests.ci.report import samples; from rich.console import Console;"
         "from ci.report import terminal; terminal.show(samples.slower(), Console(force_terminal=True, width=100))"
     )
     run = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         env={"NO_COLOR": "1", "PYTHONPATH": ":".join(sys.path), "PYTHONUTF8": "1", "TERM": "xterm"},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ci.study.verdicts import curve
+from ci.study import curve
 
 
 def trial(count: int, seconds: float, case: str = "w4", channels: str | None = "same") -> dict[str, Any]:
