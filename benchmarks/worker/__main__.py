@@ -49,7 +49,7 @@ def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"ok": True, "result": getattr(service, f"do_{request['op']}")(**request["fields"])}
     except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
-        from benchmarks.worker.__main__ import failures
+        from benchmarks.worker import failures
 
         return failures.answer(error)
     finally:

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker.__main__ import clocks
-from benchmarks.worker.__main__ import code_hash as codehash
+from benchmarks.worker import clocks
+from benchmarks.worker import code_hash as codehash
 from benchmarks.worker.failures import Refused
 
 

@@ -35,7 +35,7 @@ class Service:
 
     def do_probe(self) -> dict[str, Any]:
         """Devices and versions of this Python; torch may be absent."""
-        from benchmarks.worker.__main__ import probe
+        from benchmarks.worker import probe
 
         return {"devices": probe.devices(), "environment": probe.environment()}
 
@@ -43,7 +43,7 @@ class Service:
         self, crumb: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
     ) -> dict[str, Any]:
         """Every kernel of the tree, as JSON; see benchmarks/declare.py."""
-        from benchmarks.worker.__main__ import declare
+        from benchmarks.worker import declare
 
         self._refuse_other_contracts()
         return declare.declarations(self._tree, Path(crumb), refuse, place, protocol)
@@ -69,8 +69,8 @@ class Service:
         self._refuse_other_contracts()
         import torch
 
-        from benchmarks.worker.__main__ import arms as bench
-        from benchmarks.worker.__main__ import clocks
+        from benchmarks.worker import arms as bench
+        from benchmarks.worker import clocks
 
         torch.set_num_threads(threads)
         gpu = device != "cpu"
@@ -99,7 +99,7 @@ class Service:
 
     def do_case(self, case: str, seed: int, copies: int) -> None:
         """Forget the case before, make the inputs and the reference of this one."""
-        from benchmarks.worker.__main__ import arms as bench
+        from benchmarks.worker import arms as bench
 
         self.do_close()
         self._bench = bench.Bench(
@@ -140,7 +140,7 @@ class Service:
 
     def do_capture(self, backend: str, calls: int) -> str:
         """Capture an arm in a graph; returns why it cannot be, or ""."""
-        from benchmarks.worker.__main__ import arms as bench
+        from benchmarks.worker import arms as bench
 
         try:
             self._bench.capture(backend, calls)

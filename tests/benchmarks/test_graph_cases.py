@@ -15,8 +15,8 @@ from benchmarks.coordinator import case_run as caserun
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.ranks import Failure, StepFailed
 from benchmarks.plan import Arm, PlannedCase, Protocol
-from benchmarks.worker.__main__ import arms as bench
-from benchmarks.worker.__main__ import clocks, failures
+from benchmarks.worker import arms as bench
+from benchmarks.worker import clocks, failures
 from benchmarks.worker.requests import Service
 from kernels.spec import Case, Cost, Kernel, Place, Tolerance
 

@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from benchmarks.worker.__main__ import clocks
+from benchmarks.worker import clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
 
 

@@ -14,7 +14,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from benchmarks.worker.__main__ import code_hash as codehash
+from benchmarks.worker import code_hash as codehash
 
 SOURCE = """
 import triton

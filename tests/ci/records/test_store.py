@@ -537,7 +537,7 @@ def test_two_writers_lose_nothing(tmp_path: Path, results: Path) -> None:
     lines = [trial(number=n, session=s * 16, kernel=k) for n in range(6) for s, k in (("5", "gemm"), ("6", "softmax"))]
     files = [write(tmp_path / f"{i}.jsonl", line) for i, line in enumerate(lines)]
     code = (
-        "import sys, subprocess\nfrom pathlib import Path\nfrom ci import records\n"
+        "import sys, subprocess\nfrom pathlib import Path\nfrom ci.records import store as records\n"
         "for f in sys.argv[2:]: records.record([Path(f)], Path(sys.argv[1]))"
     )
     root = Path(__file__).resolve().parents[3]
