@@ -1,46 +1,299 @@
-"""Trial lines: their identity, their JSON, and appending them to a file so that nothing written is ever lost."""
+"""The trial file: what a line may hold, for its writer (`benchmarks`) and its readers (`ci`) alike; and writing it.
+
+One JSON object per line, one line per trial: one operator, fresh processes, every arm and every round.  `LINE` describes
+it; `check` holds a value to it, before it is written and after it is read.  Standard library only: a node that
+measures has little else, and a laptop that judges has no GPU library.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
+import enum
 import fcntl
 import gzip
 import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shapes import (
+    LONGEST_NAME,
+    LONGEST_TEXT,
+    UNPRINTABLE_BUT_LINES,
+    Unfit,
+    anything,
+    bounded,
+    flag,
+    items,
+    maybe,
+    name,
+    number,
+    numbers,
+    one_of,
+    record,
+    table,
+    text,
+    whole,
+)
+
 FORMAT, VERSION = "ridgeline-trial", 1
+
+ROLES = ("base", "head")
+"""Sides of a comparison; a plain run has only "head"."""
+
+SHORTEST_S, LONGEST_S = 1e-9, 3600.0
+"""Seconds of one call: no clock resolves less than 1 ns, and no call of a benchmark takes more than an hour."""
+
+EARLIEST_MS, LATEST_MS = 0, 4_102_444_800_000
+"""Dates, milliseconds since 1970 UTC: up to 2100.  Beyond 2262 pandas cannot hold them."""
+
+MACHINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
+"""A machine's name is the name of its folder in results/."""
+
+
+class Status(enum.StrEnum):
+    """How one arm of a case ended; `missing`: that checkout does not have it (never written to a file)."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    ERROR = "error"
+    HANG = "hang"
+    CRASH = "crash"
+    UNSUPPORTED = "unsupported"
+    SKIPPED = "skipped"
+    MISSING = "missing"
+
+    @property
+    def failed(self) -> bool:
+        """True for an arm that ran and must not have ended so: wrong, crash, hang, error."""
+        return self in FAILED
+
+
+FAILED = (Status.WRONG, Status.CRASH, Status.HANG, Status.ERROR)
+"""Worst first."""
+
+WORST_FIRST = (*FAILED, Status.UNSUPPORTED, Status.SKIPPED)
+"""Where the trials of an arm ended differently, the worst is reported."""
 
 
 class OutputError(Exception):
     """The trial file cannot be written; the text says why and what is safe."""
 
 
+def _part(value: Any, where: str) -> None:
+    name(value, where)
+    if "/" in value:
+        raise Unfit(where, value, "a name without /, which separates operator, backend and case")
+
+
+def _machine_name(value: Any, where: str) -> None:
+    if not isinstance(value, str) or not MACHINE_NAME.fullmatch(value):
+        raise Unfit(where, value, "a file name of letters, digits, '.', '_' and '-' (`ridgeline doctor` prints it)")
+
+
+def _arm_key(value: Any, where: str) -> None:
+    name(value, where)
+    role, _, backend = value.partition("/")
+    if role not in ROLES or not backend or "/" in backend:
+        raise Unfit(where, value, f"ROLE/BACKEND with a role of {', '.join(ROLES)}")
+
+
+def _moment(value: Any, where: str) -> None:
+    try:
+        moment = datetime.datetime.fromisoformat(value)
+        sound = moment.tzinfo is not None and EARLIEST_MS <= moment.timestamp() * 1000 <= LATEST_MS
+    except (TypeError, ValueError, OverflowError):
+        sound = False
+    if not sound:
+        raise Unfit(where, value, "an ISO date and time with its offset from UTC, 1970 to 2100")
+
+
+TEXT, NAME, COUNT = text(), name, whole()
+_DATE = whole(EARLIEST_MS, LATEST_MS)
+_FACT = maybe(text(LONGEST_NAME, lines=False))
+_MACHINE = record(
+    {"name": _machine_name},
+    {
+        **dict.fromkeys(
+            ("arch", "device", "market_name", "chip_id", "partition", "driver", "cpu", "os", "host"), _FACT
+        ),
+        **dict.fromkeys(("compute_units", "memory_bytes", "cpu_count", "ram_bytes"), maybe(COUNT)),
+        "kind": one_of("gpu", "cpu"),
+        "count": whole(1, 100_000),
+        "power_cap_w": maybe(number(0, 1e6)),
+    },
+)
+_ENVIRONMENT = record(
+    {},
+    {
+        **dict.fromkeys(("python", "torch", "triton", "cuda", "hip", "nccl", "executable"), _FACT),
+        "variables": table(NAME, TEXT),
+    },
+)
+_CASE = record({"name": _part}, {"tier": NAME, "dtype": NAME, "world": whole(1, 100_000)})
+_COST = record({}, dict.fromkeys(("flops", "hbm_bytes", "link_bytes", "payload_bytes"), maybe(COUNT)))
+_DECLARATION = record(
+    {"kernel": _part, "backends": items(_part), "cases": items(_CASE), "yardstick": NAME},
+    {
+        "doc": TEXT,
+        "baselines": items(_part),
+        "case_yardsticks": maybe(table(_part, NAME)),
+        "costs": maybe(table(_part, _COST)),
+    },
+)
+_CHECKOUT = record(
+    {"environment": _ENVIRONMENT},
+    {
+        "commit": maybe(NAME),
+        "recorded_as": maybe(NAME),
+        "date_ms": maybe(_DATE),
+        "dirty": maybe(flag),
+        "kernels_digest": maybe(NAME),
+        "kernel_digest": maybe(NAME),
+        "declaration": maybe(_DECLARATION),
+        "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {}))),
+    },
+)
+_ARM = record(
+    {"status": one_of(*(status for status in Status if status is not Status.MISSING))},
+    {
+        "seconds": numbers(SHORTEST_S, LONGEST_S, fewest=1),
+        "skew_s": maybe(numbers(0.0, LONGEST_S)),
+        "why": TEXT,
+        "detail": TEXT,
+        "knobs": maybe(table(NAME, anything)),
+        "code_hash": maybe(NAME),
+        "first_call_s": maybe(number(0, 1e6)),
+        "compile_s": maybe(number(0, 1e6)),
+        "calls_per_sample": whole(1, 1_000_000),
+    },
+)
+_READING = record(
+    {},
+    {
+        **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"), maybe(number(-1e6, 1e6))),
+        "throttle": maybe(TEXT),
+        "role": maybe(NAME),
+    },
+)
+_STATE = record(
+    {},
+    {"before": maybe(_READING), "after": maybe(_READING), "during": maybe(items(_READING)), "why_absent": maybe(TEXT)},
+)
+LINE = record(
+    {
+        "id": NAME,
+        "session": NAME,
+        "trial": COUNT,
+        "started_at": _moment,
+        "kernel": _part,
+        "machine": _MACHINE,
+        "trees": table(one_of(*ROLES), _CHECKOUT),
+        "cases": table(_part, record({}, {"method": TEXT, "warnings": items(TEXT), "arms": table(_arm_key, _ARM)})),
+    },
+    {
+        "protocol": maybe(table(NAME, anything)),
+        "duration_s": maybe(number(0, 1e9)),
+        "measuring_s": maybe(number(0, 1e9)),
+        "busy_share": maybe(number(0, 1e3)),
+        "state": maybe(_STATE),
+        "warnings": items(TEXT),
+    },
+)
+"""A line, apart from its `format` and `version`."""
+
+
+def check(line: Any) -> None:
+    """Raises Unfit unless the value is a trial: the general limits, every field, and that its parts agree."""
+    bounded(line)
+    if not isinstance(line, dict) or line.get("format") != FORMAT:
+        raise Unfit("format", line.get("format") if isinstance(line, dict) else line, FORMAT)
+    if line.get("version") != VERSION:
+        raise Unfit(
+            "version", line.get("version"), f"{VERSION}; for a newer one update Ridgeline and read the file again"
+        )
+    LINE(line, "")
+    for role, checkout in line["trees"].items():
+        if checkout.get("declaration"):
+            _agrees(checkout["declaration"], line["kernel"], f"trees.{role}.declaration")
+    known = {role: _known(checkout.get("declaration")) for role, checkout in line["trees"].items()}
+    for case, found in line["cases"].items():
+        for key, arm in found.get("arms", {}).items():
+            _belongs(known, key, case)
+            if ("seconds" in arm) != (arm["status"] == Status.OK):
+                raise Unfit(f"cases.{case}.arms.{key}", arm["status"], "seconds if, and only if, the status is ok")
+
+
+def _agrees(declared: Mapping[str, Any], operator: str, where: str) -> None:
+    """A declaration is of the trial's operator, names nothing twice, and speaks only of its own cases and backends."""
+    if declared["kernel"] != operator:
+        raise Unfit(f"{where}.kernel", declared["kernel"], f"{operator}, the operator of the trial")
+    cases = [case["name"] for case in declared["cases"]]
+    for field, names in (("backends", declared["backends"]), ("cases", cases)):
+        if len(set(names)) < len(names):
+            raise Unfit(f"{where}.{field}", "with a name twice", "each name once")
+    for field, known in (("baselines", declared["backends"]), ("costs", cases), ("case_yardsticks", cases)):
+        for one in declared.get(field) or ():
+            if one not in known:
+                raise Unfit(f"{where}.{field}", one, "names that the declaration lists")
+
+
+def _known(declared: Mapping[str, Any] | None) -> tuple[set[str], set[str]]:
+    """Backends and cases of a declaration."""
+    if declared is None:
+        return set(), set()
+    return set(declared["backends"]), {case["name"] for case in declared["cases"]}
+
+
+def _belongs(known: Mapping[str, tuple[set[str], set[str]]], key: str, case: str) -> None:
+    """An arm belongs to a checkout of the trial, which declares its backend and its case."""
+    role, _, backend = key.partition("/")
+    if role not in known:
+        raise Unfit(f"cases.{case}.arms", key, f"arms of the checkouts {', '.join(known)}")
+    backends, cases = known[role]
+    if backend not in backends or case not in cases:
+        raise Unfit(f"cases.{case}.arms", key, "backends and cases that the declaration of the checkout lists")
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
 def finished(line: Mapping[str, Any]) -> dict[str, Any]:
-    """The line with format, version and id; not-finite numbers become null."""
+    """The line with format, version and id, checked; texts that a device or a library gave are made printable first."""
     body = clean({"format": FORMAT, "version": VERSION, **line})
+    for case in body.get("cases", {}).values():
+        case["arms"] = {key: _timed(arm) for key, arm in case["arms"].items()}
     digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()[:16]
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "id": digest,
-        **{k: v for k, v in body.items() if k not in ("format", "version")},
-    }
+    whole_line = {"format": FORMAT, "version": VERSION, "id": digest, **body}
+    check(whole_line)
+    return whole_line
 
 
 def clean(value: Any) -> Any:
-    """The same JSON value without NaN and Infinity, which are not JSON."""
+    """The same JSON value without NaN and Infinity, which are not JSON, and with printable texts of bounded length."""
+    if isinstance(value, str):
+        return UNPRINTABLE_BUT_LINES.sub("\ufffd", value)[:LONGEST_TEXT]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): clean(item) for key, item in value.items()}
+        return {clean(str(key)): clean(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [clean(item) for item in value]
     return value
+
+
+def _timed(arm: dict[str, Any]) -> dict[str, Any]:
+    """The arm, or an error in its place if the clock gave times that no call can have."""
+    try:
+        numbers(SHORTEST_S, LONGEST_S, fewest=1)(arm["seconds"], "seconds") if arm["status"] == Status.OK else None
+    except Unfit as error:
+        return {"status": "error", "why": f"its times cannot be: {error}", "detail": ""}
+    return arm
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:

@@ -1,147 +1,88 @@
-"""`ridgeline run`, and what every verb that measures shares.  It runs on a node that has Python, torch and triton only:
-nothing here, or imported from here before there is something to record, needs asv, git, pandas or a network.
+"""`ridgeline run`: measure this commit and record it.
+
+It runs on a node that has Python, torch, Triton, click and rich only: nothing that is imported before there is
+something to record needs asv, git, pandas or a network.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from ci.git.repository import Commit, Repository, Tree, TreeError
-from ci.harness import Plan, machine_kind, measure
-from ci.report import run_summary as summary
-from ci.trials.file import TrialLine, read_trials
-
-CPU_ROUNDS, GPU_ROUNDS = 20, 40
-"""Rounds in a trial unless asked otherwise: 40 repeat a GPU's median to 0.1 %; a CPU's calls take milliseconds each."""
-
-
-def out_console() -> Console:
-    """Where results go."""
-    return Console(highlight=False)
+from ci.commands.checkouts import one_checkout, scratch
+from ci.git.repository import GitError
+from ci.harness import measure
+from ci.options import DRY_RUN, OUT, RESULTS, SOURCE, TIMED, err_console, example, out_console, plan, with_rounds
+from ci.report import run_summary
+from ci.trials.file import Followed, TrialFile
+from ci.trials.trial import Trial
 
 
-def err_console() -> Console:
-    """Where progress and remarks go."""
-    return Console(stderr=True, highlight=False)
-
-
+@click.command(
+    epilog=example(
+        "ridgeline run --kernel gemm --case '*m16*'\n  "
+        "ridgeline run --commit 0123456789abcdef0123456789abcdef01234567 --out trials.jsonl"
+    )
+)
+@TIMED
+@click.option("--trials", type=click.IntRange(1, 1000), default=3, show_default=True, help="Fresh-process trials.")
+@SOURCE
+@OUT
+@RESULTS
+@DRY_RUN
 def run(
-    plan: Plan,
-    *,
     commit: str | None,
     commit_date: int | None,
     tree: Path | None,
     out: Path | None,
     results: Path,
     dry_run: bool,
+    **what: Any,
 ) -> int:
-    """Measure one tree; record it unless --out asks for the trial file only."""
-    head = _one_tree(commit, commit_date, tree)
+    """Measure this commit and record it as asv results; with --out only write the trial file."""
+    head = one_checkout(commit, commit_date, tree)
     if out is None and (head.dirty or head.commit is None):
-        raise TreeError(
-            f"{head.path} has uncommitted changes, so its numbers belong to no commit: commit them, or write "
-            "a trial file with --out FILE"
-        )
-    file = out or scratch("run", head)
-    plan = with_rounds(plan)
+        belongs = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
+        raise GitError(f"{belongs}: commit them, or write a trial file with --out FILE")
+    file, planned = out or scratch("run", head), with_rounds(plan(**what))
     if dry_run:
-        click.echo(
-            f"would measure {head.label} ({plan.tier} tier, {plan.trials} trials of {plan.rounds} rounds) into "
-            f"{file}" + ("" if out else f" and record it in {results}")
-        )
+        effort = f"{planned.tier} tier, {planned.trials} trials of {planned.rounds} rounds"
+        recording = "" if out else f" and record it in {results}"
+        click.echo(f"would measure {head.label} ({effort}) into {file}{recording}")
         return 0
-    before = len(read_trials(file)[0]) if file.exists() else 0
-    code = measure([head], plan, file, err_console())
-    lines = read_trials(file)[0][before:] if file.exists() else []
-    summary.show(lines, out_console())
-    _say_busy(lines)
-    if not out and lines:
-        from ci.commands.jobs import print_recorded
-        from ci.records.store import record
-
-        print_recorded(record([file], results))
-    elif lines:
-        click.echo(f"{len(lines)} trials in {file}; `ridgeline record {file}` makes asv records of them")
+    log = Followed(file)
+    before = len(log.read().trials)
+    code = measure([head], planned, file, err_console())
+    measured = log.read()
+    run_summary.show(measured.trials[before:], out_console())
+    _say_busy(measured.trials[before:])
+    _say_what_is_kept(measured, before, out, results)
     return code
 
 
-def verify(
-    plan: Plan,
-    *,
-    commit: str | None,
-    commit_date: int | None,
-    tree: Path | None,
-    out: Path | None,
-    as_json: bool,
-    dry_run: bool,
-) -> int:
-    """Check every backend of one tree, time nothing; the measuring program prints what came of it."""
-    head = _one_tree(commit, commit_date, tree)
-    file = out or Path(".ridgeline/checks.jsonl")
-    if dry_run:
-        click.echo(f"would check {head.label} ({plan.tier} tier) and append what comes of it to {file}")
-        return 0
-    return measure([head], plan, file, err_console(), "verify", *(["--json"] if as_json else []))
+def _say_what_is_kept(measured: TrialFile, before: int, out: Path | None, results: Path) -> None:
+    """Record the trials, or say how to."""
+    new = len(measured.trials) - before
+    if out is None and new:
+        from ci.commands.outcome import print_recorded
+        from ci.records.store import record
+
+        print_recorded(record([measured], results))
+        return
+    for problem in measured.problems(keep=False):
+        click.echo(f"not used: {problem}", err=True)
+    if new:
+        click.echo(f"{new} trials in {out}; `ridgeline record {out}` makes asv records of them")
 
 
-def plan(**options: Any) -> Plan:
-    """A plan from the options of a verb; what was not asked for keeps its default."""
-    given = {key: value for key, value in options.items() if value is not None}
-    given["deadline_s"] = given.pop("deadline", None)
-    return Plan(**given)
-
-
-def with_rounds(plan: Plan) -> Plan:
-    """Rounds and state of the caches by the kind of machine, unless asked for.
-
-    A CPU's last level is shared with other tenants and can be hundreds of MB: to sweep it takes longer than a call.
-    """
-    cpu = machine_kind() == "cpu"
-    return dataclasses.replace(
-        plan, rounds=plan.rounds or (CPU_ROUNDS if cpu else GPU_ROUNDS), cache=plan.cache or ("hot" if cpu else "cold")
-    )
-
-
-def scratch(verb: str, tree: Tree) -> Path:
-    """A new trial file under .ridgeline/trials, named by time and commit."""
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
-    return (
-        Path(".ridgeline/trials") / f"{stamp}-{verb}-{tree.commit.short if tree.commit else 'tree'}-{os.getpid()}.jsonl"
-    )
-
-
-def _one_tree(commit: str | None, date_ms: int | None, path: Path | None) -> Tree:
-    """The tree of `run`: named by the caller on a node without git, else the working tree of the repository."""
-    if commit is None:
-        repository = Repository(path or Path.cwd())
-        return repository.working_tree()
-    if not re.fullmatch(r"[0-9a-f]{40}", commit):
-        raise TreeError(
-            f"--commit {commit!r} is not a full commit hash; `git rev-parse HEAD` prints one (40 hex digits)"
-        )
-    if date_ms is None:
-        try:
-            date_ms = Repository(path or Path.cwd()).resolve(commit).date_ms
-        except TreeError:
-            date_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
-            click.echo("the commit's date is not known here: today's is recorded; --commit-date gives it", err=True)
-    return Tree("head", (path or Path.cwd()).resolve(), Commit(commit, date_ms, ""))
-
-
-def _say_busy(lines: Sequence[TrialLine]) -> None:
-    shares = [line.data["busy_share"] for line in lines if line.data.get("busy_share")]
-    if shares and lines[0].data["machine"].get("kind") == "gpu":
-        loops, all_s = (sum(line.data.get(key) or 0.0 for line in lines) for key in ("measuring_s", "duration_s"))
-        click.echo(
-            f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops, "
-            f"which took {loops:.1f} of {all_s:.1f} s; the rest is starting processes, compiling and checking"
-        )
+def _say_busy(trials: Sequence[Trial]) -> None:
+    shares = [trial.busy_share for trial in trials if trial.busy_share]
+    if not shares or trials[0].machine.kind != "gpu":
+        return
+    loops, whole = sum(trial.measuring_s for trial in trials), sum(trial.duration_s for trial in trials)
+    busy = f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops"
+    took = f"which took {loops:.1f} of {whole:.1f} s"
+    click.echo(f"{busy}, {took}; the rest is starting processes, compiling and checking")

@@ -1,28 +1,27 @@
 """Judge one recorded commit against another: every trial of both that a machine has.
 
 Trials in which both commits ran in lock-step are paired, round by round, and judged as they are.  Commits that were
-recorded apart are not: clocks wander by 2 to 3 % between runs.  There every sample is divided by the median of the
-vendor baseline of its own trial, which the same clocks moved, and the policy's `recorded_*` settings apply.
+recorded apart are not: clocks drift by 2 to 3 % between runs.  There every sample is divided by the median of the
+baseline of its own trial, which the same clocks moved, and the policy's `recorded_*` settings apply.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
-from ci.records import store as records
-from ci.records.pooling import Place, role_at
-from ci.stats.types import Comparison, FloatArray, Judgement, Trial
+from ci.judging.types import Judgement
+from ci.records import store
+from ci.records.pooling import Place
+from ci.stats.types import FloatArray, PairedRounds
+from ci.trials.compared import Comparison
 from ci.trials.comparisons import comparisons
-from ci.trials.file import TrialLine
-
-ROLES = ("base", "head")
+from ci.trials.trial import Trial
 
 
 class GateError(Exception):
@@ -31,13 +30,13 @@ class GateError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What one machine and environment says about the two commits; lines: base's trials, then head's."""
+    """What one machine and environment says about the two commits; trials: base's, then head's."""
 
     machine: str
     env: str
     paired: bool
     judgement: Judgement
-    lines: tuple[TrialLine, ...]
+    trials: tuple[Trial, ...]
 
 
 def gate(results: Path, base: str, head: str, policy: Policy, machine: str | None = None) -> list[Judged]:
@@ -45,103 +44,48 @@ def gate(results: Path, base: str, head: str, policy: Policy, machine: str | Non
 
     Raises GateError if there is none.
     """
-    machines = (
-        [machine]
-        if machine
-        else sorted(path.name for path in results.iterdir() if path.is_dir())
-        if results.is_dir()
-        else []
-    )
+    machines = [machine] if machine else _machines(results)
     found = [judged for name in machines for judged in _on_machine(results, name, base, head, policy)]
     if not found:
         raise GateError(_missing(results, machines, base, head))
     return found
 
 
+def _machines(results: Path) -> list[str]:
+    return sorted(path.name for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
+
+
 def _on_machine(results: Path, machine: str, base: str, head: str, policy: Policy) -> Iterable[Judged]:
-    sides = {
-        role: {place.env: place for place in records.places(results, machine, commit)}
-        for role, commit in zip(ROLES, (base, head), strict=True)
-    }
-    for env in sorted(sides["base"].keys() & sides["head"].keys()):
-        yield _judged(results, sides["base"][env], sides["head"][env], policy)
+    bases, heads = ({place.env: place for place in store.places(results, machine, commit)} for commit in (base, head))
+    for env in sorted(bases.keys() & heads.keys()):
+        yield _judged(results, bases[env], heads[env], policy)
 
 
 def _judged(results: Path, base: Place, head: Place, policy: Policy) -> Judged:
-    base_lines, head_lines = records.trials(results, base), records.trials(results, head)
-    both = [line for line in head_lines if _roles(line.data) >= set(ROLES) and _is(line.data, base, head)]
-    kernels_paired = {line.data["kernel"] for line in both}
-    apart = _joined(
-        [line for line in base_lines if line.data["kernel"] not in kernels_paired],
-        base,
-        [line for line in head_lines if line.data["kernel"] not in kernels_paired],
-        head,
-    )
-    judgement = judge(
-        [*comparisons([line.data for line in both]), *(relative(comparison) for comparison in comparisons(apart))],
-        policy if both and not apart else policy.recorded(),
-    )
-    return Judged(head.machine, head.env, bool(both) and not apart, judgement, (*base_lines, *head_lines))
+    of_base, of_head = store.trials(results, base), store.trials(results, head)
+    both = [trial for trial in of_head if _of_both(trial, base, head)]
+    lock_step = {trial.operator for trial in both}
+    rest = ([trial for trial in trials if trial.operator not in lock_step] for trials in (of_base, of_head))
+    apart = _joined(*rest, base, head)
+    paired = bool(both) and not apart
+    compared = [*comparisons(both), *map(relative, comparisons(apart))]
+    judgement = judge(compared, policy if paired else policy.recorded())
+    return Judged(head.machine, head.env, paired, judgement, (*of_base, *of_head))
 
 
-def _roles(data: Mapping[str, Any]) -> set[str]:
-    return set(data["trees"])
+def _of_both(trial: Trial, base: Place, head: Place) -> bool:
+    """Whether the two commits ran in this trial side by side, each in its role."""
+    return trial.paired and base.is_of(trial.checkouts["base"]) and head.is_of(trial.checkouts["head"])
 
 
-def _is(data: Mapping[str, Any], base: Place, head: Place) -> bool:
-    return (
-        role_at({**data, "trees": {"base": data["trees"]["base"]}}, base) == "base"
-        and role_at({**data, "trees": {"head": data["trees"]["head"]}}, head) == "head"
-    )
-
-
-def _joined(bases: Sequence[TrialLine], base: Place, heads: Sequence[TrialLine], head: Place) -> list[dict[str, Any]]:
+def _joined(bases: Sequence[Trial], heads: Sequence[Trial], base: Place, head: Place) -> list[Trial]:
     """Trials of two sessions put side by side, in order of time, as if base and head had shared them."""
     joined = []
-    for kernel in dict.fromkeys(line.data["kernel"] for line in (*bases, *heads)):
-        left = [_as_role(line.data, base, "base") for line in bases if line.data["kernel"] == kernel]
-        right = [_as_role(line.data, head, "head") for line in heads if line.data["kernel"] == kernel]
-        count = min(len(left), len(right)) or 1
-        for number in range(count):
-            pair = [side[number] for side in (left, right) if number < len(side)]
-            joined.append(
-                {
-                    **pair[-1],
-                    "trial": number,
-                    "trees": {k: v for p in pair for k, v in p["trees"].items()},
-                    "cases": _cases(pair),
-                    "state": None,
-                }
-            )
-    return [data for data in joined if set(data["trees"]) >= set(ROLES)]
-
-
-def _as_role(data: Mapping[str, Any], place: Place, role: str) -> dict[str, Any]:
-    """The trial as seen from one of its trees, which is called `role` from now on."""
-    own = role_at(data, place)
-    cases = {
-        name: {
-            **case,
-            "arms": {
-                f"{role}/{arm.partition('/')[2]}": result
-                for arm, result in case["arms"].items()
-                if arm.partition("/")[0] == own
-            },
-        }
-        for name, case in data["cases"].items()
-    }
-    return {**data, "trees": {role: data["trees"][own]}, "cases": cases}
-
-
-def _cases(pair: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    names = dict.fromkeys(name for data in pair for name in data["cases"])
-    return {
-        name: {
-            **next(d["cases"][name] for d in pair if name in d["cases"]),
-            "arms": {arm: result for d in pair for arm, result in d["cases"].get(name, {}).get("arms", {}).items()},
-        }
-        for name in names
-    }
+    for operator in dict.fromkeys(trial.operator for trial in (*bases, *heads)):
+        left = [trial.as_role(base.role_in(trial) or "", "base") for trial in bases if trial.operator == operator]
+        right = [trial.as_role(head.role_in(trial) or "", "head") for trial in heads if trial.operator == operator]
+        joined += [one.beside(two, number) for number, (one, two) in enumerate(zip(left, right, strict=False))]
+    return joined
 
 
 def relative(comparison: Comparison) -> Comparison:
@@ -149,29 +93,25 @@ def relative(comparison: Comparison) -> Comparison:
 
     A comparison without a baseline on both sides stays as it is and says so.
     """
-    controlled = [t for t in comparison.trials if t.control_base is not None and t.control_head is not None]
-    if not controlled or len(controlled) < len(comparison.trials):
-        warning = "recorded apart and without a vendor baseline: a change of clocks looks like a change of code"
-        return (
-            dataclasses.replace(comparison, warnings=(*comparison.warnings, warning))
-            if comparison.trials
-            else comparison
-        )
-    scale = float(np.exp(np.mean([np.log(_middle(t.control_base)) for t in controlled])))
-    return dataclasses.replace(comparison, trials=tuple(_relative(t, scale) for t in controlled))
+    beside = [t for t in comparison.trials if t.baseline_base is not None and t.baseline_head is not None]
+    if not comparison.trials:
+        return comparison
+    if not beside or len(beside) < len(comparison.trials):
+        warning = "recorded apart and without a baseline: a change of clocks looks like a change of code"
+        return dataclasses.replace(comparison, warnings=(*comparison.warnings, warning))
+    scale = float(np.exp(np.mean([np.log(_middle(rounds.baseline_base)) for rounds in beside])))
+    return dataclasses.replace(comparison, trials=tuple(_relative(rounds, scale) for rounds in beside))
 
 
-def _relative(trial: Trial, scale: float) -> Trial:
+def _relative(rounds: PairedRounds, scale: float) -> PairedRounds:
     """Both arms of each side by the middle of its baseline: the share of the baseline stays what it was."""
-    base, head = scale / _middle(trial.control_base), scale / _middle(trial.control_head)
-    assert trial.control_base is not None
-    assert trial.control_head is not None
+    base, head = scale / _middle(rounds.baseline_base), scale / _middle(rounds.baseline_head)
     return dataclasses.replace(
-        trial,
-        base=trial.base * base,
-        head=trial.head * head,
-        control_base=trial.control_base * base,
-        control_head=trial.control_head * head,
+        rounds,
+        base=rounds.base * base,
+        head=rounds.head * head,
+        baseline_base=None if rounds.baseline_base is None else rounds.baseline_base * base,
+        baseline_head=None if rounds.baseline_head is None else rounds.baseline_head * head,
     )
 
 
@@ -183,15 +123,17 @@ def _middle(values: FloatArray | None) -> float:
 def _missing(results: Path, machines: Sequence[str], base: str, head: str) -> str:
     if not machines:
         return f"{results} holds no records; measure with `ridgeline run` or record trial files with `ridgeline record`"
-    said = []
-    for name in machines:
-        have = [
-            f"{commit[:8]} in {', '.join(p.env for p in places)}"
-            for commit in (base, head)
-            if (places := records.places(results, name, commit))
-        ]
-        said.append(f"{name}: {'; '.join(have) or 'neither'}")
+    said = [f"{name}: {_recorded_there(results, name, (base, head))}" for name in machines]
     return (
         f"no machine has recorded both {base[:8]} and {head[:8]} in the same environment ({' | '.join(said)}); "
         "`asv show --results` or the site list what is there; measure the missing one with `ridgeline run`"
     )
+
+
+def _recorded_there(results: Path, machine: str, commits: Sequence[str]) -> str:
+    have = []
+    for commit in commits:
+        places = store.places(results, machine, commit)
+        if places:
+            have.append(f"{commit[:8]} in {', '.join(place.env for place in places)}")
+    return "; ".join(have) or "neither"

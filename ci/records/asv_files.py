@@ -15,8 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ci.records.pooling import Cell, Pool, interval
-from ci.trials.file import FAILED, python_version, requirements
+from ci.records.pooling import Cell, PooledTrials, interval
+from ci.trials.trial import Cost, Declaration, Machine
+
+Json = dict[str, Any]
+"""An object of asv's files, as asv writes and reads it."""
 
 VERSION = 2
 COLUMNS = [
@@ -56,21 +59,22 @@ FEWEST_SAMPLES = 7
 test at p < 0.002, whose least p is then 0.0022: it would never flag anything; without samples it compares intervals."""
 
 
-def machine_record(machine: Mapping[str, Any]) -> dict[str, str]:
+def machine_record(machine: Machine) -> dict[str, str]:
     """The machine as asv keeps it: its name and identity, as strings; what is unknown is absent."""
-    keys = IDENTITY["cpu" if machine.get("kind") == "cpu" else "gpu"]
-    facts = {key: str(machine[key]) for key in keys if machine.get(key) not in (None, "")}
-    return {"machine": str(machine["name"]), **facts}
+    keys = IDENTITY["cpu" if machine.kind == "cpu" else "gpu"]
+    facts = {key: str(value) for key in keys if (value := machine.facts[key]) not in (None, "")}
+    return {"machine": machine.name, **facts}
 
 
-def result_file(pool: Pool, rows: Mapping[str, Any]) -> dict[str, Any]:
+def result_file(pooled: PooledTrials, rows: Mapping[str, Any]) -> Json:
     """A whole result file around its rows."""
-    python, needs = python_version(pool.environment), requirements(pool.environment)
+    environment = pooled.environment
+    python, needs = environment.python, environment.requirements
     return {
-        "commit_hash": pool.place.commit,
-        "env_name": pool.place.env,
-        "date": pool.date_ms,
-        "params": {**machine_record(pool.machine), "python": python, **needs},
+        "commit_hash": pooled.place.commit,
+        "env_name": pooled.place.env,
+        "date": pooled.date_ms,
+        "params": {**machine_record(pooled.machine), "python": python, **needs},
         "python": python,
         "requirements": needs,
         "env_vars": {},
@@ -81,40 +85,36 @@ def result_file(pool: Pool, rows: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def rows_of(pool: Pool) -> dict[str, list[Any]]:
+def rows_of(pooled: PooledTrials) -> dict[str, list[Any]]:
     """asv rows of everything in a pool, by benchmark name."""
-    rows: dict[str, list[Any]] = {BROKEN: _row([len(pool.broken)], [], "1", max(pool.started_ms.values()))}
-    for kernel, declared in pool.declarations.items():
+    rows: dict[str, list[Any]] = {BROKEN: _row([len(pooled.broken)], [], "1", max(pooled.started_ms.values()))}
+    for operator, declared in pooled.declarations.items():
         for name, benchmark in benchmarks_of(declared).items():
             if name.endswith(f".{TIME}"):
-                rows[name] = _time_row(pool, declared, benchmark)
+                rows[name] = _time_row(pooled, declared, benchmark)
             else:
-                values = [cost_of(declared, case, name.split(".")[1]) for case in case_names(declared)]
-                rows[name] = _row(values, benchmark["params"], benchmark["version"], pool.started_ms[kernel])
+                values = [cost_of(declared, case, name.split(".")[1]) for case in declared.cases]
+                rows[name] = _row(values, benchmark["params"], benchmark["version"], pooled.started_ms[operator])
     return rows
 
 
-def benchmarks_of(declared: Mapping[str, Any], date_ms: int = 0) -> dict[str, dict[str, Any]]:
-    """Entries of benchmarks.json for one kernel: its times over (backend, case), its exact series over cases."""
-    kernel, cases = declared["kernel"], case_names(declared)
-    entries = [(TIME, "seconds", {"backend": list(declared["backends"]), "case": cases})]
-    entries += [
-        (name, unit, {"case": cases})
-        for name, (field, unit) in EXACT.items()
-        if any((cost or {}).get(field) for cost in (declared.get("costs") or {}).values())
-    ]
-    return {
-        f"{kernel}.{name}": _benchmark(f"{kernel}.{name}", unit, params, str(declared["yardstick"]), date_ms)
-        for name, unit, params in entries
-    }
+def benchmarks_of(declared: Declaration, date_ms: int = 0) -> dict[str, Json]:
+    """Entries of benchmarks.json for one operator: its times over (backend, case), its exact series over cases."""
+    cases = list(declared.cases)
+    entries = [(TIME, "seconds", {"backend": list(declared.backends), "case": cases})]
+    for name, (field, unit) in EXACT.items():
+        if any(getattr(case.cost, field) for case in declared.cases.values()):
+            entries.append((name, unit, {"case": cases}))
+    names = ((f"{declared.operator}.{name}", unit, params) for name, unit, params in entries)
+    return {name: _benchmark(name, unit, params, declared.definition, date_ms) for name, unit, params in names}
 
 
-def broken_benchmark() -> dict[str, dict[str, Any]]:
+def broken_benchmark() -> dict[str, Json]:
     """Entry of benchmarks.json for the count of modules that do not import."""
     return {BROKEN: _benchmark(BROKEN, "modules", {}, "1", 0)}
 
 
-def merged(old: Mapping[str, Any], new: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def merged(old: Mapping[str, Any], new: Mapping[str, Json]) -> Json:
     """benchmarks.json with new entries: grids are united, version and unit are those of the newer declaration."""
     result = {name: entry for name, entry in old.items() if name != "version"}
     for name, entry in new.items():
@@ -128,7 +128,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Mapping[str, Any]]) -> dict
     return {**dict(sorted(result.items())), "version": VERSION}
 
 
-def checked(content: bytes, machine: str) -> tuple[dict[str, Any], str]:
+def checked(content: bytes, machine: str) -> tuple[Json, str]:
     """An asv result file as asv itself would accept it; else {} and why not."""
     try:
         data = json.loads(content)
@@ -144,20 +144,16 @@ def checked(content: bytes, machine: str) -> tuple[dict[str, Any], str]:
     return data, ""
 
 
-def case_names(declared: Mapping[str, Any]) -> list[str]:
-    """Names of the cases of a declaration, in its order."""
-    return [str(case["name"]) for case in declared["cases"]]
-
-
-def cost_of(declared: Mapping[str, Any], case: str, series: str) -> float:
+def cost_of(declared: Declaration, case: str, series: str) -> float:
     """A case's FLOPs or bytes, NaN (asv's "skipped") where the declaration states none."""
-    value = ((declared.get("costs") or {}).get(case) or {}).get(EXACT[series][0])
+    cost = declared.cases[case].cost if case in declared.cases else Cost()
+    value = getattr(cost, EXACT[series][0])
     return math.nan if value is None else value
 
 
 def value_of(cell: Cell | None) -> float | None:
     """What asv is told: seconds, None for a failure, NaN for what was not or cannot be measured."""
-    if cell is not None and cell.status in FAILED:
+    if cell is not None and cell.status.failed:
         return None
     return math.nan if cell is None else cell.seconds
 
@@ -167,19 +163,14 @@ def dumps(data: Any) -> str:
     return json.dumps(data)
 
 
-def _time_row(pool: Pool, declared: Mapping[str, Any], benchmark: Mapping[str, Any]) -> list[Any]:
-    keys = itertools.product(declared["backends"], case_names(declared))
-    cells = [pool.cells.get((declared["kernel"], backend, case)) for backend, case in keys]
-    kernel = declared["kernel"]
-    return _row(
-        [value_of(cell) for cell in cells],
-        benchmark["params"],
-        benchmark["version"],
-        pool.started_ms[kernel],
-        pool.duration_s[kernel],
-        [_stats(cell) for cell in cells],
-        [_samples(cell) for cell in cells],
-    )
+def _time_row(pooled: PooledTrials, declared: Declaration, benchmark: Json) -> list[Any]:
+    operator = declared.operator
+    keys = itertools.product(declared.backends, declared.cases)
+    cells = [pooled.cells.get((operator, backend, case)) for backend, case in keys]
+    statistics, samples = [_stats(cell) for cell in cells], [_samples(cell) for cell in cells]
+    values, params, version = [value_of(cell) for cell in cells], benchmark["params"], benchmark["version"]
+    when = pooled.started_ms[operator], pooled.duration_s[operator]
+    return _row(values, params, version, *when, statistics, samples)
 
 
 def _row(
@@ -218,7 +209,7 @@ def _samples(cell: Cell | None) -> list[float] | None:
     return [float(f"{value:.7g}") for trial in cell.trials for value in trial]
 
 
-def _benchmark(name: str, unit: str, params: Mapping[str, Sequence[str]], version: str, date_ms: int) -> dict[str, Any]:
+def _benchmark(name: str, unit: str, params: Mapping[str, Sequence[str]], version: str, date_ms: int) -> Json:
     return {
         "name": name,
         "unit": unit,

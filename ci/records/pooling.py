@@ -1,34 +1,33 @@
-"""From the trials of one commit in one environment to one number per kernel, backend and case."""
+"""From the trials of one commit in one environment to one number per operator, backend and case."""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-from ci.trials.file import FAILED, TrialLine, env_name
+from benchmarks.trial_file import FAILED, Status
+from ci.stats.types import FloatArray
+from ci.trials.trial import Arm, BrokenModule, Checkout, Declaration, Environment, Machine, Trial
 
-FloatArray = npt.NDArray[np.float64]
 Key = tuple[str, str, str]
-"""Kernel, backend, case."""
-Result = tuple[Mapping[str, Any], Mapping[str, Any], str]
-"""A trial, one arm of one case in it, and the method of that case."""
+"""Operator, backend, case."""
 
 CI_LEVEL = 0.99
 """asv's columns are called ci_99."""
 
-CI_FLOOR = 1e-3
+NARROWEST = 1e-3
 """Least relative half-width of an interval.  asv weighs a point by 1 / width, without bound, and then misses steps
 beside a point that happens to repeat exactly.  0.1 % is how well a paired ratio repeats (A/A on an H200, 2026-11)."""
 
+BADNESS = (*FAILED, Status.OK, Status.UNSUPPORTED, Status.SKIPPED)
+"""Which status speaks for a session: failures first, then ok, then what was not tried."""
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, order=True)
 class Place:
     """Where a number belongs: machine, commit (40 hex digits) and environment name."""
 
@@ -41,20 +40,32 @@ class Place:
         """What asv calls the result file, without its suffix."""
         return f"{self.commit[:8]}-{self.env}"
 
+    def role_in(self, trial: Trial) -> str | None:
+        """Which checkout of a trial is this commit in this environment; head before others, None if there is none."""
+        roles = sorted(trial.checkouts, key=lambda role: (role != "head", role))
+        return next((role for role in roles if self.is_of(trial.checkouts[role])), None)
+
+    def is_of(self, checkout: Checkout) -> bool:
+        """Whether a checkout is recorded here."""
+        return checkout.recordable == self.commit and checkout.environment.name == self.env
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cell:
-    """One (kernel, backend, case) at a place.  trials: seconds, one array for each trial; empty unless status is ok."""
+    """One (operator, backend, case) at a place.  trials: seconds, one array per trial; empty unless status is ok.
+
+    definition, case_definition: digests of the benchmark definition of the operator and of the case, "" if not known.
+    """
 
     kernel: str
     backend: str
     case: str
-    status: str
+    status: Status
     why: str
     trials: tuple[FloatArray, ...]
     method: str
-    yardstick: str
-    case_yardstick: str
+    definition: str
+    case_definition: str
 
     @property
     def seconds(self) -> float:
@@ -63,75 +74,47 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Pool:
-    """All that was measured at a place.  Newest trial first where they disagree about a kernel's declaration.
+class PooledTrials:
+    """All that was measured at a place.  The newest trial decides where they disagree about an operator's declaration.
 
-    declarations: by kernel.  started_ms, duration_s: by kernel, of its newest trial and of all.
+    declarations: by operator.  started_ms, duration_s: by operator, of its newest trial and of all.
     """
 
     place: Place
     cells: Mapping[Key, Cell]
-    declarations: Mapping[str, Mapping[str, Any]]
+    declarations: Mapping[str, Declaration]
     started_ms: Mapping[str, int]
     duration_s: Mapping[str, float]
-    machine: Mapping[str, Any]
-    environment: Mapping[str, Any]
+    machine: Machine
+    environment: Environment
     date_ms: int
-    broken: Sequence[Mapping[str, Any]]
+    broken: Sequence[BrokenModule]
 
 
-def role_at(data: Mapping[str, Any], place: Place) -> str | None:
-    """Which tree of a trial is this commit in this environment; head before others, None if there is none."""
-    for role in sorted(data["trees"], key=lambda name: (name != "head", name)):
-        tree = data["trees"][role]
-        if commit_of(tree) == place.commit and env_name(tree["environment"]) == place.env:
-            return str(role)
-    return None
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Result:
+    """One arm of one case: the session it was measured in, and how its samples were taken."""
+
+    session: str
+    method: str
+    arm: Arm
 
 
-def commit_of(tree: Mapping[str, Any]) -> str | None:
-    """The commit a tree may be recorded as: the one it was given by name, else its own unless it has local changes."""
-    commit = tree.get("recorded_as") or (None if tree.get("dirty") else tree.get("commit"))
-    return str(commit) if commit else None
-
-
-def pool(lines: Iterable[TrialLine], place: Place) -> Pool:
+def pool(trials: Iterable[Trial], place: Place) -> PooledTrials:
     """Pool the trials that belong to a place; ValueError if none does."""
-    trials = [
-        (line.data, role)
-        for line in sorted(lines, key=lambda line: line.order)
-        if line.data["machine"]["name"] == place.machine and (role := role_at(line.data, place))
-    ]
-    if not trials:
+    ordered = sorted((trial for trial in trials if trial.machine.name == place.machine), key=lambda trial: trial.order)
+    here = [(trial, trial.checkouts[role]) for trial in ordered if (role := place.role_in(trial))]
+    if not here:
         raise ValueError(f"no trial of {place}")
-    newest, role = trials[-1]
-    declarations = {
-        data["kernel"]: data["trees"][role]["declaration"]
-        for data, role in trials
-        if data["trees"][role].get("declaration")
-    }
-    started = {data["kernel"]: milliseconds(data["started_at"]) for data, _ in trials}
-    durations = {
-        name: sum(float(data.get("duration_s") or 0) for data, _ in trials if data["kernel"] == name)
-        for name in declarations
-    }
-    tree = newest["trees"][role]
-    return Pool(
-        place,
-        _cells(trials, declarations),
-        declarations,
-        started,
-        durations,
-        newest["machine"],
-        tree["environment"],
-        int(tree.get("date_ms") or max(started.values())),
-        tree.get("broken") or (),
+    newest, checkout = here[-1]
+    declarations = {trial.operator: c.declaration for trial, c in here if c.declaration}
+    started = {trial.operator: trial.started_ms for trial, _ in here}
+    durations = {name: sum(trial.duration_s for trial, _ in here if trial.operator == name) for name in declarations}
+    cells = _cells([trial for trial, _ in here], place, declarations)
+    date_ms = checkout.date_ms or max(started.values())
+    return PooledTrials(
+        place, cells, declarations, started, durations, newest.machine, checkout.environment, date_ms, checkout.broken
     )
-
-
-def milliseconds(moment: str) -> int:
-    """An ISO time as milliseconds since 1970 UTC."""
-    return round(datetime.datetime.fromisoformat(moment).timestamp() * 1000)
 
 
 def interval(trials: Sequence[FloatArray]) -> tuple[float, float]:
@@ -139,7 +122,7 @@ def interval(trials: Sequence[FloatArray]) -> tuple[float, float]:
 
     Over trials where there are two or more: Student's t on the logarithms of their medians, because a process start is
     the unit that varies.  One trial has only its samples: the order statistics whose coverage is at least 99 %
-    (binomial, as asv does), least and greatest where it has fewer than 8.  Never narrower than CI_FLOOR.
+    (binomial, as asv does), least and greatest where it has fewer than 8.  Never narrower than NARROWEST.
     """
     samples = np.sort(np.concatenate(trials))
     median = _middle(samples)
@@ -150,7 +133,7 @@ def interval(trials: Sequence[FloatArray]) -> tuple[float, float]:
     else:
         below, above = _order_statistics(len(samples))
         low, high = samples[below], samples[above]
-    return min(float(low), median * (1 - CI_FLOOR)), max(float(high), median * (1 + CI_FLOOR))
+    return min(float(low), median * (1 - NARROWEST)), max(float(high), median * (1 + NARROWEST))
 
 
 def _middle(ordered: FloatArray) -> float:
@@ -172,47 +155,32 @@ def _order_statistics(count: int) -> tuple[int, int]:
     return below, count - 1 - below
 
 
-def _cells(
-    trials: Sequence[tuple[Mapping[str, Any], str]], declarations: Mapping[str, Mapping[str, Any]]
-) -> dict[Key, Cell]:
-    seen: dict[Key, list[Result]] = {}
-    for data, role in trials:
-        declared = data["trees"][role].get("declaration")
-        for case, measured in data["cases"].items():
-            if not declared or not _same_yardstick(declared, declarations[data["kernel"]], case):
-                continue
-            for arm, result in measured.get("arms", {}).items():
-                if arm.startswith(f"{role}/"):
-                    key = (data["kernel"], arm[len(role) + 1 :], case)
-                    seen.setdefault(key, []).append((data, result, str(measured.get("method", ""))))
+def _cells(trials: Sequence[Trial], place: Place, declarations: Mapping[str, Declaration]) -> dict[Key, Cell]:
+    seen: dict[Key, list[_Result]] = {}
+    for trial in trials:
+        role = place.role_in(trial) or ""
+        declared = trial.checkouts[role].declaration
+        for name, case in trial.cases.items():
+            if declared and _same_definition(declared, declarations[trial.operator], name):
+                for backend, arm in case.of_role(role).items():
+                    result = _Result(trial.session, case.method, arm)
+                    seen.setdefault((trial.operator, backend, name), []).append(result)
     return {key: _cell(key, results, declarations[key[0]]) for key, results in sorted(seen.items())}
 
 
-def _same_yardstick(one: Mapping[str, Any], other: Mapping[str, Any], case: str) -> bool:
-    """Whether two declarations of a kernel measure a case alike; numbers by different yardsticks are never pooled."""
-    return one.get("yardstick") == other.get("yardstick") and (one.get("case_yardsticks") or {}).get(case) == (
-        other.get("case_yardsticks") or {}
-    ).get(case)
+def _same_definition(one: Declaration, other: Declaration, case: str) -> bool:
+    """Whether two declarations measure a case alike; numbers of different benchmark definitions are never pooled."""
+    return one.definition == other.definition and _case_definition(one, case) == _case_definition(other, case)
 
 
-def _cell(key: Key, results: Sequence[Result], declared: Mapping[str, Any]) -> Cell:
+def _case_definition(declared: Declaration, case: str) -> str | None:
+    return declared.cases[case].definition if case in declared.cases else None
+
+
+def _cell(key: Key, results: Sequence[_Result], declared: Declaration) -> Cell:
     """One cell of its results, oldest first.  The newest session decides the status, the worst of its trials counts."""
-    last = results[-1][0]["session"]
-    judged = min((result for data, result, _ in results if data["session"] == last), key=_badness)
-    status = str(judged["status"])
-    timed = tuple(np.asarray(result["seconds"], dtype=float) for _, result, _ in results if result["status"] == "ok")
-    return Cell(
-        *key,
-        status=status,
-        why=str(judged.get("why") or ""),
-        trials=timed if status == "ok" else (),
-        method=results[-1][2],
-        yardstick=str(declared.get("yardstick") or ""),
-        case_yardstick=str((declared.get("case_yardsticks") or {}).get(key[2]) or ""),
-    )
-
-
-def _badness(result: Mapping[str, Any]) -> int:
-    """Failures first, then ok, then what was not tried."""
-    order = (*FAILED, "ok", "unsupported", "skipped")
-    return order.index(result["status"])
+    last = results[-1]
+    speaking = min((r.arm for r in results if r.session == last.session), key=lambda arm: BADNESS.index(arm.status))
+    timed = tuple(r.arm.seconds for r in results if r.arm.ok) if speaking.ok else ()
+    definitions = declared.definition, _case_definition(declared, key[2]) or ""
+    return Cell(*key, speaking.status, speaking.why, timed, last.method, *definitions)

@@ -11,39 +11,38 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from ci.records import asv_files
-from ci.records.pooling import Cell, FloatArray, Key, Place, Pool, commit_of, pool
-from ci.trials.file import Problem, RecordError, TrialLine, env_name, problems_of, read_trials, set_aside
+from ci.records.pooling import Place, PooledTrials, pool
+from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
+from ci.trials.trial import Trial
+from ci.whole_files import WriteError, replace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Cell",
-    "Pair",
     "Place",
     "Problem",
     "RecordError",
     "Recorded",
-    "comparison_inputs",
     "keep_grids",
     "load",
-    "load_notes",
+    "notes",
     "places",
     "pool_at",
     "read_benchmarks",
     "record",
-    "samples",
     "trials",
 ]
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
 
 LOCK_SECONDS = 600.0
 """How long a writer waits for another.  A record takes seconds; ten minutes mean that the other one hangs."""
@@ -60,50 +59,54 @@ class Recorded:
     problems: list[Problem]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Pair:
-    """One case of two recorded commits in one environment; None for a side that has not measured it.
-
-    The two sides come from separate sessions: their trials are not paired.
-    """
-
-    env: str
-    kernel: str
-    backend: str
-    case: str
-    base: Cell | None
-    head: Cell | None
-
-
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 
 def record(
-    files: Iterable[Path], results_dir: Path, commits: Mapping[str, str] | None = None, dry_run: bool = False
+    files: Iterable[Path | TrialFile],
+    results_dir: Path,
+    commits: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> Recorded:
     """Add the trials of files to the records of their commits; a trial that is there already changes nothing.
 
-    commits: full hash by role ("head", "base") for trees that carry none or have local changes.
-    Raises RecordError if results cannot be written: the trial files and the records are then as before or complete.
+    files: paths, or files that have been read.  commits: full hash by role ("head", "base") for checkouts that carry
+    none or have local changes.  Raises RecordError if results cannot be written: the trial files and the records are
+    then as before or complete.
     """
     wanted, problems = _sorted_by_place(files, commits or {}, keep=not dry_run)
     known = added = 0
     paths: list[Path] = []
     with contextlib.nullcontext() if dry_run else _lock(results_dir):
-        for place in sorted(wanted, key=dataclasses.astuple):
+        for place in sorted(wanted):
             path = _asv_path(results_dir, place)
-            notes, torn = _read_notes(path, keep=not dry_run)
-            problems += torn
-            ids = {line.id for line in notes}
-            new = {line.id: line for line in wanted[place] if line.id not in ids}
-            known, added = known + len({line.id for line in wanted[place]} & ids), added + len(new)
+            notes, broken = _read_notes(path, keep=not dry_run)
+            new, already, conflicts = _new(wanted[place], notes, _notes_path(path))
+            problems += [*broken, *conflicts]
+            known, added = known + already, added + len(new)
             if not dry_run:
-                problems += _write_place(results_dir, place, [*notes, *new.values()])
+                problems += _write_place(results_dir, place, [*notes, *new])
             paths.append(path)
-    return Recorded(paths, added, known, sorted(wanted, key=dataclasses.astuple), problems)
+    return Recorded(paths, added, known, sorted(wanted), problems)
 
 
-def keep_grids(results_dir: Path, earlier: Mapping[str, Any]) -> None:
+def _new(wanted: Sequence[Trial], notes: Sequence[Trial], path: Path) -> tuple[list[Trial], int, list[Problem]]:
+    """(trials to add, number of those that are there already, those whose id has other results there)."""
+    there = {trial.id: trial for trial in notes}
+    conflicts, known, new = [], set(), dict[str, Trial]()
+    for trial in wanted:
+        earlier = there.get(trial.id) or new.get(trial.id)
+        if earlier is None:
+            new[trial.id] = trial
+        elif trial.same_results(earlier):
+            known |= {trial.id} & there.keys()
+        else:
+            why = f"trial {trial.id} of {trial.operator} is recorded already with other results; the record stays"
+            conflicts.append(Problem(str(path), why))
+    return list(new.values()), len(known), conflicts
+
+
+def keep_grids(results_dir: Path, earlier: asv_files.Json) -> None:
     """Unite benchmarks.json with what it was earlier: `asv run` rewrites it with only what it found in one commit."""
     path = results_dir / "benchmarks.json"
     with _lock(results_dir):
@@ -113,7 +116,7 @@ def keep_grids(results_dir: Path, earlier: Mapping[str, Any]) -> None:
         _replace(path, json.dumps(newest_last, indent=4, sort_keys=True))
 
 
-def read_benchmarks(results_dir: Path) -> dict[str, Any]:
+def read_benchmarks(results_dir: Path) -> asv_files.Json:
     """benchmarks.json as it is; empty if there is none or it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads((results_dir / "benchmarks.json").read_text())
@@ -122,67 +125,49 @@ def read_benchmarks(results_dir: Path) -> dict[str, Any]:
 
 
 def _sorted_by_place(
-    files: Iterable[Path], commits: Mapping[str, str], keep: bool
-) -> tuple[dict[Place, list[TrialLine]], list[Problem]]:
-    wanted: dict[Place, list[TrialLine]] = {}
-    problems: list[Problem] = []
+    files: Iterable[Path | TrialFile], commits: Mapping[str, str], keep: bool
+) -> tuple[dict[Place, list[Trial]], list[Problem]]:
     for role, commit in commits.items():
-        if not re.fullmatch(r"[0-9a-f]{40}", commit):
-            raise RecordError(
-                f"the commit given for {role!r} is {commit!r}; give the full hash, 40 hex digits (git rev-parse NAME)"
-            )
-    for file in files:
-        good, bad = read_trials(file)
-        problems += problems_of(file, bad, keep)
-        for line in good:
-            line = _named(line, commits)
-            for place, why in _places(line):
-                if place is None:
-                    problems.append(Problem(str(file), why, set_aside(file, line.text.encode()) if keep else ""))
-                else:
-                    wanted.setdefault(place, []).append(line)
+        if not COMMIT.fullmatch(commit):
+            allowed = "give the full hash, 40 hex digits (git rev-parse NAME)"
+            raise RecordError(f"the commit given for {role!r} is {commit!r}; {allowed}")
+    wanted: dict[Place, list[Trial]] = {}
+    problems: list[Problem] = []
+    for file in (read(file) if isinstance(file, Path) else file for file in files):
+        problems += file.problems(keep)
+        for trial in (trial.with_commits(commits) for trial in file.trials):
+            places, reasons = _places(trial)
+            aside = set_aside(file.path, trial.text.encode()) if reasons and keep else ""
+            problems += [Problem(str(file.path), why, aside) for why in reasons]
+            for place in places:
+                wanted.setdefault(place, []).append(trial)
     return wanted, problems
 
 
-def _named(line: TrialLine, commits: Mapping[str, str]) -> TrialLine:
-    """The trial with the commits that were given by name written into its trees."""
-    if not commits.keys() & line.data["trees"].keys():
-        return line
-    trees = {
-        role: {**tree, "recorded_as": commits[role]} if role in commits else tree
-        for role, tree in line.data["trees"].items()
-    }
-    data = {**line.data, "trees": trees}
-    return TrialLine(json.dumps(data), data)
-
-
-def _places(line: TrialLine) -> Iterator[tuple[Place | None, str]]:
-    """Where a trial belongs, once per tree; None and the reason for a tree that cannot be recorded."""
-    found = set()
-    for role, tree in line.data["trees"].items():
-        commit = commit_of(tree)
-        if commit is None or not re.fullmatch(r"[0-9a-f]{40}", commit):
-            state = "has local changes" if tree.get("dirty") else f"has commit {commit!r}"
-            yield (
-                None,
-                (
-                    f"trial {line.id} of {line.data['kernel']}: its tree {role!r} {state}, so it is no commit's "
-                    "record; commit and measure again, or name the commit: ridgeline run --commit HASH --out FILE"
-                ),
-            )
+def _places(trial: Trial) -> tuple[list[Place], list[str]]:
+    """Where a trial belongs, and why a checkout of it cannot be recorded."""
+    places, reasons = dict[Place, None](), []
+    for role, checkout in trial.checkouts.items():
+        commit = checkout.recordable
+        if commit and COMMIT.fullmatch(commit):
+            places[Place(trial.machine.name, commit, checkout.environment.name)] = None
         else:
-            found.add(Place(str(line.data["machine"]["name"]), commit, env_name(tree["environment"])))
-    yield from ((place, "") for place in found)
+            state = "has local changes" if checkout.dirty else f"has commit {commit!r}"
+            reasons.append(
+                f"trial {trial.id} of {trial.operator}: its checkout {role!r} {state}, so it belongs to no commit's "
+                "record; commit and measure again, or name the commit: ridgeline run --commit HASH --out FILE"
+            )
+    return list(places), reasons
 
 
-def _write_place(results_dir: Path, place: Place, lines: Sequence[TrialLine]) -> list[Problem]:
+def _write_place(results_dir: Path, place: Place, trials: Sequence[Trial]) -> list[Problem]:
     """Bring the notes and asv's files of one place up to date with these trials."""
     path = _asv_path(results_dir, place)
-    pooled = pool(lines, place)
+    pooled = pool(trials, place)
     old, problems = _own_file(path, place)
     rows = {**(old.get("results") or {}), **asv_files.rows_of(pooled)}
     file = {**asv_files.result_file(pooled, rows), "durations": old.get("durations") or {}}
-    _replace(_notes_path(path), "".join(f"{line.text}\n" for line in sorted(lines, key=lambda line: line.order)))
+    _replace(_notes_path(path), "".join(f"{trial.text}\n" for trial in sorted(trials, key=lambda one: one.order)))
     _replace(path, asv_files.dumps(file))
     machine = {**asv_files.machine_record(pooled.machine), "version": 1}
     _replace(path.with_name("machine.json"), json.dumps(machine, indent=4, sort_keys=True))
@@ -194,7 +179,7 @@ def _write_place(results_dir: Path, place: Place, lines: Sequence[TrialLine]) ->
     return problems
 
 
-def _own_file(path: Path, place: Place) -> tuple[dict[str, Any], list[Problem]]:
+def _own_file(path: Path, place: Place) -> tuple[asv_files.Json, list[Problem]]:
     """The asv file at `path`; one that is torn, newer or of another machine is moved aside and {} returned."""
     if not path.exists():
         return {}, []
@@ -213,15 +198,16 @@ def _own_file(path: Path, place: Place) -> tuple[dict[str, Any], list[Problem]]:
     return data, []
 
 
-def _read_notes(path: Path, keep: bool) -> tuple[list[TrialLine], list[Problem]]:
-    """The trials beside an asv file; with `keep`, lines that are none are put aside (else only reported)."""
+def _read_notes(path: Path, keep: bool) -> tuple[list[Trial], list[Problem]]:
+    """The trials beside an asv file; with `keep`, lines that are not trials are put aside (else only reported)."""
     notes = _notes_path(path)
     if not notes.exists():
         return [], []
-    good, bad = read_trials(notes)
-    if bad and bad[0][0] == 0:
-        raise RecordError(f"{notes} {bad[0][2]}; nothing was changed")
-    return good, problems_of(notes, bad, keep)
+    file = read(notes)
+    whole = next((one for one in file.rejected if one.number == 0), None)
+    if whole:
+        raise RecordError(f"{notes} {whole.why}; nothing was changed")
+    return list(file.trials), file.problems(keep)
 
 
 @contextlib.contextmanager
@@ -243,25 +229,10 @@ def _lock(results_dir: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write the whole file or leave it as it is; an unchanged file is not touched."""
-    content = text.encode()
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        if path.exists() and path.read_bytes() == content:
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(draft, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise RecordError(
-            f"{path} cannot be written: {error.strerror}. Nothing is lost: the old file and the trial "
-            "files are as they were. Make room (or give --results DIR) and run it again."
-        ) from error
+        replace(path, text, "the trial files are whole: make room (or give --results DIR) and record them again")
+    except WriteError as error:
+        raise RecordError(str(error)) from error
 
 
 def _asv_path(results_dir: Path, place: Place) -> Path:
@@ -289,49 +260,20 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     return frames.load(results_dir, machine, _notes_path)
 
 
-def load_notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Mapping[str, Any]]:
+def notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Trial]:
     """The trials of a record as they were measured, oldest first, none if there are none; `commit` may be a prefix."""
-    return [line.data for place in places(results_dir, machine, commit, env) for line in trials(results_dir, place)]
+    return [trial for place in places(results_dir, machine, commit, env) for trial in trials(results_dir, place)]
 
 
-def samples(
-    results_dir: Path, machine: str, commit: str, env: str, kernel: str, backend: str, case: str
-) -> list[FloatArray]:
-    """Seconds of one case, one array per trial, oldest first; empty if it was not measured or is not ok."""
-    for place in places(results_dir, machine, commit, env):
-        found = pool_at(results_dir, place)
-        if found and (kernel, backend, case) in found.cells:
-            return list(found.cells[kernel, backend, case].trials)
-    return []
-
-
-def comparison_inputs(
-    results_dir: Path, machine: str, base_commit: str, head_commit: str, env: str | None = None
-) -> list[Pair]:
-    """Every case that either commit has measured on a machine, in each environment that both have (or in `env`)."""
-    bases = {place.env: place for place in places(results_dir, machine, base_commit, env)}
-    heads = {place.env: place for place in places(results_dir, machine, head_commit, env)}
-    pairs: list[Pair] = []
-    for name in sorted(bases.keys() & heads.keys()):
-        base, head = (_cells(results_dir, place) for place in (bases[name], heads[name]))
-        pairs += [Pair(name, *key, base=base.get(key), head=head.get(key)) for key in sorted(base.keys() | head.keys())]
-    return pairs
-
-
-def pool_at(results_dir: Path, place: Place) -> Pool | None:
+def pool_at(results_dir: Path, place: Place) -> PooledTrials | None:
     """Everything measured at a place, None if nothing was."""
-    lines = trials(results_dir, place)
-    return pool(lines, place) if lines else None
+    found = trials(results_dir, place)
+    return pool(found, place) if found else None
 
 
-def _cells(results_dir: Path, place: Place) -> Mapping[Key, Cell]:
-    found = pool_at(results_dir, place)
-    return found.cells if found else {}
-
-
-def trials(results_dir: Path, place: Place) -> list[TrialLine]:
-    """The trial lines of a place, oldest first, none if there are none; lines that are no trials are left out."""
-    return sorted(_read_notes(_asv_path(results_dir, place), keep=False)[0], key=lambda line: line.order)
+def trials(results_dir: Path, place: Place) -> list[Trial]:
+    """The trials of a place, oldest first, none if there are none; lines that are not trials are left out."""
+    return sorted(_read_notes(_asv_path(results_dir, place), keep=False)[0], key=lambda trial: trial.order)
 
 
 def places(results_dir: Path, machine: str, commit: str, env: str | None = None) -> list[Place]:

@@ -3,73 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from ci.git.repository import Tree
+from ci.git.repository import LocalCheckout
+from ci.judging.types import Judgement
 from ci.report.model import CaseCost, Report, Side, Skip
-from ci.stats.types import Clocks, Judgement
-from ci.trials.file import TrialLine
+from ci.stats.types import Clocks
+from ci.trials.trial import Checkout, Scalar, Trial
 
 
 def report_of(
-    judgement: Judgement,
-    lines: Sequence[TrialLine],
-    trees: Iterable[Tree] = (),
-    title: str = "pull request",
-    warnings: Iterable[str] = (),
-    links: Mapping[str, str] | None = None,
+    judgement: Judgement, trials: Sequence[Trial], checkouts: Iterable[LocalCheckout] = (), title: str = "pull request"
 ) -> Report:
     """The report on trials: the newest trial names the machine, every trial adds what it left out."""
-    newest: Mapping[str, Any] = lines[-1].data if lines else {}
-    sides = {tree.role: Side(tree.commit.hash if tree.commit else "", "", tree.dirty) for tree in trees}
-    for role, tree in newest.get("trees", {}).items():
-        known = sides.get(role, Side(tree.get("commit") or "", "", bool(tree.get("dirty"))))
-        sides[role] = Side(known.commit, known.name, known.dirty, _plain(tree.get("environment", {})))
-    said = [text for line in lines for text in _warnings(line.data)]
+    newest = trials[-1] if trials else None
     return Report(
         judgement,
         title,
-        sides.get("base", Side()),
-        sides.get("head", Side()),
-        machine=_plain(newest.get("machine", {})),
-        costs=costs_of(lines),
-        clocks=_clocks(newest),
-        skipped=tuple(skips_of(lines)),
-        warnings=tuple(dict.fromkeys([*warnings, *said])),
-        links=links or {},
+        **_sides(checkouts, newest.checkouts if newest else {}),
+        machine=newest.machine.facts if newest else {},
+        costs=costs_of(trials),
+        clocks=_clocks(newest) if newest else {},
+        skipped=tuple(skips_of(trials)),
+        warnings=tuple(dict.fromkeys(text for trial in trials for text in _warnings(trial))),
     )
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _sides(local: Iterable[LocalCheckout], measured: Mapping[str, Checkout]) -> dict[str, Side]:
+    """Base and head: the commits that were asked for, else those of the trial; versions from the trial."""
+    found = {one.role: Side(one.commit.hash if one.commit else "", "", one.dirty) for one in local}
+    for role, checkout in measured.items():
+        known = found.get(role, Side(checkout.commit or "", "", checkout.dirty))
+        found[role] = Side(known.commit, known.name, known.dirty, _plain(checkout.environment.versions))
+    return {role: found.get(role, Side()) for role in ("base", "head")}
+
+
+def _plain(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {key: value for key, value in values.items() if isinstance(value, (str, int, float, bool)) or value is None}
 
 
-def _warnings(trial: Mapping[str, Any]) -> list[str]:
+def _warnings(trial: Trial) -> list[str]:
     broken = [
-        f"kernels module {b['module']} of the {role} tree is broken: {b['reason']}"
-        for role, tree in trial["trees"].items()
-        for b in tree.get("broken", [])
+        f"kernels module {one.module} of {role} is broken: {one.reason}"
+        for role, checkout in trial.checkouts.items()
+        for one in checkout.broken
     ]
-    cases = [
-        f"{trial['kernel']}/{name}: {text}"
-        for name, case in trial["cases"].items()
-        for text in case.get("warnings", [])
-    ]
-    return [*broken, *trial.get("warnings", []), *cases]
+    cases = [f"{trial.operator}/{name}: {text}" for name, case in trial.cases.items() for text in case.warnings]
+    return [*broken, *trial.warnings, *cases]
 
 
-def skips_of(lines: Sequence[TrialLine]) -> Iterable[Skip]:
-    """What has no time: one entry for all backends and cases of a kernel that share a reason."""
+def skips_of(trials: Iterable[Trial]) -> Iterable[Skip]:
+    """What has no time: one entry for all backends and cases of an operator that share a reason."""
     found: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
-    for line in lines:
-        for name, case in line.data["cases"].items():
-            for arm, result in case.get("arms", {}).items():
-                if result["status"] != "ok":
-                    key = (line.data["kernel"], result["status"], str(result.get("why", "")))
-                    found.setdefault(key, []).append((arm.split("/", 1)[1], name))
-    for (kernel, status, why), arms in found.items():
+    for trial in trials:
+        for case, _, backend, arm in trial.arms():
+            if not arm.ok:
+                found.setdefault((trial.operator, str(arm.status), arm.why), []).append((backend, case))
+    for (operator, status, why), arms in found.items():
         backends, cases = (list(dict.fromkeys(part)) for part in zip(*arms, strict=True))
-        yield Skip(f"{kernel}/{_few(backends)}/{_few(cases)}", status, why)
+        yield Skip(f"{operator}/{_few(backends)}/{_few(cases)}", status, why)
 
 
 def _few(names: Sequence[str]) -> str:
@@ -79,29 +70,16 @@ def _few(names: Sequence[str]) -> str:
     return "{" + ",".join(names) + "}" if len(names) <= 3 else f"({len(names)}: {names[0]} ...)"
 
 
-def costs_of(lines: Sequence[TrialLine]) -> dict[str, CaseCost]:
+def costs_of(trials: Iterable[Trial]) -> dict[str, CaseCost]:
+    """What a call of each declared case must do, by operator/backend/case."""
     costs: dict[str, CaseCost] = {}
-    for line in lines:
-        for tree in line.data["trees"].values():
-            declared = tree["declaration"]
-            worlds = {case["name"]: int(case.get("world", 1)) for case in declared.get("cases", [])}
-            for name, cost in declared.get("costs", {}).items():
-                for backend in declared.get("backends", []):
-                    costs[f"{line.data['kernel']}/{backend}/{name}"] = CaseCost(
-                        cost["flops"], cost["hbm_bytes"], cost["link_bytes"], worlds.get(name, 1)
-                    )
+    for declared in (c.declaration for trial in trials for c in trial.checkouts.values()):
+        for name, case in declared.cases.items() if declared else ():
+            cost = CaseCost(case.cost.flops or 0, case.cost.hbm_bytes or 0, case.cost.link_bytes or 0, case.world)
+            costs |= {f"{declared.operator}/{backend}/{name}": cost for backend in declared.backends}
     return costs
 
 
-def _clocks(trial: Mapping[str, Any]) -> dict[str, Clocks]:
-    state = trial.get("state") or {}
-    return {
-        moment: Clocks(
-            reading.get("sm_clock_mhz"),
-            reading.get("power_w"),
-            reading.get("temperature_c"),
-            str(reading.get("throttle") or ""),
-        )
-        for moment in ("before", "after")
-        if (reading := state.get(moment))
-    }
+def _clocks(trial: Trial) -> dict[str, Clocks]:
+    moments = {"before": trial.state.before, "after": trial.state.after}
+    return {moment: clocks for moment, clocks in moments.items() if clocks}

@@ -1,9 +1,8 @@
-"""What a run measured, as a table: time, rate, share of the peak, and how it stands against the vendor baseline."""
+"""What a run measured, as a table: time, rate, and how it stands against the baseline; then what deserves a look."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from rich.console import Console
@@ -11,61 +10,63 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.report.build import costs_of, skips_of
-from ci.report.words import duration, rate
-from ci.trials.file import TrialLine
+from ci.report.words import duration, plain, rate
+from ci.stats import anomalies
+from ci.trials.trial import Trial
+
+Key = tuple[str, str, str]
+"""Operator, case, backend."""
+
+COLUMNS = {"kernel / case": "left", "backend": "left", "time": "right", "rate": "right", "baseline / ours": "right"}
 
 
-def show(lines: Sequence[TrialLine], console: Console) -> None:
-    """Print one row per case and backend that has a time, then what has none, with the reason."""
+def show(trials: Sequence[Trial], console: Console) -> None:
+    """Print one row per case and backend that has a time, then what is odd about the times and what has none."""
+    samples = _samples(trials)
+    if samples:
+        console.print(_table(trials, {key: float(np.median(np.concatenate(s))) for key, s in samples.items()}))
+    for line in odd(samples):
+        console.print(line, style="yellow", markup=False, highlight=False)
+    for skip in skips_of(trials):
+        style = "dim" if skip.status in ("skipped", "unsupported") else "bold red"
+        line = f"{plain(skip.what)}: {skip.status}: {plain(skip.why, 600)}"
+        console.print(line, style=style, markup=False, highlight=False)
+
+
+def odd(samples: dict[Key, list[np.ndarray]]) -> Iterator[str]:
+    """A line per arm whose median hides something: calls that collapse now and then, or two speeds."""
+    for (operator, case, backend), seconds in samples.items():
+        for anomaly in anomalies.of_arm(seconds):
+            yield f"{plain(operator)}/{plain(backend)}/{plain(case)}: {anomaly.sentence}"
+
+
+def _table(trials: Iterable[Trial], medians: dict[Key, float]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, justify in (
-        ("kernel / case", "left"),
-        ("backend", "left"),
-        ("time", "right"),
-        ("rate", "right"),
-        ("baseline / ours", "right"),
-    ):
+    for column, justify in COLUMNS.items():
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    medians, costs = _medians(lines), costs_of(lines)
-    baselines = {line.data["kernel"]: _declared(line.data)["baselines"] for line in lines}
-    for (kernel, case, backend), seconds in medians.items():
-        own = baselines.get(kernel, [])
-        control = next((medians[kernel, case, b] for b in own if (kernel, case, b) in medians), None)
-        ratio = Text("baseline", "dim") if backend in own else _ratio(control, seconds)
-        table.add_row(
-            f"{kernel}/{case}",
-            backend,
-            duration(seconds),
-            rate(costs.get(f"{kernel}/{backend}/{case}"), seconds),
-            ratio,
-        )
-    if medians:
-        console.print(table)
-    for skip in skips_of(lines):
-        console.print(
-            f"{skip.what}: {skip.status}: {skip.why}",
-            style="dim" if skip.status in ("skipped", "unsupported") else "bold red",
-            markup=False,
-            highlight=False,
-        )
+    costs = costs_of(trials)
+    baselines = {trial.operator: declared.baselines for trial in trials if (declared := trial.declaration())}
+    for (operator, case, backend), seconds in medians.items():
+        own = baselines.get(operator, ())
+        baseline = next((medians[operator, case, name] for name in own if (operator, case, name) in medians), None)
+        ratio = Text("baseline", "dim") if backend in own else _ratio(baseline, seconds)
+        speed = rate(costs.get(f"{operator}/{backend}/{case}"), seconds)
+        table.add_row(Text(plain(f"{operator}/{case}")), Text(plain(backend)), duration(seconds), speed, ratio)
+    return table
 
 
-def _medians(lines: Sequence[TrialLine]) -> dict[tuple[str, str, str], float]:
-    samples: dict[tuple[str, str, str], list[float]] = {}
-    for line in lines:
-        for case, entry in line.data["cases"].items():
-            for arm, result in entry["arms"].items():
-                if result["status"] == "ok":
-                    samples.setdefault((line.data["kernel"], case, arm.partition("/")[2]), []).extend(result["seconds"])
-    return {key: float(np.median(values)) for key, values in samples.items()}
+def _samples(trials: Iterable[Trial]) -> dict[Key, list[np.ndarray]]:
+    """Seconds of every arm that is right, one array per trial."""
+    found: dict[Key, list[np.ndarray]] = {}
+    for trial in trials:
+        for case, _, backend, arm in trial.arms():
+            if arm.ok:
+                found.setdefault((trial.operator, case, backend), []).append(arm.seconds)
+    return found
 
 
-def _declared(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next((t["declaration"] for t in data["trees"].values() if t.get("declaration")), {"baselines": []})
-
-
-def _ratio(control: float | None, seconds: float) -> Text:
-    if control is None:
+def _ratio(baseline: float | None, seconds: float) -> Text:
+    if baseline is None:
         return Text("")
-    share = control / seconds
-    return Text(f"{share:.3f}", "green" if share >= 1 else "yellow")
+    ratio = baseline / seconds
+    return Text(f"{ratio:.3f}", "green" if ratio >= 1 else "yellow")

@@ -1,201 +1,216 @@
-"""The trials of an A/B, as `benchmarks` writes them, into comparisons: one per kernel, backend and case."""
+"""Trials with two checkouts into comparisons: one per operator, backend and case."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from ci.stats.types import Clocks, Comparison, FloatArray, Role, Status, Trial
+from benchmarks.trial_file import WORST_FIRST, Status
+from ci.stats.types import Clocks, PairedRounds, Role
+from ci.trials.compared import Comparison
+from ci.trials.trial import Arm, CaseResult, Declaration, Trial
 
 ROLES: tuple[Role, Role] = ("base", "head")
 
 NO_TIME = (Status.UNSUPPORTED, Status.SKIPPED, Status.MISSING)
 
-WORST = (Status.WRONG, Status.CRASH, Status.HANG, Status.ERROR, Status.UNSUPPORTED, Status.SKIPPED)
-"""If the trials of an arm ended differently, the worst is what is said."""
 
-Arm = Mapping[str, Any]
-
-
-def comparisons(trials: Sequence[Mapping[str, Any]], warnings: Iterable[str] = ()) -> list[Comparison]:
+def comparisons(trials: Iterable[Trial], warnings: Iterable[str] = ()) -> list[Comparison]:
     """Compare base with head in every case that at least one of them can run.
 
-    A vendor baseline is the control of its kernel, not a comparison of its own, except where the environments differ
-    (then
-    it is what changed) or nothing else is declared.  A file with one tree only has nothing to compare.
+    A baseline vouches for its operator and is not compared itself, except where the environments differ (then it is
+    what changed) or nothing else is declared.  A trial of one checkout has nothing to compare.
     """
-    shared = tuple(warnings)
+    by_operator: dict[str, list[Trial]] = {}
     found: dict[tuple[str, str, str], None] = {}
-    by_kernel: dict[str, list[Mapping[str, Any]]] = {}
     for trial in trials:
-        if not set(ROLES) <= set(trial["trees"]):
-            continue
-        by_kernel.setdefault(trial["kernel"], []).append(trial)
-        for name, case in trial["cases"].items():
-            for arm in case.get("arms", {}):
-                found.setdefault((trial["kernel"], arm.partition("/")[2], name))
-    made = (_comparison(by_kernel[kernel], kernel, backend, name, shared) for kernel, backend, name in found)
+        if trial.paired:
+            by_operator.setdefault(trial.operator, []).append(trial)
+            found.update({(trial.operator, backend, case): None for case, _, backend, _ in trial.arms()})
+    operators = {name: _Operator(tuple(those)) for name, those in by_operator.items()}
+    made = (_OneCase(operators[name], backend, case).comparison(tuple(warnings)) for name, backend, case in found)
     return [comparison for comparison in made if comparison is not None]
 
 
-def _comparison(
-    trials: Sequence[Mapping[str, Any]], kernel: str, backend: str, name: str, shared: tuple[str, ...]
-) -> Comparison | None:
-    last = trials[-1]
-    changed = _environment_changed(last)
-    baselines = _baselines(last)
-    if backend in baselines and not changed and set(_backends(last)) - set(baselines):
-        return None
-    having = [(i, t["cases"][name]["arms"]) for i, t in enumerate(trials) if t["cases"].get(name, {}).get("arms")]
-    arms = {role: [a[f"{role}/{backend}"] for _, a in having if f"{role}/{backend}" in a] for role in ROLES}
-    status = {role: _status(arms[role]) for role in ROLES}
-    if all(s in NO_TIME for s in status.values()):
-        return None
-    control = None if changed else next((b for b in baselines if b != backend and _timed(having, b)), None)
-    timed, problems = _trials(having, trials, backend, control)
-    yardsticks = [_yardstick(last, role, name) for role in ROLES]
-    return Comparison(
-        f"{kernel}/{backend}/{name}",
-        kernel,
-        backend,
-        timed,
-        last["machine"].get("kind") or "gpu",
-        last["machine"].get("name", ""),
-        _same_code(having, backend, last),
-        status["base"],
-        status["head"],
-        _why(last, "base", arms["base"], status["base"]),
-        _why(last, "head", arms["head"], status["head"]),
-        yardsticks[0],
-        yardsticks[1],
-        control,
-        problems,
-        shared + _missing(timed, trials, having),
-    )
+@dataclasses.dataclass(frozen=True)
+class _Operator:
+    """The trials of one operator; the newest says what is declared and in which environments."""
+
+    trials: tuple[Trial, ...]
+
+    @property
+    def newest(self) -> Trial:
+        return self.trials[-1]
+
+    @cached_property
+    def declared(self) -> list[Declaration]:
+        found = (self.newest.checkouts[role].declaration for role in ROLES)
+        return [declaration for declaration in found if declaration]
+
+    @cached_property
+    def backends(self) -> list[str]:
+        return list(dict.fromkeys(backend for declared in self.declared for backend in declared.backends))
+
+    @cached_property
+    def baselines(self) -> list[str]:
+        return list(dict.fromkeys(baseline for declared in self.declared for baseline in declared.baselines))
+
+    @cached_property
+    def environment_changed(self) -> bool:
+        base, head = (self.newest.checkouts[role].environment for role in ROLES)
+        return not base.same_as(head)
+
+    @cached_property
+    def same_files(self) -> bool:
+        """Whether the operator's code comes from equal files on both sides."""
+        base, head = (self.newest.checkouts[role].kernel_digest for role in ROLES)
+        return base is not None and base == head
+
+    def definition(self, role: Role, case: str) -> str | None:
+        """Digest of the benchmark definition of a case on one side."""
+        declared = self.newest.checkouts[role].declaration
+        return declared.cases[case].definition if declared and case in declared.cases else None
+
+    def why_missing(self, role: Role) -> str:
+        """Why a side lacks the operator or one of its arms, where that is known."""
+        broken = self.newest.checkouts[role].broken
+        return "; ".join(f"its module {one.module} does not import: {one.reason}" for one in broken)
 
 
-def _declared(trial: Mapping[str, Any], role: str) -> Mapping[str, Any]:
-    return trial["trees"][role].get("declaration") or {}
+@dataclasses.dataclass(frozen=True)
+class _OneCase:
+    """One backend in one case of an operator, over all its trials."""
+
+    operator: _Operator
+    backend: str
+    case: str
+
+    @cached_property
+    def having(self) -> list[tuple[int, CaseResult]]:
+        """(position of the trial, result) wherever the case was tried."""
+        results = ((number, trial.cases.get(self.case)) for number, trial in enumerate(self.operator.trials))
+        return [(number, result) for number, result in results if result and result.arms]
+
+    def arms(self, role: Role) -> list[Arm]:
+        """What became of the backend on one side, trial by trial."""
+        return [result.arms[role, self.backend] for _, result in self.having if (role, self.backend) in result.arms]
+
+    def comparison(self, shared: tuple[str, ...]) -> Comparison | None:
+        """None for a baseline that vouches for the others, and for what neither side can run."""
+        operator, newest = self.operator, self.operator.newest
+        others = set(operator.backends) - set(operator.baselines)
+        if self.backend in operator.baselines and not operator.environment_changed and others:
+            return None
+        base, head = (_status(self.arms(role)) for role in ROLES)
+        if base in NO_TIME and head in NO_TIME:
+            return None
+        timed, problems = self.paired_rounds()
+        return Comparison(
+            f"{newest.operator}/{self.backend}/{self.case}",
+            newest.operator,
+            self.backend,
+            timed,
+            newest.machine.kind,
+            newest.machine.name,
+            self.same_code(),
+            base,
+            head,
+            self.why("base", base),
+            self.why("head", head),
+            operator.definition("base", self.case),
+            operator.definition("head", self.case),
+            self.baseline,
+            problems,
+            shared + self.lost(timed),
+        )
+
+    @cached_property
+    def baseline(self) -> str | None:
+        """The baseline that was timed beside the backend on both sides."""
+        if self.operator.environment_changed:
+            return None
+        others = (name for name in self.operator.baselines if name != self.backend)
+        return next((name for name in others if any(_both_ok(result, name) for _, result in self.having)), None)
+
+    def why(self, role: Role, status: Status) -> str:
+        """One sentence for a status other than ok."""
+        if status is Status.MISSING:
+            return self.operator.why_missing(role)
+        return next((arm.why for arm in self.arms(role) if arm.status is status and not arm.ok), "")
+
+    def paired_rounds(self) -> tuple[tuple[PairedRounds, ...], tuple[str, ...]]:
+        """The trials in which both arms ran, and what makes one of them unusable."""
+        timed, problems = [], []
+        for number, result in self.having:
+            if not _both_ok(result, self.backend):
+                continue
+            base, head = (result.arms[role, self.backend].seconds for role in ROLES)
+            if len(base) != len(head):
+                counts = f"base has {len(base)} rounds and head {len(head)}"
+                problems.append(f"trial {number}: {counts}; a trial has equally many")
+                continue
+            baseline = self.baseline_rounds(result, len(base))
+            timed.append(PairedRounds(number, base, head, *baseline, _clocks(self.operator.trials[number])))
+        return tuple(timed), tuple(problems)
+
+    def baseline_rounds(self, result: CaseResult, rounds: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """The baseline's samples on both sides, in the same rounds."""
+        if self.baseline is None or not _both_ok(result, self.baseline):
+            return None, None
+        base, head = (result.arms[role, self.baseline].seconds for role in ROLES)
+        return (base, head) if len(base) == len(head) == rounds else (None, None)
+
+    def same_code(self) -> bool | None:
+        """Whether both sides launched the same code objects with the same knobs in every trial; None if not known.
+
+        Where no code objects are known (on a CPU), equal files of the operator in equal environments are the same code.
+        """
+        results = (result.arms for _, result in self.having)
+        pairs = [(arms.get(("base", self.backend)), arms.get(("head", self.backend))) for arms in results]
+        facts = [(base, head) for base, head in pairs if base and head]
+        if not facts:
+            return None
+        same_knobs = all(base.knobs == head.knobs for base, head in facts)
+        if not all(base.code_hash and head.code_hash for base, head in facts):
+            same = same_knobs and self.operator.same_files and not self.operator.environment_changed
+            return True if same else None
+        return same_knobs and all(base.code_hash == head.code_hash for base, head in facts)
+
+    def lost(self, timed: Sequence[PairedRounds]) -> tuple[str, ...]:
+        """A trial without this case is no loss (only open cases are measured further); a lost arm is."""
+        lost = len(self.having) - len(timed)
+        if not timed or not lost:
+            return ()
+        return (f"{lost} of {len(self.having)} trials have no time on one side; the others are used",)
 
 
-def _backends(trial: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(b for role in ROLES for b in _declared(trial, role).get("backends", [])))
-
-
-def _baselines(trial: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(b for role in ROLES for b in _declared(trial, role).get("baselines", [])))
-
-
-def _yardstick(trial: Mapping[str, Any], role: str, name: str) -> str | None:
-    return (_declared(trial, role).get("case_yardsticks") or {}).get(name)
-
-
-def _environment_changed(trial: Mapping[str, Any]) -> bool:
-    base, head = (
-        {k: v for k, v in (trial["trees"][role].get("environment") or {}).items() if k != "executable"}
-        for role in ROLES
-    )
-    return base != head
+def _both_ok(result: CaseResult, backend: str) -> bool:
+    return all((role, backend) in result.arms and result.arms[role, backend].ok for role in ROLES)
 
 
 def _status(arms: Sequence[Arm]) -> Status:
     """How the arm ended over all trials: the worst that happened, missing if no trial has it."""
-    ended = {Status(arm["status"]) for arm in arms}
-    return next((s for s in WORST if s in ended), Status.OK if ended else Status.MISSING)
+    ended = {arm.status for arm in arms}
+    return next((status for status in WORST_FIRST if status in ended), Status.OK if ended else Status.MISSING)
 
 
-def _why(trial: Mapping[str, Any], role: Role, arms: Sequence[Arm], status: Status) -> str:
-    if status is Status.MISSING:
-        broken = trial["trees"][role].get("broken") or []
-        return "; ".join(f"its module {b['module']} does not import: {b['reason']}" for b in broken)
-    return next((str(arm.get("why", "")) for arm in arms if arm["status"] == status and status is not Status.OK), "")
-
-
-def _ok(arms: Mapping[str, Arm], key: str) -> bool:
-    return key in arms and arms[key]["status"] == "ok"
-
-
-def _timed(having: Sequence[tuple[int, Mapping[str, Arm]]], backend: str) -> bool:
-    return any(all(_ok(arms, f"{role}/{backend}") for role in ROLES) for _, arms in having)
-
-
-def _trials(
-    having: Sequence[tuple[int, Mapping[str, Arm]]],
-    trials: Sequence[Mapping[str, Any]],
-    backend: str,
-    control: str | None,
-) -> tuple[tuple[Trial, ...], tuple[str, ...]]:
-    """The trials in which both arms ran, and what makes one of them unusable."""
-    timed, problems = [], []
-    for number, arms in having:
-        if not all(_ok(arms, f"{role}/{backend}") for role in ROLES):
-            continue
-        base, head = (_seconds(arms[f"{role}/{backend}"]) for role in ROLES)
-        if len(base) != len(head):
-            problems.append(
-                f"trial {number}: base has {len(base)} rounds and head {len(head)}; a trial has equally many"
-            )
-            continue
-        vendor: list[FloatArray | None] = [None, None]
-        if control and all(_ok(arms, f"{role}/{control}") for role in ROLES):
-            pair = [_seconds(arms[f"{role}/{control}"]) for role in ROLES]
-            if all(len(p) == len(base) for p in pair):
-                vendor = [*pair]
-        timed.append(Trial(number, base, head, vendor[0], vendor[1], _clocks(trials[number])))
-    return tuple(timed), tuple(problems)
-
-
-def _seconds(arm: Arm) -> FloatArray:
-    return np.array(arm["seconds"], dtype=np.float64)
-
-
-def _clocks(trial: Mapping[str, Any]) -> dict[Role, Clocks] | None:
-    """Clocks per tree, where the readings say which tree was at work."""
-    readings = [r for r in (trial.get("state") or {}).get("during") or [] if r.get("role") in ROLES]
-    clocks: dict[Role, Clocks] = {}
-    for role in ROLES:
-        mine = [r for r in readings if r["role"] == role]
-        if not mine:
-            return None
-        throttle = {str(r["throttle"]) for r in mine if r.get("throttle") not in (None, "", "none")}
-        clocks[role] = Clocks(
-            _middle(mine, "sm_clock_mhz"),
-            _middle(mine, "power_w"),
-            _middle(mine, "temperature_c"),
-            ", ".join(sorted(throttle)),
-        )
-    return clocks
-
-
-def _middle(readings: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    known = [float(r[key]) for r in readings if r.get(key) is not None]
-    return float(np.median(known)) if known else None
-
-
-def _same_code(having: Sequence[tuple[int, Mapping[str, Arm]]], backend: str, last: Mapping[str, Any]) -> bool | None:
-    """Whether both trees launched the same code objects with the same knobs in every trial; None if not known.
-
-    Where no code objects are known (on a CPU), equal files of the kernel in equal environments are the same code.
-    """
-    pairs = [tuple(arms.get(f"{role}/{backend}") for role in ROLES) for _, arms in having]
-    facts = [(base, head) for base, head in pairs if base and head]
-    if not facts:
+def _clocks(trial: Trial) -> dict[Role, Clocks] | None:
+    """What the devices reported while each side was at work; None unless the readings say so for both."""
+    if not all(trial.state.of_role.get(role) for role in ROLES):
         return None
-    if not all(base.get("code_hash") and head.get("code_hash") for base, head in facts):
-        same_knobs = all(base.get("knobs") == head.get("knobs") for base, head in facts)
-        return True if same_knobs and _same_files(last) and not _environment_changed(last) else None
-    return all((base["code_hash"], base.get("knobs")) == (head["code_hash"], head.get("knobs")) for base, head in facts)
+    return {role: _middle(trial.state.of_role[role]) for role in ROLES}
 
 
-def _same_files(trial: Mapping[str, Any]) -> bool:
-    """Whether the kernel's code comes from equal files on both sides."""
-    base, head = (trial["trees"][role].get("kernel_digest") for role in ROLES)
-    return base is not None and base == head
+def _middle(readings: Sequence[Clocks]) -> Clocks:
+    """Median clock, power and temperature, and every word on throttling."""
+    throttled = {reading.throttle for reading in readings} - {"", "none"}
+    known = ([getattr(r, name) for r in readings] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+    middles = (_median([float(value) for value in values if value is not None]) for values in known)
+    return Clocks(*middles, throttle=", ".join(sorted(throttled)))
 
 
-def _missing(timed: Sequence[Trial], trials: Sequence[Mapping[str, Any]], having: Sequence[Any]) -> tuple[str, ...]:
-    """A trial without a line for this case is no loss (only open cases are measured further); a lost arm is."""
-    lost = len(having) - len(timed)
-    return (f"{lost} of {len(having)} trials have no time on one side; the others are used",) if timed and lost else ()
+def _median(values: Sequence[float]) -> float | None:
+    return float(np.median(values)) if values else None

@@ -1,30 +1,59 @@
-"""Trial files: the raw product of measuring, one JSON line per trial (`.jsonl` or `.jsonl.gz`).
+"""Reading trial files: one JSON line per trial (`.jsonl` or `.jsonl.gz`), each line parsed once.
 
-Reading never loses anything: a line that cannot be used is returned with its reason, and can be set aside beside the
-file under a name that depends on its content only.
+Reading never loses anything: a line that cannot be used is returned with its number and its reason, and can be set
+aside beside the file under a name that depends on its content only.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import json
-import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-FORMAT, VERSION = "ridgeline-trial", 1
-
-STATUSES = ("ok", "wrong", "error", "hang", "crash", "unsupported", "skipped")
-FAILED = ("wrong", "crash", "hang", "error")
-"""Statuses of an arm that ran and must not have ended so, worst first."""
+from benchmarks.shapes import Unfit
+from ci.trials.trial import Trial
 
 
 class RecordError(Exception):
     """Records cannot be written or read; the text says what happened, what is safe, and the next step."""
+
+
+class Fault(enum.StrEnum):
+    """Why a line of a trial file is not used.
+
+    torn: its JSON is incomplete, its writer was interrupted.  The trial before and after it are whole.
+    """
+
+    UNREADABLE = "unreadable"
+    DAMAGED_GZIP = "damaged gzip"
+    TORN = "torn"
+    NOT_JSON = "not JSON"
+    NOT_A_TRIAL = "not a trial"
+    CONFLICT = "conflict"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rejected:
+    """A line that is not used: its number from 1 (0: the whole file), what is wrong with it, its bytes."""
+
+    number: int
+    fault: Fault
+    why: str
+    line: bytes = b""
+
+    def at(self, path: Path) -> str:
+        """Where it stands, for people."""
+        return f"{path}:{self.number}" if self.number else str(path)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether an interrupted writer explains it."""
+        return self.fault is Fault.TORN or self.fault is Fault.DAMAGED_GZIP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,71 +68,116 @@ class Problem:
         return f"{self.where}: {self.why}" + (f" (set aside as {self.set_aside})" if self.set_aside else "")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class TrialLine:
-    """One trial: its line of text without the newline, and what the line says."""
+@dataclasses.dataclass(frozen=True)
+class TrialFile:
+    """What a file holds: its trials in the order of the file, and the lines that are not used."""
 
-    text: str
-    data: Mapping[str, Any]
+    path: Path
+    trials: tuple[Trial, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
 
-    @property
-    def id(self) -> str:
-        """The key by which a trial is recorded once."""
-        return str(self.data["id"])
-
-    @property
-    def order(self) -> tuple[str, str, int, str]:
-        """Sort key: by time; the same for whoever writes the file."""
-        return (str(self.data["started_at"]), str(self.data["session"]), int(self.data["trial"]), self.id)
+    def problems(self, keep: bool) -> list[Problem]:
+        """The rejected lines as problems; with `keep` each is kept beside the file."""
+        return [
+            Problem(r.at(self.path), r.why, set_aside(self.path, r.line) if keep and r.line else "")
+            for r in self.rejected
+        ]
 
 
-def read_trials(path: Path) -> tuple[list[TrialLine], list[tuple[int, bytes, str]]]:
-    """All trials of a file, and every line that is none as (line number from 1, its bytes, why)."""
+def read(path: Path) -> TrialFile:
+    """Every trial of a file, each id once, and every line that is not one."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        return [], [(0, b"", f"cannot be read: {error.strerror or error}")]
-    bad: list[tuple[int, bytes, str]] = []
-    if content[:2] == b"\x1f\x8b":
-        content, torn = _unzip(content)
-        if torn:
-            bad.append((0, b"", torn))
-    good: list[TrialLine] = []
-    lines = content.split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                good.append(parse_trial(line))
-            except ValueError as error:
-                torn_end = number == len(lines)
-                bad.append(
-                    (
-                        number,
-                        line,
-                        f"the last line is torn, its writer was interrupted: {error}" if torn_end else str(error),
-                    )
-                )
-    return good, bad
+        why = f"cannot be read: {error.strerror or error}"
+        return TrialFile(path, (), (Rejected(0, Fault.UNREADABLE, why),))
+    content, damage = unpacked(content)
+    trials, rejected = parse(content.split(b"\n"), 1)
+    return TrialFile(path, trials, (*damage, *rejected))
 
 
-def parse_trial(line: bytes) -> TrialLine:
-    """The trial of one line; ValueError says what is wrong with it."""
+class Followed:
+    """A trial file that a measuring process appends to: every line is parsed once, however often we look.
+
+    A last line without its newline is left for the next look: its writer may be at it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._offset, self._lines, self._size = path, 0, 0, -1
+        self._file = TrialFile(path)
+
+    def read(self) -> TrialFile:
+        """The file as it is now."""
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size == self._size or not size:
+            return self._file
+        self._size = size
+        with self.path.open("rb") as file:
+            packed = file.read(2) == GZIP
+            file.seek(0 if packed else self._offset)
+            new = file.read()
+        if packed:
+            self._file = read(self.path)
+            return self._file
+        *lines, _ = new.split(b"\n")
+        trials, rejected = parse(lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
+        self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
+        self._file = TrialFile(self.path, (*self._file.trials, *trials), (*self._file.rejected, *rejected))
+        return self._file
+
+
+GZIP = b"\x1f\x8b"
+
+
+def parse(
+    lines: Iterable[bytes], first: int, known: dict[str, Trial] | None = None
+) -> tuple[tuple[Trial, ...], tuple[Rejected, ...]]:
+    """Trials and rejected lines of lines numbered from `first`.  The same trial twice counts once."""
+    trials, rejected = dict(known or {}), list[Rejected]()
+    for number, line in enumerate(lines, first):
+        if not line.strip():
+            continue
+        found = parse_line(line, number)
+        if isinstance(found, Rejected):
+            rejected.append(found)
+        elif found.id not in trials:
+            trials[found.id] = found
+        elif not found.same_results(trials[found.id]):
+            why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
+            rejected.append(Rejected(number, Fault.CONFLICT, why, line))
+    new = tuple(trial for id_, trial in trials.items() if not known or id_ not in known)
+    return new, tuple(rejected)
+
+
+def parse_line(line: bytes, number: int = 1) -> Trial | Rejected:
+    """The trial of one line, or what is wrong with it."""
     try:
         text = line.decode().strip()
-        data = json.loads(text, parse_constant=_refuse_constant)
     except UnicodeDecodeError:
-        raise ValueError("not UTF-8 text") from None
+        return Rejected(number, Fault.NOT_JSON, "not UTF-8 text", line)
+    try:
+        return Trial.of(json.loads(text, parse_constant=_refuse_constant), text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f'no trial: "format" is not "{FORMAT}"')
-    if data.get("version") != VERSION:
-        raise ValueError(
-            f"a trial of version {data.get('version')!r}; this Ridgeline reads version {VERSION}: update "
-            "it and record the file again"
-        )
-    _check(data)
-    return TrialLine(text, data)
+        if incomplete(text, error.pos):
+            why = f"the line is torn, its writer was interrupted: {error.msg} at character {error.pos}"
+            return Rejected(number, Fault.TORN, why, line)
+        return Rejected(number, Fault.NOT_JSON, f"not JSON: {error.msg} at character {error.pos}", line)
+    except RecursionError:
+        return Rejected(number, Fault.NOT_A_TRIAL, "nested too deeply for a trial", line)
+    except Unfit as error:
+        return Rejected(number, Fault.NOT_A_TRIAL, f"not a trial: {error}", line)
+    except ValueError as error:  # a token or a number that json takes and a trial does not
+        return Rejected(number, Fault.NOT_JSON, f"not JSON: {error}", line)
+
+
+def incomplete(text: str, position: int) -> bool:
+    """Whether JSON that failed at `position` only lacks its end: objects are open, and its last token is cut off."""
+    strings = re.compile(r'"(?:[^"\\]|\\.)*"')
+    bare = strings.sub("", text)
+    cut = '"' in bare
+    closed = bare.partition('"')[0]
+    is_open = cut or closed.count("{") + closed.count("[") > closed.count("}") + closed.count("]")
+    return is_open and re.fullmatch(r'"(?:[^"\\]|\\.)*\\?|[\w.+-]*', text[position:].strip(), re.DOTALL) is not None
 
 
 def set_aside(path: Path, content: bytes) -> str:
@@ -117,94 +191,31 @@ def set_aside(path: Path, content: bytes) -> str:
     return str(target)
 
 
-def env_name(environment: Mapping[str, Any]) -> str:
-    """The name of an environment: "py3.12-torch2.11.0-triton3.6.0"; local version parts ("+cu130") are dropped."""
-    parts = [f"py{python_version(environment)}"]
-    parts += [f"{package}{version}" for package, version in requirements(environment).items()]
-    return re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))
-
-
-def requirements(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Versions that tell environments apart: torch and triton, those that are there."""
-    return {name: str(environment[name]).split("+")[0] for name in ("torch", "triton") if environment.get(name)}
-
-
-def python_version(environment: Mapping[str, Any]) -> str:
-    """Major and minor version of Python, "3.12"."""
-    return ".".join(str(environment.get("python", "")).split(".")[:2])
-
-
-def _unzip(content: bytes) -> tuple[bytes, str]:
+def unpacked(content: bytes) -> tuple[bytes, tuple[Rejected, ...]]:
     """What can be unpacked of a gzip file (trials are appended as members of their own), and why the rest cannot."""
-    unpacked = b""
+    if content[:2] != GZIP:
+        return content, ()
+    parts = []
+    try:
+        for part in _members(content):
+            parts.append(part)
+    except (zlib.error, EOFError) as error:
+        why = f"{error}; what comes before is used"
+        return b"".join(parts), (Rejected(0, Fault.DAMAGED_GZIP, why),)
+    return b"".join(parts), ()
+
+
+def _members(content: bytes) -> Iterator[bytes]:
     while content:
         member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         try:
-            unpacked += member.decompress(content)
+            yield member.decompress(content)
         except zlib.error as error:
-            return unpacked, f"a damaged gzip file: {error}; what comes before is used"
+            raise zlib.error(f"a damaged gzip file: {error}") from None
         if not member.eof:
-            return unpacked, "the gzip file ends early, its writer was interrupted; what comes before is used"
+            raise EOFError("the gzip file ends early, its writer was interrupted")
         content = member.unused_data
-    return unpacked, ""
-
-
-def _check(data: Mapping[str, Any]) -> None:
-    """ValueError unless the parts of a trial that recording relies on are there and have the right shape."""
-    for key, kind in (
-        ("id", str),
-        ("session", str),
-        ("trial", int),
-        ("started_at", str),
-        ("kernel", str),
-        ("machine", dict),
-        ("trees", dict),
-        ("cases", dict),
-    ):
-        if not isinstance(data.get(key), kind):
-            raise ValueError(f"a trial whose {key!r} is {data.get(key)!r:.60}; {kind.__name__} expected")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", str(data["machine"].get("name", ""))):
-        raise ValueError(
-            f"a trial of a foreign machine: its name {data['machine'].get('name')!r} is no file name; "
-            "names come from `ridgeline doctor`"
-        )
-    for role, tree in data["trees"].items():
-        if not isinstance(tree, dict) or not isinstance(tree.get("environment"), dict):
-            raise ValueError(f"a trial whose tree {role!r} has no environment")
-        declared = tree.get("declaration")  # None: that tree lacks the kernel
-        needed = ("kernel", "backends", "cases", "yardstick")
-        if declared is not None and not (isinstance(declared, dict) and all(key in declared for key in needed)):
-            raise ValueError(f"a trial whose tree {role!r} declares something without {', '.join(needed)}")
-    for name, case in data["cases"].items():
-        for arm, result in case.get("arms", {}).items():
-            _check_arm(f"{name}: {arm}", result)
-
-
-def _check_arm(name: str, result: Mapping[str, Any]) -> None:
-    if result.get("status") not in STATUSES:
-        raise ValueError(f"a trial in which {name} has status {result.get('status')!r}; known: {', '.join(STATUSES)}")
-    seconds = result.get("seconds")
-    if result["status"] == "ok" and not _are_times(seconds):
-        raise ValueError(f"a trial in which {name} is ok but its seconds are not positive numbers")
-
-
-def _are_times(seconds: Any) -> bool:
-    return (
-        isinstance(seconds, list)
-        and bool(seconds)
-        and set(map(type, seconds)) <= {int, float}
-        and min(seconds) > 0
-        and max(seconds) < math.inf
-    )
 
 
 def _refuse_constant(token: str) -> float:
     raise ValueError(f"the token {token} is not allowed in a trial")
-
-
-def problems_of(path: Path, bad: Iterable[tuple[int, bytes, str]], keep: bool) -> list[Problem]:
-    """The lines that are no trials as problems; with `keep` each is kept beside the file."""
-    return [
-        Problem(f"{path}:{number}" if number else str(path), why, set_aside(path, line) if keep and line else "")
-        for number, line, why in bad
-    ]

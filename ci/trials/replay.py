@@ -13,24 +13,24 @@ not what it claims to be is a ReplayError.
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 import math
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ci.stats.types import Clocks, Comparison, FloatArray, Role, Status, Trial
-from ci.trials import comparisons as trial_comparisons
-from ci.trials.file import FORMAT, read_trials
+from benchmarks.trial_file import FORMAT, Status
+from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
+from ci.trials.compared import Comparison
+from ci.trials.comparisons import ROLES, comparisons
+from ci.trials.file import Rejected, parse, unpacked
+from ci.trials.trial import Trial
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 """Seconds per unit."""
 
-ROLES: tuple[Role, Role] = ("base", "head")
 MACHINE_KINDS = ("gpu", "cpu")
 
 
@@ -38,55 +38,54 @@ class ReplayError(ValueError):
     """A file cannot be judged; the text names file, line, value, and what is allowed."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """What a file of recorded trials holds, read once.
+
+    trials: whole trials, with machine and versions; none for a replay file.  rejected: lines that are not used.
+    """
+
+    comparisons: list[Comparison]
+    trials: tuple[Trial, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+
 def read(path: Path | str) -> list[Comparison]:
     """The comparisons in a file, in the order of their first appearance; an empty file has none.
 
     Raises ReplayError.
     """
+    return opened(path).comparisons
+
+
+def opened(path: Path | str) -> Recording:
+    """What a file holds.  Raises ReplayError."""
     path = Path(path)
-    lines, warnings = _lines(path)
-    if not lines:
-        return []
-    first = _parsed(path, *lines[0]) if len(lines) > 1 or not warnings else None
-    if isinstance(first, dict) and first.get("format") == FORMAT:
-        return _read_trial_file(path)
+    content, damage = _content(path)
+    lines = [(number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
+    first = next((value for value in (_parsed(line) for _, line in lines) if isinstance(value, dict)), {})
+    if first.get("format") == FORMAT:
+        trials, rejected = parse(content.split(b"\n"), 1)
+        return _whole_trials(path, trials, (*damage, *rejected))
     reader = _Reader(path)
     for number, line in lines:
         reader.add(number, line, last=number == lines[-1][0])
-    return reader.comparisons(warnings)
+    return Recording(reader.comparisons([f"{path}: {one.why}" for one in damage]), rejected=damage)
 
 
-def _lines(path: Path) -> tuple[list[tuple[int, bytes]], list[str]]:
-    """The lines that are not blank with their numbers, and warnings about a stream that ends early."""
+def _content(path: Path) -> tuple[bytes, tuple[Rejected, ...]]:
+    """The bytes of a file, unpacked as far as they can be."""
     try:
-        content = path.read_bytes()
+        content, damage = unpacked(path.read_bytes())
     except OSError as error:
-        raise ReplayError(
-            f"{path}: cannot be read: {error.strerror or error}; give a file of recorded trials (.jsonl or .jsonl.gz)"
-        ) from None
-    warnings = []
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            content = _start_of(content)
-            if not content:
-                raise ReplayError(f"{path}: a damaged gzip file ({error}); nothing in it can be unpacked") from None
-            warnings.append(
-                f"{path}: the gzip stream ends early, its writer was interrupted; the trials before that count"
-            )
-    lines = [(i, line) for i, line in enumerate(content.split(b"\n"), 1) if line.strip()]
-    return lines, warnings
+        why = f"cannot be read: {error.strerror or error}; give a file of recorded trials (.jsonl or .jsonl.gz)"
+        raise ReplayError(f"{path}: {why}") from None
+    if damage and not content:
+        raise ReplayError(f"{path}: {damage[0].why}; nothing in it can be unpacked")
+    return content, damage
 
 
-def _start_of(content: bytes) -> bytes:
-    try:
-        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(content)
-    except zlib.error:
-        return b""
-
-
-def _parsed(path: Path, number: int, line: bytes) -> Any:
+def _parsed(line: bytes) -> Any:
     """The value of a line, None if it is torn or not JSON."""
     try:
         return json.loads(line)
@@ -94,21 +93,19 @@ def _parsed(path: Path, number: int, line: bytes) -> Any:
         return None
 
 
-def _read_trial_file(path: Path) -> list[Comparison]:
-    good, bad = read_trials(path)
-    warnings = []
-    for number, _, why in bad:
-        if "torn" not in why and "ends early" not in why:
-            raise ReplayError(f"{path}:{number}: {why}")
-        warnings.append(f"{path}:{number}: {why}; the trials before it count")
-    return trial_comparisons.comparisons([line.data for line in good], warnings)
+def _whole_trials(path: Path, trials: tuple[Trial, ...], rejected: tuple[Rejected, ...]) -> Recording:
+    """The lines that are trials are used; every other one is named, and an error if nothing is left."""
+    if rejected and not trials:
+        raise ReplayError(f"{rejected[0].at(path)}: {rejected[0].why}; no line of the file is a trial")
+    warnings = [f"{one.at(path)}: {one.why}; the other trials count" for one in rejected]
+    return Recording(comparisons(trials, warnings), trials, rejected)
 
 
 @dataclasses.dataclass
 class _Case:
     """What has been read of one case so far."""
 
-    trials: list[Trial] = dataclasses.field(default_factory=list)
+    trials: list[PairedRounds] = dataclasses.field(default_factory=list)
     seen: int = 0
     without: dict[str, int] = dataclasses.field(default_factory=lambda: {"base": 0, "head": 0})
     arms: set[str] = dataclasses.field(default_factory=set)
@@ -209,7 +206,7 @@ class _Reader:
                 continue
             control = _control(case, data["cases"][name], n, f"{where}: case {name!r}")
             one, two = (control[0] * scale, control[1] * scale) if control else (None, None)
-            case.trials.append(Trial(self.trials - 1, a, b, one, two, clocks))
+            case.trials.append(PairedRounds(self.trials - 1, a, b, one, two, clocks))
 
     def comparisons(self, warnings: list[str]) -> list[Comparison]:
         """The cases read, each with what was wrong with it."""
@@ -324,7 +321,7 @@ def _comparison(name: str, case: _Case, trials: int, kind: str, shared: tuple[st
         base_why=why if status["base"] is Status.MISSING else "",
         head_status=status["head"],
         head_why=why if status["head"] is Status.MISSING else "",
-        control="control" if case.control else None,
+        baseline="control" if case.control else None,
         problems=tuple(problems[:5]),
         warnings=tuple(warnings),
     )

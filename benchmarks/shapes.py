@@ -1,0 +1,201 @@
+"""What a JSON value may be, as small checks that are put together into the description of a format.
+
+A check takes a value and the name of its place, and raises Unfit if the value does not fit.  Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DEEPEST, LONGEST_TEXT, LONGEST_NAME = 20, 20_000, 1_000
+"""Levels of nesting; characters of a text (a traceback has at most 8,000) and of a name."""
+
+LARGEST = 2**63 - 1
+"""Largest whole number: what Parquet, pandas and asv's database hold."""
+
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+UNPRINTABLE_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters and lone surrogates; the second lets line breaks and tabs pass."""
+
+
+class Unfit(ValueError):
+    """A value that the format does not allow; the text names the place, the value and what is allowed."""
+
+    def __init__(self, where: str, value: object, allowed: str) -> None:
+        super().__init__(f"{where or 'the line'} is {shown(value)}; allowed: {allowed}")
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value for a message: JSON in ASCII, cut to `most` characters."""
+    if isinstance(value, str):
+        value = value[:most]
+    try:
+        written = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        written = type(value).__name__
+    return written if len(written) <= most else written[: most - 3] + "..."
+
+
+def bounded(value: Any, where: str = "", depth: int = 0) -> None:
+    """The limits that hold for every value, known or not: depth, length and characters of texts, finite numbers."""
+    if depth > DEEPEST:
+        raise Unfit(where, "...", f"at most {DEEPEST} levels of nesting")
+    if isinstance(value, dict):
+        for key, one in value.items():
+            name(key, f"a key of {where or 'the line'}")
+            if not _sound(one):
+                bounded(one, f"{where}.{key}" if where else key, depth + 1)
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            if not _sound(one):
+                bounded(one, f"{where}[{index}]", depth + 1)
+    elif isinstance(value, str):
+        _any_text(value, where)
+    elif not _sound(value):
+        raise Unfit(where, str(value)[:20], f"finite numbers up to {LARGEST}")
+
+
+def _sound(value: Any) -> bool:
+    """True for what is surely within the limits: small numbers, plain short texts, lists of such numbers."""
+    kind = type(value)
+    if kind is str:
+        return len(value) <= LONGEST_NAME and value.isascii() and value.isprintable()
+    if kind is int or kind is float:
+        return bool(-LARGEST <= value <= LARGEST)  # NaN is neither
+    if kind is list and value and set(map(type, value)) <= {float, int}:
+        return bool(-LARGEST <= min(value) and max(value) <= LARGEST and all(map(math.isfinite, value)))
+    return value is None or kind is bool
+
+
+Check = Callable[[Any, str], None]
+"""Raises Unfit for a value (first argument) at a place (second) that does not fit."""
+
+
+def text(most: int = LONGEST_TEXT, *, least: int = 0, lines: bool = True) -> Check:
+    """Characters without surrogates and control characters (a line break and a tab are allowed where `lines`)."""
+    forbidden = UNPRINTABLE_BUT_LINES if lines else UNPRINTABLE
+
+    def fits(value: Any, where: str) -> None:
+        if not isinstance(value, str) or not least <= len(value) <= most:
+            raise Unfit(where, value, f"text of {least} to {most} characters")
+        if not (value.isascii() and value.isprintable()) and forbidden.search(value):
+            raise Unfit(where, value, "text without control characters and lone surrogates")
+
+    return fits
+
+
+def whole(least: int = 0, most: int = LARGEST) -> Check:
+    """A whole number; True is none."""
+
+    def fits(value: Any, where: str) -> None:
+        if type(value) is not int or not least <= value <= most:
+            raise Unfit(where, value, f"a whole number from {least} to {most}")
+
+    return fits
+
+
+def number(least: float = 0.0, most: float = 1e18) -> Check:
+    """A finite number."""
+
+    def fits(value: Any, where: str) -> None:
+        if type(value) not in (int, float) or not least <= value <= most:
+            raise Unfit(where, value, f"a number from {least:g} to {most:g}")
+
+    return fits
+
+
+def numbers(least: float, most: float, *, fewest: int = 0) -> Check:
+    """A list of numbers; whole lists are looked at at once, because these are nearly all of a file."""
+
+    def fits(value: Any, where: str) -> None:
+        if type(value) is not list or len(value) < fewest:
+            raise Unfit(where, value, f"a list of at least {fewest} numbers")
+        kinds = set(map(type, value))
+        if kinds <= {int, float} and (not value or (least <= min(value) and max(value) <= most)):
+            return  # NaN is none: `bounded` comes first
+        for index, one in enumerate(value):
+            number(least, most)(one, f"{where}[{index}]")
+
+    return fits
+
+
+def one_of(*allowed: Any) -> Check:
+    """One of a few values."""
+
+    def fits(value: Any, where: str) -> None:
+        if not isinstance(value, (str, int)) or isinstance(value, bool) or value not in allowed:
+            raise Unfit(where, value, ", ".join(map(str, allowed)))
+
+    return fits
+
+
+def flag(value: Any, where: str) -> None:
+    """True or false."""
+    if type(value) is not bool:
+        raise Unfit(where, value, "true or false")
+
+
+def anything(value: Any, where: str) -> None:
+    """Whatever `bounded` allows."""
+
+
+def maybe(check: Check) -> Check:
+    """null, or what `check` allows."""
+
+    def fits(value: Any, where: str) -> None:
+        if value is not None:
+            check(value, where)
+
+    return fits
+
+
+def items(check: Check) -> Check:
+    """A list."""
+
+    def fits(value: Any, where: str) -> None:
+        if type(value) is not list:
+            raise Unfit(where, value, "a list")
+        for index, one in enumerate(value):
+            check(one, f"{where}[{index}]")
+
+    return fits
+
+
+def table(key: Check, check: Check) -> Check:
+    """An object whose keys are data."""
+
+    def fits(value: Any, where: str) -> None:
+        if type(value) is not dict:
+            raise Unfit(where, value, "an object")
+        for own, one in value.items():
+            key(own, f"a key of {where}")
+            check(one, f"{where}.{own}")
+
+    return fits
+
+
+def record(required: Mapping[str, Check], optional: Mapping[str, Check]) -> Check:
+    """An object with known keys; others are left to a later version and may be anything within the general limits."""
+    known = {**required, **optional}
+
+    def fits(value: Any, where: str) -> None:
+        if type(value) is not dict:
+            raise Unfit(where, value, "an object")
+        for field in required:
+            if field not in value:
+                raise Unfit(f"{where}.{field}".strip("."), None, "a value; it is missing")
+        for field, one in value.items():
+            if field in known:
+                known[field](one, f"{where}.{field}" if where else field)
+
+    return fits
+
+
+name = text(LONGEST_NAME, least=1, lines=False)
+"""1 to LONGEST_NAME printable characters on one line."""
+
+_any_text = text()

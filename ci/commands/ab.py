@@ -1,0 +1,90 @@
+"""`ridgeline ab`: two commits in lock-step, or recorded trials, judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci.commands.checkouts import scratch, two_checkouts
+from ci.commands.outcome import compared, finish, with_rejected
+from ci.git.repository import Repository
+from ci.judging import policy
+from ci.judging.judge import judge, to_json
+from ci.options import (
+    BUDGET,
+    DRY_RUN,
+    JSON,
+    OUT,
+    POLICY,
+    RESULTS,
+    TIMED,
+    err_console,
+    example,
+    out_console,
+    plan,
+    with_rounds,
+)
+from ci.report import terminal
+from ci.report.build import report_of
+from ci.trials import replay as recorded
+
+
+@click.command(epilog=example("ridgeline ab main my-branch --kernel gemm\n  ridgeline ab --replay trials.jsonl --json"))
+@click.argument("base", required=False)
+@click.argument("head", required=False)
+@TIMED
+@BUDGET
+@click.option("--replay", type=click.Path(path_type=Path), help="Judge recorded trials; measures nothing.")
+@click.option("--env-base", metavar="PYTHON", help="Python of the base (another Triton or ROCm).")
+@click.option("--env-head", metavar="PYTHON", help="Python of the head.")
+@POLICY
+@OUT
+@RESULTS
+@JSON
+@DRY_RUN
+def ab(
+    base: str | None,
+    head: str | None,
+    replay: Path | None,
+    env_base: str | None,
+    env_head: str | None,
+    policy_file: Path | None,
+    out: Path | None,
+    results: Path,
+    as_json: bool,
+    dry_run: bool,
+    **what: Any,
+) -> int:
+    """Compare two commits in lock-step: trials until every case has a verdict or the budget is spent.
+
+    Without HEAD the working tree is compared; without BASE too, it is compared with where it left the main branch.
+    An --out file that exists is resumed.
+    """
+    rules = policy.load(policy_file)
+    if replay:
+        return _replayed(replay, rules, as_json)
+    pythons = {role: path for role, path in (("base", env_base), ("head", env_head)) if path}
+    planned = with_rounds(plan(pythons=pythons, **what))
+    repository = Repository(Path.cwd())
+    checkouts = two_checkouts(repository, base, head)
+    file = out or scratch("ab", checkouts[1])
+    if dry_run:
+        one, two = (checkout.label for checkout in checkouts)
+        click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
+        return 0
+    outcome = compared(repository, checkouts, planned, rules, file, err_console())
+    return finish(outcome, checkouts, results, as_json=as_json)
+
+
+def _replayed(file: Path, rules: policy.Policy, as_json: bool) -> int:
+    """Judge recorded trials by the same code as live ones."""
+    recording = recorded.opened(file)
+    judgement = judge(recording.comparisons, rules)
+    if as_json:
+        click.echo(json.dumps(with_rejected(to_json(judgement), recording.rejected), indent=1))
+    else:
+        terminal.show(report_of(judgement, recording.trials, title="recorded trials"), out_console())
+    return judgement.verdict.exit_code

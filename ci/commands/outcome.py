@@ -1,0 +1,80 @@
+"""What every comparing verb does at its end: print, write the report, record, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ci.git.repository import LocalCheckout, Repository
+from ci.harness import MeasurePlan, machine_kind
+from ci.judging import live, policy
+from ci.judging.judge import to_json
+from ci.options import out_console
+from ci.records import store
+from ci.report import json_report, markdown, terminal
+from ci.report.build import report_of
+from ci.report.model import Report
+from ci.trials.file import Rejected
+from ci.whole_files import replace
+
+
+def compared(
+    repository: Repository,
+    checkouts: Sequence[LocalCheckout],
+    plan: MeasurePlan,
+    rules: policy.Policy,
+    file: Path,
+    console: Console,
+) -> live.Outcome:
+    """Trials in lock-step, or none where the kernels are the same files and run in the same Python."""
+    if not plan.pythons and not plan.knobs and repository.same_kernels(*checkouts):
+        return live.identical(checkouts, plan, rules, file, console)
+    return live.compare(checkouts, plan, rules, machine_kind(), file, console)
+
+
+def finish(
+    outcome: live.Outcome,
+    checkouts: Sequence[LocalCheckout],
+    results: Path,
+    *,
+    as_json: bool,
+    report: Path | None = None,
+) -> int:
+    """Record what belongs to commits, print the report, write it; the exit code of the verdict."""
+    made = report_of(outcome.judgement, outcome.file.trials, checkouts)
+    if as_json:
+        click.echo(json.dumps(with_rejected(to_json(outcome.judgement), outcome.file.rejected), indent=1))
+    else:
+        terminal.show(made, out_console())
+    if report:
+        write_report(made, report)
+    if outcome.file.trials and not any(checkout.dirty for checkout in checkouts):
+        print_recorded(store.record([outcome.file], results), to_stderr=as_json)
+    elif outcome.file.trials:
+        click.echo("not recorded: the checkout has uncommitted changes", err=True)
+    return outcome.judgement.verdict.exit_code
+
+
+def write_report(report: Report, stem: Path) -> None:
+    """STEM.md for the comment and STEM.json for machines, each whole or not at all."""
+    replace(stem.with_suffix(".md"), markdown.render(report))
+    replace(stem.with_suffix(".json"), json_report.dumps(report))
+
+
+def with_rejected(document: dict[str, object], rejected: Sequence[Rejected]) -> dict[str, object]:
+    """A judgement's JSON with the lines of the trial file that were not used."""
+    lines = [{"line": one.number, "fault": str(one.fault), "reason": one.why} for one in rejected]
+    return {**document, "rejected": lines}
+
+
+def print_recorded(done: store.Recorded, dry_run: bool = False, to_stderr: bool = False) -> None:
+    """How many trials are in which files now, and what was left out."""
+    verb = "would record" if dry_run else "recorded"
+    where = ", ".join(str(path) for path in done.paths) or "no file"
+    click.echo(f"{verb} {done.added} new trials ({done.known} known already) in {where}", err=to_stderr)
+    for problem in done.problems:
+        click.echo(f"left out: {problem}", err=True)

@@ -1,0 +1,60 @@
+"""`ridgeline site`: build the dashboard, and serve it on request."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from ci.harness import HARNESS, MeasureError
+from ci.options import DRY_RUN, RESULTS, example
+
+
+@click.command(epilog=example("ridgeline site --out site"))
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("site"), show_default=True, help="Folder to build."
+)
+@click.option("--repo-url", metavar="URL", help="Where commits link to (default: the repository of the workflow run).")
+@click.option(
+    "--serve", type=click.IntRange(1, 65535), metavar="PORT", help="Serve it on this machine's PORT until Ctrl-C."
+)
+@RESULTS
+@DRY_RUN
+def site(out: Path, repo_url: str | None, serve: int | None, results: Path, dry_run: bool) -> int:
+    """Build the dashboard from the records: a folder that works offline."""
+    if dry_run:
+        click.echo(f"would build {out} from {results}")
+        return 0
+    build_site(out, results, repo_url)
+    click.echo(out / "index.html")
+    if serve is not None:
+        click.echo(f"http://127.0.0.1:{serve}/ until Ctrl-C", err=True)
+        server = [sys.executable, "-m", "http.server", str(serve), "--bind", "127.0.0.1", "--directory", str(out)]
+        subprocess.run(server, check=False)
+    return 0
+
+
+def build_site(out: Path, results: Path, repo_url: str | None = None) -> None:
+    """Build it in a process of its own: judging needs no plotting library."""
+    argv = [sys.executable, "-m", "dashboards", "--results", str(results.resolve()), "--out", str(out.resolve())]
+    url = repo_url or _repo_url()
+    done = subprocess.run(
+        [*argv, *(["--repo-url", url] if url else [])],
+        cwd=HARNESS,
+        text=True,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(HARNESS)},
+    )
+    if done.stderr.strip():
+        click.echo(done.stderr.rstrip(), err=True)
+    if done.returncode:
+        raise MeasureError(f"the site was not built (exit code {done.returncode}); what was there is as before")
+
+
+def _repo_url() -> str | None:
+    server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
+    return f"{server}/{name}" if server and name else None

@@ -1,0 +1,42 @@
+"""`ridgeline verify`: is every backend right in every case on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci.commands.checkouts import one_checkout
+from ci.harness import measure
+from ci.options import CHOICE, DRY_RUN, JSON, SOURCE, NewFile, err_console, example, plan
+
+KEPT = Path(".ridgeline/checks.jsonl")
+
+
+@click.command(epilog=example("ridgeline verify --tier nightly --kernel gemm"))
+@CHOICE
+@SOURCE
+@click.option(
+    "--out",
+    type=NewFile(),
+    help="File of checks to append to; what it knows of the same kernels on this machine is not tried again "
+    f"(default: {KEPT}).",
+)
+@JSON
+@DRY_RUN
+def verify(
+    commit: str | None,
+    commit_date: int | None,
+    tree: Path | None,
+    out: Path | None,
+    as_json: bool,
+    dry_run: bool,
+    **what: Any,
+) -> int:
+    """Is every backend right in every case on this machine?  Calls each and compares; times nothing."""
+    head, file, planned = one_checkout(commit, commit_date, tree), out or KEPT, plan(**what)
+    if dry_run:
+        click.echo(f"would check {head.label} ({planned.tier} tier) and append what comes of it to {file}")
+        return 0
+    return measure([head], planned, file, err_console(), "verify", *(["--json"] if as_json else []))

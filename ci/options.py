@@ -1,0 +1,202 @@
+"""Options that several verbs share, each stated once, and the checks that come before anything is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from benchmarks.shapes import LARGEST
+from benchmarks.trial_file import LATEST_MS, ROLES
+from ci.harness import MeasurePlan, machine_kind
+from ci.whole_files import check_writable
+
+PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
+"""Exit codes of judging verbs."""
+
+CPU_ROUNDS, GPU_ROUNDS = 20, 40
+"""Rounds in a trial unless asked otherwise: 40 repeat a GPU's median to 0.1 %; a CPU's calls take milliseconds each."""
+
+LONGEST_DEADLINE_S = 86_400.0
+"""Seconds: a step that is allowed more than a day is a mistake."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Seconds(click.ParamType):
+    """A finite number of seconds within a day."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; a usage error says what is allowed."""
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not 0.1 <= seconds <= LONGEST_DEADLINE_S:
+            self.fail(f"{value!r} is not a number of seconds from 0.1 to {LONGEST_DEADLINE_S:g}", param, ctx)
+        return seconds
+
+
+class Knob(click.ParamType):
+    """KEY=VALUE, or ROLE.KEY=VALUE for one side."""
+
+    name = "knob"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is; a usage error says what is allowed."""
+        key, equals, setting = str(value).partition("=")
+        role, dot, name = key.rpartition(".")
+        if not (equals and setting and name.isidentifier()) or (dot and role not in ROLES):
+            allowed = f"KEY=VALUE, or ROLE.KEY=VALUE with a role of {', '.join(ROLES)}"
+            self.fail(f"{value!r}: expected {allowed}, such as num_stages=3", param, ctx)
+        return str(value)
+
+
+class NewFile(click.Path):
+    """A file to write: its folder can be written, and it is not a folder itself."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; WriteError if it cannot be written."""
+        path = super().convert(value, param, ctx)
+        check_writable(path)
+        return path
+
+
+def example(text: str) -> str:
+    """An example for the end of a verb's help."""
+    return "\b\nExample:\n  " + text
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several options as one decorator, in this order."""
+
+    def apply(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+def folder(name: str, default: str, text: str) -> Callable[[Any], Any]:
+    """An option that names a folder."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option(name, type=kind, default=Path(default), show_default=True, help=text)
+
+
+RESULTS = folder("--results", "results", "Folder of asv records.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
+OUT = click.option("--out", type=NewFile(), help="Trial file to append to.")
+POLICY = click.option(
+    "--policy", "policy_file", type=click.Path(path_type=Path), help="Thresholds (default: ci/policy.toml)."
+)
+CASES = together(
+    click.option(
+        "--tier",
+        type=click.Choice(["pr", "nightly", "sweep"]),
+        default="pr",
+        show_default=True,
+        help="Which cases: pr takes minutes, nightly is all.",
+    ),
+    click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable)."),
+    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
+    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable)."),
+)
+"""Which kernels, cases and backends."""
+CHOICE = together(
+    CASES,
+    click.option("--seed", type=click.IntRange(0, LARGEST), default=0, show_default=True, help="Seed of the inputs."),
+    click.option(
+        "--deadline", type=Seconds(), metavar="SECONDS", help="A step that takes longer is a hang and is killed."
+    ),
+    click.option(
+        "--set",
+        "knobs",
+        type=Knob(),
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override a backend's knob (repeatable).",
+    ),
+)
+"""What is called, and how."""
+TIMED = together(
+    CHOICE,
+    click.option("--rounds", type=click.IntRange(1, 10000), help="Rounds in a trial (default: 40; 20 on a CPU)."),
+)
+"""What is measured."""
+BUDGET = click.option(
+    "--trials", type=click.IntRange(1, 1000), help="Most trials to spend (default: the policy's budget)."
+)
+SOURCE = together(
+    click.option(
+        "--commit",
+        metavar="HASH",
+        callback=lambda *given: _full_hash(*given),
+        help="The commit this tree is (on a node without git).",
+    ),
+    click.option(
+        "--commit-date",
+        type=click.IntRange(0, LATEST_MS),
+        metavar="MS",
+        help="Its date in ms since 1970 UTC, with --commit.",
+    ),
+    click.option("--tree", type=click.Path(path_type=Path, exists=True, file_okay=False), help="This source tree."),
+)
+"""Which checkout, where git cannot say it."""
+
+
+def plan(**options: Any) -> MeasurePlan:
+    """A plan from the options of a verb; what was not asked for keeps its default."""
+    given = {key: value for key, value in options.items() if value is not None}
+    given["deadline_s"] = given.pop("deadline", None)
+    return MeasurePlan(**given)
+
+
+def with_rounds(plan: MeasurePlan) -> MeasurePlan:
+    """Rounds and state of the caches by the kind of machine, unless asked for.
+
+    A CPU's last level is shared with other tenants and can be hundreds of MB: flushing it takes longer than a call.
+    """
+    cpu = machine_kind() == "cpu"
+    rounds, cache = (CPU_ROUNDS, "hot") if cpu else (GPU_ROUNDS, "cold")
+    return dataclasses.replace(plan, rounds=plan.rounds or rounds, cache=plan.cache or cache)
+
+
+def pairs(option: str, values: tuple[str, ...]) -> dict[str, str]:
+    """LABEL=VALUE arguments by label."""
+    found = {}
+    for value in values:
+        key, equals, rest = value.partition("=")
+        if not (key and equals and rest):
+            raise click.BadParameter(f"{value!r}: LABEL=VALUE is expected", param_hint=option)
+        found[key] = rest
+    return found
+
+
+def out_console() -> Console:
+    """Where results go."""
+    return Console(highlight=False)
+
+
+def err_console() -> Console:
+    """Where progress and remarks go."""
+    return Console(stderr=True, highlight=False)
+
+
+def _full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not re.fullmatch(r"[0-9a-f]{40}", value):
+        said = f"{value!r} is not a full commit hash; `git rev-parse HEAD` prints one (40 hex digits)"
+        raise click.BadParameter(said, ctx, param)
+    return value

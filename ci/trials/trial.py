@@ -1,0 +1,393 @@
+"""A trial as types: parsed once, checked on the way in, and then only asked.
+
+`Trial.of` is the door.  It takes what a line of a trial file holds and raises `benchmarks.shapes.Unfit` for anything
+that the shared description of the format (`benchmarks.trial_file`) does not allow.  Times are seconds.  All values are
+frozen; a trial that is wanted in another role, beside another one, or as the twin of itself is made by a method.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from benchmarks import trial_file
+from benchmarks.trial_file import Status
+from ci.stats.types import Clocks, FloatArray
+
+Scalar = str | int | float | bool | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What one call of a case must do, per rank (see kernels.spec.Cost); None where the declaration does not say.
+
+    flops: FLOP.  hbm_bytes, link_bytes, payload_bytes: bytes; link_bytes by the bus convention of nccl-tests.
+    """
+
+    flops: int | None = None
+    hbm_bytes: int | None = None
+    link_bytes: int | None = None
+    payload_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DeclaredCase:
+    """A case as a declaration lists it.  definition: digest of its benchmark definition, None where it is not known."""
+
+    name: str
+    tier: str = ""
+    dtype: str = ""
+    world: int = 1
+    cost: Cost = Cost()
+    definition: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+    """An operator as one checkout declares it.  definition: digest of the operator's benchmark definition."""
+
+    operator: str
+    backends: tuple[str, ...]
+    baselines: tuple[str, ...]
+    cases: Mapping[str, DeclaredCase]
+    definition: str
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Declaration:
+        """From its JSON: the declaration of a trial line, or of `python -m benchmarks list --json`."""
+        costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
+        cases = {
+            case["name"]: DeclaredCase(
+                case["name"],
+                case.get("tier", ""),
+                case.get("dtype", ""),
+                case.get("world", 1),
+                _of_known_fields(Cost, costs.get(case["name"], {})),
+                definitions.get(case["name"]),
+            )
+            for case in data["cases"]
+        }
+        backends, baselines = tuple(data["backends"]), tuple(data.get("baselines", ()))
+        return cls(data["kernel"], backends, baselines, cases, data["yardstick"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """Versions of a checkout's Python and libraries, and the variables that can change a time."""
+
+    versions: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Environment:
+        """From its JSON."""
+        return cls({name: value for name, value in data.items() if name != "variables"}, data.get("variables", {}))
+
+    @property
+    def name(self) -> str:
+        """ "py3.12-torch2.11.0-triton3.6.0"; local version parts ("+cu130") are dropped."""
+        parts = [f"py{self.python}", *(f"{package}{version}" for package, version in self.requirements.items())]
+        return re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))
+
+    @property
+    def python(self) -> str:
+        """Major and minor version of Python, "3.12"."""
+        return ".".join(str(self.versions.get("python") or "").split(".")[:2])
+
+    @property
+    def requirements(self) -> dict[str, str]:
+        """Versions that tell environments apart: torch and triton, those that are there."""
+        found = {name: self.versions.get(name) for name in ("torch", "triton")}
+        return {name: str(version).split("+")[0] for name, version in found.items() if version}
+
+    def same_as(self, other: Environment) -> bool:
+        """Whether both would run the same code alike; the path of the Python does not count."""
+        mine, theirs = ({k: v for k, v in e.versions.items() if k != "executable"} for e in (self, other))
+        return mine == theirs and self.variables == other.variables
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The fingerprint of a trial's machine; None where nothing was reported."""
+
+    name: str
+    kind: str = "gpu"
+    arch: str | None = None
+    device: str | None = None
+    market_name: str | None = None
+    count: int = 1
+    compute_units: int | None = None
+    memory_bytes: int | None = None
+    power_cap_w: float | None = None
+    chip_id: str | None = None
+    partition: str | None = None
+    driver: str | None = None
+    cpu: str | None = None
+    cpu_count: int | None = None
+    ram_bytes: int | None = None
+    os: str | None = None
+    host: str | None = None
+
+    @property
+    def facts(self) -> dict[str, Scalar]:
+        """Its fields by name."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class BrokenModule:
+    """A module with kernels that could not be imported."""
+
+    module: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkout:
+    """One side under test: its commit, and what it declares of the trial's operator (None: it lacks it).
+
+    named: the commit that somebody recorded it as, whatever its own is.  date_ms: committer date, ms since 1970 UTC.
+    kernel_digest: over the files that the operator's code can come from.
+    """
+
+    commit: str | None
+    date_ms: int | None
+    dirty: bool
+    environment: Environment
+    declaration: Declaration | None
+    broken: tuple[BrokenModule, ...] = ()
+    kernel_digest: str | None = None
+    named: str | None = None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Checkout:
+        """From its JSON."""
+        return cls(
+            data.get("commit"),
+            data.get("date_ms"),
+            bool(data.get("dirty")),
+            Environment.of(data["environment"]),
+            Declaration.of(data["declaration"]) if data.get("declaration") else None,
+            tuple(BrokenModule(b["module"], b["reason"]) for b in data.get("broken") or ()),
+            data.get("kernel_digest"),
+            data.get("recorded_as"),
+        )
+
+    @property
+    def recordable(self) -> str | None:
+        """The commit it may be recorded as: the one it was given by name, else its own unless it has local changes."""
+        return self.named or (None if self.dirty else self.commit)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Arm:
+    """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
+
+    code_hash: digest of the code objects it launched, None where they are not known.
+    """
+
+    status: Status
+    seconds: FloatArray
+    why: str = ""
+    knobs: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+    code_hash: str | None = None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Arm:
+        """From its JSON."""
+        seconds = np.array(data.get("seconds", ()), dtype=np.float64)
+        seconds.flags.writeable = False
+        knobs = data.get("knobs") or {}
+        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"))
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was right and has times."""
+        return self.status is Status.OK
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CaseResult:
+    """One case in one trial.  arms: by (role, backend), in the order of the file.  method: how samples were taken."""
+
+    method: str
+    arms: Mapping[tuple[str, str], Arm]
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> CaseResult:
+        """From its JSON."""
+        arms = {}
+        for key, arm in data.get("arms", {}).items():
+            role, _, backend = key.partition("/")
+            arms[role, backend] = Arm.of(arm)
+        return cls(data.get("method", ""), arms, tuple(data.get("warnings", ())))
+
+    def of_role(self, role: str) -> dict[str, Arm]:
+        """The arms of one checkout, by backend."""
+        return {backend: arm for (own, backend), arm in self.arms.items() if own == role}
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceState:
+    """What the first device reported before, during and after a trial.
+
+    of_role: the readings during the trial by the checkout that was at work, where the file says which it was.
+    """
+
+    before: Clocks | None = None
+    after: Clocks | None = None
+    of_role: Mapping[str, tuple[Clocks, ...]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> DeviceState:
+        """From its JSON."""
+        before, after = (_clocks(data[moment]) if data.get(moment) else None for moment in ("before", "after"))
+        during: dict[str, list[Clocks]] = {}
+        for reading in data.get("during") or ():
+            if reading.get("role"):
+                during.setdefault(reading["role"], []).append(_clocks(reading))
+        return cls(before, after, {role: tuple(readings) for role, readings in during.items()})
+
+
+def _clocks(data: Mapping[str, Any]) -> Clocks:
+    known = (data.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+    return Clocks(*known, throttle=data.get("throttle") or "")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trial:
+    """One trial of one operator.  text: the line it was read from, without its newline.
+
+    checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
+    """
+
+    id: str
+    session: str
+    number: int
+    started_at: str
+    operator: str
+    machine: Machine
+    checkouts: Mapping[str, Checkout]
+    cases: Mapping[str, CaseResult]
+    state: DeviceState = DeviceState()
+    warnings: tuple[str, ...] = ()
+    duration_s: float = 0.0
+    measuring_s: float = 0.0
+    busy_share: float | None = None
+    text: str = ""
+
+    @classmethod
+    def of(cls, data: Any, text: str = "") -> Trial:
+        """From the JSON value of a line.  Raises Unfit."""
+        trial_file.check(data)
+        return cls(
+            data["id"],
+            data["session"],
+            data["trial"],
+            data["started_at"],
+            data["kernel"],
+            _of_known_fields(Machine, data["machine"]),
+            {role: Checkout.of(checkout) for role, checkout in data["trees"].items()},
+            {name: CaseResult.of(case) for name, case in data["cases"].items()},
+            DeviceState.of(data.get("state") or {}),
+            tuple(data.get("warnings", ())),
+            float(data.get("duration_s") or 0.0),
+            float(data.get("measuring_s") or 0.0),
+            data.get("busy_share"),
+            text,
+        )
+
+    @property
+    def order(self) -> tuple[str, str, int, str]:
+        """Sort key: by time; the same for whoever sorts."""
+        return (self.started_at, self.session, self.number, self.id)
+
+    @property
+    def started_ms(self) -> int:
+        """When it started, milliseconds since 1970 UTC."""
+        return round(datetime.datetime.fromisoformat(self.started_at).timestamp() * 1000)
+
+    @property
+    def paired(self) -> bool:
+        """Whether base and head ran in it in lock-step."""
+        return self.checkouts.keys() >= set(trial_file.ROLES)
+
+    def arms(self) -> Iterator[tuple[str, str, str, Arm]]:
+        """(case, role, backend, arm) of everything in it."""
+        for name, case in self.cases.items():
+            for (role, backend), arm in case.arms.items():
+                yield name, role, backend, arm
+
+    def declaration(self) -> Declaration | None:
+        """The operator as head declares it, or as base does where head lacks it."""
+        found = (self.checkouts[role].declaration for role in ("head", "base") if role in self.checkouts)
+        return next((declared for declared in found if declared), None)
+
+    def same_results(self, other: Trial) -> bool:
+        """Whether both lines hold the same cases, whatever commit they were recorded as."""
+        return self.text == other.text or bool(json.loads(self.text)["cases"] == json.loads(other.text)["cases"])
+
+    # ---- other trials made of this one ---------------------------------------------------------------------------
+
+    def mirrored(self, base_commit: str | None) -> Trial:
+        """The trial as if a base with the same files had been there and had done what head did."""
+        head = self.checkouts["head"]
+        cases = {
+            name: dataclasses.replace(
+                case, arms={(role, b): arm for b, arm in case.of_role("head").items() for role in ("head", "base")}
+            )
+            for name, case in self.cases.items()
+        }
+        base = dataclasses.replace(head, commit=base_commit)
+        return dataclasses.replace(self, checkouts={"base": base, "head": head}, cases=cases)
+
+    def as_role(self, own: str, role: str) -> Trial:
+        """The trial with its checkout `own` alone, which is called `role` from now on."""
+        cases = {
+            name: dataclasses.replace(case, arms={(role, b): arm for b, arm in case.of_role(own).items()})
+            for name, case in self.cases.items()
+        }
+        return dataclasses.replace(self, checkouts={role: self.checkouts[own]}, cases=cases)
+
+    def beside(self, head: Trial, number: int) -> Trial:
+        """One trial of two that were measured apart: this one's checkout and the other's, without device readings."""
+        cases = {
+            name: CaseResult(
+                (head.cases.get(name) or self.cases[name]).method,
+                {**_arms(self, name), **_arms(head, name)},
+                (head.cases.get(name) or self.cases[name]).warnings,
+            )
+            for name in dict.fromkeys((*self.cases, *head.cases))
+        }
+        checkouts = {**self.checkouts, **head.checkouts}
+        return dataclasses.replace(head, number=number, checkouts=checkouts, cases=cases, state=DeviceState())
+
+    def with_commits(self, commits: Mapping[str, str]) -> Trial:
+        """The trial whose checkouts belong to these commits, by role; its text says so too."""
+        if not commits.keys() & self.checkouts.keys():
+            return self
+        data = json.loads(self.text)
+        for role in commits.keys() & data["trees"].keys():
+            data["trees"][role]["recorded_as"] = commits[role]
+        return Trial.of(data, json.dumps(data))
+
+
+def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:
+    found = trial.cases.get(case)
+    return found.arms if found else {}
+
+
+Made = TypeVar("Made")
+
+
+def _of_known_fields(kind: Callable[..., Made], data: Mapping[str, Any]) -> Made:
+    """A dataclass from those of its fields that the JSON has."""
+    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in data.items() if name in names})

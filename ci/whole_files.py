@@ -1,0 +1,41 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+class WriteError(Exception):
+    """A file cannot be written; the text names it, says what is safe and what to do."""
+
+
+def replace(path: Path, text: str, next_step: str = "make room or give another folder, and run it again") -> None:
+    """Write the whole file through a temporary one beside it; an unchanged file is not touched.  Raises WriteError."""
+    content = text.encode()
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        if path.is_file() and path.read_bytes() == content:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        why = error.strerror or error
+        raise WriteError(f"{path} cannot be written: {why}.  What was there is as before; {next_step}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise WriteError now rather than after an hour of measuring."""
+    if path.is_dir():
+        raise WriteError(f"{path} is a folder; name a file in it")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    target = path if path.exists() else folder
+    if not folder.is_dir() or not os.access(target, os.W_OK):
+        raise WriteError(f"{path} cannot be written: {target} is not writable for this user; name another file")
