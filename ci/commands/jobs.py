@@ -25,16 +25,14 @@ from ci.isa import text as isa_text
 from ci.judging import live as comparing
 from ci.judging import policy
 from ci.judging import recorded as gate
-from ci.judging.judge import EXIT_CODES, judge, to_json
+from ci.judging.judge import judge, to_json
+from ci.judging.types import Judgement, Verdict
 from ci.records import store as records
 from ci.report import build as assemble
 from ci.report import jsonout, markdown, terminal
 from ci.report.model import Report
-from ci.stats.types import Judgement, Verdict
 from ci.trials import replay
 from ci.trials.file import read_trials
-
-WORST = (Verdict.BROKEN, Verdict.SLOWER, Verdict.YARDSTICK_CHANGED, Verdict.CANNOT_TELL, Verdict.FASTER, Verdict.SAME)
 
 # ---- measuring ---------------------------------------------------------------------------------------------------
 
@@ -147,7 +145,7 @@ def judge_file(file: Path, policy_file: Path | None, *, as_json: bool) -> int:
         click.echo(json.dumps(to_json(judgement), indent=1))
     else:
         terminal.show(assemble.report_of(judgement, lines, title="recorded trials"), out_console())
-    return EXIT_CODES[judgement.verdict]
+    return judgement.verdict.exit_code
 
 
 def as_trials(file: Path) -> bool:
@@ -190,10 +188,10 @@ def judge_records(
     else:
         for one in reports:
             terminal.show(one, out_console())
-    worst = min(reports, key=lambda r: WORST.index(r.verdict))
+    worst = min(reports, key=lambda r: r.verdict.rank)
     if report:
         _write_report(worst, report)
-    return EXIT_CODES[worst.verdict]
+    return worst.verdict.exit_code
 
 
 def render(file: Path, style: str, post: str | None, topic: str | None, links: Mapping[str, str], dry_run: bool) -> int:
@@ -212,7 +210,7 @@ def render(file: Path, style: str, post: str | None, topic: str | None, links: M
         click.echo(jsonout.dumps(report), nl=False)
     else:
         terminal.show(report, out_console())
-    return EXIT_CODES[report.verdict]
+    return report.verdict.exit_code
 
 
 # ---- showing -----------------------------------------------------------------------------------------------------
@@ -290,7 +288,7 @@ def _finish(
         print_recorded(records.record([file], results), to_stderr=as_json)
     elif outcome.lines:
         click.echo("not recorded: the tree has uncommitted changes", err=True)
-    return EXIT_CODES[outcome.judgement.verdict]
+    return outcome.judgement.verdict.exit_code
 
 
 def _write_report(report: Report, stem: Path) -> None:

@@ -13,8 +13,8 @@ from ci.git.repository import Tree
 from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, Plan, measure
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
+from ci.judging.types import Judgement
 from ci.stats.sequential import Progress, decide
-from ci.stats.types import Judgement
 from ci.trials import replay
 from ci.trials.comparisons import comparisons
 from ci.trials.file import TrialLine, read_trials

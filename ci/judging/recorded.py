@@ -16,9 +16,11 @@ import numpy as np
 
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
+from ci.judging.types import Judgement
 from ci.records import store as records
 from ci.records.pooling import Place, role_at
-from ci.stats.types import Comparison, FloatArray, Judgement, Trial
+from ci.stats.types import FloatArray, PairedRounds
+from ci.trials.compared import Comparison
 from ci.trials.comparisons import comparisons
 from ci.trials.file import TrialLine
 
@@ -149,7 +151,7 @@ def relative(comparison: Comparison) -> Comparison:
 
     A comparison without a baseline on both sides stays as it is and says so.
     """
-    controlled = [t for t in comparison.trials if t.control_base is not None and t.control_head is not None]
+    controlled = [t for t in comparison.trials if t.baseline_base is not None and t.baseline_head is not None]
     if not controlled or len(controlled) < len(comparison.trials):
         warning = "recorded apart and without a vendor baseline: a change of clocks looks like a change of code"
         return (
@@ -157,21 +159,21 @@ def relative(comparison: Comparison) -> Comparison:
             if comparison.trials
             else comparison
         )
-    scale = float(np.exp(np.mean([np.log(_middle(t.control_base)) for t in controlled])))
+    scale = float(np.exp(np.mean([np.log(_middle(t.baseline_base)) for t in controlled])))
     return dataclasses.replace(comparison, trials=tuple(_relative(t, scale) for t in controlled))
 
 
-def _relative(trial: Trial, scale: float) -> Trial:
+def _relative(trial: PairedRounds, scale: float) -> PairedRounds:
     """Both arms of each side by the middle of its baseline: the share of the baseline stays what it was."""
-    base, head = scale / _middle(trial.control_base), scale / _middle(trial.control_head)
-    assert trial.control_base is not None
-    assert trial.control_head is not None
+    base, head = scale / _middle(trial.baseline_base), scale / _middle(trial.baseline_head)
+    assert trial.baseline_base is not None
+    assert trial.baseline_head is not None
     return dataclasses.replace(
         trial,
         base=trial.base * base,
         head=trial.head * head,
-        control_base=trial.control_base * base,
-        control_head=trial.control_head * head,
+        baseline_base=trial.baseline_base * base,
+        baseline_head=trial.baseline_head * head,
     )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ci.git.repository import Tree
+from ci.judging.types import Judgement
 from ci.report.model import CaseCost, Report, Side, Skip
-from ci.stats.types import Clocks, Judgement
+from ci.stats.types import Clocks
 from ci.trials.file import TrialLine
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ci.stats.types import Clocks, Comparison, FloatArray, Role, Status, Trial
+from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
+from ci.trials.compared import Comparison, Status
 
 ROLES: tuple[Role, Role] = ("base", "head")
 
@@ -126,7 +127,7 @@ def _trials(
     trials: Sequence[Mapping[str, Any]],
     backend: str,
     control: str | None,
-) -> tuple[tuple[Trial, ...], tuple[str, ...]]:
+) -> tuple[tuple[PairedRounds, ...], tuple[str, ...]]:
     """The trials in which both arms ran, and what makes one of them unusable."""
     timed, problems = [], []
     for number, arms in having:
@@ -143,7 +144,7 @@ def _trials(
             pair = [_seconds(arms[f"{role}/{control}"]) for role in ROLES]
             if all(len(p) == len(base) for p in pair):
                 vendor = [*pair]
-        timed.append(Trial(number, base, head, vendor[0], vendor[1], _clocks(trials[number])))
+        timed.append(PairedRounds(number, base, head, vendor[0], vendor[1], _clocks(trials[number])))
     return tuple(timed), tuple(problems)
 
 
@@ -195,7 +196,9 @@ def _same_files(trial: Mapping[str, Any]) -> bool:
     return base is not None and base == head
 
 
-def _missing(timed: Sequence[Trial], trials: Sequence[Mapping[str, Any]], having: Sequence[Any]) -> tuple[str, ...]:
+def _missing(
+    timed: Sequence[PairedRounds], trials: Sequence[Mapping[str, Any]], having: Sequence[Any]
+) -> tuple[str, ...]:
     """A trial without a line for this case is no loss (only open cases are measured further); a lost arm is."""
     lost = len(having) - len(timed)
     return (f"{lost} of {len(having)} trials have no time on one side; the others are used",) if timed and lost else ()

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from ci.stats.types import Clocks, Comparison, FloatArray, Role, Status, Trial
+from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
 from ci.trials import comparisons as trial_comparisons
+from ci.trials.compared import Comparison, Status
 from ci.trials.file import FORMAT, read_trials
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -108,7 +109,7 @@ def _read_trial_file(path: Path) -> list[Comparison]:
 class _Case:
     """What has been read of one case so far."""
 
-    trials: list[Trial] = dataclasses.field(default_factory=list)
+    trials: list[PairedRounds] = dataclasses.field(default_factory=list)
     seen: int = 0
     without: dict[str, int] = dataclasses.field(default_factory=lambda: {"base": 0, "head": 0})
     arms: set[str] = dataclasses.field(default_factory=set)
@@ -209,7 +210,7 @@ class _Reader:
                 continue
             control = _control(case, data["cases"][name], n, f"{where}: case {name!r}")
             one, two = (control[0] * scale, control[1] * scale) if control else (None, None)
-            case.trials.append(Trial(self.trials - 1, a, b, one, two, clocks))
+            case.trials.append(PairedRounds(self.trials - 1, a, b, one, two, clocks))
 
     def comparisons(self, warnings: list[str]) -> list[Comparison]:
         """The cases read, each with what was wrong with it."""
@@ -324,7 +325,7 @@ def _comparison(name: str, case: _Case, trials: int, kind: str, shared: tuple[st
         base_why=why if status["base"] is Status.MISSING else "",
         head_status=status["head"],
         head_why=why if status["head"] is Status.MISSING else "",
-        control="control" if case.control else None,
+        baseline="control" if case.control else None,
         problems=tuple(problems[:5]),
         warnings=tuple(warnings),
     )

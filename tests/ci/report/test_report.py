@@ -17,8 +17,9 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.report import CaseCost, Report, jsonout, markdown, terminal, words
-from ci.stats.types import CaseVerdict, Clocks, Judgement, Verdict
+from ci.stats.types import Clocks
 from tests.ci.report import samples
 
 Golden = Callable[[str, str], None]
@@ -237,6 +238,14 @@ def test_numbers_that_are_not_finite_become_null() -> None:
     text = jsonout.dumps(Report(Judgement(Verdict.CANNOT_TELL, "", (case,)), clocks={"base": Clocks(math.nan)}))
     assert json.loads(text, parse_constant=pytest.fail)["cases"][0]["ci_high"] is None
     assert jsonout.loads(text.encode()).clocks["base"].sm_clock_mhz is None
+
+
+def test_a_report_with_the_old_name_of_a_verdict_is_read() -> None:
+    old = jsonout.dumps(sample("broken")).replace("NOT COMPARABLE", "YARDSTICK CHANGED")
+    assert old.count("YARDSTICK CHANGED") == 1
+    assert jsonout.loads(old.encode()) == sample("broken")
+    overall = jsonout.dumps(sample("broken")).replace('"verdict": "BROKEN"', '"verdict": "YARDSTICK CHANGED"', 1)
+    assert jsonout.loads(overall.encode()).verdict is Verdict.NOT_COMPARABLE
 
 
 def broken_document(change: Callable[[dict], object]) -> bytes:
