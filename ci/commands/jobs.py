@@ -29,7 +29,7 @@ from ci.judging.judge import judge, to_json
 from ci.judging.types import Judgement, Verdict
 from ci.records import store as records
 from ci.report import build as assemble
-from ci.report import jsonout, markdown, terminal
+from ci.report import json_report, markdown, terminal
 from ci.report.model import Report
 from ci.trials import replay
 from ci.trials.file import read_trials
@@ -203,11 +203,11 @@ def render(file: Path, style: str, post: str | None, topic: str | None, links: M
             + (f" on pull request #{done.pull_request}" if done.pull_request else ": no open pull request")
         )
         return 0
-    report = jsonout.read(file)
+    report = json_report.read(file)
     if style == "markdown":
         click.echo(markdown.render(report), nl=False)
     elif style == "json":
-        click.echo(jsonout.dumps(report), nl=False)
+        click.echo(json_report.dumps(report), nl=False)
     else:
         terminal.show(report, out_console())
     return report.verdict.exit_code
@@ -294,7 +294,7 @@ def _finish(
 def _write_report(report: Report, stem: Path) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_suffix(".md").write_text(markdown.render(report), encoding="utf-8")
-    stem.with_suffix(".json").write_text(jsonout.dumps(report), encoding="utf-8")
+    stem.with_suffix(".json").write_text(json_report.dumps(report), encoding="utf-8")
 
 
 def print_recorded(done: records.Recorded, dry_run: bool = False, to_stderr: bool = False) -> None:
