@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.shapes import LARGEST
 from benchmarks.trial_file import LATEST_MS, ROLES
-from ci.harness import MeasurePlan, machine_kind
+from ci.harness import Plan, machine_kind
 from ci.whole_files import check_writable
 
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
@@ -29,7 +29,7 @@ LONGEST_DEADLINE_S = 86_400.0
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Seconds(click.ParamType):
+class Seconds(click.ParamType[float]):
     """A finite number of seconds within a day."""
 
     name = "seconds"
@@ -45,7 +45,7 @@ class Seconds(click.ParamType):
         return seconds
 
 
-class Knob(click.ParamType):
+class Knob(click.ParamType[str]):
     """KEY=VALUE, or ROLE.KEY=VALUE for one side."""
 
     name = "knob"
@@ -68,7 +68,7 @@ class NewFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path; WriteError if it cannot be written."""
-        path = super().convert(value, param, ctx)
+        path = Path(str(super().convert(value, param, ctx)))
         check_writable(path)
         return path
 
@@ -157,14 +157,14 @@ SOURCE = together(
 """Which checkout, where git cannot say it."""
 
 
-def plan(**options: Any) -> MeasurePlan:
+def plan(**options: Any) -> Plan:
     """A plan from the options of a verb; what was not asked for keeps its default."""
     given = {key: value for key, value in options.items() if value is not None}
     given["deadline_s"] = given.pop("deadline", None)
-    return MeasurePlan(**given)
+    return Plan(**given)
 
 
-def with_rounds(plan: MeasurePlan) -> MeasurePlan:
+def with_rounds(plan: Plan) -> Plan:
     """Rounds and state of the caches by the kind of machine, unless asked for.
 
     A CPU's last level is shared with other tenants and can be hundreds of MB: flushing it takes longer than a call.

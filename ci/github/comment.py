@@ -1,8 +1,8 @@
 """The few GitHub calls we need: which pull request a commit heads, and one comment on it that is kept up to date.
 
 The comment is posted by a job that has a write token and runs our default branch; the report comes from a job that ran
-a stranger's code.  So the report is read as something hostile (ci.report.jsonout), its links are replaced by ours, and
-the pull request is asked of GitHub by the commit the platform itself names: never taken from the report.
+a stranger's code.  So the report is read as something hostile (ci.report.json_report), its links are replaced by ours,
+and the pull request is asked of GitHub by the commit the platform itself names: never taken from the report.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from ci.report import jsonout, markdown
+from ci.report import json_report, markdown
 
 API = "https://api.github.com"
 API_VERSION = "2022-11-28"
@@ -186,8 +186,8 @@ def post_report(
     sound report, GitHubError if GitHub refuses.
     """
     if path.is_symlink():
-        raise jsonout.ReportError(f"{path} is a link; a report is a plain file")
-    report = dataclasses.replace(jsonout.read(path), links=dict(links or {}))
+        raise json_report.ReportError(f"{path} is a link; a report is a plain file")
+    report = dataclasses.replace(json_report.read(path), links=dict(links or {}))
     body = markdown.render(report, topic)
     number = github.pull_request(sha)
     if number is None or dry_run:

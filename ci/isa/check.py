@@ -14,7 +14,7 @@ from ci.isa.compile import Wanted, compile_tree
 from ci.isa.judge import IsaJudgement, compare
 from ci.isa.judge import Verdict as IsaVerdict
 from ci.isa.rules import load_policy
-from ci.stats.types import Judgement, Verdict
+from ci.judging.types import Judgement, Verdict
 
 WORSE = {IsaVerdict.SLOWER: Verdict.SLOWER, IsaVerdict.BROKEN: Verdict.BROKEN}
 """What the code alone can make of the verdict: a rule of policy.toml expects SLOWER, or head does not compile."""

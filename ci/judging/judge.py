@@ -24,11 +24,12 @@ import numpy as np
 from ci.judging import thresholds as floors
 from ci.judging import unmeasured
 from ci.judging.policy import Policy, Settings
+from ci.judging.types import CaseVerdict, Group, Judgement, Verdict
 from ci.stats import anomalies, grouping
 from ci.stats.measured import Effect, Sample, Scale, adjusted, effects, samples
 from ci.stats.multiple import found
 from ci.stats.sequential import CONFIRMING_TAIL, Progress, share
-from ci.stats.types import CaseVerdict, Comparison, Group, Judgement, Verdict
+from ci.trials.compared import Comparison
 
 NOMINAL = 0.4
 """Share of the allowed false-alarm rate given to the posterior tail; the rest is for what the model does not know.
@@ -37,24 +38,6 @@ Chosen on recorded separate runs, where the tail is up to twice as heavy as the 
 GROUP_SHARE, MEMBER_TAIL, GROUP_LOCK_STEP = 0.1, 0.01, 0.5
 """Neighbouring shapes: share of the rate for the median over shapes, the tail a shape itself must reach, and how likely
 the arms must be in lock-step (shapes of one process that wanders agree with each other for no reason of the code)."""
-
-WORST_FIRST = (
-    Verdict.BROKEN,
-    Verdict.SLOWER,
-    Verdict.YARDSTICK_CHANGED,
-    Verdict.CANNOT_TELL,
-    Verdict.FASTER,
-    Verdict.SAME,
-)
-
-EXIT_CODES = {
-    Verdict.SAME: 0,
-    Verdict.FASTER: 0,
-    Verdict.SLOWER: 1,
-    Verdict.BROKEN: 1,
-    Verdict.CANNOT_TELL: 2,
-    Verdict.YARDSTICK_CHANGED: 2,
-}
 
 
 @dataclasses.dataclass(eq=False)
@@ -91,7 +74,7 @@ def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress 
 
 def exit_code(judgement: Judgement) -> int:
     """0 pass, 1 regression, 2 no verdict; nothing compared is 2."""
-    return EXIT_CODES[judgement.verdict]
+    return judgement.verdict.exit_code
 
 
 def to_json(judgement: Judgement) -> dict[str, Any]:
@@ -112,7 +95,7 @@ def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Tim
     chosen = {(c.kernel, c.machine_kind): policy.settings(c.kernel, c.machine_kind) for c in comparisons}
     settings = [chosen[c.kernel, c.machine_kind] for c in comparisons]
     usable = [[t for t in c.trials if len(t.base) >= s.min_rounds] for c, s in zip(comparisons, settings, strict=True)]
-    measured, controls = samples(usable), samples(usable, control=True)
+    measured, controls = samples(usable), samples(usable, baseline=True)
     timed, undecided = [], {}
     for c, s, sample, control in zip(comparisons, settings, measured, controls, strict=True):
         warnings = list(c.warnings)
@@ -259,7 +242,7 @@ def _against_control(t: _Timed, verdict: Verdict, progress: Progress | None) -> 
     control, s = t.control_effect, t.settings
     if control is None or t.control is None or not _moved(control, s):
         return verdict, []
-    name = t.comparison.control or "the control"
+    name = t.comparison.baseline or "the control"
     blame = (
         f"the machine moved: {name}, the same library in both trees, changed by "
         f"{math.expm1(control.log_ratio):+.2%} ({math.expm1(control.low):+.2%} to "
@@ -367,9 +350,9 @@ def _without(case: CaseVerdict, shared: tuple[str, ...]) -> CaseVerdict:
 def _overall(cases: Sequence[CaseVerdict], checks: Sequence[Any]) -> tuple[Verdict, str]:
     """(verdict, one sentence): the worst of the cases; a floor newly missed counts as SLOWER."""
     counts: Counter[Verdict] = Counter(case.verdict for case in cases if case.verdict is not Verdict.NEW)
-    verdict = next((v for v in WORST_FIRST if counts[v]), Verdict.CANNOT_TELL)
+    verdict = Verdict.worst(counts)
     missed = sum(1 for check in checks if check.new)
-    listed = ", ".join(f"{counts[v]} {v}" for v in WORST_FIRST if counts[v])
+    listed = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
     new = sum(1 for case in cases if case.verdict is Verdict.NEW)
     why = f"{sum(counts.values())} cases compared: {listed}" if counts else "nothing was compared"
     if new:

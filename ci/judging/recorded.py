@@ -65,8 +65,8 @@ def _judged(results: Path, base: Place, head: Place, policy: Policy) -> Judged:
     of_base, of_head = store.trials(results, base), store.trials(results, head)
     both = [trial for trial in of_head if _of_both(trial, base, head)]
     lock_step = {trial.operator for trial in both}
-    rest = ([trial for trial in trials if trial.operator not in lock_step] for trials in (of_base, of_head))
-    apart = _joined(*rest, base, head)
+    bases, heads = ([one for one in trials if one.operator not in lock_step] for trials in (of_base, of_head))
+    apart = _joined(bases, heads, base, head)
     paired = bool(both) and not apart
     compared = [*comparisons(both), *map(relative, comparisons(apart))]
     judgement = judge(compared, policy if paired else policy.recorded())

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ci.judging.policy import FloorRule, Policy, Settings
+from ci.judging.types import Floor
 from ci.stats.measured import Effect, Scale, effects, samples
-from ci.stats.types import Comparison, FloatArray, Floor, Status, Trial
+from ci.stats.types import FloatArray, PairedRounds
+from ci.trials.compared import Comparison, Status
 
 
 def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...]:
@@ -18,7 +20,7 @@ def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...
         for c in comparisons
         if c.head_status is Status.OK and not c.problems
         for rule in policy.floor_rules(c.kernel, c.backend, c.case)
-        if rule.baseline in ("*", c.control) or c.control is None
+        if rule.baseline in ("*", c.baseline) or c.baseline is None
     ]
     shares = _shares([c for c, _ in rows], policy)
     return tuple(_floor(c, rule, *share) for (c, rule), share in zip(rows, shares, strict=True))
@@ -30,9 +32,9 @@ def _shares(comparisons: Sequence[Comparison], policy: Policy) -> list[tuple[Eff
     for i, c in enumerate(comparisons):
         settings = policy.settings(c.kernel, c.machine_kind)
         pairs = [
-            Trial(t.number, t.head, t.control_head)
+            PairedRounds(t.number, t.head, t.baseline_head)
             for t in c.trials
-            if t.control_head is not None and len(t.control_head) == len(t.head) >= settings.min_rounds
+            if t.baseline_head is not None and len(t.baseline_head) == len(t.head) >= settings.min_rounds
         ]
         if len(pairs) >= settings.min_trials:
             usable.append((i, pairs, settings))
@@ -48,7 +50,7 @@ def _scale(settings: Settings) -> Scale:
 
 
 def _base_share(c: Comparison) -> float | None:
-    pairs = [(t.control_base, t.base) for t in c.trials if t.control_base is not None]
+    pairs = [(t.baseline_base, t.base) for t in c.trials if t.baseline_base is not None]
     return _median([_ratio(control, base) for control, base in pairs]) if pairs else None
 
 
@@ -63,7 +65,7 @@ def _median(values: list[float]) -> float:
 
 
 def _floor(c: Comparison, rule: FloorRule, effect: Effect | None, base_share: float | None) -> Floor:
-    baseline = c.control or rule.baseline
+    baseline = c.baseline or rule.baseline
     if effect is None:
         return Floor(c.case, baseline, rule.share, rule.reason, "absent", base_share=base_share)
     low, high = math.exp(effect.low), math.exp(effect.high)

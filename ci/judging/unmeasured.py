@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ci.judging.policy import Settings
+from ci.judging.types import CaseVerdict, Verdict
 from ci.stats.measured import Sample
-from ci.stats.types import CaseVerdict, Comparison, Status, Verdict
+from ci.trials.compared import Comparison, Status
 
 SAME_CODE = "both sides run the same code (equal code objects, or equal files of the kernel): SAME without timing"
 
@@ -30,11 +31,11 @@ def settle(comparison: Comparison) -> CaseVerdict | None:
         return _said(c, Verdict.NEW, f"base {_how(c, 'base')}: there is nothing to compare head with")
     if c.problems:
         return _said(c, Verdict.CANNOT_TELL, *c.problems)
-    if c.base_yardstick and c.head_yardstick and c.base_yardstick != c.head_yardstick:
-        which = f"base {c.base_yardstick}, head {c.head_yardstick}"
+    if c.base_definition and c.head_definition and c.base_definition != c.head_definition:
+        which = f"base {c.base_definition}, head {c.head_definition}"
         return _said(
             c,
-            Verdict.YARDSTICK_CHANGED,
+            Verdict.NOT_COMPARABLE,
             f"the yardstick differs ({which}): "
             "inputs, cost, reference, baseline or protocol changed, so the times are not of the same thing",
         )

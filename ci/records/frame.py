@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from ci.git.repository import history_order
 from ci.records import asv_files, cache
-from ci.records.pooling import Cell, Place, Pool, interval, pool
-from ci.trials.file import read_trials
+from ci.records.pooling import Cell, Place, PooledTrials, interval, pool
+from ci.trials.file import TrialFile, read
+from ci.trials.trial import DeclaredCase
 
 SCHEMA = pa.schema(
     [
@@ -37,6 +38,9 @@ SCHEMA = pa.schema(
     ]
 )
 """Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.records.pooling.interval)."""
+
+Row = dict[str, Any]
+"""A row of the frame by column."""
 
 VERSION = 1
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
@@ -75,57 +79,54 @@ def _apart(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
 
 
 def _parser(machine: str, units: Mapping[str, tuple[Path, Path]]) -> cache.Parser:
-    def parse(unit: str) -> tuple[list[dict[str, Any]], list[str]]:
-        path, notes = units[unit]
-        try:
-            data, why = asv_files.checked(path.read_bytes(), machine)
-        except OSError as error:
-            data, why = {}, f"cannot be read: {error.strerror}"
-        if why:
-            return [], [f"{path}: {why}; left out"]
-        lines, bad = read_trials(notes) if notes.exists() else ([], [])
-        problems = [f"{notes}:{number}: {why}; left out" for number, _, why in bad]
-        place = Place(machine, data["commit_hash"], data["env_name"])
-        try:
-            pooled = pool(lines, place) if lines else None
-        except ValueError as error:
-            pooled, problems = None, [*problems, f"{notes}: {error}; its trials belong elsewhere"]
-        rows = list(_noted_rows(pooled)) if pooled else []
-        return rows + list(_bare_rows(data, pooled)), problems
-
-    return parse
+    return lambda unit: _rows(machine, *units[unit])
 
 
-def _noted_rows(pooled: Pool) -> Iterator[dict[str, Any]]:
+def _rows(machine: str, path: Path, notes: Path) -> tuple[list[Row], list[str]]:
+    """Rows of one asv file and the trials beside it, and what could not be used of them."""
+    try:
+        data, why = asv_files.checked(path.read_bytes(), machine)
+    except OSError as error:
+        data, why = {}, f"cannot be read: {error.strerror}"
+    if why:
+        return [], [f"{path}: {why}; left out"]
+    file = read(notes) if notes.exists() else TrialFile(notes)
+    problems = [f"{one.at(notes)}: {one.why}; left out" for one in file.rejected]
+    place = Place(machine, data["commit_hash"], data["env_name"])
+    try:
+        pooled = pool(file.trials, place) if file.trials else None
+    except ValueError as error:
+        pooled, problems = None, [*problems, f"{notes}: {error}; its trials belong elsewhere"]
+    rows = list(_noted_rows(pooled)) if pooled else []
+    return rows + list(_bare_rows(data, pooled)), problems
+
+
+def _noted_rows(pooled: PooledTrials) -> Iterator[Row]:
     """Rows of everything the notes hold."""
-    place = _where(pooled.place, pooled.machine, pooled.date_ms)
-    cases = {(kernel, case["name"]): case for kernel, d in pooled.declarations.items() for case in d["cases"]}
-    for (kernel, backend, case), cell in pooled.cells.items():
-        declared = pooled.declarations[kernel]
-        described = cases.get((kernel, case), {})
+    place = _where(pooled.place, pooled.machine.facts, pooled.date_ms)
+    for (operator, backend, name), cell in pooled.cells.items():
+        declared = pooled.declarations[operator]
+        case = declared.cases.get(name, DeclaredCase(name))
         yield {
             **place,
-            "kernel": kernel,
+            "kernel": operator,
             "backend": backend,
-            "case": case,
-            "baseline": backend in (declared.get("baselines") or ()),
-            "tier": str(described.get("tier") or ""),
-            "dtype": str(described.get("dtype") or ""),
-            "world": int(described.get("world") or 1),
+            "case": name,
+            "baseline": backend in declared.baselines,
+            "tier": case.tier,
+            "dtype": case.dtype,
+            "world": case.world,
             **_numbers(cell),
-            **{
-                field: _float(((declared.get("costs") or {}).get(case) or {}).get(field))
-                for field, _ in asv_files.EXACT.values()
-            },
-            "status": cell.status,
+            **{field: _float(getattr(case.cost, field)) for field, _ in asv_files.EXACT.values()},
+            "status": str(cell.status),
             "why": cell.why,
-            "yardstick": cell.yardstick,
-            "case_yardstick": cell.case_yardstick,
+            "yardstick": cell.definition,
+            "case_yardstick": cell.case_definition,
             "method": cell.method,
         }
 
 
-def _bare_rows(data: Mapping[str, Any], pooled: Pool | None) -> Iterator[dict[str, Any]]:
+def _bare_rows(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[Row]:
     """Rows that only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
     params = data["params"]
     place = _where(Place(params["machine"], data["commit_hash"], data["env_name"]), params, data["date"])
@@ -162,7 +163,7 @@ def _bare_rows(data: Mapping[str, Any], pooled: Pool | None) -> Iterator[dict[st
             }
 
 
-def _where(place: Place, machine: Mapping[str, Any], date_ms: int) -> dict[str, Any]:
+def _where(place: Place, machine: Mapping[str, Any], date_ms: int) -> Row:
     arch = str(machine.get("arch") or "")
     kind = str(machine.get("kind") or ("cpu" if arch in ("cpu", "") else "gpu"))
     return {
@@ -181,7 +182,7 @@ def _where(place: Place, machine: Mapping[str, Any], date_ms: int) -> dict[str, 
     }
 
 
-def _numbers(cell: Cell) -> dict[str, Any]:
+def _numbers(cell: Cell) -> Row:
     low, high = interval(cell.trials) if cell.trials else (math.nan, math.nan)
     return {
         "seconds": cell.seconds,
@@ -197,12 +198,12 @@ def _names(params: list[str]) -> list[str]:
     return [text[1:-1] if text[:1] in "'\"" else text for text in params]
 
 
-def _at(row: Mapping[str, Any], column: str, index: int) -> float | None:
+def _at(row: asv_files.Json, column: str, index: int) -> float | None:
     values = row.get(column)
     return _float(values[index]) if values else None
 
 
-def _exact(table: Mapping[str, Mapping[str, Any]], name: str, case: str) -> float | None:
+def _exact(table: Mapping[str, asv_files.Json], name: str, case: str) -> float | None:
     row = table.get(name) or {}
     cases = _names(row["params"][0]) if row.get("params") else []
     return _at(row, "result", cases.index(case)) if case in cases else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ci.git.repository import LocalCheckout
+from ci.git.repository import Tree
 from ci.judging.types import Judgement
 from ci.report.model import CaseCost, Report, Side, Skip
 from ci.stats.types import Clocks
@@ -12,14 +12,14 @@ from ci.trials.trial import Checkout, Scalar, Trial
 
 
 def report_of(
-    judgement: Judgement, trials: Sequence[Trial], checkouts: Iterable[LocalCheckout] = (), title: str = "pull request"
+    judgement: Judgement, trials: Sequence[Trial], checkouts: Iterable[Tree] = (), title: str = "pull request"
 ) -> Report:
     """The report on trials: the newest trial names the machine, every trial adds what it left out."""
     newest = trials[-1] if trials else None
     return Report(
         judgement,
         title,
-        **_sides(checkouts, newest.checkouts if newest else {}),
+        *_sides(checkouts, newest.checkouts if newest else {}),
         machine=newest.machine.facts if newest else {},
         costs=costs_of(trials),
         clocks=_clocks(newest) if newest else {},
@@ -28,13 +28,13 @@ def report_of(
     )
 
 
-def _sides(local: Iterable[LocalCheckout], measured: Mapping[str, Checkout]) -> dict[str, Side]:
+def _sides(local: Iterable[Tree], measured: Mapping[str, Checkout]) -> tuple[Side, Side]:
     """Base and head: the commits that were asked for, else those of the trial; versions from the trial."""
     found = {one.role: Side(one.commit.hash if one.commit else "", "", one.dirty) for one in local}
     for role, checkout in measured.items():
         known = found.get(role, Side(checkout.commit or "", "", checkout.dirty))
         found[role] = Side(known.commit, known.name, known.dirty, _plain(checkout.environment.versions))
-    return {role: found.get(role, Side()) for role in ("base", "head")}
+    return found.get("base", Side()), found.get("head", Side())
 
 
 def _plain(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -73,8 +73,9 @@ def _few(names: Sequence[str]) -> str:
 def costs_of(trials: Iterable[Trial]) -> dict[str, CaseCost]:
     """What a call of each declared case must do, by operator/backend/case."""
     costs: dict[str, CaseCost] = {}
-    for declared in (c.declaration for trial in trials for c in trial.checkouts.values()):
-        for name, case in declared.cases.items() if declared else ():
+    declarations = (checkout.declaration for trial in trials for checkout in trial.checkouts.values())
+    for declared in filter(None, declarations):
+        for name, case in declared.cases.items():
             cost = CaseCost(case.cost.flops or 0, case.cost.hbm_bytes or 0, case.cost.link_bytes or 0, case.world)
             costs |= {f"{declared.operator}/{backend}/{name}": cost for backend in declared.backends}
     return costs

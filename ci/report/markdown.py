@@ -10,9 +10,9 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from ci.judging.types import CaseVerdict, Group, Verdict
 from ci.report import words
 from ci.report.model import Report, Scalar
-from ci.stats.types import CaseVerdict, Group, Verdict
 
 MARKER = "<!-- ridgeline:report -->"
 LIMIT = 60_000
@@ -25,14 +25,14 @@ SIGN = {
     Verdict.FASTER: "✅",
     Verdict.SAME: "✅",
     Verdict.CANNOT_TELL: "❔",
-    Verdict.YARDSTICK_CHANGED: "❔",
+    Verdict.NOT_COMPARABLE: "❔",
     Verdict.NEW: "❔",
 }
 NEXT = {
     Verdict.BROKEN: "A case no longer works: see below, and run `ridgeline run --kernel NAME` on your branch.",
     Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is meant, say why.",
     Verdict.CANNOT_TELL: "This is not a pass: see below what could not be told or measured, and why.",
-    Verdict.YARDSTICK_CHANGED: "What defines the number changed, so old and new times cannot be compared: "
+    Verdict.NOT_COMPARABLE: "What defines the number changed, so old and new times cannot be compared: "
     "a reviewer must agree to the new yardstick.",
 }
 STRUCTURAL = re.compile(r"[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")

@@ -8,12 +8,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from ci.stats.types import CaseVerdict, Clocks, Judgement, Verdict
+from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.stats.types import Clocks
 
 Scalar = str | int | float | bool | None
-
-MOVED = (Verdict.BROKEN, Verdict.SLOWER, Verdict.FASTER, Verdict.YARDSTICK_CHANGED)
-"""Verdicts a reader must see case by case, worst first.  All others are folded."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +84,8 @@ class Report:
 
     def moved(self) -> tuple[CaseVerdict, ...]:
         """The cases to show one by one: worst verdict first, then the largest change first."""
-        return tuple(sorted(self.judgement.of(*MOVED), key=lambda c: (MOVED.index(c.verdict), -_size(c), c.case)))
+        moved = (case for case in self.judgement.cases if case.verdict.moved)
+        return tuple(sorted(moved, key=lambda case: (case.verdict.rank, -_size(case), case.case)))
 
 
 def _size(case: CaseVerdict) -> float:

@@ -15,10 +15,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ci.judging.types import CaseVerdict, Verdict
+from ci.judging.types import Group as Cause
 from ci.report import words
 from ci.report.model import Report, Skip
-from ci.stats.types import CaseVerdict, Verdict
-from ci.stats.types import Group as Cause
 
 STYLE = {
     Verdict.BROKEN: "magenta",
@@ -26,7 +26,7 @@ STYLE = {
     Verdict.FASTER: "green",
     Verdict.SAME: "green",
     Verdict.CANNOT_TELL: "yellow",
-    Verdict.YARDSTICK_CHANGED: "blue",
+    Verdict.NOT_COMPARABLE: "blue",
     Verdict.NEW: "cyan",
 }
 PLOT_WIDTH = 21

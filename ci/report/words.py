@@ -7,12 +7,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ci.judging.types import CaseVerdict, Floor, Group, Verdict
 from ci.report.model import CaseCost, Report, Scalar, Side
-from ci.stats.types import CaseVerdict, Clocks, Floor, Group, Verdict
+from ci.stats.types import Clocks
 
 NOTHING = "-"
-FOLDED = (Verdict.CANNOT_TELL, Verdict.SAME, Verdict.NEW)
-"""Verdicts that are shown as counts."""
 
 
 def percent(ratio: float | None) -> str:
@@ -131,7 +130,7 @@ def folded(cases: Iterable[CaseVerdict]) -> tuple[str, ...]:
     listed = tuple(cases)
     parts = []
     for verdict, number in counts(listed).items():
-        if verdict in FOLDED:
+        if not verdict.moved:
             widest = max((abs(c.ratio - 1) for c in listed if c.verdict is verdict and c.ratio), default=None)
             size = f", at most {100 * widest:.2g} % apart" if widest is not None and verdict is Verdict.SAME else ""
             parts.append(f"{number} {verdict}{size}")

@@ -13,7 +13,7 @@ from statistics import median
 import numpy as np
 from scipy.stats import poisson
 
-from ci.stats.types import Clocks, FloatArray, Role, Trial
+from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
 
 COLLAPSE_FACTOR = 3.0
 """A call this many times slower than the median of its arm has collapsed."""
@@ -137,7 +137,7 @@ def bimodal_sentences(base: Sequence[FloatArray], head: Sequence[FloatArray], sh
     return sentences
 
 
-def clock_warnings(trials: Sequence[Trial]) -> list[str]:
+def clock_warnings(trials: Sequence[PairedRounds]) -> list[str]:
     """What the device reported differently for the two arms: clocks, power, throttling."""
     pairs = [
         (t.clocks["base"], t.clocks["head"]) for t in trials if t.clocks and "base" in t.clocks and "head" in t.clocks

@@ -10,7 +10,7 @@ import numpy as np
 
 from ci.stats.interval import Fit, fit
 from ci.stats.paired import Shifts, shifts
-from ci.stats.types import FloatArray, Trial
+from ci.stats.types import FloatArray, PairedRounds
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,12 +71,12 @@ class Scale:
     confidence: float
 
 
-def samples(cases: Sequence[Sequence[Trial]], *, control: bool = False) -> list[Sample | None]:
+def samples(cases: Sequence[Sequence[PairedRounds]], *, baseline: bool = False) -> list[Sample | None]:
     """Summarise the trials of each case; None for a case without usable trials.
 
-    control: summarise the vendor baseline instead (trials without it are left out, and its rounds are not kept).
+    baseline: summarise the vendor baseline instead (trials without it are left out, and its rounds are not kept).
     """
-    arms = [[(t.number, *pair) for t in trials if (pair := _pair(t, control)) is not None] for trials in cases]
+    arms = [[(t.number, *pair) for t in trials if (pair := _pair(t, baseline)) is not None] for trials in cases]
     places = defaultdict(list)
     for case, trials in enumerate(arms):
         for position, (_, base, _) in enumerate(trials):
@@ -87,16 +87,16 @@ def samples(cases: Sequence[Sequence[Trial]], *, control: bool = False) -> list[
         for row, (case, _) in enumerate(where):
             located[case].append((blocks[rounds], row))
     return [
-        _gather(trials, rows, keep=not control) if rows else None for trials, rows in zip(arms, located, strict=True)
+        _gather(trials, rows, keep=not baseline) if rows else None for trials, rows in zip(arms, located, strict=True)
     ]
 
 
-def _pair(trial: Trial, control: bool) -> tuple[FloatArray, FloatArray] | None:
-    if not control:
+def _pair(trial: PairedRounds, baseline: bool) -> tuple[FloatArray, FloatArray] | None:
+    if not baseline:
         return trial.base, trial.head
-    if trial.control_base is None or trial.control_head is None or len(trial.control_base) < 2:
+    if trial.baseline_base is None or trial.baseline_head is None or len(trial.baseline_base) < 2:
         return None
-    return trial.control_base, trial.control_head
+    return trial.baseline_base, trial.baseline_head
 
 
 class _Block:

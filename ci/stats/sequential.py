@@ -9,12 +9,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Literal
-
-from ci.stats.types import CaseVerdict, Verdict
+from typing import Literal, Protocol
 
 CONFIRMING_TAIL = 0.05
 """Fresh trials confirm if, on their own, the probability of no slowdown is at most this."""
+
+
+class CaseState(Protocol):
+    """What the look at one case came to.  case: its name; trials: those used so far.
+
+    slower: fresh trials must confirm it; undecided: more trials may settle it; wants_more: it is still open.
+    """
+
+    @property
+    def case(self) -> str: ...
+    @property
+    def trials(self) -> int: ...
+    @property
+    def slower(self) -> bool: ...
+    @property
+    def undecided(self) -> bool: ...
+    @property
+    def wants_more(self) -> bool: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +55,11 @@ class Progress:
         """Most trials of a case in all: the budget, then fresh trials for a finding at the last look."""
         return self.budget + self.confirming
 
-    def advanced(self, cases: Iterable[CaseVerdict]) -> Progress:
+    def advanced(self, cases: Iterable[CaseState]) -> Progress:
         """The state after a look: cases that look slower for the first time are remembered with their trials."""
         flagged = dict(self.flagged)
         for case in cases:
-            if case.verdict is Verdict.SLOWER and case.case not in flagged:
+            if case.slower and case.case not in flagged:
                 flagged[case.case] = case.trials
         return dataclasses.replace(self, flagged=flagged)
 
@@ -67,7 +83,7 @@ def share(trials: int, looks: tuple[int, ...]) -> float:
     return 1.0 / len(looks)
 
 
-def decide(state: Progress, cases: Iterable[CaseVerdict]) -> Decision:
+def decide(state: Progress, cases: Iterable[CaseState]) -> Decision:
     """Stop, or measure which cases up to how many trials.  `state` must have been advanced over these cases."""
     open_cases = {case.case: _target(case, state) for case in cases}
     wanted = {name: target for name, target in open_cases.items() if target}
@@ -77,13 +93,13 @@ def decide(state: Progress, cases: Iterable[CaseVerdict]) -> Decision:
     return Decision("more", trials, tuple(name for name, target in wanted.items() if target >= trials))
 
 
-def _target(case: CaseVerdict, state: Progress) -> int:
+def _target(case: CaseState, state: Progress) -> int:
     """Trials this case should have next, 0 if it is settled or its budget is spent."""
     if not case.wants_more:
         return 0
     seen = state.flagged.get(case.case)
     if seen is not None and case.trials < seen + state.confirming:
         return seen + state.confirming
-    if case.verdict is not Verdict.CANNOT_TELL:
+    if not case.undecided:
         return 0
     return next((look for look in state.looks if look > case.trials), 0)

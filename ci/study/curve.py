@@ -14,28 +14,27 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-from ci.trials import file as trial_files
+from ci.trials.file import read
+from ci.trials.trial import Trial
 
 
-def points(trials: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
+def points(trials: Iterable[Trial]) -> dict[str, dict[int, float]]:
     """GB/s by backend and number of CUs.  ValueError for trials of several cases, or that do not say the number."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     cases = set()
     for trial in trials:
-        tree = trial["trees"]["head"]
-        channels = tree["environment"].get("variables", {}).get("NCCL_MAX_NCHANNELS")
-        for case, entry in trial["cases"].items():
-            cases.add(f"{trial['kernel']}/{case}")
-            for key, arm in entry["arms"].items():
-                count = arm.get("knobs", {}).get("programs", channels)
-                if arm["status"] != "ok":
-                    continue
-                if count is None:
-                    raise ValueError(f"{key} of {case} has no knob `programs`, and NCCL_MAX_NCHANNELS was not set")
-                moved = tree["declaration"]["costs"][case]["link_bytes"]
-                found[key.split("/")[1]][int(count)] = moved / statistics.median(arm["seconds"]) / 1e9
+        head = trial.checkouts["head"]
+        channels = head.environment.variables.get("NCCL_MAX_NCHANNELS")
+        for case, _, backend, arm in trial.arms():
+            cases.add(f"{trial.operator}/{case}")
+            if not arm.ok:
+                continue
+            count = arm.knobs.get("programs", channels)
+            if count is None:
+                raise ValueError(f"{backend} of {case} has no knob `programs`, and NCCL_MAX_NCHANNELS was not set")
+            moved = (head.declaration.cases[case].cost.link_bytes if head.declaration else None) or 0
+            found[backend][int(count)] = moved / statistics.median(arm.seconds) / 1e9
     if len(cases) != 1:
         raise ValueError(f"a curve is of one case; these trials have {', '.join(sorted(cases)) or 'none'}")
     return dict(found)
@@ -59,14 +58,12 @@ def table(found: Mapping[str, Mapping[int, float]]) -> str:
 
 
 def main(names: list[str]) -> str:
-    """The table of trial files.  ValueError names a file or line that is none."""
-    trials: list[Mapping[str, Any]] = []
-    for name in names:
-        good, bad = trial_files.read_trials(Path(name))
-        if bad:
-            raise ValueError(f"{name}{f', line {bad[0][0]}' if bad[0][0] else ''}: {bad[0][2]}")
-        trials += [line.data for line in good]
-    return table(points(trials))
+    """The table of trial files.  ValueError names a file or line that is not a trial."""
+    files = [read(Path(name)) for name in names]
+    for file in files:
+        for one in file.rejected:
+            raise ValueError(f"{one.at(file.path)}: {one.why}")
+    return table(points(trial for file in files for trial in file.trials))
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ import numpy as np
 from scipy import stats
 
 from ci.judging import policy
-from ci.stats import simulate
 from ci.stats.interval import fit
 from ci.stats.paired import Shifts, shifts
-from ci.stats.simulate import Noise, findings, subsets, take
 from ci.stats.types import FloatArray
 from ci.study import pages as study_pages
+from ci.study import simulate
+from ci.study.simulate import Noise, findings, subsets, take
 
 TRIALS = (3, 4, 5, 6, 8, 10, 12)
 ARMS = ("head1", "head2", "head3", "head6")

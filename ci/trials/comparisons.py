@@ -208,8 +208,8 @@ def _middle(readings: Sequence[Clocks]) -> Clocks:
     """Median clock, power and temperature, and every word on throttling."""
     throttled = {reading.throttle for reading in readings} - {"", "none"}
     known = ([getattr(r, name) for r in readings] for name in ("sm_clock_mhz", "power_w", "temperature_c"))
-    middles = (_median([float(value) for value in values if value is not None]) for values in known)
-    return Clocks(*middles, throttle=", ".join(sorted(throttled)))
+    clock, power, temperature = (_median([float(one) for one in values if one is not None]) for values in known)
+    return Clocks(clock, power, temperature, ", ".join(sorted(throttled)))
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -257,8 +257,8 @@ class DeviceState:
 
 
 def _clocks(data: Mapping[str, Any]) -> Clocks:
-    known = (data.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
-    return Clocks(*known, throttle=data.get("throttle") or "")
+    clock, power, temperature = (data.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
+    return Clocks(clock, power, temperature, data.get("throttle") or "")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

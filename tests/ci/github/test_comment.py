@@ -12,7 +12,7 @@ from werkzeug import Request, Response
 
 from ci.github import comment as github
 from ci.github.comment import GitHub, GitHubError, post_report
-from ci.report import jsonout, markdown
+from ci.report import json_report, markdown
 from tests.ci.report import samples
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -230,7 +230,7 @@ def test_bad_settings(repository: str, token: str, message: str) -> None:
 def test_post_a_report(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.by_commit = [pull(7)]
     file = tmp_path / "report.json"
-    file.write_text(jsonout.dumps(samples.slower()))
+    file.write_text(json_report.dumps(samples.slower()))
     posted = post_report(file, SHA, client, {"run": "https://github.com/o/r/actions/runs/1"})
     assert (posted.action, posted.pull_request) == ("created", 7)
     assert "## ❌ SLOWER" in fake.comments[0]["body"]
@@ -240,7 +240,7 @@ def test_post_a_report(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None
 def test_every_machine_has_its_own_comment(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.by_commit = [pull(7)]
     file = tmp_path / "report.json"
-    file.write_text(jsonout.dumps(samples.same()))
+    file.write_text(json_report.dumps(samples.same()))
     assert [post_report(file, SHA, client, topic=topic).action for topic in ("", "mi300x", "h200", "mi300x")] == [
         "created",
         "created",
@@ -252,7 +252,7 @@ def test_every_machine_has_its_own_comment(fake: FakeGitHub, client: GitHub, tmp
 def test_links_of_a_stranger_are_dropped(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     fake.by_commit = [pull(7)]
     file = tmp_path / "report.json"
-    file.write_text(jsonout.dumps(samples.hostile()))
+    file.write_text(json_report.dumps(samples.hostile()))
     post_report(file, SHA, client)
     assert "x.example" not in fake.comments[0]["body"]
     assert "<script" not in fake.comments[0]["body"]
@@ -260,7 +260,7 @@ def test_links_of_a_stranger_are_dropped(fake: FakeGitHub, client: GitHub, tmp_p
 
 def test_a_dry_run_and_a_closed_pull_request_post_nothing(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    file.write_text(jsonout.dumps(samples.same()))
+    file.write_text(json_report.dumps(samples.same()))
     assert post_report(file, SHA, client).action == "nothing"
     fake.by_commit = [pull(7)]
     assert post_report(file, SHA, client, dry_run=True) == github.Posted("nothing", 7)
@@ -269,13 +269,13 @@ def test_a_dry_run_and_a_closed_pull_request_post_nothing(fake: FakeGitHub, clie
 
 def test_a_link_is_refused(client: GitHub, tmp_path: Path) -> None:
     (tmp_path / "report.json").symlink_to("/etc/passwd")
-    with pytest.raises(jsonout.ReportError, match="is a link"):
+    with pytest.raises(json_report.ReportError, match="is a link"):
         post_report(tmp_path / "report.json", SHA, client)
 
 
 def test_a_hostile_file_is_refused_before_any_call(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text('{"verdict": "SAME"}')
-    with pytest.raises(jsonout.ReportError, match="report.json"):
+    with pytest.raises(json_report.ReportError, match="report.json"):
         post_report(file, SHA, client)
     assert fake.calls == []

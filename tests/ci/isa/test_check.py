@@ -8,7 +8,7 @@ from ci.isa.check import joined
 from ci.isa.judge import Difference, IsaJudgement
 from ci.isa.judge import Verdict as IsaVerdict
 from ci.isa.rules import Finding
-from ci.stats.types import Judgement, Verdict
+from ci.judging.types import Judgement, Verdict
 
 FINDING = Finding("store_width", "stores to remote ranks went from 16 B to 2 B a lane", judged=True)
 

@@ -13,10 +13,12 @@ import pytest
 from ci.judging import judge as judging
 from ci.judging.judge import exit_code, judge, to_json
 from ci.judging.policy import FloorRule, Policy, load
-from ci.stats import simulate
+from ci.judging.types import Verdict
 from ci.stats.sequential import Progress
-from ci.stats.types import Clocks, Comparison, Status, Trial, Verdict
+from ci.stats.types import Clocks, PairedRounds
+from ci.study import simulate
 from ci.study import verdicts as study
+from ci.trials.compared import Comparison, Status
 
 POLICY = load()
 DATA = Path(__file__).parents[2] / "recordings" / "h200"
@@ -39,9 +41,9 @@ def made(
         arms = [1e-4 * np.exp(noise * rng.standard_normal(rounds) + e) for e in (0, effect + start)]
         if control is not None:
             arms += [8e-5 * np.exp(noise * rng.standard_normal(rounds) + e) for e in (0, control)]
-        rows.append(Trial(number, *arms))
+        rows.append(PairedRounds(number, *arms))
     name = "blas" if control is not None else None
-    return Comparison(case, kernel, "t", tuple(rows), control=name, **more)
+    return Comparison(case, kernel, "t", tuple(rows), baseline=name, **more)
 
 
 def one(comparison, policy=POLICY, progress=None):
@@ -92,8 +94,8 @@ def test_only_new_cases_are_no_pass_and_beside_others_they_do_not_matter():
     [
         ((Verdict.SAME, Verdict.FASTER), Verdict.FASTER),
         ((Verdict.SAME, Verdict.CANNOT_TELL), Verdict.CANNOT_TELL),
-        ((Verdict.CANNOT_TELL, Verdict.YARDSTICK_CHANGED), Verdict.YARDSTICK_CHANGED),
-        ((Verdict.YARDSTICK_CHANGED, Verdict.SLOWER), Verdict.SLOWER),
+        ((Verdict.CANNOT_TELL, Verdict.NOT_COMPARABLE), Verdict.NOT_COMPARABLE),
+        ((Verdict.NOT_COMPARABLE, Verdict.SLOWER), Verdict.SLOWER),
         ((Verdict.SLOWER, Verdict.BROKEN), Verdict.BROKEN),
         ((Verdict.NEW,), Verdict.CANNOT_TELL),
     ],
@@ -101,6 +103,16 @@ def test_only_new_cases_are_no_pass_and_beside_others_they_do_not_matter():
 def test_the_worst_case_is_the_verdict(verdicts, overall):
     cases = [judging.CaseVerdict(str(i), "k", "t", v) for i, v in enumerate(verdicts)]
     assert judging._overall(cases, ())[0] is overall
+
+
+def test_verdicts_have_one_order_and_each_an_exit_code():
+    assert sorted(Verdict, key=lambda verdict: verdict.rank) == list(Verdict)
+    codes = [1, 1, 2, 2, 0, 0, 2]
+    assert [verdict.exit_code for verdict in Verdict] == codes
+    assert Verdict.worst([Verdict.NEW, Verdict.SAME]) is Verdict.SAME
+    assert Verdict.worst([]) is Verdict.CANNOT_TELL
+    with pytest.raises(ValueError, match="SLOW"):
+        Verdict("SLOW")
 
 
 def test_equal_code_is_same_without_timing_and_a_movement_is_only_a_warning():
@@ -120,8 +132,8 @@ def test_a_wrong_head_is_broken_even_with_equal_code_or_bad_data():
             head_why="norm 0.5",
             same_code=True,
             problems=("bad",),
-            head_yardstick="x",
-            base_yardstick="y",
+            head_definition="x",
+            base_definition="y",
         )
     )
     assert case.verdict is Verdict.BROKEN
@@ -286,7 +298,7 @@ def test_the_study_counts_what_judge_says(recording, arm):
     counted = simulate.findings([simulate.take(s, index) for s in shifts.values()], 40, POLICY.settings())
     for draw, chosen in enumerate(index):
         comparisons = [
-            Comparison(case, case, trials=tuple(Trial(int(i), arms["base"][i], arms[arm][i]) for i in chosen))
+            Comparison(case, case, trials=tuple(PairedRounds(int(i), arms["base"][i], arms[arm][i]) for i in chosen))
             for case, arms in recording.items()
         ]
         said = [{Verdict.SLOWER: 1, Verdict.FASTER: -1}.get(c.verdict, 0) for c in judge(comparisons, POLICY).cases]
@@ -310,7 +322,7 @@ def test_three_thousand_cases_are_judged_in_seconds():
             f"k{i // 30}/t/{i}",
             f"k{i // 30}",
             "t",
-            tuple(Trial(n, base[10 * i + n], head[10 * i + n]) for n in range(10)),
+            tuple(PairedRounds(n, base[10 * i + n], head[10 * i + n]) for n in range(10)),
         )
         for i in range(3000)
     ]

@@ -16,7 +16,7 @@ from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Plan
 from ci.judging import policy
 from ci.judging.judge import exit_code
 from ci.judging.live import Interrupted, compare, identical, mirror, narrowed
-from ci.stats.types import Verdict
+from ci.judging.types import Verdict
 from ci.trials.file import read_trials
 from tests.ci import made_trials as trials
 

@@ -19,7 +19,8 @@ import pytest
 
 from ci.judging import policy
 from ci.judging.judge import judge
-from ci.stats.types import Comparison, Judgement, Verdict
+from ci.judging.types import Judgement, Verdict
+from ci.trials.compared import Comparison
 from ci.trials.comparisons import comparisons
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "h200_gemm_pr"

@@ -67,13 +67,17 @@ COMMITS = ("0bb5fe41", "ac225b37", "f3ad7fbf", "52e34d2c", "08f6730c", "484887d8
 STUDY_PARTS = ("scatter", "separate_false_alarms", "coverage", "power", "looks")
 
 
+NEW_WORDS = {"NOT COMPARABLE": "YARDSTICK CHANGED"}
+"""Verdicts that have another name since."""
+
+
 def said(judgement: Any) -> dict[str, Any]:
     """The numbers and verdicts of a judgement, without its sentences."""
     document = to_json(judgement)
     cases = [
         {
             "case": c["case"],
-            "verdict": c["verdict"],
+            "verdict": NEW_WORDS.get(c["verdict"], c["verdict"]),
             "wants_more": c["wants_more"],
             **{name: c[name] for name in CASE_NUMBERS},
         }
@@ -90,7 +94,8 @@ def said(judgement: Any) -> dict[str, Any]:
         }
         for f in document["floors"]
     ]
-    return {"verdict": document["verdict"], "cases": cases, "groups": groups, "floors": floors}
+    verdict = NEW_WORDS.get(document["verdict"], document["verdict"])
+    return {"verdict": verdict, "cases": cases, "groups": groups, "floors": floors}
 
 
 def replays() -> Iterator[tuple[str, Any]]:

@@ -17,8 +17,9 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from ci.report import CaseCost, Report, jsonout, markdown, terminal, words
-from ci.stats.types import CaseVerdict, Clocks, Judgement, Verdict
+from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.report import CaseCost, Report, json_report, markdown, terminal, words
+from ci.stats.types import Clocks
 from tests.ci.report import samples
 
 Golden = Callable[[str, str], None]
@@ -56,16 +57,16 @@ def test_markdown(name: str, golden: Golden) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_json(name: str, golden: Golden) -> None:
-    golden(f"report/{name}.json", jsonout.dumps(sample(name)))
+    golden(f"report/{name}.json", json_report.dumps(sample(name)))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_json_comes_back_as_the_same_report(name: str) -> None:
     report = sample(name)
     if name == "hostile":
-        with pytest.raises(jsonout.ReportError, match="title, rule maxLength"):
-            jsonout.loads(jsonout.dumps(dataclasses.replace(report, title="x" * 301)).encode())
-    assert jsonout.loads(jsonout.dumps(report).encode()) == report
+        with pytest.raises(json_report.ReportError, match="title, rule maxLength"):
+            json_report.loads(json_report.dumps(dataclasses.replace(report, title="x" * 301)).encode())
+    assert json_report.loads(json_report.dumps(report).encode()) == report
 
 
 # ---- terminal ----
@@ -226,7 +227,7 @@ def test_a_topic_cannot_leave_its_marker() -> None:
 
 
 def test_the_promised_keys() -> None:
-    document = jsonout.document(sample("slower"))
+    document = json_report.document(sample("slower"))
     promised = {"case", "verdict", "ratio", "ci_low", "ci_high", "trials", "rounds"}
     assert document["verdict"] == "SLOWER"
     assert all(promised <= set(case) for case in document["cases"])
@@ -234,13 +235,21 @@ def test_the_promised_keys() -> None:
 
 def test_numbers_that_are_not_finite_become_null() -> None:
     case = CaseVerdict("a", "k", "b", Verdict.CANNOT_TELL, 1.0, 0.5, math.inf, p_value=math.nan)
-    text = jsonout.dumps(Report(Judgement(Verdict.CANNOT_TELL, "", (case,)), clocks={"base": Clocks(math.nan)}))
+    text = json_report.dumps(Report(Judgement(Verdict.CANNOT_TELL, "", (case,)), clocks={"base": Clocks(math.nan)}))
     assert json.loads(text, parse_constant=pytest.fail)["cases"][0]["ci_high"] is None
-    assert jsonout.loads(text.encode()).clocks["base"].sm_clock_mhz is None
+    assert json_report.loads(text.encode()).clocks["base"].sm_clock_mhz is None
+
+
+def test_a_report_with_the_old_name_of_a_verdict_is_read() -> None:
+    old = json_report.dumps(sample("broken")).replace("NOT COMPARABLE", "YARDSTICK CHANGED")
+    assert old.count("YARDSTICK CHANGED") == 1
+    assert json_report.loads(old.encode()) == sample("broken")
+    overall = json_report.dumps(sample("broken")).replace('"verdict": "BROKEN"', '"verdict": "YARDSTICK CHANGED"', 1)
+    assert json_report.loads(overall.encode()).verdict is Verdict.NOT_COMPARABLE
 
 
 def broken_document(change: Callable[[dict], object]) -> bytes:
-    document = jsonout.document(sample("slower"))
+    document = json_report.document(sample("slower"))
     change(document)
     return json.dumps(document).encode()
 
@@ -253,7 +262,7 @@ def broken_document(change: Callable[[dict], object]) -> bytes:
         (b"[" * 100_000, "not JSON"),
         (b'{"verdict": NaN}', "NaN"),
         (b'{"verdict": 1e999}', "too large"),
-        (b" " * (jsonout.SIZE_LIMIT + 1), "larger than"),
+        (b" " * (json_report.SIZE_LIMIT + 1), "larger than"),
         (b"[]", "not of type 'object'"),
         (broken_document(lambda d: d.update(version=2)), "version"),
         (broken_document(lambda d: d.update(extra=1)), "extra"),
@@ -266,15 +275,15 @@ def broken_document(change: Callable[[dict], object]) -> bytes:
     ],
 )
 def test_a_file_that_is_no_report(data: bytes, message: str) -> None:
-    with pytest.raises(jsonout.ReportError, match=re.escape(message)):
-        jsonout.loads(data)
+    with pytest.raises(json_report.ReportError, match=re.escape(message)):
+        json_report.loads(data)
 
 
 def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("{")
-    with pytest.raises(jsonout.ReportError, match="report.json: not JSON"):
-        jsonout.read(path)
+    with pytest.raises(json_report.ReportError, match="report.json: not JSON"):
+        json_report.read(path)
 
 
 # ---- words ----

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ci.stats import anomalies
-from ci.stats.types import Clocks, Trial
+from ci.stats.types import Clocks, PairedRounds
 
 RNG = np.random.default_rng(5)
 
@@ -83,7 +83,7 @@ def test_bimodal_sentences_name_the_arm_and_the_trials():
 
 
 def trial(base, head):
-    return Trial(0, np.ones(1), np.ones(1), clocks={"base": base, "head": head})
+    return PairedRounds(0, np.ones(1), np.ones(1), clocks={"base": base, "head": head})
 
 
 def test_clocks_that_differ_are_named():
@@ -98,4 +98,4 @@ def test_clocks_that_agree_or_are_absent_say_nothing():
     same = Clocks(1900.0, 500.0, 60.0, "")
     assert anomalies.clock_warnings([trial(same, same)]) == []
     assert anomalies.clock_warnings([trial(Clocks(), Clocks())]) == []
-    assert anomalies.clock_warnings([Trial(0, np.ones(1), np.ones(1))]) == []
+    assert anomalies.clock_warnings([PairedRounds(0, np.ones(1), np.ones(1))]) == []

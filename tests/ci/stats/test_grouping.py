@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from ci.stats import grouping, measured
-from ci.stats.types import Trial
+from ci.stats.types import PairedRounds
 
 RNG = np.random.default_rng(8)
 
 
 def sample(effect, numbers=range(6)):
     trials = [
-        Trial(n, np.exp(0.01 * RNG.standard_normal(40)), np.exp(0.01 * RNG.standard_normal(40) + effect))
+        PairedRounds(n, np.exp(0.01 * RNG.standard_normal(40)), np.exp(0.01 * RNG.standard_normal(40) + effect))
         for n in numbers
     ]
     return measured.samples([trials])[0]

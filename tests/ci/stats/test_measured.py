@@ -3,7 +3,7 @@ import pytest
 
 from ci.stats.measured import Scale, adjusted, effects, samples
 from ci.stats.paired import shifts
-from ci.stats.types import Trial
+from ci.stats.types import PairedRounds
 
 RNG = np.random.default_rng(4)
 
@@ -11,8 +11,8 @@ RNG = np.random.default_rng(4)
 def trial(number, rounds=40, effect=0.0, control=None):
     base, head = (np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, effect))
     if control is None:
-        return Trial(number, base, head)
-    return Trial(number, base, head, *(np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, control)))
+        return PairedRounds(number, base, head)
+    return PairedRounds(number, base, head, *(np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, control)))
 
 
 def test_each_case_gets_its_own_trials_in_order_whatever_the_rounds():
@@ -30,7 +30,7 @@ def test_each_case_gets_its_own_trials_in_order_whatever_the_rounds():
 
 def test_a_shared_movement_of_control_and_case_cancels():
     trials = [trial(n, effect=0.03, control=0.03) for n in range(6)]
-    case, control = samples([trials])[0], samples([trials], control=True)[0]
+    case, control = samples([trials])[0], samples([trials], baseline=True)[0]
     relative = adjusted(case, control)
     assert abs(effects([relative], [Scale(1e-3, 0, 0.99)])[0].log_ratio) < 0.01
     assert effects([case], [Scale(1e-3, 0, 0.99)])[0].log_ratio == pytest.approx(0.03, abs=0.005)
@@ -38,7 +38,7 @@ def test_a_shared_movement_of_control_and_case_cancels():
 
 def test_control_of_too_few_common_trials_is_none():
     trials = [trial(0, control=0.0), trial(1)]
-    assert adjusted(samples([trials])[0], samples([trials], control=True)[0]) is None
+    assert adjusted(samples([trials])[0], samples([trials], baseline=True)[0]) is None
 
 
 def test_order_is_kept_over_different_numbers_of_trials():

@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
+from ci.judging.types import CaseVerdict, Verdict
 from ci.stats.sequential import Progress, decide, share
-from ci.stats.types import CaseVerdict, Verdict
 
 LOOKS = (4, 6, 8, 12)
 

@@ -11,8 +11,9 @@ import pytest
 
 from ci.judging.judge import exit_code, judge, to_json
 from ci.judging.policy import load
-from ci.stats.types import Status, Verdict
+from ci.judging.types import Verdict
 from ci.trials import replay
+from ci.trials.compared import Status
 from tests.ci import made_trials as made
 
 RNG = np.random.default_rng(2)
@@ -240,8 +241,8 @@ def test_control_and_clocks_are_read_and_a_bad_control_is_left_out(file):
     lines[0]["clocks"] = {"base": {"sm_clock_mhz": 1900}, "head": {"sm_clock_mhz": 1800}}
     lines[3]["cases"]["a"]["control"]["head"] = [1.0]
     [found] = replay.read(write(file, lines))
-    assert found.control == "control"
-    assert [t.control_base is not None for t in found.trials] == [True, True, True, False]
+    assert found.baseline == "control"
+    assert [t.baseline_base is not None for t in found.trials] == [True, True, True, False]
     assert found.trials[0].clocks["head"].sm_clock_mhz == 1800
     assert any("the control is left out" in w for w in found.warnings)
 
@@ -254,16 +255,16 @@ def paired(number, cases=None, **trees):
 
 def test_trial_files_give_one_comparison_per_backend_with_the_baseline_as_control(file):
     [found] = replay.read(made.write(file, *(paired(i) for i in range(4))))
-    assert (found.case, found.kernel, found.backend, found.control) == ("gemm/triton/m16", "gemm", "triton", "blas")
+    assert (found.case, found.kernel, found.backend, found.baseline) == ("gemm/triton/m16", "gemm", "triton", "blas")
     assert len(found.trials) == 4
-    np.testing.assert_allclose(found.trials[0].control_head, made.TIMES)
-    assert found.base_yardstick == found.head_yardstick == "1" * 16 + "/m16"
+    np.testing.assert_allclose(found.trials[0].baseline_head, made.TIMES)
+    assert found.base_definition == found.head_definition == "1" * 16 + "/m16"
 
 
 def test_another_environment_makes_the_baseline_a_comparison_of_its_own(file):
     other = made.tree(environment={**made.ENVIRONMENT, "triton": "3.7.0"})
     found = replay.read(made.write(file, *(paired(i, head=other) for i in range(4))))
-    assert {c.backend: c.control for c in found} == {"triton": None, "blas": None}
+    assert {c.backend: c.baseline for c in found} == {"triton": None, "blas": None}
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def test_a_base_that_does_not_import_says_why(file):
 def test_changed_yardsticks_are_not_compared(file):
     other = made.tree(declared=made.declaration(yardstick="2" * 16))
     judgement, cases = verdicts(made.write(file, *(paired(i, head=other) for i in range(4))))
-    assert cases["gemm/triton/m16"].verdict is Verdict.YARDSTICK_CHANGED
+    assert cases["gemm/triton/m16"].verdict is Verdict.NOT_COMPARABLE
     assert exit_code(judgement) == 2
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import jsonschema
 
+from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.report.model import CaseCost, Report, Side, Skip
-from ci.stats.types import CaseVerdict, Clocks, Floor, Group, Judgement, Verdict
+from ci.stats.types import Clocks
 
 FORMAT, VERSION = "ridgeline-report", 1
 SIZE_LIMIT = 8_000_000

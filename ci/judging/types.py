@@ -1,0 +1,162 @@
+"""What is decided: verdicts in their one order, and the judgement with its evidence.  Frozen, free of I/O.
+
+`ci.trials` makes a :class:`ci.trials.compared.Comparison` of files, `ci.judging.judge` makes a :class:`Judgement` of
+comparisons, `ci.report` renders it.  Times are **seconds**; a ratio is head time / base time, above 1 is slower.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+from typing import Literal
+
+
+class Verdict(enum.StrEnum):
+    """What is said about one case, or about all of them together: worst first, the one order of verdicts.
+
+    NEW is said of a case only, never of a whole judgement: base lacks it, so there is nothing to compare.
+    """
+
+    BROKEN = "BROKEN"
+    SLOWER = "SLOWER"
+    NOT_COMPARABLE = "NOT COMPARABLE"
+    CANNOT_TELL = "CANNOT TELL"
+    FASTER = "FASTER"
+    SAME = "SAME"
+    NEW = "NEW"
+
+    @property
+    def rank(self) -> int:
+        """Place in the order, 0 is the worst."""
+        return list(Verdict).index(self)
+
+    @property
+    def exit_code(self) -> int:
+        """Of a judging command: 0 pass, 1 regression, 2 no verdict."""
+        return EXIT_CODES[self]
+
+    @property
+    def moved(self) -> bool:
+        """Whether a reader must see such a case by itself; all others are counted."""
+        return self not in (Verdict.CANNOT_TELL, Verdict.SAME, Verdict.NEW)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Verdict | None:
+        """The name by which reports before 2026-11-22 call NOT COMPARABLE is still read."""
+        return cls.NOT_COMPARABLE if value == "YARDSTICK CHANGED" else None
+
+    @classmethod
+    def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
+        """The worst of them, NEW left aside; CANNOT TELL if there is no other."""
+        said = (verdict for verdict in verdicts if verdict is not cls.NEW)
+        return min(said, key=lambda verdict: verdict.rank, default=cls.CANNOT_TELL)
+
+
+EXIT_CODES = {
+    Verdict.BROKEN: 1,
+    Verdict.SLOWER: 1,
+    Verdict.NOT_COMPARABLE: 2,
+    Verdict.CANNOT_TELL: 2,
+    Verdict.FASTER: 0,
+    Verdict.SAME: 0,
+    Verdict.NEW: 2,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Floor:
+    """A bound against the vendor baseline and what was found: share = baseline time / head time (> 1: ours is faster).
+
+    state: "met", "missed" (the whole interval lies below the bound), "cannot tell", or "absent" (not timed).
+    """
+
+    case: str
+    baseline: str
+    bound: float
+    reason: str
+    state: Literal["met", "missed", "cannot tell", "absent"]
+    share: float | None = None
+    share_low: float | None = None
+    share_high: float | None = None
+    base_share: float | None = None
+
+    @property
+    def new(self) -> bool:
+        """True for a floor that head misses and base did not (or base was not timed)."""
+        return self.state == "missed" and (self.base_share is None or self.base_share >= self.bound)
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseVerdict:
+    """What was decided about one case.
+
+    ratio, ci_low, ci_high: head time / base time with its confidence interval; None where nothing was compared.
+    p_value: two-sided, of a true change of nothing, before false findings are limited over all cases; None as above.
+    trials, rounds: how many trials were used, and the median number of rounds in them.
+    wants_more: further trials could change a CANNOT TELL (or must confirm a SLOWER) and the budget allows them.
+    evidence: sentences on why; warnings: sentences on what makes it less sure.
+    """
+
+    case: str
+    kernel: str
+    backend: str
+    verdict: Verdict
+    ratio: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    p_value: float | None = None
+    trials: int = 0
+    rounds: int = 0
+    base_seconds: float | None = None
+    head_seconds: float | None = None
+    wants_more: bool = False
+    evidence: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def slower(self) -> bool:
+        """Whether fresh trials must confirm it (see `ci.stats.sequential`)."""
+        return self.verdict is Verdict.SLOWER
+
+    @property
+    def undecided(self) -> bool:
+        """Whether more trials may settle it."""
+        return self.verdict is Verdict.CANNOT_TELL
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Neighbouring cases of one kernel and backend that moved the same way: one cause, many shapes.
+
+    ratio: the geometric mean over `cases`; ci_low, ci_high: its confidence interval.
+    """
+
+    kernel: str
+    backend: str
+    direction: Literal["slower", "faster"]
+    cases: tuple[str, ...]
+    ratio: float
+    ci_low: float
+    ci_high: float
+    evidence: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """The verdict on all cases together.
+
+    verdict: the worst of the cases, NEW left aside; CANNOT TELL where nothing was compared.
+    why: one sentence for the heading.  warnings concern the whole run (the machine, one-sided findings).
+    """
+
+    verdict: Verdict
+    why: str
+    cases: tuple[CaseVerdict, ...] = ()
+    groups: tuple[Group, ...] = ()
+    floors: tuple[Floor, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def of(self, *verdicts: Verdict) -> tuple[CaseVerdict, ...]:
+        """The cases with one of these verdicts, in order."""
+        return tuple(case for case in self.cases if case.verdict in verdicts)
