@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ci.trials.trial import Trial
+
 BASE, HEAD = "b" * 40, "a" * 40
 MACHINE = {
     "name": "h200x2-1a2b3c4d",
@@ -127,6 +129,11 @@ def trial(
         "warnings": [],
     }
     return {"id": hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()[:16], **line}
+
+
+def parsed(line: Mapping[str, Any]) -> Trial:
+    """The line as readers see it."""
+    return Trial.of(line, json.dumps(line))
 
 
 def write(path: Path, *lines: Mapping[str, Any]) -> Path:

@@ -15,9 +15,9 @@ from ci.git.repository import Commit, Tree
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Plan
 from ci.judging import policy
 from ci.judging.judge import exit_code
-from ci.judging.live import Interrupted, compare, identical, mirror, narrowed
+from ci.judging.live import Interrupted, compare, identical, narrowed
 from ci.judging.types import Verdict
-from ci.trials.file import read_trials
+from ci.trials import file as trial_files
 from tests.ci import made_trials as trials
 
 TREES = (Tree("base", Path(), Commit(trials.BASE, 0, "")), Tree("head", Path(), Commit(trials.HEAD, 0, "")))
@@ -121,7 +121,7 @@ def test_what_broke_off_is_said_and_kept(tmp_path: Path, code: int, error: type[
     out = tmp_path / "t.jsonl"
     with pytest.raises(error, match=r"t\.jsonl"):
         play(Player(code=code), out)
-    assert len(read_trials(out)[0]) == 1
+    assert len(trial_files.read(out).trials) == 1
 
 
 def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ def test_the_same_files_are_same_without_a_base(tmp_path: Path) -> None:
     player = Player()
     outcome = identical(TREES, Plan(), policy.load(), tmp_path / "t.jsonl", Console(file=io.StringIO()), player)
     assert outcome.judgement.verdict is Verdict.SAME
-    assert all(line.data["trees"].keys() == {"head"} for line in outcome.lines)
+    assert [trial.checkouts.keys() for trial in outcome.file.trials] == [{"head"}]
     assert {case.verdict for case in outcome.judgement.cases} == {Verdict.SAME}
 
 
 def test_the_mirror_has_both_sides() -> None:
-    both = mirror(trials.trial(), trials.BASE)
-    assert both["trees"]["base"]["commit"] == trials.BASE
-    assert set(both["cases"]["m16"]["arms"]) == {"head/triton", "base/triton", "head/blas", "base/blas"}
+    both = trials.parsed(trials.trial()).mirrored(trials.BASE)
+    assert both.checkouts["base"].commit == trials.BASE
+    assert set(both.cases["m16"].arms) == {(role, name) for role in ("head", "base") for name in ("triton", "blas")}

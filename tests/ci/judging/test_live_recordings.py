@@ -7,12 +7,9 @@ head runs over a K that is 1.5 % longer (padded with zeros), 4 in which head has
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +19,14 @@ from ci.judging.judge import judge
 from ci.judging.types import Judgement, Verdict
 from ci.trials.compared import Comparison
 from ci.trials.comparisons import comparisons
+from ci.trials.file import read
+from ci.trials.trial import Trial
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "h200_gemm_pr"
 
 
-def lines(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()).splitlines()]
+def lines(name: str) -> Sequence[Trial]:
+    return read(FOLDER / f"{name}.jsonl.gz").trials
 
 
 def by_time(name: str) -> list[Comparison]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ci.study import curve
+from ci.trials.trial import Trial
+from tests.ci.made_trials import ENVIRONMENT, declaration, parsed, tree
+from tests.ci.made_trials import trial as made
 
 
-def trial(count: int, seconds: float, case: str = "w4", channels: str | None = "same") -> dict[str, Any]:
+def trial(count: int, seconds: float, case: str = "w4", channels: str | None = "same") -> Trial:
     variables = {} if channels is None else {"NCCL_MAX_NCHANNELS": str(count)}
     arms = {
         "head/triton": {"status": "ok", "seconds": [seconds] * 3, "knobs": {"programs": count}},
         "head/rccl": {"status": "ok", "seconds": [2 * seconds] * 3, "knobs": {}},
         "head/torch": {"status": "unsupported", "why": "on a CPU only"},
     }
-    return {
-        "kernel": "all_gather",
-        "cases": {case: {"arms": arms}},
-        "trees": {
-            "head": {"environment": {"variables": variables}, "declaration": {"costs": {case: {"link_bytes": 10**9}}}}
-        },
-    }
+    declared = declaration("all_gather", cases=[case], backends=["triton", "rccl", "torch"], link=10**9)
+    environment = {**ENVIRONMENT, "variables": variables}
+    head = tree(declared={**declared, "baselines": ["rccl"]}, environment=environment)
+    return parsed(made({case: arms}, kernel="all_gather", trees={"head": head}))
 
 
 def test_ours_by_their_knob_and_the_library_by_its_channels() -> None:
@@ -44,7 +42,7 @@ def test_what_is_no_curve_is_refused() -> None:
         curve.points([trial(4, 0.1), trial(4, 0.1, "w2")])
     with pytest.raises(ValueError, match="these trials have none"):
         curve.points([])
-    with pytest.raises(ValueError, match="head/rccl of w4 has no knob `programs`, and NCCL_MAX_NCHANNELS was not set"):
+    with pytest.raises(ValueError, match="rccl of w4 has no knob `programs`, and NCCL_MAX_NCHANNELS was not set"):
         curve.points([trial(4, 0.1, channels=None)])
     with pytest.raises(ValueError, match="^nothere: cannot be read: No such file"):
         curve.main(["nothere"])

@@ -204,7 +204,7 @@ def test_a_gzip_that_ends_early_keeps_what_there_is(file):
     packed.write_bytes(whole[: len(whole) // 2])
     [found] = replay.read(packed)
     assert 3 <= len(found.trials) < 30
-    assert any("the gzip stream ends early" in w for w in found.warnings)
+    assert any("the gzip file ends early" in w for w in found.warnings)
     packed.write_bytes(b"\x1f\x8bnonsense")
     with pytest.raises(replay.ReplayError, match="damaged gzip file"):
         replay.read(packed)
@@ -367,10 +367,18 @@ def test_a_file_of_one_tree_has_nothing_to_compare(file):
     assert replay.read(made.write(file, made.trial())) == []
 
 
-def test_a_foreign_line_in_a_trial_file_is_an_error(file):
+def test_a_foreign_line_in_a_trial_file_is_named_and_the_others_count(file):
     made.write(file, paired(0))
     file.write_text(file.read_text() + '{"format": "else"}\n' + json.dumps(paired(1)) + "\n")
-    with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:2: "):
+    recording = replay.opened(file)
+    assert [(one.number, one.fault) for one in recording.rejected] == [(2, "not a trial")]
+    assert len(recording.trials) == 2
+    assert all(any(f"{file}:2: not a trial" in w for w in c.warnings) for c in recording.comparisons)
+
+
+def test_a_trial_file_without_a_sound_line_is_an_error(file):
+    made.write(file, {**paired(0), "cases": []})
+    with pytest.raises(replay.ReplayError, match=r"trials\.jsonl:1: not a trial: cases is \[\]"):
         replay.read(file)
 
 

@@ -1,0 +1,244 @@
+"""The door of the trial file: what is not a trial is named with its line and its reason, and the rest is used."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import trial_file
+from ci.__main__ import main
+from ci.records import store
+from ci.trials.file import Fault, Followed, Rejected, parse_line, read
+from dashboards.build import build
+from tests.ci.made_trials import BASE, HEAD, ok, parsed, tree, trial
+
+SECONDS = ("cases", "m16", "arms", "head/triton", "seconds")
+DECLARED = ("trees", "head", "declaration")
+
+
+def put(*way: Any) -> Callable[[dict[str, Any]], None]:
+    """Set the value at the end of a path: put("machine", "count", "two")."""
+
+    def change(line: dict[str, Any]) -> None:
+        *path, last, value = way
+        for key in path:
+            line = line[key]
+        line[last] = value
+
+    return change
+
+
+def nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+SPOILED = {
+    "time of 1e-320 s": put(*SECONDS, 0, 1e-320),
+    "time of a day": put(*SECONDS, 3, 86400.0),
+    "time of zero": put(*SECONDS, 0, 0),
+    "time that is a word": put(*SECONDS, 0, "fast"),
+    "time that is true": put(*SECONDS, 0, True),
+    "time that is null": put(*SECONDS, 0, None),
+    "time beyond a float": put(*SECONDS, 0, 10**400),
+    "no times": put(*SECONDS, []),
+    "times that are one number": put(*SECONDS, 1.0),
+    "ok without times": lambda line: line["cases"]["m16"]["arms"]["head/triton"].pop("seconds"),
+    "an error with times": put("cases", "m16", "arms", "head/triton", "status", "error"),
+    "status that is a list": put("cases", "m16", "arms", "head/triton", "status", ["ok"]),
+    "status missing": lambda line: line["cases"]["m16"]["arms"]["head/triton"].pop("status"),
+    "why that is a number": put("cases", "m16", "arms", "head/triton", "why", 7),
+    "skew that is a word": put("cases", "m16", "arms", "head/triton", "skew_s", "much"),
+    "knobs that are a list": put("cases", "m16", "arms", "head/triton", "knobs", [1]),
+    "code hash that is a number": put("cases", "m16", "arms", "head/triton", "code_hash", 12),
+    "arm that is a number": put("cases", "m16", "arms", "head/triton", 5),
+    "arms that are a list": put("cases", "m16", "arms", []),
+    "arm of an unknown role": put("cases", "m16", "arms", "third/triton", ok()),
+    "arm of a checkout that is not there": put("cases", "m16", "arms", "base/triton", ok()),
+    "arm without a role": put("cases", "m16", "arms", "triton", ok()),
+    "arm of an undeclared backend": put("cases", "m16", "arms", "head/cuda", ok()),
+    "case that is not declared": put("cases", "m17", {"arms": {"head/triton": ok()}}),
+    "case with a slash": put("cases", "m/16", {"arms": {}}),
+    "case that is a list": put("cases", "m16", []),
+    "case with an empty name": put("cases", "", {"arms": {}}),
+    "cases that are a list": put("cases", []),
+    "warnings that are a text": put("warnings", "hot"),
+    "warning that is a number": put("warnings", [3]),
+    "date of 10**30 ms": put("trees", "head", "date_ms", 10**30),
+    "date before 1970": put("trees", "head", "date_ms", -1),
+    "date that is a text": put("trees", "head", "date_ms", "today"),
+    "date that is a float": put("trees", "head", "date_ms", 1.5),
+    "start that is no date": put("started_at", "yesterday"),
+    "start without an offset": put("started_at", "2026-11-20T12:00:00"),
+    "start in the year 9999": put("started_at", "9999-12-31T23:59:59+00:00"),
+    "start that is a number": put("started_at", 5),
+    "count of two": put("machine", "count", "two"),
+    "count of zero": put("machine", "count", 0),
+    "memory beyond 64 bit": put("machine", "memory_bytes", 2**70),
+    "machine that is a list": put("machine", []),
+    "machine name that is a path": put("machine", "name", "../x"),
+    "machine name of 500 letters": put("machine", "name", "m" * 500),
+    "kind of machine unknown": put("machine", "kind", "tpu"),
+    "device with a control character": put("machine", "device", "H200\x1b[31m"),
+    "device with a lone surrogate": put("machine", "device", "H200\ud800"),
+    "lone surrogate in a reason": put("trees", "head", "broken", [{"module": "m", "reason": "\udfff"}]),
+    "lone surrogate in an unknown field": put("extra", "\ud800"),
+    "lone surrogate in a key": put("\ud800", 1),
+    "control character in a name": put("kernel", "ge\x00mm"),
+    "operator that is a number": put("kernel", 5),
+    "operator other than its declaration": put("kernel", "gemv"),
+    "declaration of another operator": put(*DECLARED, "kernel", "gemv"),
+    "declaration that is a text": put(*DECLARED, "gemm"),
+    "declaration without cases": lambda line: line["trees"]["head"]["declaration"].pop("cases"),
+    "case declared twice": lambda line: line["trees"]["head"]["declaration"]["cases"].append(
+        line["trees"]["head"]["declaration"]["cases"][0]
+    ),
+    "case declared without a name": put(*DECLARED, "cases", 0, {"world": 1}),
+    "world of a word": put(*DECLARED, "cases", 0, "world", "one"),
+    "backend declared twice": put(*DECLARED, "backends", ["triton", "triton", "blas"]),
+    "backends that are a text": put(*DECLARED, "backends", "triton"),
+    "baseline that is no backend": put(*DECLARED, "baselines", ["cublas"]),
+    "cost of an unknown case": put(*DECLARED, "costs", {"m99": {}}),
+    "cost of a float": put(*DECLARED, "costs", {"m16": {"flops": 1.5}}),
+    "cost below zero": put(*DECLARED, "costs", {"m16": {"hbm_bytes": -1}}),
+    "definition that is a number": put(*DECLARED, "yardstick", 1),
+    "case definition that is a list": put(*DECLARED, "case_yardsticks", {"m16": []}),
+    "no environment": lambda line: line["trees"]["head"].pop("environment"),
+    "environment that is a list": put("trees", "head", "environment", []),
+    "version that is a number": put("trees", "head", "environment", "torch", 2.11),
+    "commit that is a number": put("trees", "head", "commit", 5),
+    "dirty that is a word": put("trees", "head", "dirty", "no"),
+    "broken module that is a text": put("trees", "head", "broken", ["kernels.gemm"]),
+    "checkout of an unknown role": put("trees", "third", tree()),
+    "checkouts that are a list": put("trees", []),
+    "trial that is a word": put("trial", "first"),
+    "trial below zero": put("trial", -1),
+    "trial that is true": put("trial", True),
+    "id that is a number": put("id", 5),
+    "session missing": lambda line: line.pop("session"),
+    "duration of a word": put("duration_s", "long"),
+    "duration below zero": put("duration_s", -1),
+    "state that is a list": put("state", []),
+    "clock of a word": put("state", {"before": {"sm_clock_mhz": "fast"}}),
+    "readings that are a text": put("state", {"during": "none"}),
+    "throttle that is a number": put("state", {"after": {"throttle": 4}}),
+    "nested 30 deep": put("extra", nested(30)),
+    "a text of a million letters": put("extra", "x" * 10**6),
+    "a name of 5,000 letters": put("trees", "head", "environment", "torch", "2" * 5000),
+    "a newer version": put("version", 2),
+    "a version that is a text": put("version", "1"),
+    "another format": put("format", "ridgeline-check"),
+}
+
+
+def spoiled(name: str) -> dict[str, Any]:
+    line = copy.deepcopy(trial(number=1))
+    SPOILED[name](line)
+    return line
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_spoiled_line_is_refused_with_its_place(name: str) -> None:
+    found = parse_line(json.dumps(spoiled(name)).encode(), 7)
+    assert isinstance(found, Rejected)
+    assert (found.number, found.fault) in ((7, Fault.NOT_A_TRIAL), (7, Fault.NOT_JSON))
+    assert "allowed:" in found.why or found.fault is Fault.NOT_JSON
+    assert len(found.why) < 700
+    found.why.encode()
+    with pytest.raises(trial_file.Unfit):
+        trial_file.check(spoiled(name))
+
+
+def test_every_spoiled_line_is_told_and_the_others_are_recorded_and_shown(tmp_path: Path) -> None:
+    file = tmp_path / "trials.jsonl"
+    bad = [json.dumps(spoiled(name)) for name in SPOILED]
+    file.write_text("\n".join([json.dumps(trial()), *bad, json.dumps(trial(number=2))]) + "\n")
+    arguments = ["record", str(file), "--results", str(tmp_path / "results"), "--json"]
+    answer = CliRunner().invoke(main, arguments)
+    assert answer.exit_code == 3
+    told = json.loads(answer.stdout)
+    assert told["added"] == 2
+    assert [p["where"] for p in told["problems"]] == [f"{file}:{n}" for n in range(2, len(bad) + 2)]
+    assert build(tmp_path / "results", tmp_path / "site").is_dir()
+
+
+@pytest.mark.parametrize("cut", [1, 2, 17, 300])
+def test_a_line_is_torn_only_if_its_json_is_incomplete(cut: int) -> None:
+    whole = json.dumps(trial()).encode()
+    torn = parse_line(whole[:-cut])
+    assert isinstance(torn, Rejected)
+    assert torn.fault is Fault.TORN
+    for other in (whole + b"}", whole + b" x", b"x" + whole, whole[:-cut] + b"\xff", b'{"a": nothing}', b"Traceback"):
+        found = parse_line(other)
+        assert isinstance(found, Rejected)
+        assert found.fault is Fault.NOT_JSON
+
+
+def test_a_line_nested_beyond_the_parser_is_refused() -> None:
+    found = parse_line(b'{"format": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+    assert isinstance(found, Rejected)
+    assert found.fault is Fault.NOT_A_TRIAL
+
+
+def test_the_same_trial_twice_counts_once_and_other_results_under_its_id_are_a_conflict(tmp_path: Path) -> None:
+    line = trial()
+    other = {**trial({"m16": {"head/triton": ok([2e-3] * 8)}}), "id": line["id"]}
+    file = tmp_path / "trials.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in (line, line, other)))
+    found = read(file)
+    assert len(found.trials) == 1
+    assert [(one.number, one.fault) for one in found.rejected] == [(3, Fault.CONFLICT)]
+    results = tmp_path / "results"
+    assert store.record([file], results).added == 1
+    file.write_text(json.dumps(other) + "\n")
+    again = store.record([file], results)
+    assert (again.added, again.known) == (0, 0)
+    assert "recorded already with other results" in again.problems[0].why
+
+
+def test_a_file_that_grows_is_parsed_line_by_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, parses = tmp_path / "trials.jsonl", []
+    check = trial_file.check
+    monkeypatch.setattr(trial_file, "check", lambda line: (parses.append(line["id"]), check(line))[1])
+    log = Followed(file)
+    assert log.read().trials == ()
+    for number in range(4):
+        trial_file.append(file, trial(number=number))
+        assert len(log.read().trials) == number + 1
+        assert len(log.read().trials) == number + 1
+    assert len(parses) == 4
+    with file.open("a") as stream:
+        stream.write('{"format": "ridgeline-trial", "ver')
+    assert not log.read().rejected, "the writer may still be at it"
+    trial_file.append(file, trial(number=9))
+    assert [one.fault for one in log.read().rejected] == [Fault.TORN]
+    assert len(log.read().trials) == 5
+
+
+def test_a_replay_names_the_lines_it_does_not_use(tmp_path: Path) -> None:
+    trees = {"base": tree(BASE), "head": tree(HEAD)}
+    lines = [trial({"m16": {"base/triton": ok(), "head/triton": ok()}}, number=n, trees=trees) for n in range(4)]
+    file = tmp_path / "trials.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in (*lines, {**lines[0], "id": "x", "trial": "one"})))
+    answer = CliRunner().invoke(main, ["ab", "--replay", str(file), "--json"])
+    told = json.loads(answer.stdout)
+    assert [(one["line"], one["fault"]) for one in told["rejected"]] == [(5, "not a trial")]
+    assert "trial" in told["rejected"][0]["reason"]
+    assert told["cases"][0]["trials"] == 4
+
+
+def test_the_writer_writes_what_the_readers_take() -> None:
+    line = trial({"m16": {"head/triton": {**ok([0.0] * 8)}, "head/blas": ok()}})
+    line["cases"]["m16"]["arms"]["head/blas"]["detail"] = "\x1b[31mred\ud800" + "x" * 50_000
+    written = trial_file.finished({key: value for key, value in line.items() if key not in ("id", "format", "version")})
+    found = parsed(json.loads(json.dumps(written)))
+    assert found.cases["m16"].arms["head", "triton"].status == "error"
+    assert found.cases["m16"].arms["head", "blas"].ok
