@@ -21,6 +21,8 @@ from benchmarks.trial_file import Status
 from ci.stats.types import Clocks, FloatArray
 
 Scalar = str | int | float | bool | None
+Json = Mapping[str, Any]
+"""An object of a line that `benchmarks.trial_file.check` has let pass."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Declaration:
     definition: str
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Declaration:
+    def of(cls, data: Json) -> Declaration:
         """From its JSON: the declaration of a trial line, or of `python -m benchmarks list --json`."""
         costs, definitions = data.get("costs") or {}, data.get("case_yardsticks") or {}
         cases = {
@@ -85,7 +87,7 @@ class Environment:
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Environment:
+    def of(cls, data: Json) -> Environment:
         """From its JSON."""
         return cls({name: value for name, value in data.items() if name != "variables"}, data.get("variables", {}))
 
@@ -166,7 +168,7 @@ class Checkout:
     named: str | None = None
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Checkout:
+    def of(cls, data: Json) -> Checkout:
         """From its JSON."""
         return cls(
             data.get("commit"),
@@ -199,7 +201,7 @@ class Arm:
     code_hash: str | None = None
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Arm:
+    def of(cls, data: Json) -> Arm:
         """From its JSON."""
         seconds = np.array(data.get("seconds", ()), dtype=np.float64)
         seconds.flags.writeable = False
@@ -221,7 +223,7 @@ class CaseResult:
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> CaseResult:
+    def of(cls, data: Json) -> CaseResult:
         """From its JSON."""
         arms = {}
         for key, arm in data.get("arms", {}).items():
@@ -246,7 +248,7 @@ class DeviceState:
     of_role: Mapping[str, tuple[Clocks, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> DeviceState:
+    def of(cls, data: Json) -> DeviceState:
         """From its JSON."""
         before, after = (_clocks(data[moment]) if data.get(moment) else None for moment in ("before", "after"))
         during: dict[str, list[Clocks]] = {}
@@ -256,7 +258,7 @@ class DeviceState:
         return cls(before, after, {role: tuple(readings) for role, readings in during.items()})
 
 
-def _clocks(data: Mapping[str, Any]) -> Clocks:
+def _clocks(data: Json) -> Clocks:
     clock, power, temperature = (data.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
     return Clocks(clock, power, temperature, data.get("throttle") or "")
 
@@ -387,7 +389,7 @@ def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:
 Made = TypeVar("Made")
 
 
-def _of_known_fields(kind: Callable[..., Made], data: Mapping[str, Any]) -> Made:
+def _of_known_fields(kind: Callable[..., Made], data: Json) -> Made:
     """A dataclass from those of its fields that the JSON has."""
     names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in data.items() if name in names})

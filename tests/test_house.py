@@ -1,0 +1,178 @@
+"""The house: which room may import which, no cycles, no crowded rooms, one meaning for each name (DESIGN section 3)."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import graphlib
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
+STDLIB = set(sys.stdlib_module_names)
+
+SHARED = {"benchmarks.trial_file", "benchmarks.shapes"}
+"""The description of the trial file: writer and readers import it."""
+
+ROOMS = {
+    "kernels": {"kernels"},
+    "benchmarks": {"benchmarks", "kernels"},
+    "benchmarks.coordinator": {"benchmarks", "kernels"},
+    "benchmarks.worker": {"benchmarks", "kernels"},
+    "benchmarks.isa": {"benchmarks", "kernels"},
+    "ci": {"ci", "kernels.hardware", "kernels.registry", *SHARED},
+    "ci.stats": {"ci.stats"},
+    "ci.trials": {"ci.trials", "ci.stats", *SHARED},
+    "ci.records": {"ci.records", "ci.trials", "ci.stats", "ci.git", "ci.whole_files", "kernels.hardware", *SHARED},
+    "ci.judging": {*("ci.judging", "ci.records", "ci.trials", "ci.stats", "ci.harness", "ci.git"), *SHARED},
+    "ci.git": {"ci.git", "kernels.registry"},
+    "dashboards": {"dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials", "kernels.hardware"},
+}
+"""Which of our modules a room may import; a room within a room is held to the longest name that fits."""
+
+NEVER = {
+    "kernels": {"benchmarks", "ci", "dashboards"},
+    "benchmarks": {"ci", "dashboards"},
+    "benchmarks.coordinator": {"torch", "triton", "benchmarks.worker"},
+    "benchmarks.worker": {"benchmarks.coordinator"},
+    "ci": {"torch", "triton", "dashboards"},
+    "dashboards": {"torch", "triton"},
+}
+"""What a room and everything in it never imports."""
+
+LIGHT = ("kernels.spec", "kernels.registry", "kernels.hardware", *SHARED)
+"""Standard library only, and each other."""
+
+
+@functools.cache
+def files() -> dict[str, Path]:
+    """Every module of the house by its dotted name."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PACKAGES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = [Path(name) for name in listed.stdout.split() if name.endswith(".py") and (ROOT / name).exists()]
+    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): ROOT / path for path in paths}
+
+
+@functools.cache
+def imports(module: str) -> frozenset[str]:
+    """Modules that a module names in its imports, as far as they are modules."""
+    tree = ast.parse(files()[module].read_text())
+    return frozenset(name for node in ast.walk(tree) for name in _named(node))
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        for alias in node.names:
+            whole = f"{node.module}.{alias.name}"
+            yield whole if whole in files() else node.module
+
+
+def at_load(module: str) -> set[str]:
+    """Of our modules, those that loading a module loads (imports inside functions come later)."""
+    tree = ast.parse(files()[module].read_text())
+    later = {n for f in ast.walk(tree) if isinstance(f, (ast.FunctionDef, ast.Lambda)) for n in ast.walk(f)}
+    typing = {
+        n for i in ast.walk(tree) if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.dump(i.test) for n in ast.walk(i)
+    }
+    nodes = (node for node in ast.walk(tree) if node not in later and node not in typing)
+    return {name for node in nodes for name in _named(node) if name in files() and name != module}
+
+
+def within(module: str, rooms: Iterable[str]) -> list[str]:
+    return [room for room in rooms if module == room or module.startswith(f"{room}.")]
+
+
+@pytest.mark.parametrize("module", sorted(files()))
+def test_a_room_imports_only_what_the_table_allows(module: str) -> None:
+    ours = {name for name in imports(module) if name.partition(".")[0] in PACKAGES}
+    room = max(within(module, ROOMS), key=len)
+    assert {name for name in ours if not within(name, ROOMS[room])} == set()
+    for room in within(module, NEVER):
+        assert {name for name in imports(module) if within(name, NEVER[room])} == set()
+
+
+def test_verbs_are_imported_by_the_command_line_alone() -> None:
+    users = {module for module in files() if any(name.startswith("ci.commands.") for name in imports(module))}
+    assert {module for module in users if not module.startswith("ci.commands.")} <= {"ci.__main__"}
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_what_every_node_reads_needs_the_standard_library_only(module: str) -> None:
+    assert {name for name in imports(module) if name.partition(".")[0] not in STDLIB} <= set(LIGHT)
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    tuple(graphlib.TopologicalSorter({module: at_load(module) for module in files()}).static_order())
+
+
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    def folder(module: str) -> str:
+        return module if files()[module].name == "__init__.py" else module.rpartition(".")[0]
+
+    graph: dict[str, set[str]] = {}
+    for module in files():
+        below = {folder(name) for name in imports(module) if name in files()}
+        graph.setdefault(folder(module), set()).update(below - {folder(module), *PACKAGES, "benchmarks"})
+    tuple(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_no_room_is_crowded() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "ci", "benchmarks"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rooms = Counter(str(Path(name).parent) for name in listed.stdout.split() if (ROOT / name).exists())
+    assert {room: count for room, count in rooms.items() if count > 14} == {}
+
+
+def test_no_module_is_long() -> None:
+    lengths = {module: path.read_text().count("\n") for module, path in files().items()}
+    assert {module: length for module, length in lengths.items() if length > 400} == {}
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    names: dict[str, list[str]] = {}
+    for module, path in files().items():
+        if not module.startswith("kernels"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    names.setdefault(node.name, []).append(module)
+    twice = {name: modules for name, modules in names.items() if len(modules) > 1}
+    assert set(twice) <= {"Checkout"}, twice
+    # benchmarks.coordinator: a checkout that is measured; ci.trials: the same checkout, as a trial file tells of it
+
+
+def test_values_without_a_type_stay_at_the_edges() -> None:
+    untyped = re.compile(r"\b(?:dict|Mapping)\[str, Any\]")
+    counts = {module: len(untyped.findall(path.read_text())) for module, path in files().items()}
+    found = {module: count for module, count in counts.items() if count and module.startswith("ci")}
+    assert sum(found.values()) <= 60, found
+
+
+def test_functions_are_short() -> None:
+    lengths = sorted(
+        node.end_lineno - node.lineno + 1
+        for path in files().values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno
+    )
+    assert lengths[len(lengths) // 2] <= 6, "lines of the median function"
+    assert lengths[int(len(lengths) * 0.9)] <= 17, "lines that nine of ten functions stay within"
+    assert lengths[-1] <= 60, "lines of the longest function"
