@@ -7,7 +7,7 @@ from typing import Any
 
 from ci.git.repository import Tree
 from ci.judging.types import Judgement
-from ci.report.model import CaseCost, Report, Side, Skip
+from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 from ci.trials.file import TrialLine
 
@@ -36,7 +36,7 @@ def report_of(
         costs=costs_of(lines),
         clocks=_clocks(newest),
         skipped=tuple(skips_of(lines)),
-        warnings=tuple(dict.fromkeys([*warnings, *said])),
+        warnings=tuple(dict.fromkeys([*(ReportWarning(text) for text in warnings), *said])),
         links=links or {},
     )
 
@@ -45,18 +45,18 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if isinstance(value, (str, int, float, bool)) or value is None}
 
 
-def _warnings(trial: Mapping[str, Any]) -> list[str]:
+def _warnings(trial: Mapping[str, Any]) -> list[ReportWarning]:
     broken = [
-        f"kernels module {b['module']} of the {role} tree is broken: {b['reason']}"
+        ReportWarning(f"kernels module {b['module']} of the {role} tree is broken: {b['reason']}")
         for role, tree in trial["trees"].items()
         for b in tree.get("broken", [])
     ]
     cases = [
-        f"{trial['kernel']}/{name}: {text}"
+        ReportWarning(text, f"{trial['kernel']}/{name}")
         for name, case in trial["cases"].items()
         for text in case.get("warnings", [])
     ]
-    return [*broken, *trial.get("warnings", []), *cases]
+    return [*broken, *(ReportWarning(text) for text in trial.get("warnings", [])), *cases]
 
 
 def skips_of(lines: Sequence[TrialLine]) -> Iterable[Skip]:
