@@ -1,11 +1,11 @@
 """judge(comparisons, policy) -> Judgement: a pure function from recorded trials to a verdict with its evidence.
 
-One case: BROKEN, NEW and YARDSTICK CHANGED are settled before any time is looked at; equal code objects are SAME
+One case: BROKEN, NEW and NOT COMPARABLE are settled before any time is looked at; equal code objects are SAME
 without timing.  Otherwise the effect and its interval come from `ci.stats`, and
 
     SLOWER / FASTER  the change is real (false-alarm rate of the policy, controlled over all cases) and at least the
-                     effect floor; if the vendor baseline moved too, the ratio to it must have moved as well
-    SAME             the whole interval lies within +-same_within, and no real change of at least the floor was found
+                     smallest effect; if the vendor baseline moved too, the ratio to it must have moved as well
+    SAME             the whole interval lies within +-same_within, and no real change of the smallest effect was found
     CANNOT TELL      anything else
 
 With `progress` (live measuring) the error is split over the looks and SLOWER must be repeated by fresh trials.
@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from ci.judging import thresholds as floors
-from ci.judging import unmeasured
+from ci.judging import thresholds, unmeasured
 from ci.judging.policy import Policy, Settings
-from ci.judging.types import CaseVerdict, Group, Judgement, Verdict
+from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies, grouping
+from ci.stats.anomalies import AnomalyKind
 from ci.stats.measured import Effect, Sample, Scale, adjusted, effects, samples
 from ci.stats.multiple import found
 from ci.stats.sequential import CONFIRMING_TAIL, Progress, share
@@ -33,11 +33,16 @@ from ci.trials.compared import Comparison
 
 NOMINAL = 0.4
 """Share of the allowed false-alarm rate given to the posterior tail; the rest is for what the model does not know.
-Chosen on recorded separate runs, where the tail is up to twice as heavy as the model's (ci/stats/study)."""
+Chosen on recorded separate runs, where the tail is up to twice as heavy as the model's (ci/study/ab_study.md,
+2026-11-20)."""
 
 GROUP_SHARE, MEMBER_TAIL, GROUP_LOCK_STEP = 0.1, 0.01, 0.5
 """Neighbouring shapes: share of the rate for the median over shapes, the tail a shape itself must reach, and how likely
-the arms must be in lock-step (shapes of one process that wanders agree with each other for no reason of the code)."""
+the arms must be in lock-step (shapes of one process that drifts agree with each other for no reason of the code).
+Chosen on the H200 recordings (2026-11-20)."""
+
+APART_BELOW = 0.1
+"""A case whose arms ran in lock-step with less probability than this is said to be measured apart (2026-11-20)."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -47,12 +52,42 @@ class _Timed:
     comparison: Comparison
     settings: Settings
     sample: Sample
-    control: Sample | None
+    baseline: Sample | None
     warnings: list[str]
     effect: Effect
-    control_effect: Effect | None = None
+    baseline_effect: Effect | None = None
     real: bool = False
     neighbours: int = 0
+
+    @property
+    def scale(self) -> Scale:
+        """What `effects` needs to know of the policy of this case."""
+        return _scale(self.settings)
+
+    @property
+    def baseline_moved(self) -> bool:
+        """Whether the vendor baseline, which should not, has moved."""
+        effect, settings = self.baseline_effect, self.settings
+        return effect is not None and effect.p_value <= NOMINAL * settings.false_alarm and _large(effect, settings)
+
+
+@dataclasses.dataclass
+class _Draft:
+    """The verdict on one case while reasons are added to it.
+
+    collapsed: head collapses intermittently, beyond doubt.  confirmed: fresh trials need not repeat it.
+    """
+
+    verdict: Verdict
+    evidence: list[str]
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    collapsed: bool = False
+    confirmed: bool = True
+
+    @property
+    def changed(self) -> bool:
+        """SLOWER or FASTER."""
+        return self.verdict in (Verdict.SLOWER, Verdict.FASTER)
 
 
 def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress | None = None) -> Judgement:
@@ -66,15 +101,10 @@ def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress 
     shared = Counter(w for c in comparisons for w in set(c.warnings))
     everywhere = tuple(w for w, n in shared.items() if n == len(comparisons) > 1)
     cases = tuple(_without(settled[c.case], everywhere) for c in comparisons)
-    checks = floors.check(comparisons, policy)
+    floors = thresholds.check(comparisons, policy)
     warnings = everywhere + _run_warnings(cases, timed)
-    verdict, why = _overall(cases, checks)
-    return Judgement(verdict, why, cases, _groups(cases, timed), checks, warnings)
-
-
-def exit_code(judgement: Judgement) -> int:
-    """0 pass, 1 regression, 2 no verdict; nothing compared is 2."""
-    return judgement.verdict.exit_code
+    verdict, why = _overall(cases, floors)
+    return Judgement(verdict, why, cases, _groups(cases, timed), floors, warnings)
 
 
 def to_json(judgement: Judgement) -> dict[str, Any]:
@@ -90,33 +120,41 @@ def to_json(judgement: Judgement) -> dict[str, Any]:
     }
 
 
+# ---- which changes are real ---------------------------------------------------------------------------------------
+
+
 def _timed(comparisons: Sequence[Comparison], policy: Policy) -> tuple[list[_Timed], dict[str, CaseVerdict]]:
     """The cases that have enough trials to be fitted, and verdicts on those that have not."""
     chosen = {(c.kernel, c.machine_kind): policy.settings(c.kernel, c.machine_kind) for c in comparisons}
     settings = [chosen[c.kernel, c.machine_kind] for c in comparisons]
     usable = [[t for t in c.trials if len(t.base) >= s.min_rounds] for c, s in zip(comparisons, settings, strict=True)]
-    measured, controls = samples(usable), samples(usable, baseline=True)
-    timed, undecided = [], {}
-    for c, s, sample, control in zip(comparisons, settings, measured, controls, strict=True):
-        warnings = list(c.warnings)
-        short = len(c.trials) - (sample.trials if sample else 0)
-        if short:
-            warnings.append(f"{short} of {len(c.trials)} trials left out: fewer than {s.min_rounds} rounds")
+    measured, baselines = samples(usable), samples(usable, baseline=True)
+    enough, undecided = [], {}
+    for c, s, sample, baseline in zip(comparisons, settings, measured, baselines, strict=True):
+        warnings = _with_short_trials(c, s, sample)
         if sample is None or sample.trials < s.min_trials:
             undecided[c.case] = unmeasured.too_few(c, s, sample, warnings)
         else:
-            enough = control if control and control.trials >= s.min_trials else None
-            timed.append((c, s, sample, enough, warnings))
-    fitted = effects([t[2] for t in timed], (_scale(t[1]) for t in timed))
-    cases = [_Timed(*t, effect) for t, effect in zip(timed, fitted, strict=True)]
-    controlled = [t for t in cases if t.control]
-    for t, effect in zip(
-        controlled,
-        effects([t.control for t in controlled if t.control], (_scale(t.settings) for t in controlled)),
-        strict=True,
-    ):
-        t.control_effect = effect
+            enough.append((c, s, sample, baseline if baseline and baseline.trials >= s.min_trials else None, warnings))
+    fitted = effects([row[2] for row in enough], (_scale(row[1]) for row in enough))
+    cases = [_Timed(*row, effect) for row, effect in zip(enough, fitted, strict=True)]
+    _fit_baselines(cases)
     return cases, undecided
+
+
+def _with_short_trials(c: Comparison, settings: Settings, sample: Sample | None) -> list[str]:
+    """The warnings of a comparison, and one if trials are left out because they are too short."""
+    short = len(c.trials) - (sample.trials if sample else 0)
+    left_out = f"{short} of {len(c.trials)} trials left out: fewer than {settings.min_rounds} rounds"
+    return [*c.warnings, *([left_out] if short else [])]
+
+
+def _fit_baselines(cases: Sequence[_Timed]) -> None:
+    """What the vendor baseline of each case did between the two sides."""
+    beside = [(t, t.baseline) for t in cases if t.baseline]
+    fitted = effects([baseline for _, baseline in beside], (t.scale for t, _ in beside))
+    for (t, _), effect in zip(beside, fitted, strict=True):
+        t.baseline_effect = effect
 
 
 def _scale(settings: Settings) -> Scale:
@@ -139,206 +177,213 @@ def _find(timed: list[_Timed], progress: Progress | None) -> None:
 
 
 def _borrow(timed: list[_Timed], progress: Progress | None) -> None:
-    """The shapes of one kernel speak together: if their median moved, a shape that leans that way is a finding too."""
+    """If the median of all shapes of one kernel moved, a shape that leans the same way is a finding too."""
     together = []
     for members in grouping.neighbours([(t.comparison.kernel, t.comparison.backend) for t in timed]):
         sample = grouping.together([timed[i].sample for i in members], robust=True)
         if sample is not None and sample.trials >= timed[members[0]].settings.min_trials:
             together.append((members, sample))
-    fitted = effects([sample for _, sample in together], (_scale(timed[m[0]].settings) for m, _ in together))
+    fitted = effects([sample for _, sample in together], (timed[m[0]].scale for m, _ in together))
     for (members, _), effect in zip(together, fitted, strict=True):
         first = timed[members[0]]
         certain = effect.p_value <= GROUP_SHARE * _allowed(first, progress) and effect.lock_step >= GROUP_LOCK_STEP
-        if not certain or not _beyond_floor(effect, first.settings):
-            continue
-        for t in (timed[i] for i in members):
-            tail = t.effect.not_slower if effect.log_ratio > 0 else t.effect.not_faster
-            if not t.real and tail <= MEMBER_TAIL:
-                t.real, t.neighbours = True, len(members) - 1
+        if certain and _large(effect, first.settings):
+            _lend([timed[i] for i in members], effect)
 
 
-def _beyond_floor(effect: Effect, settings: Settings) -> bool:
-    return abs(effect.log_ratio) >= math.log1p(settings.effect_floor)
+def _lend(members: Sequence[_Timed], effect: Effect) -> None:
+    """Mark the members that lean the way their median moved."""
+    for t in members:
+        tail = t.effect.not_slower if effect.log_ratio > 0 else t.effect.not_faster
+        if not t.real and tail <= MEMBER_TAIL:
+            t.real, t.neighbours = True, len(members) - 1
 
 
-def _moved(control: Effect, settings: Settings) -> bool:
-    """Whether a control, which should not, has moved."""
-    return control.p_value <= NOMINAL * settings.false_alarm and _beyond_floor(control, settings)
+def _large(effect: Effect, settings: Settings) -> bool:
+    """Whether a change is at least the smallest effect."""
+    return abs(effect.log_ratio) >= math.log1p(settings.smallest_effect)
+
+
+def _signed(effect: Effect) -> str:
+    """``+2.10% (+1.80% to +2.40%)``."""
+    return f"{_percent(effect.log_ratio)} ({_percent(effect.low)} to {_percent(effect.high)})"
+
+
+def _percent(log_ratio: float) -> str:
+    return f"{math.expm1(log_ratio):+.2%}"
+
+
+# ---- one case -----------------------------------------------------------------------------------------------------
 
 
 def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
-    verdict, evidence = _from_effect(t)
-    warnings = t.warnings + anomalies.clock_warnings(t.comparison.trials) + _wander(t)
-    if verdict in (Verdict.SLOWER, Verdict.FASTER) and t.control_effect:
-        verdict, blame = _against_control(t, verdict, progress)
-        warnings += blame
-    verdict, tail_evidence, tail_warnings = _tails(t, verdict)
-    evidence += tail_evidence
+    draft = _from_effect(t)
+    draft.warnings += t.warnings + anomalies.clock_warnings(t.comparison.trials) + _measured_apart(t)
+    _beside_baseline(t, draft, progress)
+    _add_anomalies(t, draft)
     if t.comparison.same_code:
-        if verdict in (Verdict.SLOWER, Verdict.FASTER):
-            tail_warnings.append(
-                f"the times alone would say {verdict}: look at what surrounds the code "
-                "(grid, arguments, launch order, a busy machine)"
-            )
-        verdict, evidence = Verdict.SAME, [unmeasured.SAME_CODE, *evidence]
-    confirmed = True
-    if verdict is Verdict.SLOWER and progress:
-        verdict, confirmed, said = _confirmation(t, progress)
-        evidence.append(said)
-    budget = (progress.looks if progress else t.settings.looks)[-1]
+        _equal_code(draft)
+    if draft.verdict is Verdict.SLOWER and progress:
+        _confirm(t, draft, progress)
+    return _case_verdict(t, draft, (progress.looks if progress else t.settings.looks)[-1])
+
+
+def _case_verdict(t: _Timed, draft: _Draft, budget: int) -> CaseVerdict:
+    c, sample = t.comparison, t.sample
     return CaseVerdict(
-        t.comparison.case,
-        t.comparison.kernel,
-        t.comparison.backend,
-        verdict,
-        math.exp(t.effect.log_ratio),
-        math.exp(t.effect.low),
-        math.exp(t.effect.high),
-        t.effect.p_value,
-        t.sample.trials,
-        t.sample.rounds,
-        t.sample.base_seconds,
-        t.sample.head_seconds,
-        wants_more=not confirmed or (verdict is Verdict.CANNOT_TELL and t.sample.trials < budget),
-        evidence=tuple(evidence),
-        warnings=tuple(warnings + tail_warnings),
+        *(c.case, c.kernel, c.backend, draft.verdict),
+        *t.effect.ratios,
+        p_value=t.effect.p_value,
+        trials=sample.trials,
+        rounds=sample.rounds,
+        base_seconds=sample.base_seconds,
+        head_seconds=sample.head_seconds,
+        wants_more=not draft.confirmed or (draft.verdict is Verdict.CANNOT_TELL and sample.trials < budget),
+        evidence=tuple(draft.evidence),
+        warnings=tuple(draft.warnings),
     )
 
 
-def _from_effect(t: _Timed) -> tuple[Verdict, list[str]]:
+def _from_effect(t: _Timed) -> _Draft:
     """The verdict of the interval alone, and why."""
     s, e = t.settings, t.effect
-    scatter = float(t.sample.shifts.shift.std(ddof=1))
-    evidence = [
-        f"{math.expm1(e.log_ratio):+.2%}, {s.confidence:.0%} interval {math.expm1(e.low):+.2%} to "
-        f"{math.expm1(e.high):+.2%}, from {t.sample.trials} trials of {t.sample.rounds} rounds whose ratios "
-        f"differ by {scatter:.2%} (standard deviation)"
-    ]
     within = max(abs(e.low), abs(e.high)) <= math.log1p(s.same_within)
-    if t.real and _beyond_floor(e, s):
-        if t.neighbours:
-            evidence.append(
-                f"alone it would be CANNOT TELL; the median of it and {t.neighbours} neighbouring shapes "
-                "moved the same way"
-            )
-        return (Verdict.SLOWER if e.log_ratio > 0 else Verdict.FASTER), evidence
-    if within and t.real:
-        evidence.append(f"a real change, but below the effect floor of {s.effect_floor:.1%}")
-        return Verdict.SAME, evidence
-    leans = _beyond_floor(e, s) and (e.low > 0 or e.high < 0)
-    if within and not leans:
-        evidence.append(f"the whole interval lies within {s.same_within:.1%} of no change")
-        return Verdict.SAME, evidence
-    evidence.append(
-        "the interval excludes no change, but not as surely as the false-alarm rate asks"
-        if leans
-        else f"the interval reaches beyond {s.same_within:.1%}: neither a change nor its absence is shown"
-    )
-    return Verdict.CANNOT_TELL, evidence
+    leans = _large(e, s) and (e.low > 0 or e.high < 0)
+    if t.real and _large(e, s):
+        verdict = Verdict.SLOWER if e.log_ratio > 0 else Verdict.FASTER
+        beside = f"the median of it and {t.neighbours} neighbouring shapes moved the same way"
+        said = f"alone it would be CANNOT TELL; {beside}" if t.neighbours else ""
+    elif within and t.real:
+        verdict, said = Verdict.SAME, f"a real change, but below the smallest effect of {s.smallest_effect:.1%}"
+    elif within and not leans:
+        verdict, said = Verdict.SAME, f"the whole interval lies within {s.same_within:.1%} of no change"
+    elif leans:
+        verdict = Verdict.CANNOT_TELL
+        said = "the interval excludes no change, but not as surely as the false-alarm rate asks"
+    else:
+        verdict = Verdict.CANNOT_TELL
+        said = f"the interval reaches beyond {s.same_within:.1%}: neither a change nor its absence is shown"
+    return _Draft(verdict, [_numbers(t), *([said] if said else [])])
 
 
-def _against_control(t: _Timed, verdict: Verdict, progress: Progress | None) -> tuple[Verdict, list[str]]:
-    """If the vendor baseline moved between the trees, the machine did: only the ratio to it counts then."""
-    control, s = t.control_effect, t.settings
-    if control is None or t.control is None or not _moved(control, s):
-        return verdict, []
-    name = t.comparison.baseline or "the control"
-    blame = (
-        f"the machine moved: {name}, the same library in both trees, changed by "
-        f"{math.expm1(control.log_ratio):+.2%} ({math.expm1(control.low):+.2%} to "
-        f"{math.expm1(control.high):+.2%})"
-    )
-    relative = adjusted(t.sample, t.control)
+def _numbers(t: _Timed) -> str:
+    """The effect in one sentence."""
+    e, scatter = t.effect, float(t.sample.shifts.shift.std(ddof=1))
+    interval = f"{t.settings.confidence:.0%} interval {_percent(e.low)} to {_percent(e.high)}"
+    source = f"from {t.sample.trials} trials of {t.sample.rounds} rounds"
+    return f"{_percent(e.log_ratio)}, {interval}, {source} whose ratios differ by {scatter:.2%} (standard deviation)"
+
+
+def _beside_baseline(t: _Timed, draft: _Draft, progress: Progress | None) -> None:
+    """If the vendor baseline moved between the sides, the machine did: only the ratio to it counts then."""
+    if not draft.changed or not t.baseline_moved or t.baseline is None or t.baseline_effect is None:
+        return
+    name = t.comparison.baseline or "the baseline"
+    said = f"the machine moved: {name}, the same library on both sides, changed by {_signed(t.baseline_effect)}"
+    stands, relative = False, adjusted(t.sample, t.baseline)
     if relative is not None:
-        effect = effects([relative], [_scale(s)])[0]
-        tail = effect.not_slower if verdict is Verdict.SLOWER else effect.not_faster
-        said = f"; relative to it the change is {math.expm1(effect.log_ratio):+.2%}"
-        if 2 * tail <= _allowed(t, progress) and _beyond_floor(effect, s):
-            return verdict, [blame + said + ", which stands"]
-        blame += said + ", which is no finding"
-    return Verdict.CANNOT_TELL, [blame]
+        effect = effects([relative], [t.scale])[0]
+        tail = effect.not_slower if draft.verdict is Verdict.SLOWER else effect.not_faster
+        stands = 2 * tail <= _allowed(t, progress) and _large(effect, t.settings)
+        outcome = "which stands" if stands else "which is not a finding"
+        said += f"; relative to it the change is {_percent(effect.log_ratio)}, {outcome}"
+    draft.verdict = draft.verdict if stands else Verdict.CANNOT_TELL
+    draft.warnings.append(said)
 
 
-def _tails(t: _Timed, verdict: Verdict) -> tuple[Verdict, list[str], list[str]]:
-    """Intermittent collapse and two speeds: (verdict, evidence, warnings)."""
-    base, head = t.sample.base_relative, t.sample.head_relative
-    evidence, warnings = [], anomalies.bimodal_sentences(base, head, t.sample.shifts.shift)
-    worse, better = anomalies.collapse(head, base), anomalies.collapse(base, head)
-    if worse and worse.real:
-        evidence.append(worse.sentence("head"))
-        if t.settings.collapse == "slower":
-            verdict = Verdict.SLOWER
-    elif worse and worse.probability < 0.01:
-        warnings.append(worse.sentence("head"))
-    if better and better.real:
-        warnings.append(better.sentence("base"))
-    return verdict, evidence, warnings
+def _add_anomalies(t: _Timed, draft: _Draft) -> None:
+    """Intermittent collapse of head is evidence, by policy for SLOWER; all other anomalies are warnings."""
+    for anomaly in anomalies.of_pair(t.sample.base_relative, t.sample.head_relative, t.sample.shifts.shift):
+        if anomaly.kind is AnomalyKind.COLLAPSE and anomaly.arm == "head" and anomaly.certain:
+            draft.collapsed = True
+            draft.evidence.append(anomaly.sentence)
+            draft.verdict = Verdict.SLOWER if t.settings.collapse == "slower" else draft.verdict
+        else:
+            draft.warnings.append(anomaly.sentence)
 
 
-def _wander(t: _Timed) -> list[str]:
-    if t.effect.lock_step > 0.1:
+def _equal_code(draft: _Draft) -> None:
+    """Equal code cannot have become slower: what the times say is a warning."""
+    if draft.changed:
+        causes = "grid, arguments, launch order, a busy machine"
+        draft.warnings.append(f"the times alone would say {draft.verdict}: look at what surrounds the code ({causes})")
+    draft.verdict, draft.evidence = Verdict.SAME, [unmeasured.SAME_CODE, *draft.evidence]
+
+
+def _measured_apart(t: _Timed) -> list[str]:
+    if t.effect.lock_step > APART_BELOW:
         return []
-    return [
-        "the arms look as if measured apart: trials differ by far more than their rounds explain; measure both "
-        "trees in lock-step (ridgeline ab BASE HEAD)"
-    ]
+    seen = "the arms look as if measured apart: trials differ by far more than their rounds explain"
+    return [f"{seen}; measure both sides in lock-step (ridgeline ab BASE HEAD)"]
 
 
-def _confirmation(t: _Timed, progress: Progress) -> tuple[Verdict, bool, str]:
-    """(verdict, settled, evidence) of a SLOWER in live measuring: trials without part in the finding must repeat it."""
+def _confirm(t: _Timed, draft: _Draft, progress: Progress) -> None:
+    """In live measuring, trials without part in a finding of SLOWER must repeat it."""
     seen = progress.flagged.get(t.comparison.case)
     fresh = t.sample.trials - seen if seen is not None else 0
     if seen is None or fresh < progress.confirming:
-        return Verdict.SLOWER, False, f"to be confirmed: {fresh} of {progress.confirming} fresh trials so far"
-    alone = effects([t.sample.only(range(seen, t.sample.trials))], [_scale(t.settings)])[0]
-    said = f"{fresh} fresh trials on their own say {math.expm1(alone.log_ratio):+.2%}"
-    if alone.not_slower <= CONFIRMING_TAIL or any("collapse" in s for s in _tails(t, Verdict.SAME)[1]):
-        return Verdict.SLOWER, True, f"confirmed: {said}"
-    return Verdict.CANNOT_TELL, True, f"not confirmed: {said}"
+        draft.confirmed = False
+        draft.evidence.append(f"to be confirmed: {fresh} of {progress.confirming} fresh trials so far")
+        return
+    alone = effects([t.sample.only(range(seen, t.sample.trials))], [t.scale])[0]
+    repeated = alone.not_slower <= CONFIRMING_TAIL or draft.collapsed
+    draft.verdict = Verdict.SLOWER if repeated else Verdict.CANNOT_TELL
+    outcome = "confirmed" if repeated else "not confirmed"
+    draft.evidence.append(f"{outcome}: {fresh} fresh trials on their own say {_percent(alone.log_ratio)}")
+
+
+# ---- all cases ----------------------------------------------------------------------------------------------------
 
 
 def _groups(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tuple[Group, ...]:
     """Findings of one kernel and backend in one direction, two or more: one cause is likely."""
     by_case = {t.comparison.case: t for t in timed}
-    moved: dict[tuple[str, str, str], list[str]] = {}
+    moved: dict[tuple[str, str, Verdict], list[_Timed]] = {}
     for case in cases:
         if case.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            moved.setdefault((case.kernel, case.backend, str(case.verdict).lower()), []).append(case.case)
-    groups = []
-    for (kernel, backend, direction), names in moved.items():
-        sample = grouping.together([by_case[n].sample for n in names], robust=False) if len(names) > 1 else None
-        if sample is None:
-            continue
-        of_kernel = sum(1 for c in cases if (c.kernel, c.backend) == (kernel, backend) and c.ratio is not None)
-        effect = effects([sample], [_scale(by_case[names[0]].settings)])[0]
-        groups.append(
-            Group(
-                kernel,
-                backend,
-                "slower" if direction == "slower" else "faster",
-                tuple(names),
-                math.exp(effect.log_ratio),
-                math.exp(effect.low),
-                math.exp(effect.high),
-                f"{len(names)} of {of_kernel} shapes moved the same way, by {math.expm1(effect.log_ratio):+.2%} on "
-                "average",
-            )
-        )
-    return tuple(groups)
+            moved.setdefault((case.kernel, case.backend, case.verdict), []).append(by_case[case.case])
+    of_kernel = Counter((c.kernel, c.backend) for c in cases if c.ratio is not None)
+    made = (
+        _group(kernel, backend, verdict, members, of_kernel[kernel, backend])
+        for (kernel, backend, verdict), members in moved.items()
+        if len(members) > 1
+    )
+    return tuple(group for group in made if group is not None)
+
+
+def _group(kernel: str, backend: str, verdict: Verdict, members: Sequence[_Timed], of_kernel: int) -> Group | None:
+    """The members as one finding; None if they share fewer than 3 trials."""
+    sample = grouping.together([t.sample for t in members], robust=False)
+    if sample is None:
+        return None
+    effect = effects([sample], [members[0].scale])[0]
+    shapes = f"{len(members)} of {of_kernel} shapes moved the same way"
+    return Group(
+        *(kernel, backend, "slower" if verdict is Verdict.SLOWER else "faster"),
+        tuple(t.comparison.case for t in members),
+        *effect.ratios,
+        f"{shapes}, by {_percent(effect.log_ratio)} on average",
+    )
 
 
 def _run_warnings(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tuple[str, ...]:
     counts = Counter(case.verdict for case in cases)
     one_sided = grouping.one_sided(counts[Verdict.SLOWER], counts[Verdict.FASTER])
-    controls = [t for t in timed if t.control_effect]
-    moved = [t for t in controls if t.control_effect and _moved(t.control_effect, t.settings)]
-    said = [one_sided] if one_sided else []
+    beside = [t for t in timed if t.baseline_effect]
+    moved = [t for t in beside if t.baseline_moved]
+    said = [one_sided] if one_sided and not _machine_cleared(cases, timed) else []
     if moved:
-        said.append(
-            f"the vendor baseline, the same on both sides, moved in {len(moved)} of {len(controls)} cases: "
-            "the machine was not the same for both trees"
-        )
+        where = f"moved in {len(moved)} of {len(beside)} cases"
+        machine = "the machine was not the same for both sides"
+        said.append(f"the vendor baseline, the same on both sides, {where}: {machine}")
     return tuple(said)
+
+
+def _machine_cleared(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> bool:
+    """Whether vendor baselines, timed in the same trials as the findings, all stood still."""
+    changed = {case.case for case in cases if case.verdict in (Verdict.SLOWER, Verdict.FASTER)}
+    beside = [t for t in timed if t.comparison.case in changed and t.baseline_effect]
+    return bool(beside) and not any(t.baseline_moved for t in beside)
 
 
 def _without(case: CaseVerdict, shared: tuple[str, ...]) -> CaseVerdict:
@@ -347,17 +392,15 @@ def _without(case: CaseVerdict, shared: tuple[str, ...]) -> CaseVerdict:
     return dataclasses.replace(case, warnings=tuple(w for w in case.warnings if w not in shared))
 
 
-def _overall(cases: Sequence[CaseVerdict], checks: Sequence[Any]) -> tuple[Verdict, str]:
-    """(verdict, one sentence): the worst of the cases; a floor newly missed counts as SLOWER."""
-    counts: Counter[Verdict] = Counter(case.verdict for case in cases if case.verdict is not Verdict.NEW)
-    verdict = Verdict.worst(counts)
-    missed = sum(1 for check in checks if check.new)
+def _overall(cases: Sequence[CaseVerdict], floors: Sequence[Floor]) -> tuple[Verdict, str]:
+    """(verdict, one sentence): the worst of the cases; a newly missed floor counts as SLOWER."""
+    counts = Counter(case.verdict for case in cases)
+    new = counts.pop(Verdict.NEW, 0)
+    missed = sum(1 for floor in floors if floor.new)
     listed = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
-    new = sum(1 for case in cases if case.verdict is Verdict.NEW)
     why = f"{sum(counts.values())} cases compared: {listed}" if counts else "nothing was compared"
     if new:
         why += f"; {new} NEW, without a base to compare with"
     if missed:
         why += f"; {missed} below the floor against the vendor baseline"
-        verdict = verdict if verdict in (Verdict.BROKEN, Verdict.SLOWER) else Verdict.SLOWER
-    return verdict, why
+    return Verdict.worst([*counts, *([Verdict.SLOWER] if missed else [])]), why

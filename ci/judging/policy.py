@@ -10,7 +10,7 @@ import dataclasses
 import datetime
 import fnmatch
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ MACHINE_KINDS = ("gpu", "cpu")
 
 SECTION_TABLES = {"unit": UNITS, "machine": MACHINE_KINDS, "kernel": None}
 
+OLD_KEYS = {"effect_floor": "smallest_effect", "recorded_floor": "recorded_smallest_effect"}
+"""Keys of policies written before 2026-11-22, and what they are called now."""
+
 
 class PolicyError(ValueError):
     """The policy cannot be used; the text names file, section, value, what is allowed."""
@@ -32,15 +35,15 @@ class PolicyError(ValueError):
 class Settings:
     """What holds for one case.  Changes and noise are shares of the time (0.01 = 1 %).
 
-    effect_floor: a change below it is SAME.  same_within: SAME if the interval lies within +- this.
+    smallest_effect: a smaller change is SAME.  same_within: SAME if the interval lies within +- this.
     arm_bias: ratios this close to 1 are no evidence of a change.  confidence: of the intervals.
     false_alarm: allowed share of false verdicts among unchanged cases.  false_share: among the findings of a run.
     trial_noise: typical difference between two starts of the same processes.
-    recorded_floor, recorded_noise: effect_floor and trial_noise of commits that were recorded apart.
+    recorded_smallest_effect, recorded_noise: smallest_effect and trial_noise of commits that were recorded apart.
     looks, confirming: live measuring, see `ci.stats.sequential`.  collapse: what intermittent collapse in head means.
     """
 
-    effect_floor: float = 0.003
+    smallest_effect: float = 0.003
     same_within: float = 0.010
     arm_bias: float = 0.0005
     confidence: float = 0.99
@@ -52,8 +55,14 @@ class Settings:
     looks: tuple[int, ...] = (4, 6, 8, 12)
     confirming: int = 3
     collapse: str = "slower"
-    recorded_floor: float = 0.02
+    recorded_smallest_effect: float = 0.02
     recorded_noise: float = 0.005
+
+    def recorded_apart(self) -> Settings:
+        """The settings for commits that were recorded apart."""
+        smallest = max(self.smallest_effect, self.recorded_smallest_effect)
+        within, noise = max(self.same_within, 2 * smallest), max(self.trial_noise, self.recorded_noise)
+        return dataclasses.replace(self, smallest_effect=smallest, same_within=within, trial_noise=noise)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,11 +79,8 @@ class FloorRule:
 
     def applies(self, kernel: str, backend: str, case: str) -> bool:
         """Whether the rule is about this case (the last part of a long case name counts too)."""
-        return (
-            fnmatch.fnmatchcase(kernel, self.kernel)
-            and fnmatch.fnmatchcase(backend, self.backend)
-            and (fnmatch.fnmatchcase(case, self.case) or fnmatch.fnmatchcase(case.rsplit("/", 1)[-1], self.case))
-        )
+        ours = fnmatch.fnmatchcase(kernel, self.kernel) and fnmatch.fnmatchcase(backend, self.backend)
+        return ours and any(fnmatch.fnmatchcase(name, self.case) for name in (case, case.rsplit("/", 1)[-1]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,23 +99,17 @@ class Policy:
             merged.update(self.sections.get(key, {}))
         settings = Settings(**merged)
         if self.apart:
-            floor = max(settings.effect_floor, settings.recorded_floor)
-            settings = dataclasses.replace(
-                settings,
-                effect_floor=floor,
-                same_within=max(settings.same_within, 2 * floor),
-                trial_noise=max(settings.trial_noise, settings.recorded_noise),
-            )
-        if settings.effect_floor > settings.same_within:
+            settings = settings.recorded_apart()
+        if settings.smallest_effect > settings.same_within:
             raise PolicyError(
-                f"{self.source}: kernel {kernel!r} on {machine_kind}: effect_floor {settings.effect_floor} is above "
-                f"same_within {settings.same_within}; a change between them would be something and nothing at once: "
-                "raise same_within or lower effect_floor"
+                f"{self.source}: kernel {kernel!r} on {machine_kind}: smallest_effect {settings.smallest_effect} is "
+                f"above same_within {settings.same_within}; a change between them would be both a finding and SAME: "
+                "raise same_within or lower smallest_effect"
             )
         return settings
 
     def recorded(self) -> Policy:
-        """The same policy for commits recorded apart, each beside the vendor baseline: wider floor and noise."""
+        """The same policy for commits recorded apart, each beside the vendor baseline: larger effect and noise."""
         return dataclasses.replace(self, apart=True)
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:
@@ -133,23 +133,28 @@ def load(path: Path | None = None) -> Policy:
 def parse(data: Mapping[str, Any], source: str = "policy") -> Policy:
     """The policy in parsed TOML.  Raises PolicyError."""
     _known(data, ("default", *SECTION_TABLES, "floor", "isa"), source)  # [isa] is checked by ci.isa.rules
-    sections: dict[tuple[str, str], Mapping[str, Any]] = {}
+    floors = data.get("floor", [])
+    if not isinstance(floors, list):
+        raise PolicyError(f"{source}: floor is a list of tables, written [[floor]]")
+    rules = tuple(_floor(rule, f"{source}: [[floor]] {i}") for i, rule in enumerate(floors, 1))
+    policy = Policy(dict(_sections(data, source)), rules, source)
+    for _, kernel in [key for key in policy.sections if key[0] == "kernel"] or [("", "")]:
+        for kind in MACHINE_KINDS:
+            policy.settings(kernel, kind)
+    return policy
+
+
+def _sections(data: Mapping[str, Any], source: str) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+    """((table, name), settings) of every section, ("default", "") first."""
     if "default" in data:
-        sections["default", ""] = _section(_table(data["default"], f"{source}: [default]"), f"{source}: [default]")
+        where = f"{source}: [default]"
+        yield ("default", ""), _section(_table(data["default"], where), where)
     for table, names in SECTION_TABLES.items():
         for name, section in _table(data.get(table, {}), f"{source}: [{table}]").items():
             where = f"{source}: [{table}.{name}]"
             if names and name not in names:
-                raise PolicyError(f"{where}: {name!r} is no {table}; known: {', '.join(names)}")
-            sections[table, name] = _section(_table(section, where), where)
-    floors = data.get("floor", [])
-    if not isinstance(floors, list):
-        raise PolicyError(f"{source}: floor is a list of tables, written [[floor]]")
-    policy = Policy(sections, tuple(_floor(f, f"{source}: [[floor]] {i}") for i, f in enumerate(floors, 1)), source)
-    for _, kernel in [key for key in sections if key[0] == "kernel"] or [("", "")]:
-        for kind in MACHINE_KINDS:
-            policy.settings(kernel, kind)
-    return policy
+                raise PolicyError(f"{where}: {name!r} is not a {table}; known: {', '.join(names)}")
+            yield (table, name), _section(_table(section, where), where)
 
 
 def _share(value: Any) -> bool:
@@ -165,16 +170,13 @@ def _count(value: Any) -> bool:
 
 
 def _looks(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(_count(v) and v >= 3 for v in value)
-        and sorted(set(value)) == value
-    )
+    if not isinstance(value, list) or not value:
+        return False
+    return all(_count(v) and v >= 3 for v in value) and sorted(set(value)) == value
 
 
 CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "effect_floor": (_share, "a share of the time, 0 <= value < 1"),
+    "smallest_effect": (_share, "a share of the time, 0 <= value < 1"),
     "same_within": (_share, "a share of the time, 0 <= value < 1"),
     "arm_bias": (_share, "a share of the time, 0 <= value < 1"),
     "confidence": (lambda v: _positive_share(v) and v >= 0.5, "a probability, 0.5 <= value < 1"),
@@ -185,7 +187,7 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "min_rounds": (lambda v: _count(v) and v >= 5, "a whole number of at least 5"),
     "looks": (_looks, "a rising list of numbers of trials, each at least 3"),
     "confirming": (lambda v: _count(v) and v >= 2, "a whole number of at least 2"),
-    "recorded_floor": (_share, "a share of the time, 0 <= value < 1"),
+    "recorded_smallest_effect": (_share, "a share of the time, 0 <= value < 1"),
     "recorded_noise": (_positive_share, "a share of the time, 0 < value < 1"),
     "collapse": (lambda v: v in ("slower", "warn"), '"slower" or "warn"'),
 }
@@ -193,9 +195,12 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def _section(section: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The settings of one section, checked; reason and date are required and left out."""
-    _known(section, (*CHECKS, "reason", "date"), where)
+    _known(section, (*CHECKS, *OLD_KEYS, "reason", "date"), where)
     _reason_and_date(section, where)
-    values = {key: value for key, value in section.items() if key not in ("reason", "date")}
+    values = {OLD_KEYS.get(key, key): value for key, value in section.items() if key not in ("reason", "date")}
+    twice = [old for old, new in OLD_KEYS.items() if old in section and new in section]
+    if twice:
+        raise PolicyError(f"{where}: {twice[0]} is the old name of {OLD_KEYS[twice[0]]}; keep one of them")
     for key, value in values.items():
         check, allowed = CHECKS[key]
         if not check(value):
@@ -226,7 +231,7 @@ def _floor(rule: Any, where: str) -> FloorRule:
 def _reason_and_date(section: Mapping[str, Any], where: str) -> tuple[str, datetime.date]:
     reason, date = section.get("reason"), section.get("date")
     if not isinstance(reason, str) or not reason.strip():
-        raise PolicyError(f"{where}: reason is missing; say in one sentence why these values hold")
+        raise PolicyError(f"{where}: reason is missing; state in one sentence why these values hold")
     if isinstance(date, str):
         try:
             date = datetime.date.fromisoformat(date)
@@ -235,17 +240,18 @@ def _reason_and_date(section: Mapping[str, Any], where: str) -> tuple[str, datet
     if isinstance(date, datetime.datetime):
         date = date.date()
     if not isinstance(date, datetime.date):
-        raise PolicyError(f"{where}: date is missing; say since when, such as date = 2026-11-20")
+        raise PolicyError(f"{where}: date is missing; state since when it holds, such as date = 2026-11-20")
     return reason, date
 
 
 def _known(section: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in section:
         if key not in known:
-            raise PolicyError(f"{where}: unknown key {key!r}; known: {', '.join(known)}")
+            names = ", ".join(name for name in known if name not in OLD_KEYS)
+            raise PolicyError(f"{where}: unknown key {key!r}; known: {names}")
 
 
 def _table(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise PolicyError(f"{where}: {value!r} is no table; write it as [section] with keys below")
+        raise PolicyError(f"{where}: {value!r} is not a table; write it as [section] with keys below")
     return value

@@ -1,10 +1,11 @@
-"""Floors against the vendor baseline: is ours at least so many times as fast as what a user would call otherwise."""
+"""Floors against the vendor baseline: is ours at least so many times as fast as what a user would call otherwise?"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal
+
+import numpy as np
 
 from ci.judging.policy import FloorRule, Policy, Settings
 from ci.judging.types import Floor
@@ -23,26 +24,31 @@ def check(comparisons: Sequence[Comparison], policy: Policy) -> tuple[Floor, ...
         if rule.baseline in ("*", c.baseline) or c.baseline is None
     ]
     shares = _shares([c for c, _ in rows], policy)
-    return tuple(_floor(c, rule, *share) for (c, rule), share in zip(rows, shares, strict=True))
+    return tuple(_floor(c, rule, share) for (c, rule), share in zip(rows, shares, strict=True))
 
 
-def _shares(comparisons: Sequence[Comparison], policy: Policy) -> list[tuple[Effect | None, float | None]]:
-    """Per comparison: log(baseline time / head time) with its interval, and the plain share of base."""
-    usable, found = [], []
+def _shares(comparisons: Sequence[Comparison], policy: Policy) -> list[Effect | None]:
+    """Per comparison: log(baseline time / head time) with its interval, None where the baseline was not timed."""
+    usable = []
     for i, c in enumerate(comparisons):
         settings = policy.settings(c.kernel, c.machine_kind)
-        pairs = [
-            PairedRounds(t.number, t.head, t.baseline_head)
-            for t in c.trials
-            if t.baseline_head is not None and len(t.baseline_head) == len(t.head) >= settings.min_rounds
-        ]
+        pairs = _beside_head(c, settings.min_rounds)
         if len(pairs) >= settings.min_trials:
             usable.append((i, pairs, settings))
     measured = [s for s in samples([pairs for _, pairs, _ in usable]) if s is not None]
-    for (i, _, _), effect in zip(usable, effects(measured, (_scale(s) for _, _, s in usable)), strict=True):
-        found.append((i, effect))
-    by_index = dict(found)
-    return [(by_index.get(i), _base_share(c)) for i, c in enumerate(comparisons)]
+    fitted = effects(measured, (_scale(settings) for _, _, settings in usable))
+    found = {i: effect for (i, _, _), effect in zip(usable, fitted, strict=True)}
+    return [found.get(i) for i in range(len(comparisons))]
+
+
+def _beside_head(c: Comparison, min_rounds: int) -> list[PairedRounds]:
+    """Head against its baseline, as if they were base and head."""
+    timed = [(t, t.baseline_head) for t in c.trials if t.baseline_head is not None]
+    return [
+        PairedRounds(t.number, t.head, baseline)
+        for t, baseline in timed
+        if len(baseline) == len(t.head) and len(baseline) >= min_rounds
+    ]
 
 
 def _scale(settings: Settings) -> Scale:
@@ -50,26 +56,21 @@ def _scale(settings: Settings) -> Scale:
 
 
 def _base_share(c: Comparison) -> float | None:
-    pairs = [(t.baseline_base, t.base) for t in c.trials if t.baseline_base is not None]
-    return _median([_ratio(control, base) for control, base in pairs]) if pairs else None
+    """Median over the trials of baseline time / our time on the side of base."""
+    shares = [_ratio(t.baseline_base, t.base) for t in c.trials if t.baseline_base is not None]
+    return float(np.median(shares)) if shares else None
 
 
-def _ratio(control: FloatArray, ours: FloatArray) -> float:
-    return _median(control.tolist()) / _median(ours.tolist())
+def _ratio(baseline: FloatArray, ours: FloatArray) -> float:
+    return float(np.median(baseline) / np.median(ours))
 
 
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def _floor(c: Comparison, rule: FloorRule, effect: Effect | None, base_share: float | None) -> Floor:
-    baseline = c.baseline or rule.baseline
-    if effect is None:
+def _floor(c: Comparison, rule: FloorRule, share: Effect | None) -> Floor:
+    baseline, base_share = c.baseline or rule.baseline, _base_share(c)
+    if share is None:
         return Floor(c.case, baseline, rule.share, rule.reason, "absent", base_share=base_share)
-    low, high = math.exp(effect.low), math.exp(effect.high)
-    state: Literal["met", "missed", "cannot tell"] = (
-        "missed" if high < rule.share else "met" if low >= rule.share else "cannot tell"
-    )
-    return Floor(c.case, baseline, rule.share, rule.reason, state, math.exp(effect.log_ratio), low, high, base_share)
+    middle, low, high = share.ratios
+    state: Literal["met", "missed", "cannot tell"] = "cannot tell"
+    if high < rule.share or low >= rule.share:
+        state = "missed" if high < rule.share else "met"
+    return Floor(c.case, baseline, rule.share, rule.reason, state, middle, low, high, base_share)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ci.git.repository import Tree
 from ci.judging.types import Judgement
-from ci.report.model import CaseCost, Report, Side, Skip
+from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 from ci.trials.trial import Checkout, Scalar, Trial
 
@@ -24,7 +24,7 @@ def report_of(
         costs=costs_of(trials),
         clocks=_clocks(newest) if newest else {},
         skipped=tuple(skips_of(trials)),
-        warnings=tuple(dict.fromkeys(text for trial in trials for text in _warnings(trial))),
+        warnings=tuple(dict.fromkeys(one for trial in trials for one in _warnings(trial))),
     )
 
 
@@ -41,14 +41,13 @@ def _plain(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {key: value for key, value in values.items() if isinstance(value, (str, int, float, bool)) or value is None}
 
 
-def _warnings(trial: Trial) -> list[str]:
-    broken = [
-        f"kernels module {one.module} of {role} is broken: {one.reason}"
-        for role, checkout in trial.checkouts.items()
-        for one in checkout.broken
-    ]
-    cases = [f"{trial.operator}/{name}: {text}" for name, case in trial.cases.items() for text in case.warnings]
-    return [*broken, *trial.warnings, *cases]
+def _warnings(trial: Trial) -> Iterable[ReportWarning]:
+    for role, checkout in trial.checkouts.items():
+        for one in checkout.broken:
+            yield ReportWarning(f"kernels module {one.module} of {role} is broken: {one.reason}")
+    yield from map(ReportWarning, trial.warnings)
+    for name, case in trial.cases.items():
+        yield from (ReportWarning(text, f"{trial.operator}/{name}") for text in case.warnings)
 
 
 def skips_of(trials: Iterable[Trial]) -> Iterable[Skip]:

@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
-from ci.report.model import CaseCost, Report, Side, Skip
+from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 
 FORMAT, VERSION = "ridgeline-report", 1
@@ -42,7 +42,7 @@ def document(report: Report) -> dict[str, Any]:
         "groups": [dataclasses.asdict(group) for group in judgement.groups],
         "floors": [dataclasses.asdict(floor) for floor in judgement.floors],
         "judgement_warnings": list(judgement.warnings),
-        "warnings": list(report.warnings),
+        "warnings": [str(warning) for warning in report.warnings],
         "base": _side(report.base),
         "head": _side(report.head),
         "machine": dict(report.machine),
@@ -51,12 +51,16 @@ def document(report: Report) -> dict[str, Any]:
         "clocks": {arm: dataclasses.asdict(clocks) for arm, clocks in report.clocks.items()},
         "skipped": [dataclasses.asdict(skip) for skip in report.skipped],
     }
+    about_cases = [dataclasses.asdict(warning) for warning in report.warnings if warning.case]
+    if about_cases:
+        plain["case_warnings"] = about_cases
     return {key: _finite(value) for key, value in plain.items()}
 
 
 def dumps(report: Report) -> str:
-    """Readable JSON with a final newline."""
-    return json.dumps(document(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """Readable JSON with a final newline; what UTF-8 cannot encode (lone surrogates) is escaped."""
+    text = json.dumps(document(report), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def read(path: Path) -> Report:
@@ -134,9 +138,15 @@ def _report(value: dict[str, Any]) -> Report:
         {case: CaseCost(**cost) for case, cost in value["costs"].items()},
         {arm: Clocks(**clocks) for arm, clocks in value["clocks"].items()},
         tuple(Skip(**skip) for skip in value["skipped"]),
-        tuple(value["warnings"]),
+        _warnings(value),
         value["links"],
     )
+
+
+def _warnings(value: dict[str, Any]) -> tuple[ReportWarning, ...]:
+    """The warnings, those about a case as such where the report says so (reports before 2026-11-22 do not)."""
+    known = {str(warning): warning for said in value.get("case_warnings", ()) for warning in (ReportWarning(**said),)}
+    return tuple(known.get(text, ReportWarning(text)) for text in value["warnings"])
 
 
 def _tuples(value: dict[str, Any]) -> dict[str, Any]:

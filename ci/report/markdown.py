@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ci.judging.types import CaseVerdict, Group, Verdict
 from ci.report import words
-from ci.report.model import Report, Scalar
+from ci.report.model import Report, Scalar, WarningGroup, grouped
 
 MARKER = "<!-- ridgeline:report -->"
 LIMIT = 60_000
@@ -33,7 +33,7 @@ NEXT = {
     Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is meant, say why.",
     Verdict.CANNOT_TELL: "This is not a pass: see below what could not be told or measured, and why.",
     Verdict.NOT_COMPARABLE: "What defines the number changed, so old and new times cannot be compared: "
-    "a reviewer must agree to the new yardstick.",
+    "a reviewer must agree to the new benchmark definition.",
 }
 STRUCTURAL = re.compile(r"[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")
 """What starts Markdown or HTML: anywhere in a line, or only at its beginning."""
@@ -166,10 +166,15 @@ def _bullets(lines: Iterable[str]) -> str:
 
 
 def _floors(report: Report) -> Iterator[str]:
-    shown = [floor for floor in report.judgement.floors if floor.state != "met"]
-    if shown:
+    lines = words.floor_lines(report.judgement)
+    if lines:
         yield "### Against the vendor library"
-        yield _bullets(f"{code(floor.case)}: {text(words.floor_line(floor))}; {text(floor.reason)}" for floor in shown)
+        yield _bullets(f"{_named(line.cases)}: {text(line.text, 480)}" for line in lines)
+
+
+def _named(cases: Sequence[str]) -> str:
+    """The cases of one cause; a single one can be copied."""
+    return code(cases[0]) if len(cases) == 1 else text(words.named(cases), 480)
 
 
 def _details(report: Report) -> Iterator[str]:
@@ -184,8 +189,13 @@ def _details(report: Report) -> Iterator[str]:
         len(report.skipped),
         _bullets(f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped),
     )
-    yield _fold("Warnings", len(report.all_warnings), _bullets(text(line, 400) for line in report.all_warnings))
+    groups = grouped(report.all_warnings)
+    yield _fold("Warnings", len(groups), _bullets(_warning(group) for group in groups))
     yield _fold("Machine, clocks and versions", 1, _bullets(_machine(report)))
+
+
+def _warning(group: WarningGroup) -> str:
+    return (f"{_named(group.cases)}: " if group.cases else "") + text(group.text, 400)
 
 
 def _fold(title: str, number: int, body: str) -> str:

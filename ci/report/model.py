@@ -6,17 +6,20 @@ A report is complete: rendering it needs no file, no clock and no network, so th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.stats.types import Clocks
 
 Scalar = str | int | float | bool | None
 
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """One of the two trees: its commit (40 hex digits, or "" where there is none), a name, and its versions."""
+    """One of the two sides: its commit (40 hex digits, or "" where there is none), a name, and its versions."""
 
     commit: str = ""
     name: str = ""
@@ -53,6 +56,41 @@ class Skip:
 
 
 @dataclasses.dataclass(frozen=True)
+class ReportWarning:
+    """What makes the numbers less sure: one sentence, about one case or ("") about the whole run."""
+
+    text: str
+    case: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.case}: {self.text}" if self.case else self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class WarningGroup:
+    """One cause and the cases it concerns, none for a warning about the whole run."""
+
+    text: str
+    cases: tuple[str, ...] = ()
+
+
+def grouped(warnings: Iterable[ReportWarning]) -> tuple[WarningGroup, ...]:
+    """One group per cause, in order of appearance: sentences about cases that differ in their numbers only are one."""
+    found: dict[str | tuple[str, str], list[ReportWarning]] = {}
+    for warning in warnings:
+        key = ("case", NUMBER.sub("#", warning.text)) if warning.case else warning.text
+        found.setdefault(key, []).append(warning)
+    return tuple(_group(members) for members in found.values())
+
+
+def _group(members: list[ReportWarning]) -> WarningGroup:
+    first = members[0].text
+    cases = tuple(dict.fromkeys(warning.case for warning in members if warning.case))
+    alike = all(warning.text == first for warning in members)
+    return WarningGroup(first if alike or len(cases) < 2 else f"{first} (numbers of the first case)", cases)
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """A judgement with its machine, its two sides and everything that was left out.
 
@@ -69,7 +107,7 @@ class Report:
     costs: Mapping[str, CaseCost] = dataclasses.field(default_factory=dict)
     clocks: Mapping[str, Clocks] = dataclasses.field(default_factory=dict)
     skipped: tuple[Skip, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[ReportWarning, ...] = ()
     links: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -78,9 +116,10 @@ class Report:
         return self.judgement.verdict
 
     @property
-    def all_warnings(self) -> tuple[str, ...]:
+    def all_warnings(self) -> tuple[ReportWarning, ...]:
         """Warnings of the judgement, then of the measurement, each once."""
-        return tuple(dict.fromkeys((*self.judgement.warnings, *self.warnings)))
+        judged = (ReportWarning(text) for text in self.judgement.warnings)
+        return tuple(dict.fromkeys((*judged, *self.warnings)))
 
     def moved(self) -> tuple[CaseVerdict, ...]:
         """The cases to show one by one: worst verdict first, then the largest change first."""

@@ -18,7 +18,7 @@ from rich.text import Text
 from ci.judging.types import CaseVerdict, Verdict
 from ci.judging.types import Group as Cause
 from ci.report import words
-from ci.report.model import Report, Skip
+from ci.report.model import Report, Skip, grouped
 
 STYLE = {
     Verdict.BROKEN: "magenta",
@@ -212,14 +212,14 @@ def _why(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Iterator[Renderab
 
 
 def _floors(report: Report) -> Iterator[RenderableType]:
-    shown = [floor for floor in report.judgement.floors if floor.state != "met"]
-    met = len(report.judgement.floors) - len(shown)
+    lines = words.floor_lines(report.judgement)
+    met = sum(floor.state == "met" for floor in report.judgement.floors)
     if report.judgement.floors:
         yield Text()
         yield Text.assemble(("against the vendor library", "bold"), f"  {words.plural(met, 'floor')} met")
-    for floor in shown[:LISTED]:
-        style = "red" if floor.new else "yellow"
-        yield _bullet(f"{floor.case}: {words.floor_line(floor)}; {floor.reason}", style)
+    for line in lines[:LISTED]:
+        yield _bullet(f"{words.named(line.cases)}: {line.text}", "red" if line.new else "yellow")
+    yield from _more(len(lines) - LISTED)
 
 
 def _rest(report: Report) -> RenderableType:
@@ -247,7 +247,7 @@ def _skip_line(skip: Skip) -> str:
 
 
 def _warnings(report: Report) -> Iterator[RenderableType]:
-    yield from _list("warning", list(report.all_warnings), "yellow")
+    yield from _list("warning", [words.warning_line(group) for group in grouped(report.all_warnings)], "yellow")
 
 
 def _list(title: str, lines: Sequence[str], style: str = "") -> Iterator[RenderableType]:

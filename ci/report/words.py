@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from ci.judging.types import CaseVerdict, Floor, Group, Verdict
-from ci.report.model import CaseCost, Report, Scalar, Side
+from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
+from ci.report.model import CaseCost, Report, Scalar, Side, WarningGroup
 from ci.stats.types import Clocks
 
 NOTHING = "-"
@@ -137,6 +138,42 @@ def folded(cases: Iterable[CaseVerdict]) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def named(cases: Sequence[str]) -> str:
+    """One case by its name, two or three with their number, more by their number and the first three."""
+    if len(cases) == 1:
+        return plain(cases[0])
+    shown = ", ".join(plain(case, 120) for case in cases[:3])
+    return f"{len(cases)} cases ({shown}{', ...' if len(cases) > 3 else ''})"
+
+
+def warning_line(group: WarningGroup) -> str:
+    """A cause in one line, led by its cases."""
+    return f"{named(group.cases)}: {group.text}" if group.cases else group.text
+
+
+@dataclasses.dataclass(frozen=True)
+class FloorLine:
+    """One line about floors that are not met: the cases it is about, and whether head is the first to miss them."""
+
+    cases: tuple[str, ...]
+    text: str
+    new: bool = False
+
+
+def floor_lines(judgement: Judgement) -> tuple[FloorLine, ...]:
+    """One line per floor that is missed or not known, but one per cause for those that were not timed."""
+    equal = {case.case for case in judgement.cases if case.verdict is Verdict.SAME and case.ratio is None}
+    found: dict[tuple[str, str], list[Floor]] = {}
+    for floor in judgement.floors:
+        if floor.state != "met":
+            why = ", both sides run equal code" if floor.state == "absent" and floor.case in equal else ""
+            text = f"{floor_line(floor)}{why}; {floor.reason}"
+            found.setdefault((text, "" if floor.state == "absent" else floor.case), []).append(floor)
+    return tuple(
+        FloorLine(tuple(floor.case for floor in floors), text, floors[0].new) for (text, _), floors in found.items()
+    )
+
+
 def floor_line(floor: Floor) -> str:
     """A floor against the vendor baseline in one sentence, without the case's name."""
     bound = f"floor {floor.bound:.2f} of {floor.baseline}"
@@ -175,7 +212,7 @@ def plural(number: int, noun: str) -> str:
 
 def plain(text: object, limit: int = 240) -> str:
     """Text from outside on one line: no control or direction-changing characters, at most `limit` characters."""
-    seen = "".join(" " if char in "\n\r\t" else char for char in str(text))
+    seen = "".join(" " if char in "\n\r\t\u2028\u2029" else char for char in str(text))
     kept = "".join(char for char in seen if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
     line = re.sub(r" {2,}", " ", kept).strip()
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,11 +1,12 @@
 """What medians hide: intermittent collapse, two speeds, and a machine that was not the same for both arms.
 
-Pure functions on the trials of one case; each returns None where there is nothing to say.
+Decided here and nowhere else: judging asks for a pair of arms (:func:`of_pair`), a plain run for one (:func:`of_arm`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 from collections.abc import Sequence
 from statistics import median
@@ -18,25 +19,52 @@ from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
 COLLAPSE_FACTOR = 3.0
 """A call this many times slower than the median of its arm has collapsed."""
 
+COLLAPSE_LEAST = 3
+"""Fewer collapsed calls than this are not reported: any machine produces one or two (H200, 2026-11-20)."""
+
 COLLAPSE_RATE = 0.002
 """Share of collapsed calls that a machine produces on its own: at most 3 of 1,521 rounds on H200 (2026-11-20)."""
 
-COLLAPSE_TAIL, COLLAPSE_TRIALS = 1e-5, 2
-"""Collapses are the head's doing if chance gives so many with this probability, and they come in so many trials."""
+COLLAPSE_TAIL, COLLAPSE_TRIALS, COLLAPSE_LIKELY = 1e-5, 2, 0.01
+"""Collapses are certainly the arm's own if chance gives so many with probability TAIL at most and they occur in so many
+trials; they are reported from probability LIKELY on (chosen 2026-11-20 on the H200 recordings)."""
 
 MODES_APART = 0.02
-"""Two speeds closer than this (log-ratio) are not worth a word."""
+"""Two speeds closer than this (log-ratio) are not reported: half the noise of a short call on H200 (2026-11-20)."""
 
 MODES_CLEAR, MODES_SMALLEST = 6.0, 0.1
 """Two speeds are clear if the gap is 6 times their own spread and the rarer holds a tenth of the samples.  Otsu's split
 of a normal distribution reaches 2.6, of a uniform one 3.5."""
 
+FAST = MODES_SMALLEST / 2
+"""The quantile of a trial's calls that is at the faster speed even where this is the rarer one."""
+
 CLOCK_GAP = 0.005
 """SM clocks that differ by more than 0.5 % between the arms explain that much of a ratio."""
 
 POWER_GAP_W = 25.0
-"""Watts between the arms that deserve a word: 3.5 % of the 700 W cap of an H200, beyond the +-10 W seen between
-runs."""
+"""Watts between the arms that are reported: 3.5 % of the 700 W cap of an H200, beyond the +-10 W seen between runs
+(2026-11-20)."""
+
+
+class AnomalyKind(enum.Enum):
+    """What the samples show beside their median."""
+
+    COLLAPSE = "intermittent collapse"
+    TWO_SPEEDS = "two speeds"
+
+
+@dataclasses.dataclass(frozen=True)
+class Anomaly:
+    """One finding about an arm (None: about the ratio of a pair).
+
+    certain: chance and the machine do not explain it.  sentence: for people.
+    """
+
+    kind: AnomalyKind
+    sentence: str
+    arm: Role | None = None
+    certain: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,37 +82,18 @@ class Collapse:
     probability: float
 
     @property
-    def real(self) -> bool:
+    def certain(self) -> bool:
         """Too many, in too many trials, to be the machine's."""
         return self.probability <= COLLAPSE_TAIL and self.trials >= COLLAPSE_TRIALS
 
-    def sentence(self, arm: Role) -> str:
-        """For the evidence of a case."""
-        return (
-            f"intermittent collapse in {arm}: {self.calls} of {self.rounds} calls (in {self.trials} trials) took "
-            f"{self.factor:.3g} times the median; they add {self.cost:.1%} to the mean time, the median does not "
-            "show it"
-        )
-
-
-def collapse(mine: Sequence[FloatArray], partner: Sequence[FloatArray]) -> Collapse | None:
-    """Collapsed calls of one arm beyond what its partner and the machine explain; None for fewer than three.
-
-    mine, partner: one array per trial, time / median of the arm, the first round (warm-up) left out.
-    """
-    factors = np.concatenate(mine) if mine else np.zeros(0)
-    collapsed = factors[factors > COLLAPSE_FACTOR]
-    if len(collapsed) < 3:
-        return None
-    expected = len(factors) * COLLAPSE_RATE + sum(int((p > COLLAPSE_FACTOR).sum()) for p in partner)
-    return Collapse(
-        len(collapsed),
-        len(factors),
-        sum(bool((m > COLLAPSE_FACTOR).any()) for m in mine),
-        float(np.median(collapsed)),
-        float((collapsed - 1).sum() / len(factors)),
-        float(poisson.sf(len(collapsed) - 1, expected)),
-    )
+    def anomaly(self, arm: Role | None = None) -> Anomaly:
+        """The finding, naming the arm where there are two."""
+        where = f" in {arm}" if arm else ""
+        trials = f"{self.trials} trial{'s' * (self.trials != 1)}"
+        took = f"{self.calls} of {self.rounds} calls (in {trials}) took {self.factor:.3g} times the median"
+        cost = f"they add {self.cost:.1%} to the mean time, and the median does not show it"
+        sentence = f"intermittent collapse{where}: {took}; {cost}"
+        return Anomaly(AnomalyKind.COLLAPSE, sentence, arm, self.certain)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +104,59 @@ class Modes:
     slow_share: float
 
 
+def of_arm(seconds_per_trial: Sequence[FloatArray]) -> list[Anomaly]:
+    """Findings about one arm that has no partner; an array of shape (rounds,) per trial, in seconds."""
+    relative = [trial[1:] / np.median(trial) for trial in map(np.asarray, seconds_per_trial) if np.all(trial > 0)]
+    collapsed, modes = collapse(relative, ()), _speeds(relative)
+    found = [collapsed.anomaly()] if collapsed and collapsed.probability < COLLAPSE_LIKELY else []
+    return [*found, *([_two_speeds(modes)] if modes else [])]
+
+
+def of_pair(base: Sequence[FloatArray], head: Sequence[FloatArray], shifts: FloatArray) -> list[Anomaly]:
+    """Findings about two arms timed side by side.
+
+    base, head: one array per trial, time / median of the arm, the first round (warm-up) left out.
+    shifts: log(head / base) of each trial.  A collapse in base is reported only where it is certain.
+    """
+    arms: tuple[tuple[Role, Sequence[FloatArray]], ...] = (("base", base), ("head", head))
+    found = [_two_speeds(modes, arm) for arm, relative in arms if (modes := _speeds(relative))]
+    among = two_modes(shifts) if len(shifts) >= 6 else None
+    if among:
+        found.append(_two_ratios(among))
+    worse, better = collapse(head, base), collapse(base, head)
+    if worse and (worse.certain or worse.probability < COLLAPSE_LIKELY):
+        found.append(worse.anomaly("head"))
+    if better and better.certain:
+        found.append(better.anomaly("base"))
+    return found
+
+
+def collapse(mine: Sequence[FloatArray], partner: Sequence[FloatArray]) -> Collapse | None:
+    """Collapsed calls of one arm beyond what its partner and the machine explain; None for fewer than three.
+
+    mine, partner: one array per trial, time / median of the arm, the first round (warm-up) left out.
+    """
+    factors = np.concatenate(mine) if mine else np.zeros(0)
+    collapsed = factors[factors > COLLAPSE_FACTOR]
+    if len(collapsed) < COLLAPSE_LEAST:
+        return None
+    expected = len(factors) * COLLAPSE_RATE + sum(int((p > COLLAPSE_FACTOR).sum()) for p in partner)
+    trials = sum(bool((m > COLLAPSE_FACTOR).any()) for m in mine)
+    cost = float((collapsed - 1).sum() / len(factors))
+    chance = float(poisson.sf(len(collapsed) - 1, expected))
+    return Collapse(len(collapsed), len(factors), trials, float(np.median(collapsed)), cost, chance)
+
+
+def _speeds(relative: Sequence[FloatArray]) -> Modes | None:
+    """Two speeds among the calls that have not collapsed: a collapsed call is not a second speed.
+
+    Each trial is put on the scale of its fast calls: its median lies at either speed where both are as frequent.
+    """
+    kept = [np.log(trial[trial <= COLLAPSE_FACTOR]) for trial in relative]
+    scaled = [logs - np.quantile(logs, FAST) for logs in kept if len(logs)]
+    return two_modes(np.concatenate(scaled)) if scaled else None
+
+
 def two_modes(logs: FloatArray) -> Modes | None:
     """Two clear clusters among log times of any shape: Otsu's split, then Ashman's D of the two sides."""
     values = np.sort(logs, axis=None)
@@ -103,62 +165,58 @@ def two_modes(logs: FloatArray) -> Modes | None:
     if count < 2 * least:
         return None
     left = np.arange(least, count - least + 1)
-    sums, squares = np.cumsum(values - values[0]), np.cumsum((values - values[0]) ** 2)
     right = count - left
+    sums, squares = np.cumsum(values - values[0]), np.cumsum((values - values[0]) ** 2)
     low, high = sums[left - 1] / left, (sums[-1] - sums[left - 1]) / right
     best = int(np.argmax(left * right * (high - low) ** 2))
-    within = (
-        squares[left[best] - 1] / left[best]
-        - low[best] ** 2
-        + (squares[-1] - squares[left[best] - 1]) / right[best]
-        - high[best] ** 2
-    ) / 2
+    below = squares[left[best] - 1] / left[best] - low[best] ** 2
+    above = (squares[-1] - squares[left[best] - 1]) / right[best] - high[best] ** 2
     apart = float(high[best] - low[best])
-    gap = apart / math.sqrt(max(float(within), 1e-12))
+    gap = apart / math.sqrt(max(float(below + above) / 2, 1e-12))
     return Modes(apart, float(right[best] / count)) if apart > MODES_APART and gap > MODES_CLEAR else None
 
 
-def bimodal_sentences(base: Sequence[FloatArray], head: Sequence[FloatArray], shifts: FloatArray) -> list[str]:
-    """Two speeds inside the trials, of either arm, and two values among the trials' log-ratios."""
-    sentences = []
-    for arm, relative in (("base", base), ("head", head)):
-        modes = two_modes(np.log(np.concatenate(relative))) if relative else None
-        if modes:
-            sentences.append(
-                f"{arm} has two speeds {math.expm1(modes.apart):.1%} apart; "
-                f"{modes.slow_share:.0%} of its calls run at the slower one"
-            )
-    among = two_modes(shifts) if len(shifts) >= 6 else None
-    if among:
-        sentences.append(
-            f"the ratio itself has two values {math.expm1(among.apart):.1%} apart: it depends on how the "
-            f"processes start ({among.slow_share:.0%} of the trials show the larger one)"
-        )
-    return sentences
+def _two_speeds(modes: Modes, arm: Role | None = None) -> Anomaly:
+    who = f"{arm} has two speeds" if arm else "two speeds"
+    sentence = f"{who} {math.expm1(modes.apart):.1%} apart; {modes.slow_share:.0%} of its calls run at the slower one"
+    return Anomaly(AnomalyKind.TWO_SPEEDS, sentence, arm, certain=True)
+
+
+def _two_ratios(modes: Modes) -> Anomaly:
+    values = f"the ratio itself has two values {math.expm1(modes.apart):.1%} apart"
+    share = f"{modes.slow_share:.0%} of the trials show the larger one"
+    sentence = f"{values}: it depends on how the processes start ({share})"
+    return Anomaly(AnomalyKind.TWO_SPEEDS, sentence, certain=True)
 
 
 def clock_warnings(trials: Sequence[PairedRounds]) -> list[str]:
     """What the device reported differently for the two arms: clocks, power, throttling."""
-    pairs = [
-        (t.clocks["base"], t.clocks["head"]) for t in trials if t.clocks and "base" in t.clocks and "head" in t.clocks
-    ]
-    warnings = []
-    clock = _medians(pairs, "sm_clock_mhz")
-    if clock and abs(clock[1] / clock[0] - 1) > CLOCK_GAP:
-        warnings.append(
-            f"the arms ran at different SM clocks: base {clock[0]:.0f} MHz, head {clock[1]:.0f} MHz "
-            f"({clock[1] / clock[0] - 1:+.1%})"
-        )
-    power = _medians(pairs, "power_w")
-    if power and abs(power[1] - power[0]) > POWER_GAP_W:
-        warnings.append(f"the arms drew different power: base {power[0]:.0f} W, head {power[1]:.0f} W")
+    known = [t.clocks for t in trials if t.clocks and "base" in t.clocks and "head" in t.clocks]
+    pairs = [(clocks["base"], clocks["head"]) for clocks in known]
+    return [said for said in (_clock_gap(pairs), _power_gap(pairs), _throttling(pairs)) if said]
+
+
+def _clock_gap(pairs: Sequence[tuple[Clocks, Clocks]]) -> str | None:
+    mhz = _medians(pairs, "sm_clock_mhz")
+    change = mhz[1] / mhz[0] - 1 if mhz else 0.0
+    if not mhz or abs(change) <= CLOCK_GAP:
+        return None
+    return f"the arms ran at different SM clocks: base {mhz[0]:.0f} MHz, head {mhz[1]:.0f} MHz ({change:+.1%})"
+
+
+def _power_gap(pairs: Sequence[tuple[Clocks, Clocks]]) -> str | None:
+    watts = _medians(pairs, "power_w")
+    if not watts or abs(watts[1] - watts[0]) <= POWER_GAP_W:
+        return None
+    return f"the arms drew different power: base {watts[0]:.0f} W, head {watts[1]:.0f} W"
+
+
+def _throttling(pairs: Sequence[tuple[Clocks, Clocks]]) -> str | None:
     differs = sum(1 for base, head in pairs if base.throttle != head.throttle)
-    if differs:
-        words = sorted({c.throttle or "none" for pair in pairs for c in pair})
-        warnings.append(
-            f"throttling differed between the arms in {differs} of {len(pairs)} trials ({', '.join(words)})"
-        )
-    return warnings
+    reasons = sorted({clocks.throttle or "none" for pair in pairs for clocks in pair})
+    if not differs:
+        return None
+    return f"throttling differed between the arms in {differs} of {len(pairs)} trials ({', '.join(reasons)})"
 
 
 def _medians(pairs: Sequence[tuple[Clocks, Clocks]], field: str) -> tuple[float, float] | None:

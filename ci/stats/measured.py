@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +16,7 @@ from ci.stats.types import FloatArray, PairedRounds
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sample:
-    """The trials of one case (or of a control, or of a group), summarised.
+    """The trials of one case (or of its baseline, or of a group), summarised.
 
     numbers: trial numbers, shape (trials,).  shifts: fields of shape (trials,).  rounds: median number in a trial.
     base_relative, head_relative: per trial, time / median of the arm, first round left out; empty where not kept.
@@ -57,9 +58,18 @@ class Effect:
     lock_step: float
 
     @property
+    def ratios(self) -> tuple[float, float, float]:
+        """(middle, low, high): the effect and its interval as ratios head / base."""
+        return math.exp(self.log_ratio), math.exp(self.low), math.exp(self.high)
+
+    @property
     def p_value(self) -> float:
         """Two-sided."""
         return min(1.0, 2 * min(self.not_slower, self.not_faster))
+
+
+_Arms = tuple[int, FloatArray, FloatArray]
+"""Number of a trial, and the samples of two arms, shape (rounds,) each."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +96,8 @@ def samples(cases: Sequence[Sequence[PairedRounds]], *, baseline: bool = False) 
     for rounds, where in places.items():
         for row, (case, _) in enumerate(where):
             located[case].append((blocks[rounds], row))
-    return [
-        _gather(trials, rows, keep=not baseline) if rows else None for trials, rows in zip(arms, located, strict=True)
-    ]
+    rows_of = zip(arms, located, strict=True)
+    return [_gather(trials, rows, keep=not baseline) if rows else None for trials, rows in rows_of]
 
 
 def _pair(trial: PairedRounds, baseline: bool) -> tuple[FloatArray, FloatArray] | None:
@@ -102,7 +111,7 @@ def _pair(trial: PairedRounds, baseline: bool) -> tuple[FloatArray, FloatArray] 
 class _Block:
     """All trials with the same number of rounds, computed together; row i belongs to where[i]."""
 
-    def __init__(self, arms: list[list[tuple[int, FloatArray, FloatArray]]], where: list[tuple[int, int]]) -> None:
+    def __init__(self, arms: list[list[_Arms]], where: list[tuple[int, int]]) -> None:
         base = np.array([arms[case][position][1] for case, position in where])
         head = np.array([arms[case][position][2] for case, position in where])
         self.where, self.shifts = where, shifts(base, head)
@@ -111,18 +120,13 @@ class _Block:
         self.head_relative = head[:, 1:] / self.head_median[:, None]
 
 
-def _gather(trials: list[tuple[int, FloatArray, FloatArray]], rows: list[tuple[_Block, int]], *, keep: bool) -> Sample:
+def _gather(trials: list[_Arms], rows: list[tuple[_Block, int]], *, keep: bool) -> Sample:
+    """The rows of one case, in the order of its trials, as one sample."""
     order = sorted(range(len(rows)), key=lambda i: rows[i][0].where[rows[i][1]][1])
     rows = [rows[i] for i in order]
-    first = rows[0][0]
-    if all(block is first for block, _ in rows):
-        joined = first.shifts[np.array([row for _, row in rows])]
-    else:
-        parts = [block.shifts[np.array([row])] for block, row in rows]
-        joined = Shifts(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(Shifts)))
     return Sample(
         tuple(number for number, _, _ in trials),
-        joined,
+        _joined(rows),
         int(np.median([len(base) for _, base, _ in trials])),
         tuple(block.base_relative[row] for block, row in rows) if keep else (),
         tuple(block.head_relative[row] for block, row in rows) if keep else (),
@@ -131,23 +135,26 @@ def _gather(trials: list[tuple[int, FloatArray, FloatArray]], rows: list[tuple[_
     )
 
 
-def adjusted(case: Sample, control: Sample) -> Sample | None:
-    """The case relative to its control, over the trials that have both; None if they share fewer than two."""
-    place = {number: i for i, number in enumerate(control.numbers)}
+def _joined(rows: list[tuple[_Block, int]]) -> Shifts:
+    first = rows[0][0]
+    if all(block is first for block, _ in rows):
+        return first.shifts[np.array([row for _, row in rows])]
+    parts = [block.shifts[np.array([row])] for block, row in rows]
+    return Shifts(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in dataclasses.fields(Shifts)))
+
+
+def adjusted(case: Sample, baseline: Sample) -> Sample | None:
+    """The case relative to its baseline, over the trials that have both; None if they share fewer than two."""
+    place = {number: i for i, number in enumerate(baseline.numbers)}
     mine = [i for i, number in enumerate(case.numbers) if number in place]
     theirs = [place[case.numbers[i]] for i in mine]
     if len(mine) < 2:
         return None
-    a, b = case.only(mine), control.only(theirs)
-    return dataclasses.replace(
-        a,
-        shifts=Shifts(
-            a.shifts.shift - b.shifts.shift,
-            a.shifts.variance + b.shifts.variance,
-            np.maximum(a.shifts.serial, b.shifts.serial),
-            a.shifts.level - b.shifts.level,
-        ),
-    )
+    ours, other = case.only(mine), baseline.only(theirs)
+    a, b = ours.shifts, other.shifts
+    serial = np.maximum(a.serial, b.serial)
+    relative = Shifts(a.shift - b.shift, a.variance + b.variance, serial, a.level - b.level)
+    return dataclasses.replace(ours, shifts=relative)
 
 
 def effects(samples: Sequence[Sample], scales: Iterable[Scale]) -> list[Effect]:
@@ -156,18 +163,17 @@ def effects(samples: Sequence[Sample], scales: Iterable[Scale]) -> list[Effect]:
     scale = list(scales)
     for i, sample in enumerate(samples):
         groups[sample.trials].append(i)
-    batches = [
-        (
-            _stack([samples[i] for i in members]),
-            int(np.median([samples[i].rounds for i in members])),
-            np.array([scale[i].noise for i in members]),
-        )
-        for members in groups.values()
-    ]
+    batches = [_batch([samples[i] for i in m], [scale[i] for i in m]) for m in groups.values()]
     result: dict[int, Effect] = {}
     for members, fitted in zip(groups.values(), fit(batches), strict=True):
         result.update(zip(members, _effects(fitted, [scale[i] for i in members]), strict=True))
     return [result[i] for i in range(len(samples))]
+
+
+def _batch(members: Sequence[Sample], scales: Sequence[Scale]) -> tuple[Shifts, int, FloatArray]:
+    """Samples with equally many trials, as `fit` takes them."""
+    rounds = int(np.median([member.rounds for member in members]))
+    return _stack(members), rounds, np.array([scale.noise for scale in scales])
 
 
 def _stack(members: Sequence[Sample]) -> Shifts:

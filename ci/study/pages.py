@@ -34,7 +34,7 @@ def page(numbers: dict[str, Any], settings: Settings, promises: Sequence[tuple[s
             "blind test;",
             "the rule has no other free number than those and the policy.",
             "",
-            f"Policy: effect floor {settings.effect_floor:.1%}, arm bias {settings.arm_bias:.2%}, false-alarm rate "
+            f"Policy: effect floor {settings.smallest_effect:.1%}, arm bias {settings.arm_bias:.2%}, false-alarm rate "
             f"{settings.false_alarm:.1%} per case, default budget {settings.looks[-1]} trials (looks at "
             f"{', '.join(map(str, settings.looks))}).",
             "",

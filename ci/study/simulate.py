@@ -86,7 +86,7 @@ def findings(cases: Sequence[Shifts], rounds: int, settings: Settings, share: fl
     for i in np.flatnonzero(real.any(axis=1)):
         real[i] &= adjusted(p_values[i]) <= settings.false_share
     effect = fitted.effect.reshape(draws, count)
-    return np.where(real & (np.abs(effect) >= np.log1p(settings.effect_floor)), np.sign(effect), 0.0)
+    return np.where(real & (np.abs(effect) >= np.log1p(settings.smallest_effect)), np.sign(effect), 0.0)
 
 
 @dataclasses.dataclass(frozen=True)

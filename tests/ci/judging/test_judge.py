@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ci.judging import judge as judging
-from ci.judging.judge import exit_code, judge, to_json
+from ci.judging.judge import judge, to_json
 from ci.judging.policy import FloorRule, Policy, load
-from ci.judging.types import Verdict
+from ci.judging.types import CaseVerdict, Verdict
 from ci.stats.sequential import Progress
 from ci.stats.types import Clocks, PairedRounds
 from ci.study import simulate
@@ -56,7 +56,7 @@ def one(comparison, policy=POLICY, progress=None):
 )
 def test_verdicts_and_exit_codes(effect, verdict, code):
     case, judgement = one(made(effect))
-    assert (case.verdict, judgement.verdict, exit_code(judgement)) == (verdict, verdict, code)
+    assert (case.verdict, judgement.verdict, judgement.verdict.exit_code) == (verdict, verdict, code)
     assert case.ci_low < np.exp(effect) < case.ci_high
     assert case.ratio == pytest.approx(np.exp(effect), abs=0.005)
 
@@ -64,25 +64,26 @@ def test_verdicts_and_exit_codes(effect, verdict, code):
 def test_a_real_change_below_the_floor_is_same_and_says_so():
     case, _ = one(made(0.002, trials=12, scatter=0.0001, noise=0.001))
     assert case.verdict is Verdict.SAME
-    assert any("below the effect floor of 0.3%" in e for e in case.evidence)
+    assert any("below the smallest effect of 0.3%" in e for e in case.evidence)
 
 
 def test_noise_that_hides_everything_cannot_be_told_and_asks_for_more():
     case, judgement = one(made(0.0, trials=4, scatter=0.03))
     assert case.verdict is Verdict.CANNOT_TELL
     assert case.wants_more
-    assert exit_code(judgement) == 2
+    assert judgement.verdict.exit_code == 2
     assert not one(made(0.0, trials=12, scatter=0.05))[0].wants_more
 
 
 def test_nothing_to_judge_is_no_pass():
     judgement = judge([], POLICY)
-    assert (judgement.verdict, exit_code(judgement), judgement.why) == (Verdict.CANNOT_TELL, 2, "nothing was compared")
+    assert (judgement.verdict, judgement.why) == (Verdict.CANNOT_TELL, "nothing was compared")
+    assert judgement.verdict.exit_code == 2
 
 
 def test_only_new_cases_are_no_pass_and_beside_others_they_do_not_matter():
     new = Comparison("k/t/new", "k", "t", base_status=Status.MISSING)
-    assert exit_code(judge([new], POLICY)) == 2
+    assert judge([new], POLICY).verdict.exit_code == 2
     judgement = judge([new, made()], POLICY)
     assert judgement.verdict is Verdict.SAME
     assert "1 NEW" in judgement.why
@@ -101,7 +102,7 @@ def test_only_new_cases_are_no_pass_and_beside_others_they_do_not_matter():
     ],
 )
 def test_the_worst_case_is_the_verdict(verdicts, overall):
-    cases = [judging.CaseVerdict(str(i), "k", "t", v) for i, v in enumerate(verdicts)]
+    cases = [CaseVerdict(str(i), "k", "t", v) for i, v in enumerate(verdicts)]
     assert judging._overall(cases, ())[0] is overall
 
 
@@ -138,7 +139,7 @@ def test_a_wrong_head_is_broken_even_with_equal_code_or_bad_data():
     )
     assert case.verdict is Verdict.BROKEN
     assert "norm 0.5" in case.evidence[0]
-    assert exit_code(judgement) == 1
+    assert judgement.verdict.exit_code == 1
 
 
 def test_a_moving_control_takes_the_blame():
@@ -205,6 +206,20 @@ def test_neighbours_lend_strength_to_small_changes_in_the_same_direction():
 def test_many_findings_in_one_direction_raise_a_doubt():
     judgement = judge([made(0.05, case=f"k{i}/t/c", kernel=f"k{i}", seed=i) for i in range(9)], POLICY)
     assert any("all 9 findings point one way (slower)" in w for w in judgement.warnings)
+
+
+def test_a_baseline_that_stood_still_beside_the_findings_clears_the_machine():
+    def cases(baseline):
+        return [made(0.05, case=f"k{i}/t/c", kernel=f"k{i}", seed=i, control=baseline) for i in range(9)]
+
+    cleared = judge(cases(0.0), POLICY)
+    assert len(cleared.of(Verdict.SLOWER)) == 9
+    assert cleared.warnings == ()
+    [doubt] = judge(cases(None), POLICY).warnings
+    assert doubt.startswith("all 9 findings point one way (slower)")
+    moved = judge([*cases(None), made(0.1, case="m/t/c", kernel="m", seed=20, control=0.04)], POLICY)
+    assert len(moved.of(Verdict.SLOWER)) == 10
+    assert any("all 10 findings point one way" in w for w in moved.warnings), "a baseline that moved clears nothing"
 
 
 def test_a_warning_of_all_cases_is_said_once():

@@ -14,7 +14,6 @@ from rich.console import Console
 from ci.git.repository import Commit, Tree
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Plan
 from ci.judging import policy
-from ci.judging.judge import exit_code
 from ci.judging.live import Interrupted, compare, identical, narrowed
 from ci.judging.types import Verdict
 from ci.trials import file as trial_files
@@ -73,7 +72,7 @@ def test_an_unchanged_head_is_same_and_stops_early(tmp_path: Path) -> None:
     player = Player()
     outcome = play(player, tmp_path / "t.jsonl")
     assert outcome.judgement.verdict is Verdict.SAME
-    assert exit_code(outcome.judgement) == 0
+    assert outcome.judgement.verdict.exit_code == 0
     assert player.written <= 8
 
 
@@ -81,7 +80,7 @@ def test_a_slower_head_is_found_and_repeated_by_fresh_trials(tmp_path: Path) -> 
     player = Player(slower=0.03)
     outcome = play(player, tmp_path / "t.jsonl")
     assert outcome.judgement.verdict is Verdict.SLOWER
-    assert exit_code(outcome.judgement) == 1
+    assert outcome.judgement.verdict.exit_code == 1
     first = policy.load().settings().looks[0]
     assert player.written >= first + policy.load().settings().confirming
 

@@ -11,7 +11,7 @@ GOOD = {"reason": "because", "date": datetime.date(2026, 11, 20)}
 def test_the_shipped_policy_is_sound_and_gives_a_reason_for_every_section():
     shipped = load()
     assert shipped.settings() == policy.Settings()
-    assert shipped.settings("gemm", "cpu").effect_floor > shipped.settings("gemm", "gpu").effect_floor
+    assert shipped.settings("gemm", "cpu").smallest_effect > shipped.settings("gemm", "gpu").smallest_effect
     assert [r.share for r in shipped.floor_rules("all_gather", "triton", "all_gather/triton/small")] == [0.95]
     assert all(rule.reason and rule.date for rule in shipped.floors)
 
@@ -19,44 +19,44 @@ def test_the_shipped_policy_is_sound_and_gives_a_reason_for_every_section():
 def test_sections_override_in_order_unit_machine_kernel():
     made = parse(
         {
-            "default": {**GOOD, "effect_floor": 0.001},
-            "unit": {"bytes": {**GOOD, "effect_floor": 0.0}},
-            "machine": {"cpu": {**GOOD, "same_within": 0.2, "effect_floor": 0.05}},
-            "kernel": {"gemm": {**GOOD, "effect_floor": 0.004}},
+            "default": {**GOOD, "smallest_effect": 0.001},
+            "unit": {"bytes": {**GOOD, "smallest_effect": 0.0}},
+            "machine": {"cpu": {**GOOD, "same_within": 0.2, "smallest_effect": 0.05}},
+            "kernel": {"gemm": {**GOOD, "smallest_effect": 0.004}},
         }
     )
-    assert made.settings("copy").effect_floor == 0.001
-    assert made.settings("copy", unit="bytes").effect_floor == 0.0
-    assert made.settings("copy", "cpu").effect_floor == 0.05
-    assert made.settings("gemm", "cpu").effect_floor == 0.004
+    assert made.settings("copy").smallest_effect == 0.001
+    assert made.settings("copy", unit="bytes").smallest_effect == 0.0
+    assert made.settings("copy", "cpu").smallest_effect == 0.05
+    assert made.settings("gemm", "cpu").smallest_effect == 0.004
     assert made.settings("gemm", "cpu").same_within == 0.2
 
 
 BAD = {
     "unknown section": ({"defaults": GOOD}, r"unknown key 'defaults'; known: default, unit, machine, kernel, floor"),
-    "unknown key": ({"default": {**GOOD, "treshold": 1}}, r"\[default\]: unknown key 'treshold'; known: effect_floor"),
+    "unknown key": ({"default": {**GOOD, "treshold": 1}}, r"\[default\]: unknown key 'treshold'; known: smallest"),
     "no reason": ({"default": {"date": GOOD["date"]}}, "reason is missing"),
     "blank reason": ({"default": {**GOOD, "reason": " "}}, "reason is missing"),
     "no date": ({"default": {"reason": "x"}}, "date is missing"),
     "bad date": ({"default": {**GOOD, "date": "yesterday"}}, "date = 'yesterday'; allowed: a day, such as 2026-11-20"),
-    "percent": ({"default": {**GOOD, "effect_floor": 3}}, "effect_floor = 3; allowed: a share of the time, 0 <= "),
-    "text": ({"default": {**GOOD, "effect_floor": "1%"}}, "effect_floor = '1%'"),
+    "percent": ({"default": {**GOOD, "smallest_effect": 3}}, "smallest_effect = 3; allowed: a share of the time, "),
+    "text": ({"default": {**GOOD, "smallest_effect": "1%"}}, "smallest_effect = '1%'"),
     "true": ({"default": {**GOOD, "min_trials": True}}, "min_trials = True"),
     "two trials": ({"default": {**GOOD, "min_trials": 2}}, "at least 3"),
     "falling looks": ({"default": {**GOOD, "looks": [8, 4]}}, "looks = .* a rising list"),
     "no looks": ({"default": {**GOOD, "looks": []}}, "looks"),
     "collapse": ({"default": {**GOOD, "collapse": "ignore"}}, '"slower" or "warn"'),
-    "unknown kind": ({"machine": {"tpu": GOOD}}, "'tpu' is no machine; known: gpu, cpu"),
-    "unknown unit": ({"unit": {"parsec": GOOD}}, "'parsec' is no unit; known: seconds, bytes, registers, instructions"),
-    "section is a number": ({"default": 3}, "is no table"),
-    "kernel is a number": ({"kernel": {"gemm": 3}}, r"\[kernel\.gemm\]: 3 is no table"),
+    "unknown kind": ({"machine": {"tpu": GOOD}}, "'tpu' is not a machine; known: gpu, cpu"),
+    "unknown unit": ({"unit": {"parsec": GOOD}}, "'parsec' is not a unit; known: seconds, bytes, registers"),
+    "section is a number": ({"default": 3}, "is not a table"),
+    "kernel is a number": ({"kernel": {"gemm": 3}}, r"\[kernel\.gemm\]: 3 is not a table"),
     "floors in one table": ({"floor": GOOD}, r"\[\[floor\]\]"),
     "floor without share": ({"floor": [{**GOOD, "kernel": "a"}]}, r"\[\[floor\]\] 1: share is missing"),
     "floor of nothing": ({"floor": [{**GOOD, "kernel": "a", "share": 0}]}, "share = 0"),
     "floor unknown key": ({"floor": [{**GOOD, "kernel": "a", "share": 0.9, "than": "x"}]}, "unknown key 'than'"),
     "floor without date": ({"floor": [{"kernel": "a", "share": 0.9, "reason": "x"}]}, "date is missing"),
     "floor name": ({"floor": [{**GOOD, "kernel": 3, "share": 0.9}]}, "kernel = 3; allowed: a name"),
-    "crossed": ({"default": {**GOOD, "effect_floor": 0.02}}, "effect_floor 0.02 is above same_within 0.01"),
+    "crossed": ({"default": {**GOOD, "smallest_effect": 0.02}}, "smallest_effect 0.02 is above same_within 0.01"),
     "crossed by a kernel": ({"kernel": {"gemm": {**GOOD, "same_within": 0.001}}}, "kernel 'gemm'"),
 }
 
@@ -65,6 +65,17 @@ BAD = {
 def test_mistakes_are_errors_that_name_what_is_allowed(data, says):
     with pytest.raises(PolicyError, match=says):
         parse(data, "my.toml")
+
+
+def test_the_old_keys_are_read():
+    old = parse({"default": {**GOOD, "effect_floor": 0.001, "recorded_floor": 0.03}})
+    assert old == parse({"default": {**GOOD, "smallest_effect": 0.001, "recorded_smallest_effect": 0.03}})
+    assert old.settings().smallest_effect == 0.001
+    assert old.recorded().settings().smallest_effect == 0.03
+    with pytest.raises(PolicyError, match="effect_floor is the old name of smallest_effect; keep one of them"):
+        parse({"default": {**GOOD, "effect_floor": 0.001, "smallest_effect": 0.002}})
+    with pytest.raises(PolicyError, match="smallest_effect = 3; allowed"):
+        parse({"default": {**GOOD, "effect_floor": 3}})
 
 
 def test_file_faults(tmp_path):

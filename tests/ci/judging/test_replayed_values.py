@@ -192,7 +192,8 @@ def stored(name: str) -> Path:
 
 @pytest.mark.parametrize("name", ["replays", "gates", "frame", "study"])
 def test_what_recorded_trials_come_to_has_not_changed(name):
-    then = json.loads(gzip.decompress(stored(name).read_bytes()))
+    content = gzip.decompress(stored(name).read_bytes())
+    then = json.loads(content.replace(b"YARDSTICK CHANGED", b"NOT COMPARABLE"))  # its name until 2026-11-22
     assert then, "nothing is stored, so nothing would be held"
     assert list(itertools.islice(differences(values(name), then), 5)) == []
 

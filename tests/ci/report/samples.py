@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
-from ci.report import CaseCost, Report, Side, Skip
+from ci.report import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 
 VERSIONS = {"torch": "2.11.0", "triton": "3.6.0"}
@@ -166,7 +166,7 @@ def faster() -> Report:
 
 
 def broken() -> Report:
-    """One wrong result, one crash, one changed yardstick: no times to show."""
+    """One wrong result, one crash, one changed benchmark definition: no times to show."""
     cases = (
         gemm("down_m64", Verdict.BROKEN, None, evidence=("head is wrong: norm 0.31 > 0.002 at [17, 4032]",)),
         gemm("down_m128", Verdict.BROKEN, None, evidence=("head crashed: HIP error 700, illegal memory access",)),
@@ -219,7 +219,7 @@ def hostile() -> Report:
         {EVIL: CaseCost(flops=1)},
         {EVIL: Clocks(throttle=EVIL)},
         (Skip(EVIL, EVIL, EVIL),),
-        (EVIL,),
+        (ReportWarning(EVIL),),
         {EVIL: "javascript:alert(1)", "two": "https://x.example/) [a](http://evil.example"},
     )
 

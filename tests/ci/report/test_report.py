@@ -10,6 +10,7 @@ import math
 import re
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +18,8 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.report import CaseCost, Report, json_report, markdown, terminal, words
+from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
+from ci.report import CaseCost, Report, ReportWarning, Side, Skip, json_report, markdown, terminal, words
 from ci.stats.types import Clocks
 from tests.ci.report import samples
 
@@ -146,6 +147,90 @@ def test_evidence_that_repeats_the_table_is_left_out() -> None:
     ):
         assert "two modes" in text
         assert "from 8 trials" not in text
+
+
+HOSTILE_TEXTS = (
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07",
+    "lone \ud800 surrogate \udfff",
+    "\u202eright to left\u202c \u2066isolated\u2069",
+    "x" * 10_000,
+    "a\u2028b\u2029c\x85d\x0be\rf",
+    "[bold red]markup[/] [link=http://evil.example]x[/link]",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS, ids=["escape", "surrogate", "override", "long", "breaks", "markup"])
+def test_foreign_text_is_inert_on_a_terminal(text: str) -> None:
+    report = hostile_report(text)
+    for shown in (
+        terminal.render(report, width=100),
+        markdown.render(report),
+        terminal.render(report, ascii_only=True),
+    ):
+        shown.encode("utf-8")
+        assert not [char for char in shown if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") and char != "\n"]
+        assert not set(shown) & set("\u202e\u202c\u2066\u2069")
+        assert len(shown) < 60_000
+    assert max(map(len, terminal.render(report, width=100).splitlines())) <= 100
+    if "markup" in text:
+        assert "[bold red]markup[/]" in terminal.render(report, width=200)
+    json_report.dumps(report).encode("utf-8")
+
+
+def hostile_report(text: str) -> Report:
+    """Every foreign text of a report is this one."""
+    moved = CaseVerdict(text, text, text, Verdict.SLOWER, 1.1, 1.09, 1.11, evidence=(text,), warnings=(text,))
+    unsure = dataclasses.replace(moved, verdict=Verdict.CANNOT_TELL, ratio=None, case=text + "2")
+    floors = tuple(Floor(text + str(i), text, 0.9, text, "absent") for i in range(4))
+    group = Group(text, text, "slower", (text,), 1.1, 1.09, 1.11, text)
+    judgement = Judgement(Verdict.SLOWER, text, (moved, unsure), (group,), floors, (text,))
+    machine, clocks = {"device": text, "name": text, text: text}, {text: Clocks(throttle=text)}
+    warnings = tuple(ReportWarning(text, text + str(i)) for i in range(4))
+    side, skipped = Side(text, text, environment={text: text}), (Skip(text, text, text),)
+    return Report(judgement, text, side, side, machine, {}, clocks, skipped, warnings, {text: text})
+
+
+# ---- warnings and floors, grouped ----
+
+
+def test_a_warning_of_many_cases_is_one_line_and_the_json_keeps_all() -> None:
+    said = [ReportWarning(f"intermittent collapse: {i} of 39 calls", f"gemm/m{i}") for i in range(4, 9)]
+    twice = [ReportWarning("the clock was capped", f"gemm/m{i}") for i in (1, 2)]
+    warnings = (*said, *twice, ReportWarning("GPU 0 is shared"), ReportWarning("GPU 1 is shared"))
+    report = Report(Judgement(Verdict.SAME, "why"), warnings=warnings)
+    for text in (terminal.render(report, width=200), html.unescape(markdown.render(report))):
+        lines = [line for line in text.splitlines() if "collapse" in line]
+        assert len(lines) == 1
+        assert "5 cases (gemm/m4, gemm/m5, gemm/m6, ...): intermittent collapse: 4 of 39 calls (numbers of" in lines[0]
+        assert "2 cases (gemm/m1, gemm/m2): the clock was capped\n" in text
+        assert "GPU 0 is shared" in text
+        assert "GPU 1 is shared" in text
+    document = json_report.document(report)
+    assert document["warnings"] == [str(warning) for warning in warnings]
+    assert json_report.loads(json_report.dumps(report).encode()) == report
+
+
+def test_a_report_without_the_cases_of_its_warnings_is_read() -> None:
+    old = json_report.document(Report(Judgement(Verdict.SAME, "why"), warnings=(ReportWarning("hot", "gemm/m1"),)))
+    del old["case_warnings"]
+    assert json_report.loads(json.dumps(old).encode()).warnings == (ReportWarning("gemm/m1: hot"),)
+
+
+def test_floors_that_were_not_timed_are_one_line_per_cause() -> None:
+    names = [f"gather/triton/w{i}" for i in range(5)]
+    same = [CaseVerdict(name, "gather", "triton", Verdict.SAME) for name in names]
+    timed = CaseVerdict("gather/triton/t", "gather", "triton", Verdict.SAME, 1.0, 0.99, 1.01)
+    floors = [Floor(case, "rccl", 0.95, "it is the reason to exist", "absent") for case in (*names, timed.case)]
+    floors.append(Floor("gather/triton/m", "rccl", 0.95, "it is the reason to exist", "missed", 0.9))
+    report = Report(Judgement(Verdict.SAME, "why", (*same, timed), floors=tuple(floors)))
+    for text in (terminal.render(report, width=240), html.unescape(markdown.render(report))):
+        lines = [line for line in text.splitlines() if "reason to exist" in line]
+        assert len(lines) == 3
+        assert "5 cases (gather/triton/w0, gather/triton/w1, gather/triton/w2, ...): floor 0.95 of rccl: " in lines[0]
+        assert "not timed, both sides run equal code; it is the reason to exist" in lines[0]
+        assert "floor 0.95 of rccl: not timed; it is" in lines[1]
+        assert "reached 0.900: missed" in lines[2]
+    assert len(json_report.document(report)["floors"]) == 7
 
 
 # ---- markdown ----

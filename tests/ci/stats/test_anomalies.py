@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from ci.stats import anomalies
+from ci.stats.anomalies import AnomalyKind
 from ci.stats.types import Clocks, PairedRounds
 
 RNG = np.random.default_rng(5)
@@ -17,23 +18,23 @@ def relative(trials=4, rounds=39, spikes=()):
 def test_one_call_in_twenty_ten_times_slower_is_named():
     spikes = [(t, p, 10.0) for t in range(4) for p in (5, 25)]
     found = anomalies.collapse(relative(spikes=spikes), relative())
-    assert found.real
+    assert found.certain
     assert (found.calls, found.trials) == (8, 4)
     assert found.factor == pytest.approx(10)
     assert found.cost == pytest.approx(8 * 9 / 156, rel=0.01)
-    assert "8 of 156 calls (in 4 trials) took 10 times the median; they add 46.2%" in found.sentence("head")
+    assert "8 of 156 calls (in 4 trials) took 10 times the median; they add 46.2%" in found.anomaly("head").sentence
 
 
 def test_collapse_in_both_arms_is_the_machine():
     spikes = [(t, p, 10.0) for t in range(4) for p in (5, 25)]
-    assert not anomalies.collapse(relative(spikes=spikes), relative(spikes=spikes)).real
+    assert not anomalies.collapse(relative(spikes=spikes), relative(spikes=spikes)).certain
 
 
 def test_a_burst_in_one_trial_only_is_not_the_code():
-    assert not anomalies.collapse(relative(spikes=[(1, p, 8.0) for p in range(10)]), relative()).real
+    assert not anomalies.collapse(relative(spikes=[(1, p, 8.0) for p in range(10)]), relative()).certain
 
 
-def test_two_spikes_are_not_worth_a_word():
+def test_two_spikes_are_not_reported():
     assert anomalies.collapse(relative(spikes=[(0, 1, 9.0), (1, 1, 9.0)]), relative()) is None
     assert anomalies.collapse([], []) is None
 
@@ -75,11 +76,74 @@ def test_modes_closer_than_a_percent_or_two_are_not_named():
     assert anomalies.two_modes(np.repeat([0.0, 0.01], 50) + 1e-5 * RNG.standard_normal(100)) is None
 
 
-def test_bimodal_sentences_name_the_arm_and_the_trials():
+def test_two_speeds_name_the_arm_and_the_trials():
     head = [np.where(RNG.random(39) < 0.5, 1.12, 1.0) * r for r in relative()]
     shifts = np.array([0.0, 0.0, 0.0, 0.05, 0.05, 0.05]) + 1e-4 * RNG.standard_normal(6)
-    said = anomalies.bimodal_sentences(relative(), head, shifts)
-    assert [s.split(" has ")[0] for s in said][:2] == ["head", "the ratio itself"]
+    found = anomalies.of_pair(relative(), head, shifts)
+    assert [(a.kind, a.arm) for a in found] == [(AnomalyKind.TWO_SPEEDS, "head"), (AnomalyKind.TWO_SPEEDS, None)]
+    assert [a.sentence.split(" has ")[0] for a in found] == ["head", "the ratio itself"]
+
+
+def test_a_pair_with_a_collapsing_head_is_certain_only_where_base_is_quiet():
+    spikes = [(t, p, 10.0) for t in range(4) for p in (5, 25)]
+    [found] = anomalies.of_pair(relative(), relative(spikes=spikes), np.zeros(4))
+    assert (found.kind, found.arm, found.certain) == (AnomalyKind.COLLAPSE, "head", True)
+    [found] = anomalies.of_pair(relative(spikes=spikes), relative(), np.zeros(4))
+    assert (found.kind, found.arm, found.certain) == (AnomalyKind.COLLAPSE, "base", True)
+    assert anomalies.of_pair(relative(spikes=spikes), relative(spikes=spikes), np.zeros(4)) == []
+
+
+# ---- one arm without a partner ----
+
+
+def microseconds(*values):
+    return np.array(values) * 1e-6
+
+
+def test_four_calls_of_forty_four_times_slower_are_a_collapse_and_no_second_speed():
+    samples = microseconds(
+        *[100.0] * 9 + [400.0], *[100.0] * 9 + [400.0], *[100.0] * 9 + [400.0], *[100.0] * 9 + [400.0]
+    )
+    [found] = anomalies.of_arm([samples])
+    assert found.kind is AnomalyKind.COLLAPSE
+    assert found.arm is None
+    assert found.sentence.startswith("intermittent collapse: 4 of 39 calls (in 1 trial) took 4 times the median; ")
+    assert not found.certain, "one trial alone cannot show that it comes back"
+    [found] = anomalies.of_arm([samples, samples])
+    assert found.certain
+    shaken = samples * np.exp(0.01 * np.random.default_rng(1).standard_normal(40))
+    assert [a.kind for a in anomalies.of_arm([shaken])] == [AnomalyKind.COLLAPSE]
+
+
+def test_the_same_samples_beside_a_quiet_base_are_no_second_speed_either():
+    rows = [np.tile([1.0] * 8 + [4.0], 4)] * 3
+    found = anomalies.of_pair([np.ones(36)] * 3, rows, np.zeros(3))
+    assert [a.kind for a in found] == [AnomalyKind.COLLAPSE]
+
+
+def test_an_arm_with_two_speeds_is_named():
+    rng = np.random.default_rng(2)
+    trials = [microseconds(*np.where(rng.random(40) < 0.5, 112.0, 100.0)) for _ in range(3)]
+    noisy = [trial * np.exp(0.005 * rng.standard_normal(40)) for trial in trials]
+    [found] = anomalies.of_arm(noisy)
+    assert found.kind is AnomalyKind.TWO_SPEEDS
+    assert found.sentence.startswith("two speeds 1")
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        [],
+        [microseconds(100.0)],
+        [microseconds(*[100.0] * 40)],
+        [microseconds(*[100.0] * 20, 900.0, *[100.0] * 19)],
+        [microseconds(900.0, 900.0, *[100.0] * 38)],
+        [np.zeros(40)],
+    ],
+    ids=["no trials", "one sample", "constant", "one outlier", "warm-up and one outlier", "unresolved"],
+)
+def test_an_arm_without_a_finding(trials):
+    assert anomalies.of_arm(trials) == []
 
 
 def trial(base, head):

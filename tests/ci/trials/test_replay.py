@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.judging.judge import exit_code, judge, to_json
+from ci.judging.judge import judge, to_json
 from ci.judging.policy import load
 from ci.judging.types import Verdict
 from ci.trials import replay
@@ -66,7 +66,7 @@ def test_the_given_recordings_are_judged_once_their_arm_is_named(tmp_path):
     source = Path(__file__).parents[2] / "recordings" / "h200" / "ab_trials_gpu0.jsonl.gz"
     assert {c.head_status for c in replay.read(source)} == {Status.MISSING}
     judgement, cases = verdicts(source)
-    assert exit_code(judgement) == 2
+    assert judgement.verdict.exit_code == 2
     assert "there are: base, head1, head2, head3, head6, same" in cases["copy"].evidence[0]
 
 
@@ -108,9 +108,9 @@ def test_a_bad_case_cannot_be_told_and_does_not_take_others_down(file, bad, says
     assert f"{file}:3: case 'bad': " in cases["bad"].evidence[0]
     assert says in cases["bad"].evidence[0]
     assert cases["good"].verdict is Verdict.SLOWER
-    assert exit_code(judgement) == 1
+    assert judgement.verdict.exit_code == 1
     only = write(file, [{**x, "cases": {"bad": x["cases"]["bad"]}} for x in lines])
-    assert exit_code(verdicts(only)[0]) == 2
+    assert verdicts(only)[0].verdict.exit_code == 2
 
 
 def test_an_arm_missing_in_some_trials_is_a_fault(file):
@@ -125,7 +125,7 @@ def test_no_base_anywhere_is_new_and_no_pass(file):
     judgement, cases = verdicts(write(file, [line(i, fresh={"head": arm()}) for i in range(6)]))
     assert cases["fresh"].verdict is Verdict.NEW
     assert judgement.verdict is Verdict.CANNOT_TELL
-    assert exit_code(judgement) == 2
+    assert judgement.verdict.exit_code == 2
 
 
 def test_a_case_missing_in_some_trials_uses_the_others(file):
@@ -143,7 +143,7 @@ def test_too_few_trials_cannot_tell_however_clear(file, count):
     assert cases["a"].ratio == pytest.approx(np.exp(0.5), rel=0.01)
     assert cases["a"].ci_low is None
     assert "at least 3 are needed" in cases["a"].evidence[0]
-    assert exit_code(judgement) == 2
+    assert judgement.verdict.exit_code == 2
 
 
 def test_too_few_rounds_are_no_trial(file):
@@ -157,7 +157,7 @@ def test_nothing_measured_is_no_pass(file, content):
     file.write_text(content)
     judgement, _ = verdicts(file)
     assert judgement.why == "nothing was compared"
-    assert exit_code(judgement) == 2
+    assert judgement.verdict.exit_code == 2
 
 
 def test_mixed_units_are_refused(file):
@@ -288,7 +288,7 @@ def test_how_the_arms_ended_decides_before_any_time(file, base, head, verdict):
     }
     judgement, cases = verdicts(made.write(file, *(paired(i, {"m16": arms}) for i in range(4))))
     assert cases["gemm/triton/m16"].verdict is verdict
-    assert exit_code(judgement) == (1 if verdict is Verdict.BROKEN else 2)
+    assert judgement.verdict.exit_code == (1 if verdict is Verdict.BROKEN else 2)
 
 
 def test_one_wrong_trial_of_many_is_broken(file):
@@ -316,7 +316,7 @@ def test_changed_yardsticks_are_not_compared(file):
     other = made.tree(declared=made.declaration(yardstick="2" * 16))
     judgement, cases = verdicts(made.write(file, *(paired(i, head=other) for i in range(4))))
     assert cases["gemm/triton/m16"].verdict is Verdict.NOT_COMPARABLE
-    assert exit_code(judgement) == 2
+    assert judgement.verdict.exit_code == 2
 
 
 @pytest.mark.parametrize(
