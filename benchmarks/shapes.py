@@ -67,7 +67,7 @@ def _sound(value: Any) -> bool:
     if kind is int or kind is float:
         return bool(abs(value) <= LARGEST)  # NaN is not
     if kind is list and value and set(map(type, value)) <= {float, int}:
-        return bool(-LARGEST <= min(value) and max(value) <= LARGEST and all(map(math.isfinite, value)))
+        return bool(min(value) >= -LARGEST and max(value) <= LARGEST and all(map(math.isfinite, value)))
     return value is None or kind is bool
 
 

@@ -1,8 +1,8 @@
 """The trial file: what a line may hold, for its writer (`benchmarks`) and its readers (`ci`) alike; and writing it.
 
 One JSON object per line, one line per trial: one operator, fresh processes, every arm and every round.  `LINE`
-describes it; `check` holds a value to it, before it is written and after it is read.  Standard library only: a node that
-measures has little else, and a laptop that judges has no GPU library.
+describes it; `check` holds a value to it, before it is written and after it is read.  Standard library only: a node
+that measures has little else, and a laptop that judges has no GPU library.
 """
 
 from __future__ import annotations

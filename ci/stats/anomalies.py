@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
-from scipy.stats import poisson
 
 from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
 
@@ -143,8 +142,26 @@ def collapse(mine: Sequence[FloatArray], partner: Sequence[FloatArray]) -> Colla
     expected = len(factors) * COLLAPSE_RATE + sum(int((p > COLLAPSE_FACTOR).sum()) for p in partner)
     trials = sum(bool((m > COLLAPSE_FACTOR).any()) for m in mine)
     cost = float((collapsed - 1).sum() / len(factors))
-    chance = float(poisson.sf(len(collapsed) - 1, expected))
+    chance = poisson_tail(len(collapsed), expected)
     return Collapse(len(collapsed), len(factors), trials, float(np.median(collapsed)), cost, chance)
+
+
+def poisson_tail(count: int, expected: float) -> float:
+    """Probability of `count` events or more where `expected` are expected (Poisson's law).
+
+    Summed term by term, not with scipy: a node that only measures has no scipy, and `ridgeline run` looks here too.
+    """
+
+    def term_of(number: int) -> float:
+        return math.exp(number * math.log(expected) - expected - math.lgamma(number + 1))
+
+    if count <= expected:
+        return 1.0 - sum(map(term_of, range(count)))
+    term, total = term_of(count), 0.0
+    while term > 1e-17 * total:
+        total, count = total + term, count + 1
+        term *= expected / count
+    return min(total, 1.0)
 
 
 def _speeds(relative: Sequence[FloatArray]) -> Modes | None:
@@ -153,7 +170,7 @@ def _speeds(relative: Sequence[FloatArray]) -> Modes | None:
     Each trial is put on the scale of its fast calls: its median lies at either speed where both are as frequent.
     """
     kept = [np.log(trial[trial <= COLLAPSE_FACTOR]) for trial in relative]
-    scaled = [logs - np.quantile(logs, FAST) for logs in kept if len(logs)]
+    scaled = [logs - np.sort(logs)[int(FAST * len(logs))] for logs in kept if len(logs)]
     return two_modes(np.concatenate(scaled)) if scaled else None
 
 

@@ -67,17 +67,13 @@ COMMITS = ("0bb5fe41", "ac225b37", "f3ad7fbf", "52e34d2c", "08f6730c", "484887d8
 STUDY_PARTS = ("scatter", "separate_false_alarms", "coverage", "power", "looks")
 
 
-NEW_WORDS = {"NOT COMPARABLE": "YARDSTICK CHANGED"}
-"""Verdicts that have another name since."""
-
-
 def said(judgement: Any) -> dict[str, Any]:
     """The numbers and verdicts of a judgement, without its sentences."""
     document = to_json(judgement)
     cases = [
         {
             "case": c["case"],
-            "verdict": NEW_WORDS.get(c["verdict"], c["verdict"]),
+            "verdict": c["verdict"],
             "wants_more": c["wants_more"],
             **{name: c[name] for name in CASE_NUMBERS},
         }
@@ -94,8 +90,7 @@ def said(judgement: Any) -> dict[str, Any]:
         }
         for f in document["floors"]
     ]
-    verdict = NEW_WORDS.get(document["verdict"], document["verdict"])
-    return {"verdict": verdict, "cases": cases, "groups": groups, "floors": floors}
+    return {"verdict": document["verdict"], "cases": cases, "groups": groups, "floors": floors}
 
 
 def replays() -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 from ci.stats import anomalies
 from ci.stats.anomalies import AnomalyKind
@@ -163,3 +164,10 @@ def test_clocks_that_agree_or_are_absent_say_nothing():
     assert anomalies.clock_warnings([trial(same, same)]) == []
     assert anomalies.clock_warnings([trial(Clocks(), Clocks())]) == []
     assert anomalies.clock_warnings([PairedRounds(0, np.ones(1), np.ones(1))]) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(3, 0.08), (5, 3.2), (40, 12.5), (9, 8.99), (3, 3.5), (0, 2.0), (200, 1.0)]
+)
+def test_the_poisson_tail_is_that_of_scipy(count: int, expected: float) -> None:
+    assert anomalies.poisson_tail(count, expected) == pytest.approx(poisson.sf(count - 1, expected), rel=1e-9)
