@@ -1,8 +1,8 @@
 """The few GitHub calls we need: which pull request a commit heads, and one comment on it that is kept up to date.
 
 The comment is posted by a job that has a write token and runs our default branch; the report comes from a job that ran
-a stranger's code.  So the report is read as something hostile (ci.report.json_report), its links are replaced by ours, and
-the pull request is asked of GitHub by the commit the platform itself names: never taken from the report.
+a stranger's code.  So the report is read as something hostile (ci.report.json_report), its links are replaced by ours,
+and the pull request is asked of GitHub by the commit the platform itself names: never taken from the report.
 """
 
 from __future__ import annotations
