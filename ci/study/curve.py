@@ -3,8 +3,8 @@
     python -m ci.study.curve results/curves/all_gather_w4_fp16_64MB.jsonl.gz
 
 One trial per number: `NCCL_MIN_NCHANNELS=8 NCCL_MAX_NCHANNELS=8 ridgeline run --kernel all_gather --tier nightly
---case w4_fp16_64MB --set programs=8 --trials 1 --out curve.jsonl`.  Ours take `programs` of them, RCCL and NCCL a
-channel each.  Bus bandwidth by the nccl-tests convention: bytes over the links / median time.
+--case w4_fp16_64MB --set programs=8 --trials 1 --out curve.jsonl`.  Our backends take `programs` CUs, RCCL and NCCL one
+per channel.  Bus bandwidth by the nccl-tests convention: bytes over the links / median time.
 """
 
 from __future__ import annotations
@@ -16,50 +16,52 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ci.report.markdown import code
+from ci.report.words import plain
 from ci.trials import file as trial_files
 
 
 def points(trials: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    """GB/s by backend and number of CUs.  ValueError for trials of several cases, or that do not say the number."""
+    """GB/s by backend and number of CUs.  ValueError for trials of several cases, or that do not state the number."""
     found: dict[str, dict[int, float]] = defaultdict(dict)
     cases = set()
     for trial in trials:
-        tree = trial["trees"]["head"]
-        channels = tree["environment"].get("variables", {}).get("NCCL_MAX_NCHANNELS")
+        side = trial["trees"]["head"]
+        channels = side["environment"].get("variables", {}).get("NCCL_MAX_NCHANNELS")
         for case, entry in trial["cases"].items():
             cases.add(f"{trial['kernel']}/{case}")
+            moved = side["declaration"]["costs"][case]["link_bytes"]
             for key, arm in entry["arms"].items():
-                count = arm.get("knobs", {}).get("programs", channels)
-                if arm["status"] != "ok":
-                    continue
-                if count is None:
-                    raise ValueError(f"{key} of {case} has no knob `programs`, and NCCL_MAX_NCHANNELS was not set")
-                moved = tree["declaration"]["costs"][case]["link_bytes"]
-                found[key.split("/")[1]][int(count)] = moved / statistics.median(arm["seconds"]) / 1e9
+                if arm["status"] == "ok":
+                    count = _count(arm, channels, f"{key} of {case}")
+                    found[key.split("/")[1]][count] = moved / statistics.median(arm["seconds"]) / 1e9
     if len(cases) != 1:
         raise ValueError(f"a curve is of one case; these trials have {', '.join(sorted(cases)) or 'none'}")
     return dict(found)
 
 
+def _count(arm: Mapping[str, Any], channels: str | None, where: str) -> int:
+    """The CUs that an arm takes: its own knob, else the channels that the library may use."""
+    count = arm.get("knobs", {}).get("programs", channels)
+    if count is None:
+        raise ValueError(f"{where} has no knob `programs`, and NCCL_MAX_NCHANNELS was not set")
+    return int(count)
+
+
 def table(found: Mapping[str, Mapping[int, float]]) -> str:
-    """One row for each number of CUs, one column for each backend."""
+    """One row per number of CUs, one column per backend."""
     counts = sorted({count for curve in found.values() for count in curve})
-    rows = [
-        f"| {count} | "
-        + " | ".join(f"{found[name][count]:.0f}" if count in found[name] else "" for name in found)
-        + " |"
-        for count in counts
-    ]
-    return (
-        "\n".join(
-            [f"| CUs | {' | '.join(f'`{name}`, GB/s' for name in found)} |", "|---:|" + "---:|" * len(found), *rows]
-        )
-        + "\n"
-    )
+    columns = "".join(f" {code(name)}, GB/s |" for name in found)
+    rows = [f"| {count} |" + "".join(_cell(curve, count) for curve in found.values()) for count in counts]
+    return "\n".join([f"| CUs |{columns}", "|---:|" + "---:|" * len(found), *rows]) + "\n"
+
+
+def _cell(curve: Mapping[int, float], count: int) -> str:
+    return f" {curve[count]:.0f} |" if count in curve else "  |"
 
 
 def main(names: list[str]) -> str:
-    """The table of trial files.  ValueError names a file or line that is none."""
+    """The table of trial files.  ValueError names a file or line that is not a trial."""
     trials: list[Mapping[str, Any]] = []
     for name in names:
         good, bad = trial_files.read_trials(Path(name))
@@ -75,4 +77,4 @@ if __name__ == "__main__":
     try:
         print(main(sys.argv[1:]), end="")
     except ValueError as error:
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {plain(error, 600)}")
