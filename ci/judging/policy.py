@@ -28,12 +28,12 @@ OLD_KEYS = {"effect_floor": "smallest_effect", "recorded_floor": "recorded_small
 
 
 class PolicyError(ValueError):
-    """The policy cannot be used; the text names file, section, value, what is allowed."""
+    """The policy cannot be used; the text names the file, the section, the value and what is allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What holds for one case.  Changes and noise are shares of the time (0.01 = 1 %).
+    """What applies to one case.  Changes and noise are shares of the time (0.01 = 1 %).
 
     smallest_effect: a smaller change is SAME.  same_within: SAME if the interval lies within +- this.
     arm_bias: ratios this close to 1 are no evidence of a change.  confidence: of the intervals.
@@ -113,7 +113,7 @@ class Policy:
         return dataclasses.replace(self, apart=True)
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:
-        """The floors against the baseline that apply to a case."""
+        """The floors against the vendor baseline that apply to a case."""
         return tuple(rule for rule in self.floors if rule.applies(kernel, backend, case))
 
 

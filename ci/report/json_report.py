@@ -26,7 +26,7 @@ SIZE_LIMIT = 8_000_000
 
 
 class ReportError(ValueError):
-    """A file is not a report; the text says where and why."""
+    """A file is not a report; the text names the place and the reason."""
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def read(path: Path) -> Report:
 
 
 def loads(data: bytes) -> Report:
-    """The report in `data`; it is checked as something hostile.  Raises ReportError."""
+    """The report in `data`; it is not trusted.  Raises ReportError."""
     if len(data) > SIZE_LIMIT:
         raise ReportError(f"larger than {SIZE_LIMIT} bytes")
     try:

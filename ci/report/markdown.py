@@ -1,4 +1,4 @@
-"""The report as a pull-request comment.  Its heading is the verdict; what one need not read is folded.
+"""The report as a pull-request comment.  Its heading is the verdict; what can wait is folded.
 
 Everything from outside is escaped: no HTML, no link, no mention and no issue reference can come out of a case's
 name or of an error message.  A hidden marker lets a later run replace the comment instead of adding one.
@@ -18,7 +18,7 @@ MARKER = "<!-- ridgeline:report -->"
 LIMIT = 60_000
 """Characters; GitHub refuses a comment body of more than 65,536."""
 ROWS = 100
-"""At most so many rows in one table or list; the JSON report has all of them."""
+"""Most rows in one table or list; the JSON report has all of them."""
 SIGN = {
     Verdict.BROKEN: "❌",
     Verdict.SLOWER: "❌",
@@ -30,8 +30,8 @@ SIGN = {
 }
 NEXT = {
     Verdict.BROKEN: "A case no longer works: see below, and run `ridgeline run --kernel NAME` on your branch.",
-    Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is meant, say why.",
-    Verdict.CANNOT_TELL: "This is not a pass: see below what could not be told or measured, and why.",
+    Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is intended, state why.",
+    Verdict.CANNOT_TELL: "This is not a pass: see below what could not be decided or measured, and why.",
     Verdict.NOT_COMPARABLE: "What defines the number changed, so old and new times cannot be compared: "
     "a reviewer must agree to the new benchmark definition.",
 }
@@ -39,11 +39,11 @@ STRUCTURAL = re.compile(r"[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")
 """What starts Markdown or HTML: anywhere in a line, or only at its beginning."""
 LINKING = re.compile(r"(@|#|://|www\.|(?i:gh)-(?=\d))")
 NO_JOIN = "\u200b"
-"""Zero-width space: what it divides is no mention, reference or address any more."""
+"""Zero-width space: it breaks up mentions, references and addresses."""
 
 
 def marker(topic: str = "") -> str:
-    """The marker of a comment; one topic, one comment: ``<!-- ridgeline:report:mi300x -->``."""
+    """The marker of a comment, one comment per topic: ``<!-- ridgeline:report:mi300x -->``."""
     return MARKER.replace("report", f"report:{topic}") if topic else MARKER
 
 

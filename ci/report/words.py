@@ -56,7 +56,7 @@ def _three(value: float) -> str:
 
 
 def rate(cost: CaseCost | None, seconds: float | None) -> str:
-    """The speed a reader thinks in: TFLOPS of all ranks, else GB/s (1e9) of the bus, else GB/s of a rank's HBM."""
+    """The speed that suits the case: TFLOPS of all ranks, GB/s (1e9) of the bus, or GB/s of the HBM of one rank."""
     if cost is None or not seconds:
         return NOTHING
     if cost.link_bytes and not cost.flops:
@@ -121,13 +121,13 @@ def short(case: CaseVerdict) -> str:
 
 
 def counts(cases: Iterable[CaseVerdict]) -> dict[Verdict, int]:
-    """Number of cases by verdict, in the order of :class:`Verdict`, without zeros."""
+    """Number of cases per verdict, worst first, without zeros."""
     found = Counter(case.verdict for case in cases)
     return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
 
 
 def folded(cases: Iterable[CaseVerdict]) -> tuple[str, ...]:
-    """One sentence for each verdict that is not shown case by case."""
+    """One phrase per verdict that is not shown case by case."""
     listed = tuple(cases)
     parts = []
     for verdict, number in counts(listed).items():
@@ -185,7 +185,7 @@ def floor_line(floor: Floor) -> str:
 
 
 def clocks_line(clocks: Clocks) -> str:
-    """What a device reported, in one line; "nothing reported" where it was silent."""
+    """What a device reported, in one line; "nothing reported" if it reported nothing."""
     parts = [
         f"{value:.0f} {unit}"
         for value, unit in ((clocks.sm_clock_mhz, "MHz"), (clocks.power_w, "W"), (clocks.temperature_c, "°C"))

@@ -59,7 +59,7 @@ def _tables(numbers: Row, promises: Sequence[Promise]) -> Row:
         "draws": numbers["draws"],
         "scatter": _scatter(numbers["scatter"]),
         "false_alarms": _false(numbers["false_alarms"], "gpu"),
-        "separate_false_alarms": _false(numbers["separate_false_alarms"], "way"),
+        "separate_false_alarms": _false(numbers["separate_false_alarms"], "way", "sampling"),
         "coverage": _coverage(numbers["coverage"]),
         "promised": _table(("case", "arm", "effect", "trials", "found, by GPU"), _promised(power, promises)),
         "power": _power(power),
@@ -99,10 +99,10 @@ def _scatter(rows: Sequence[Row]) -> str:
     return _table(("GPU", "case", "base, us", "median", "block shift", "implied"), lines)
 
 
-def _false(rows: Sequence[Row], key: str) -> str:
+def _false(rows: Sequence[Row], key: str, title: str = "") -> str:
     shares = ("alone", "worst", "together")
     lines = ((r[key], r["trials"], *(_per_thousand(r[k]) for k in shares), r["judged"]) for r in rows)
-    return _table((key, "trials", "alone", "worst case", "together", "cases judged"), lines)
+    return _table((title or key, "trials", "alone", "worst case", "together", "cases judged"), lines)
 
 
 def _coverage(rows: Sequence[Row]) -> str:
