@@ -98,10 +98,9 @@ def _summary(report: Report) -> str:
     lines = [text(report.title) + compared + where]
     counted = words.counts(report.judgement.cases)
     if counted:
-        lines.append(
-            " · ".join(f"**{number}** {verdict}" for verdict, number in counted.items())
-            + (f" · **{len(report.skipped)}** not measured" if report.skipped else "")
-        )
+        parts = [f"**{number}** {verdict}" for verdict, number in counted.items()]
+        parts += [f"**{len(report.skipped)}** not measured"] if report.skipped else []
+        lines.append(" · ".join(parts))
     if report.verdict in NEXT:
         lines.append(NEXT[report.verdict])
     return "\n\n".join(lines)
@@ -114,9 +113,7 @@ def _moved(report: Report) -> Iterator[str]:
             yield _table(report, cases)
             yield _why(cause, cases)
         else:
-            yield _bullets(
-                f"{code(case.case)}: {text('; '.join(case.evidence) or 'no reason given', 400)}" for case in cases
-            )
+            yield _bullets(f"{code(case.case)}: {text(words.all_evidence(case), 400)}" for case in cases)
 
 
 def _title(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
@@ -184,11 +181,8 @@ def _details(report: Report) -> Iterator[str]:
     yield _fold("Cannot tell", len(unsure), "\n\n".join(p for p in (_table(report, unsure), _why(None, unsure)) if p))
     settled = [case for case in rest if case.verdict is not Verdict.CANNOT_TELL]
     yield _fold("The rest: " + ", ".join(words.folded(settled)), len(settled), _table(report, settled))
-    yield _fold(
-        "Not measured, and why",
-        len(report.skipped),
-        _bullets(f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped),
-    )
+    skipped = (f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped)
+    yield _fold("Not measured, and why", len(report.skipped), _bullets(skipped))
     groups = grouped(report.all_warnings)
     yield _fold("Warnings", len(groups), _bullets(_warning(group) for group in groups))
     yield _fold("Machine, clocks and versions", 1, _bullets(_machine(report)))

@@ -36,22 +36,7 @@ LISTED = 12
 """Most lines in a list of what is not known; the JSON report has all of them."""
 ROWS = 40
 """Most rows in one table: one screen."""
-ASCII = str.maketrans(
-    {
-        "→": ">",
-        "µ": "u",
-        "●": "o",
-        "─": "-",
-        "│": "|",
-        "×": "x",
-        "…": "~",
-        "°": " ",
-        "•": "*",
-        "├": "[",
-        "┤": "]",
-        "·": ".",
-    }
-)
+ASCII = str.maketrans("→µ●─│×…°•├┤·", ">uo-|x~ *[].")
 
 
 def render(report: Report, width: int = 100, colour: bool = False, ascii_only: bool = False) -> str:
@@ -122,7 +107,7 @@ def _cases(report: Report, cause: Cause | None, cases: Sequence[CaseVerdict], wi
         yield from _more(len(cases) - ROWS)
         yield from _why(cause, cases)
     else:
-        yield from _list("", [f"{case.case}: {'; '.join(case.evidence) or 'no reason given'}" for case in cases])
+        yield from _list("", [f"{case.case}: {words.all_evidence(case)}" for case in cases])
 
 
 def _title(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Text:

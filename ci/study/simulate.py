@@ -72,12 +72,8 @@ def findings(cases: Sequence[Shifts], rounds: int, settings: Settings, share: fl
     cases: one entry per case of a run, fields of shape (draws, trials).  share: of the false-alarm rate.
     """
     draws, count = len(cases[0].shift), len(cases)
-    together = Shifts(
-        *(
-            np.stack([getattr(c, f.name) for c in cases], axis=1).reshape(draws * count, -1)
-            for f in dataclasses.fields(Shifts)
-        )
-    )
+    fields = [np.stack([getattr(c, f.name) for c in cases], axis=1) for f in dataclasses.fields(Shifts)]
+    together = Shifts(*(field.reshape(draws * count, -1) for field in fields))
     run = np.repeat(np.arange(draws), count)
     fitted = fit([(together, rounds, np.full(draws * count, settings.trial_noise))], [run])[0]
     bias = np.log1p(settings.arm_bias)
