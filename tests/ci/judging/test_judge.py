@@ -75,13 +75,13 @@ def test_noise_that_hides_everything_cannot_be_decided_and_asks_for_more():
     assert not one(made(0.0, trials=12, scatter=0.05))[0].wants_more
 
 
-def test_nothing_to_judge_is_no_pass():
+def test_nothing_to_judge_is_not_a_pass():
     judgement = judge([], POLICY)
     assert (judgement.verdict, judgement.why) == (Verdict.CANNOT_TELL, "nothing was compared")
     assert judgement.verdict.exit_code == 2
 
 
-def test_only_new_cases_are_no_pass_and_beside_others_they_do_not_matter():
+def test_only_new_cases_are_not_a_pass_and_beside_others_they_do_not_matter():
     new = Comparison("k/t/new", "k", "t", base_status=Status.MISSING)
     assert judge([new], POLICY).verdict.exit_code == 2
     judgement = judge([new, made()], POLICY)

@@ -45,7 +45,7 @@ def test_a_point_that_one_backend_lacks_is_empty_and_foreign_names_are_inert() -
     assert shown.splitlines()[2:] == ["| 4 | 1 |  |", "| 8 |  | 2 |"]
 
 
-def test_what_is_no_curve_is_refused() -> None:
+def test_what_is_not_a_curve_is_refused() -> None:
     with pytest.raises(ValueError, match="of one case; these trials have all_gather/w2, all_gather/w4"):
         curve.points([trial(4, 0.1), trial(4, 0.1, "w2")])
     with pytest.raises(ValueError, match="these trials have none"):
