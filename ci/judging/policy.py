@@ -21,6 +21,9 @@ UNITS = ("seconds", "bytes", "registers", "instructions")
 
 MACHINE_KINDS = ("gpu", "cpu")
 
+Table = Mapping[str, Any]
+"""A table of TOML."""
+
 SECTION_TABLES = {"unit": UNITS, "machine": MACHINE_KINDS, "kernel": None}
 
 OLD_KEYS = {"effect_floor": "smallest_effect", "recorded_floor": "recorded_smallest_effect"}
@@ -28,12 +31,12 @@ OLD_KEYS = {"effect_floor": "smallest_effect", "recorded_floor": "recorded_small
 
 
 class PolicyError(ValueError):
-    """The policy cannot be used; the text names file, section, value, what is allowed."""
+    """The policy cannot be used; the text names the file, the section, the value and what is allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What holds for one case.  Changes and noise are shares of the time (0.01 = 1 %).
+    """What applies to one case.  Changes and noise are shares of the time (0.01 = 1 %).
 
     smallest_effect: a smaller change is SAME.  same_within: SAME if the interval lies within +- this.
     arm_bias: ratios this close to 1 are no evidence of a change.  confidence: of the intervals.
@@ -87,7 +90,7 @@ class FloorRule:
 class Policy:
     """All sections of a policy file; `settings` merges those that apply to a case."""
 
-    sections: Mapping[tuple[str, str], Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    sections: Mapping[tuple[str, str], Table] = dataclasses.field(default_factory=dict)
     floors: tuple[FloorRule, ...] = ()
     source: str = "built-in defaults"
     apart: bool = False
@@ -113,7 +116,7 @@ class Policy:
         return dataclasses.replace(self, apart=True)
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:
-        """The floors against the baseline that apply to a case."""
+        """The floors against the vendor baseline that apply to a case."""
         return tuple(rule for rule in self.floors if rule.applies(kernel, backend, case))
 
 
@@ -130,7 +133,7 @@ def load(path: Path | None = None) -> Policy:
     return parse(data, str(path))
 
 
-def parse(data: Mapping[str, Any], source: str = "policy") -> Policy:
+def parse(data: Table, source: str = "policy") -> Policy:
     """The policy in parsed TOML.  Raises PolicyError."""
     _known(data, ("default", *SECTION_TABLES, "floor", "isa"), source)  # [isa] is checked by ci.isa.rules
     floors = data.get("floor", [])
@@ -144,7 +147,7 @@ def parse(data: Mapping[str, Any], source: str = "policy") -> Policy:
     return policy
 
 
-def _sections(data: Mapping[str, Any], source: str) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+def _sections(data: Table, source: str) -> Iterator[tuple[tuple[str, str], Table]]:
     """((table, name), settings) of every section, ("default", "") first."""
     if "default" in data:
         where = f"{source}: [default]"
@@ -193,7 +196,7 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _section(section: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _section(section: Table, where: str) -> dict[str, Any]:
     """The settings of one section, checked; reason and date are required and left out."""
     _known(section, (*CHECKS, *OLD_KEYS, "reason", "date"), where)
     _reason_and_date(section, where)
@@ -228,7 +231,7 @@ def _floor(rule: Any, where: str) -> FloorRule:
     return FloorRule(**{**rule, "share": float(share), "reason": reason, "date": date})
 
 
-def _reason_and_date(section: Mapping[str, Any], where: str) -> tuple[str, datetime.date]:
+def _reason_and_date(section: Table, where: str) -> tuple[str, datetime.date]:
     reason, date = section.get("reason"), section.get("date")
     if not isinstance(reason, str) or not reason.strip():
         raise PolicyError(f"{where}: reason is missing; state in one sentence why these values hold")
@@ -244,14 +247,14 @@ def _reason_and_date(section: Mapping[str, Any], where: str) -> tuple[str, datet
     return reason, date
 
 
-def _known(section: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def _known(section: Table, known: tuple[str, ...], where: str) -> None:
     for key in section:
         if key not in known:
             names = ", ".join(name for name in known if name not in OLD_KEYS)
             raise PolicyError(f"{where}: unknown key {key!r}; known: {names}")
 
 
-def _table(value: Any, where: str) -> Mapping[str, Any]:
+def _table(value: Any, where: str) -> Table:
     if not isinstance(value, Mapping):
         raise PolicyError(f"{where}: {value!r} is not a table; write it as [section] with keys below")
     return value

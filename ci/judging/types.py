@@ -48,7 +48,7 @@ class Verdict(enum.StrEnum):
 
     @classmethod
     def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """The worst of them, NEW left aside; CANNOT TELL if there is no other."""
+        """The worst of them, apart from NEW; CANNOT TELL if there is no other."""
         said = (verdict for verdict in verdicts if verdict is not cls.NEW)
         return min(said, key=lambda verdict: verdict.rank, default=cls.CANNOT_TELL)
 
@@ -146,7 +146,7 @@ class Group:
 class Judgement:
     """The verdict on all cases together.
 
-    verdict: the worst of the cases, NEW left aside; CANNOT TELL where nothing was compared.
+    verdict: the worst of the cases, apart from NEW; CANNOT TELL where nothing was compared.
     why: one sentence for the heading.  warnings concern the whole run (the machine, one-sided findings).
     """
 

@@ -20,16 +20,17 @@ from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 
+Json = dict[str, Any]
 FORMAT, VERSION = "ridgeline-report", 1
 SIZE_LIMIT = 8_000_000
 """Bytes.  3,000 cases with evidence are about 2 MB."""
 
 
 class ReportError(ValueError):
-    """A file is not a report; the text says where and why."""
+    """A file is not a report; the text names the place and the reason."""
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: Report) -> Json:
     """The report as plain dicts and lists; numbers that are not finite become null."""
     judgement = report.judgement
     plain = {
@@ -74,7 +75,7 @@ def read(path: Path) -> Report:
 
 
 def loads(data: bytes) -> Report:
-    """The report in `data`; it is checked as something hostile.  Raises ReportError."""
+    """The report in `data`; it is not trusted.  Raises ReportError."""
     if len(data) > SIZE_LIMIT:
         raise ReportError(f"larger than {SIZE_LIMIT} bytes")
     try:
@@ -104,11 +105,11 @@ def _float(token: str) -> float:
     return value
 
 
-def _case(case: CaseVerdict) -> dict[str, Any]:
+def _case(case: CaseVerdict) -> Json:
     return {**dataclasses.asdict(case), "verdict": str(case.verdict)}
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: Side) -> Json:
     return {"commit": side.commit, "name": side.name, "dirty": side.dirty, "environment": dict(side.environment)}
 
 
@@ -120,7 +121,7 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _report(value: dict[str, Any]) -> Report:
+def _report(value: Json) -> Report:
     judgement = Judgement(
         Verdict(value["verdict"]),
         value["why"],
@@ -143,11 +144,11 @@ def _report(value: dict[str, Any]) -> Report:
     )
 
 
-def _warnings(value: dict[str, Any]) -> tuple[ReportWarning, ...]:
+def _warnings(value: Json) -> tuple[ReportWarning, ...]:
     """The warnings, those about a case as such where the report says so (reports before 2026-11-22 do not)."""
     known = {str(warning): warning for said in value.get("case_warnings", ()) for warning in (ReportWarning(**said),)}
     return tuple(known.get(text, ReportWarning(text)) for text in value["warnings"])
 
 
-def _tuples(value: dict[str, Any]) -> dict[str, Any]:
+def _tuples(value: Json) -> Json:
     return {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}

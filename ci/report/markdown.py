@@ -1,4 +1,4 @@
-"""The report as a pull-request comment.  Its heading is the verdict; what one need not read is folded.
+"""The report as a pull-request comment.  Its heading is the verdict; what can wait is folded.
 
 Everything from outside is escaped: no HTML, no link, no mention and no issue reference can come out of a case's
 name or of an error message.  A hidden marker lets a later run replace the comment instead of adding one.
@@ -18,7 +18,7 @@ MARKER = "<!-- ridgeline:report -->"
 LIMIT = 60_000
 """Characters; GitHub refuses a comment body of more than 65,536."""
 ROWS = 100
-"""At most so many rows in one table or list; the JSON report has all of them."""
+"""Most rows in one table or list; the JSON report has all of them."""
 SIGN = {
     Verdict.BROKEN: "❌",
     Verdict.SLOWER: "❌",
@@ -30,8 +30,8 @@ SIGN = {
 }
 NEXT = {
     Verdict.BROKEN: "A case no longer works: see below, and run `ridgeline run --kernel NAME` on your branch.",
-    Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is meant, say why.",
-    Verdict.CANNOT_TELL: "This is not a pass: see below what could not be told or measured, and why.",
+    Verdict.SLOWER: "To see it again: `ridgeline ab BASE HEAD --kernel NAME`. If it is intended, state why.",
+    Verdict.CANNOT_TELL: "This is not a pass: see below what could not be decided or measured, and why.",
     Verdict.NOT_COMPARABLE: "What defines the number changed, so old and new times cannot be compared: "
     "a reviewer must agree to the new benchmark definition.",
 }
@@ -39,11 +39,11 @@ STRUCTURAL = re.compile(r"[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")
 """What starts Markdown or HTML: anywhere in a line, or only at its beginning."""
 LINKING = re.compile(r"(@|#|://|www\.|(?i:gh)-(?=\d))")
 NO_JOIN = "\u200b"
-"""Zero-width space: what it divides is no mention, reference or address any more."""
+"""Zero-width space: it breaks up mentions, references and addresses."""
 
 
 def marker(topic: str = "") -> str:
-    """The marker of a comment; one topic, one comment: ``<!-- ridgeline:report:mi300x -->``."""
+    """The marker of a comment, one comment per topic: ``<!-- ridgeline:report:mi300x -->``."""
     return MARKER.replace("report", f"report:{topic}") if topic else MARKER
 
 
@@ -98,10 +98,9 @@ def _summary(report: Report) -> str:
     lines = [text(report.title) + compared + where]
     counted = words.counts(report.judgement.cases)
     if counted:
-        lines.append(
-            " · ".join(f"**{number}** {verdict}" for verdict, number in counted.items())
-            + (f" · **{len(report.skipped)}** not measured" if report.skipped else "")
-        )
+        parts = [f"**{number}** {verdict}" for verdict, number in counted.items()]
+        parts += [f"**{len(report.skipped)}** not measured"] if report.skipped else []
+        lines.append(" · ".join(parts))
     if report.verdict in NEXT:
         lines.append(NEXT[report.verdict])
     return "\n\n".join(lines)
@@ -114,9 +113,7 @@ def _moved(report: Report) -> Iterator[str]:
             yield _table(report, cases)
             yield _why(cause, cases)
         else:
-            yield _bullets(
-                f"{code(case.case)}: {text('; '.join(case.evidence) or 'no reason given', 400)}" for case in cases
-            )
+            yield _bullets(f"{code(case.case)}: {text(words.all_evidence(case), 400)}" for case in cases)
 
 
 def _title(cause: Group | None, cases: Sequence[CaseVerdict]) -> str:
@@ -184,11 +181,8 @@ def _details(report: Report) -> Iterator[str]:
     yield _fold("Cannot tell", len(unsure), "\n\n".join(p for p in (_table(report, unsure), _why(None, unsure)) if p))
     settled = [case for case in rest if case.verdict is not Verdict.CANNOT_TELL]
     yield _fold("The rest: " + ", ".join(words.folded(settled)), len(settled), _table(report, settled))
-    yield _fold(
-        "Not measured, and why",
-        len(report.skipped),
-        _bullets(f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped),
-    )
+    skipped = (f"{code(skip.what)}: {text(skip.status)}, {text(skip.why)}" for skip in report.skipped)
+    yield _fold("Not measured, and why", len(report.skipped), _bullets(skipped))
     groups = grouped(report.all_warnings)
     yield _fold("Warnings", len(groups), _bullets(_warning(group) for group in groups))
     yield _fold("Machine, clocks and versions", 1, _bullets(_machine(report)))

@@ -1,6 +1,6 @@
 """The value that every rendering starts from: one judgement and what surrounds it.
 
-A report is complete: rendering it needs no file, no clock and no network, so the same report gives the same text.
+A report is complete: rendering needs no file, clock or network, so the same report gives the same text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The report on a terminal: verdict first, then what moved and by how much, then what is not known.
+"""The report on a terminal: the verdict first, then what moved and by how much, then what is not known.
 
-Colours say only what the words say too (NO_COLOR loses nothing).  The table drops its least needed columns on a
-narrow terminal and never shortens a case's name: it is what one copies into the next command.
+Colours repeat what the words say (NO_COLOR loses nothing).  The table drops its least needed columns on a
+narrow terminal and never shortens the name of a case, which people copy into the next command.
 """
 
 from __future__ import annotations
@@ -33,25 +33,10 @@ PLOT_WIDTH = 21
 COLUMNS = {"time": 7, "interval %": 16, "plot": PLOT_WIDTH, "base → head": 14, "head reaches": 13, "trials": 6}
 """Columns beside the case's name, as ordered on the screen, and their usual widths in characters."""
 LISTED = 12
-"""At most so many lines in a list of what is not known; the JSON report has all of them."""
+"""Most lines in a list of what is not known; the JSON report has all of them."""
 ROWS = 40
-"""At most so many rows in one table: one screen."""
-ASCII = str.maketrans(
-    {
-        "→": ">",
-        "µ": "u",
-        "●": "o",
-        "─": "-",
-        "│": "|",
-        "×": "x",
-        "…": "~",
-        "°": " ",
-        "•": "*",
-        "├": "[",
-        "┤": "]",
-        "·": ".",
-    }
-)
+"""Most rows in one table: one screen."""
+ASCII = str.maketrans("→µ●─│×…°•├┤·", ">uo-|x~ *[].")
 
 
 def render(report: Report, width: int = 100, colour: bool = False, ascii_only: bool = False) -> str:
@@ -122,7 +107,7 @@ def _cases(report: Report, cause: Cause | None, cases: Sequence[CaseVerdict], wi
         yield from _more(len(cases) - ROWS)
         yield from _why(cause, cases)
     else:
-        yield from _list("", [f"{case.case}: {'; '.join(case.evidence) or 'no reason given'}" for case in cases])
+        yield from _list("", [f"{case.case}: {words.all_evidence(case)}" for case in cases])
 
 
 def _title(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Text:
@@ -186,7 +171,7 @@ def _axis(scale: float) -> str:
 
 
 def _plot(case: CaseVerdict, scale: float) -> str:
-    """The interval on a line around zero: ``          │  ├─●─┤  ``; what lies outside sticks to the edge."""
+    """The interval on a line around zero: ``          │  ├─●─┤  ``; what lies outside is drawn at the edge."""
     if case.ratio is None or case.ci_low is None or case.ci_high is None:
         return ""
     half = PLOT_WIDTH // 2
@@ -203,7 +188,7 @@ def _plot(case: CaseVerdict, scale: float) -> str:
 
 
 def _why(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Iterator[RenderableType]:
-    """Evidence once for each different sentence, with the case's name where it is not everyone's."""
+    """Each different sentence of evidence once, with the names of its cases unless it concerns all of them."""
     if cause and cause.evidence:
         yield _bullet(cause.evidence, "dim")
     for sentence, names in list(words.reasons(cases).items())[:LISTED]:

@@ -56,7 +56,7 @@ def _three(value: float) -> str:
 
 
 def rate(cost: CaseCost | None, seconds: float | None) -> str:
-    """The speed a reader thinks in: TFLOPS of all ranks, else GB/s (1e9) of the bus, else GB/s of a rank's HBM."""
+    """The speed that suits the case: TFLOPS of all ranks, GB/s (1e9) of the bus, or GB/s of the HBM of one rank."""
     if cost is None or not seconds:
         return NOTHING
     if cost.link_bytes and not cost.flops:
@@ -83,10 +83,8 @@ def groups_of(report: Report) -> tuple[tuple[Group | None, tuple[CaseVerdict, ..
 def cause(group: Group) -> str:
     """One line for a group: ``gemm / triton: 3 shapes slower together, +2.52 % [+2.11, +2.93]``."""
     where = " / ".join(part for part in (group.kernel, group.backend) if part)
-    return (
-        f"{where}: {plural(len(group.cases), 'shape')} {group.direction} together, "
-        f"{percent(group.ratio)} {interval(group.ci_low, group.ci_high)}"
-    )
+    change = f"{percent(group.ratio)} {interval(group.ci_low, group.ci_high)}"
+    return f"{where}: {plural(len(group.cases), 'shape')} {group.direction} together, {change}"
 
 
 def reasons(cases: Iterable[CaseVerdict]) -> dict[str, list[str]]:
@@ -100,6 +98,11 @@ def reasons(cases: Iterable[CaseVerdict]) -> dict[str, list[str]]:
             if case.ratio is None or not re.match(r"[+-]\d", sentence):
                 said.setdefault(sentence, []).append(short(case))
     return said
+
+
+def all_evidence(case: CaseVerdict) -> str:
+    """The evidence of one case on one line."""
+    return "; ".join(case.evidence) or "no reason given"
 
 
 def trials(case: CaseVerdict) -> str:
@@ -121,13 +124,13 @@ def short(case: CaseVerdict) -> str:
 
 
 def counts(cases: Iterable[CaseVerdict]) -> dict[Verdict, int]:
-    """Number of cases by verdict, in the order of :class:`Verdict`, without zeros."""
+    """Number of cases per verdict, worst first, without zeros."""
     found = Counter(case.verdict for case in cases)
     return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
 
 
 def folded(cases: Iterable[CaseVerdict]) -> tuple[str, ...]:
-    """One sentence for each verdict that is not shown case by case."""
+    """One phrase per verdict that is not shown case by case."""
     listed = tuple(cases)
     parts = []
     for verdict, number in counts(listed).items():
@@ -169,9 +172,8 @@ def floor_lines(judgement: Judgement) -> tuple[FloorLine, ...]:
             why = ", both sides run equal code" if floor.state == "absent" and floor.case in equal else ""
             text = f"{floor_line(floor)}{why}; {floor.reason}"
             found.setdefault((text, "" if floor.state == "absent" else floor.case), []).append(floor)
-    return tuple(
-        FloorLine(tuple(floor.case for floor in floors), text, floors[0].new) for (text, _), floors in found.items()
-    )
+    rows = found.items()
+    return tuple(FloorLine(tuple(floor.case for floor in floors), text, floors[0].new) for (text, _), floors in rows)
 
 
 def floor_line(floor: Floor) -> str:
@@ -185,12 +187,9 @@ def floor_line(floor: Floor) -> str:
 
 
 def clocks_line(clocks: Clocks) -> str:
-    """What a device reported, in one line; "nothing reported" where it was silent."""
-    parts = [
-        f"{value:.0f} {unit}"
-        for value, unit in ((clocks.sm_clock_mhz, "MHz"), (clocks.power_w, "W"), (clocks.temperature_c, "°C"))
-        if value is not None
-    ]
+    """What a device reported, in one line; "nothing reported" if it reported nothing."""
+    readings = ((clocks.sm_clock_mhz, "MHz"), (clocks.power_w, "W"), (clocks.temperature_c, "°C"))
+    parts = [f"{value:.0f} {unit}" for value, unit in readings if value is not None]
     if clocks.throttle:
         parts.append(f"throttled: {clocks.throttle}")
     return ", ".join(parts) or "nothing reported"

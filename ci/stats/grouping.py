@@ -13,7 +13,7 @@ from ci.stats.measured import Sample
 from ci.stats.paired import Shifts
 
 LEAST_NEIGHBOURS = 4
-"""A median over shapes that a single moved shape cannot move needs at least so many."""
+"""At least this many shapes, so that a single one cannot move their median."""
 
 ONE_SIDED_LEAST = 8
 """So many findings, all in one direction, are suspicious (by chance: 1 run in 128)."""

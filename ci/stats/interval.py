@@ -10,13 +10,13 @@ v_t: variance that the rounds of the trial imply (`paired`), stretched where the
 k: how far rounds are from independent (1 to 3.5);  tau: what is different from one start of the processes to the next.
 
 (k, tau) is not estimated but averaged over, with weights by how well they explain the scatter of the trials.  Two
-stories share the prior: *lock-step* (both arms see the same machine: tau is small, whatever the level does) and
-*apart* (each arm wanders on its own: tau may be large, and then the level of the trials wanders just as much, since
-the variance of a difference is four times that of a mean).  How often the first story holds is learned from all cases
-judged together.  The effect has a flat prior, so given (k, tau) it is normal about the weighted mean, and everything
-asked of it is an average of normal tails.  `ci/stats/study` shows how often this is wrong on recorded trials.  Weakest
-are 3 or 4 trials of arms that wander apart by percents: a 99 % interval then holds the truth in 95 to 97 % (synthetic)
-or 98 to 99 % (recorded) of the cases.
+hypotheses share the prior: *lock-step* (both arms see the same machine: tau is small, whatever the level does) and
+*apart* (each arm drifts on its own: tau may be large, and then the level of the trials drifts just as much, since
+the variance of a difference is four times that of a mean).  How often the first hypothesis holds is learned from all
+cases judged together.  The effect has a flat prior, so given (k, tau) it is normal about the weighted mean, and
+everything asked of it is an average of normal tails.  `ci/study/ab_study.md` shows how often this is wrong on recorded
+trials.  It is weakest for 3 or 4 trials of arms that drift apart by percents: a 99 % interval then contains the truth
+in 95 to 97 % (synthetic) or 98 to 99 % (recorded) of the cases.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ci.stats.paired import Shifts
 from ci.stats.types import FloatArray
 
 # Chosen by hand on the recorded H200 trials and runs of 2026-11-20, both GPUs in view, for A/A pairs of separate runs
-# to stay below the false-alarm rate; the numbers by GPU are in ci/stats/study.
+# to stay below the false-alarm rate; the numbers by GPU are in ci/study/ab_study.md.
 STRETCH = ((1.0, 0.3), (2.0, 0.4), (3.5, 0.3))
 """(k, weight): observed variance between trials / variance implied by the rounds is 1.2 to 3.3 in A/A trials."""
 
@@ -56,7 +56,7 @@ APART = (
 LOCK_STEP_SHARE, SHARE_STRENGTH = 0.7, 4.0
 """Prior share of cases in lock-step, and how many cases that prior is worth."""
 
-WANDER = tuple(2.0**i for i in range(13))
+LEVEL_DRIFT = tuple(2.0**i for i in range(13))
 """Level variance * 4 / v in lock-step: anything between none and 4096 times, equally likely."""
 
 
@@ -102,7 +102,7 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Likelihood:
-    """Log likelihood of the scatter of each case under each component of either story, with its normal."""
+    """Log likelihood of the scatter of each case under each component of either hypothesis, with its normal."""
 
     score: FloatArray
     centre: FloatArray
@@ -110,7 +110,7 @@ class _Likelihood:
 
 
 def components() -> tuple[FloatArray, FloatArray, FloatArray, npt.NDArray[np.bool_]]:
-    """(k, tau in units of trial noise, log weight within the story, is lock-step) of every component."""
+    """(k, tau in units of trial noise, log weight within the hypothesis, is lock-step) of every component."""
     rows = [(k, tau, wk * wt, True) for (k, wk), (tau, wt) in itertools.product(STRETCH, LOCK_STEP)]
     rows += [(k, tau, wk * wt, False) for (k, wk), (tau, wt) in itertools.product(STRETCH, APART)]
     k, tau, weight, together = (np.array(column) for column in zip(*rows, strict=True))
@@ -155,9 +155,9 @@ def _likelihood(shift: Shifts, rounds: int, noise: FloatArray) -> _Likelihood:
     centre = (precision * shift.shift[:, :, None]).sum(axis=1) / total
     misfit = (precision * (shift.shift[:, :, None] - centre[:, None, :]) ** 2).sum(axis=1)
     score = -(np.log(variance).sum(axis=1) + np.log(total) + misfit) / 2
-    wander = 4 * shift.level.var(axis=1, ddof=1)[:, None]
-    free = logsumexp(_scatter(wander, typical * np.array(WANDER), trials), axis=1) - np.log(len(WANDER))
-    tied = _scatter(wander, k * typical + extra, trials)
+    drift = 4 * shift.level.var(axis=1, ddof=1)[:, None]
+    free = logsumexp(_scatter(drift, typical * np.array(LEVEL_DRIFT), trials), axis=1) - np.log(len(LEVEL_DRIFT))
+    tied = _scatter(drift, k * typical + extra, trials)
     return _Likelihood(score + np.where(together, free[:, None], tied) + log_weight, centre, 1 / np.sqrt(total))
 
 

@@ -7,7 +7,7 @@ sample is divided by every base sample of its own block, and the median of all t
 the pairing (drift slower than a block cancels); the many ratios inside a block use the rounds better than one ratio per
 round does.  On recorded H200 trials its standard deviation between trials is 0.23 % where the plain median of paired
 log-ratios has 0.27 % (copy, 72 us), 0.60 against 0.68 % (GEMM, 53 us), 0.41 against 0.44 % (GEMM, 42 us).
-It stays put while fewer than about 3 samples in 10 are spoiled.
+It does not move while fewer than about 3 samples in 10 are spoiled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPREAD = 1.5
 """The variance is read off the order statistics this many standard deviations of the rank sum from the middle."""
 
 RESOLUTION = 1e-5
-"""No log-ratio is known better than this: event timers tick in steps (32 ns on H200, 0.5 us clocks divided by
+"""No log-ratio is known more precisely than this: event timers tick in steps (32 ns on H200, 0.5 us clocks divided by
 calls)."""
 
 CHUNK = 2048

@@ -35,8 +35,7 @@ class CaseState(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a live comparison is: which looks there are, and how many trials had been seen when a case first looked
-    slower.
+    """How far a live comparison has got: its looks, and the number of trials at which a case first looked slower.
 
     looks: numbers of trials at which cases are judged, rising.  confirming: fresh trials that must repeat a SLOWER.
     """
@@ -74,7 +73,7 @@ class Decision:
 
 
 def share(trials: int, looks: tuple[int, ...]) -> float:
-    """Share of the false-alarm rate that a look after so many trials may use; looks in between use the last one's.
+    """Share of the false-alarm rate that a look after this many trials may use; 0 before the first look.
 
     Equal shares: an early look that finds a large change ends the measuring, a late one has the trials to be strict.
     """

@@ -1,4 +1,4 @@
-"""Where our kernels stand against the vendor libraries: one row for each machine, kernel and backend, as Markdown.
+"""Where our kernels stand against the vendor libraries: one row per machine, kernel and backend, as Markdown.
 
     python -m ci.study.scoreboard results
 
@@ -16,6 +16,7 @@ import pandas as pd
 
 from ci.records import derived as derive
 from ci.records import store as records
+from ci.report.markdown import code, text
 
 HEADER = (
     "| machine | kernel | backend | cases | baseline / ours, geometric mean | worst case | best case |",
@@ -31,11 +32,11 @@ def rows(frame: pd.DataFrame) -> Iterator[str]:
         newest = group[group["commit"] == group.sort_values("date")["commit"].iloc[-1]]
         for backend, cases in newest.groupby("backend", sort=True):
             ratio = cases["baseline_ratio"].to_numpy(dtype=np.float64)
-            name = f"{int(cases['count'].iloc[0])} x {cases['device'].iloc[0]} ({machine})"
-            yield (
-                f"| {name} | `{kernel}` | `{backend}` | {len(ratio)} | {np.exp(np.log(ratio).mean()):.2f} | "
-                f"{ratio.min():.2f} | {ratio.max():.2f} |"
-            )
+            first = cases.iloc[0]
+            name = text(f"{int(first['count'])} x {first['device']} ({machine})")
+            numbers = (np.exp(np.log(ratio).mean()), ratio.min(), ratio.max())
+            shown = " | ".join(f"{number:.2f}" for number in numbers)
+            yield f"| {name} | {code(kernel)} | {code(backend)} | {len(ratio)} | {shown} |"
 
 
 def table(results: Path) -> str:

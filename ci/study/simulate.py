@@ -40,7 +40,7 @@ def lock_step_trials(path: Path, rounds: int | None = None) -> dict[str, dict[st
 
 
 def separate_runs(path: Path) -> dict[str, dict[str, FloatArray]]:
-    """Recorded runs of one process each: {way of sampling: {case: seconds, shape (runs, samples)}}."""
+    """Recorded runs of one process each: {way of taking samples: {case: seconds, shape (runs, samples)}}."""
     lines = recorded(path)
     return {
         way: {case: np.array([line[way][case] for line in lines]) * US for case in lines[0][way]}
@@ -69,15 +69,11 @@ def subsets(rng: np.random.Generator, draws: int, of: int, size: int) -> np.ndar
 def findings(cases: Sequence[Shifts], rounds: int, settings: Settings, share: float = 1.0) -> FloatArray:
     """-1 FASTER, 0 nothing found, +1 SLOWER for every draw and case; shape (draws, cases).
 
-    cases: one entry for each case of a run, fields of shape (draws, trials).  share: of the false-alarm rate.
+    cases: one entry per case of a run, fields of shape (draws, trials).  share: of the false-alarm rate.
     """
     draws, count = len(cases[0].shift), len(cases)
-    together = Shifts(
-        *(
-            np.stack([getattr(c, f.name) for c in cases], axis=1).reshape(draws * count, -1)
-            for f in dataclasses.fields(Shifts)
-        )
-    )
+    fields = [np.stack([getattr(c, f.name) for c in cases], axis=1) for f in dataclasses.fields(Shifts)]
+    together = Shifts(*(field.reshape(draws * count, -1) for field in fields))
     run = np.repeat(np.arange(draws), count)
     fitted = fit([(together, rounds, np.full(draws * count, settings.trial_noise))], [run])[0]
     bias = np.log1p(settings.arm_bias)

@@ -1,10 +1,9 @@
 """The study of the verdict rule on recorded timings: false alarms and power, beside what others would say.
 
-    python -m ci.study.verdicts --data tests/recordings/h200 --out ci/stats/study
+    python -m ci.study.verdicts --data tests/recordings/h200 --out ci/study
 
 writes ab_study.md (tables), ab_study.svg (a plot) and ab_study.json (the numbers).  The seed is fixed: the same data
-and
-number of draws give the same files.
+and number of draws give the same files.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -23,12 +21,17 @@ from ci.judging import policy
 from ci.stats.interval import fit
 from ci.stats.paired import Shifts, shifts
 from ci.stats.types import FloatArray
-from ci.study import pages as study_pages
 from ci.study import simulate
+from ci.study.pages import Row, page, plot
 from ci.study.simulate import Noise, findings, subsets, take
 
 TRIALS = (3, 4, 5, 6, 8, 10, 12)
 ARMS = ("head1", "head2", "head3", "head6")
+WAYS = ("seq", "il", "gr")
+"""How the separate runs took their samples: one after the other, round-robin over the cases, graph replays."""
+
+PARTS = ("scatter", "false_alarms", "separate_false_alarms", "coverage", "power", "rounds", "stress", "looks", "others")
+"""Methods of :class:`Study` and keys of ab_study.json, in the order in which they draw."""
 
 PROMISES = (
     ("copy", "head1", 8),
@@ -65,133 +68,109 @@ class Study:
 
     def __init__(self, data: Path, draws: int, seed: int) -> None:
         self.rng, self.draws, self.settings = np.random.default_rng(seed), draws, policy.load().settings()
-        self.gpus = sorted(
-            p.name.removeprefix("ab_trials_").removesuffix(".jsonl.gz") for p in data.glob("ab_trials_*.jsonl.gz")
-        )
+        files = data.glob("ab_trials_*.jsonl.gz")
+        self.gpus = sorted(file.name.removeprefix("ab_trials_").removesuffix(".jsonl.gz") for file in files)
         if not self.gpus:
             raise FileNotFoundError(f"{data}: no ab_trials_*.jsonl.gz; give the folder of the H200 recordings")
         self.trials = {gpu: simulate.lock_step_trials(data / f"ab_trials_{gpu}.jsonl.gz") for gpu in self.gpus}
         self.runs = {gpu: simulate.separate_runs(data / f"separate_runs_{gpu}.jsonl.gz") for gpu in self.gpus}
-        self.shifts = {
-            (gpu, arm): simulate.cases_of(self.trials[gpu], arm) for gpu in self.gpus for arm in ("same", *ARMS)
-        }
+        pairs = itertools.product(self.gpus, ("same", *ARMS))
+        self.shifts = {(gpu, arm): simulate.cases_of(self.trials[gpu], arm) for gpu, arm in pairs}
 
-    def scatter(self) -> list[dict[str, Any]]:
+    def scatter(self) -> list[Row]:
         """Of every case: times, and standard deviation between trials of both estimates of the A/A log-ratio."""
-        rows = []
-        for gpu, case in itertools.product(self.gpus, self.trials[self.gpus[0]]):
-            base, same = self.trials[gpu][case]["base"], self.trials[gpu][case]["same"]
-            ours = self.shifts[gpu, "same"][case]
-            rows.append(
-                {
-                    "gpu": gpu,
-                    "case": case,
-                    "base_us": float(np.median(base)) * 1e6,
-                    "median_sd": float(np.median(np.log(same / base), axis=1).std(ddof=1)),
-                    "block_sd": float(ours.shift.std(ddof=1)),
-                    "rounds_imply": float(np.sqrt(ours.variance.mean())),
-                }
-            )
-        return rows
+        return [self._scatter(gpu, case) for gpu, case in itertools.product(self.gpus, self.trials[self.gpus[0]])]
+
+    def _scatter(self, gpu: str, case: str) -> Row:
+        base, same = self.trials[gpu][case]["base"], self.trials[gpu][case]["same"]
+        ours = self.shifts[gpu, "same"][case]
+        return {
+            "gpu": gpu,
+            "case": case,
+            "base_us": float(np.median(base)) * 1e6,
+            "median_sd": float(np.median(np.log(same / base), axis=1).std(ddof=1)),
+            "block_sd": float(ours.shift.std(ddof=1)),
+            "rounds_imply": float(np.sqrt(ours.variance.mean())),
+        }
 
     def _run(self, cases: Sequence[Shifts], trials: int, rounds: int = 40, share: float = 1.0) -> FloatArray:
         """Findings in random draws of trials, the same trials for all cases of a run."""
         index = subsets(self.rng, self.draws, len(cases[0].shift), trials)
         return findings([take(c, index) for c in cases], rounds, self.settings, share)
 
-    def false_alarms(self) -> list[dict[str, Any]]:
+    def false_alarms(self) -> list[Row]:
         """A/A in lock-step, by number of trials: each case judged alone, and the five of a run together."""
         rows = []
         for gpu, n in itertools.product(self.gpus, TRIALS):
             cases = list(self.shifts[gpu, "same"].values())
-            alone = [float(np.mean(self._run([c], n) != 0)) for c in cases]
-            together = self._run(cases, n)
-            rows.append(
-                {
-                    "gpu": gpu,
-                    "trials": n,
-                    "alone": float(np.mean(alone)),
-                    "worst": max(alone),
-                    "together": float(np.mean(together != 0)),
-                    "judged": self.draws * len(cases) * 2,
-                }
-            )
+            alone = [_found(self._run([c], n)) for c in cases]
+            together = _found(self._run(cases, n))
+            judged = self.draws * len(cases) * 2
+            rows.append({"gpu": gpu, "trials": n, **_alarms(alone, [together]), "judged": judged})
         return rows
 
-    def separate_false_alarms(self) -> list[dict[str, Any]]:
+    def separate_false_alarms(self) -> list[Row]:
         """A/A pairs of separate runs: run i as base, run j as head, no run twice."""
         rows = []
-        draws = max(50, self.draws // 4)
-        for way in ("seq", "il", "gr"):
-            pairs = {
-                gpu: {case: simulate.all_pairs(runs) for case, runs in self.runs[gpu][way].items()} for gpu in self.gpus
-            }
+        for way in WAYS:
+            runs = {gpu: self.runs[gpu][way] for gpu in self.gpus}
+            pairs = {gpu: [simulate.all_pairs(r) for r in cases.values()] for gpu, cases in runs.items()}
             for n in TRIALS:
                 alone, together = [], []
                 for gpu in self.gpus:
-                    count = len(next(iter(pairs[gpu].values())).shift)
-                    rounds = next(iter(self.runs[gpu][way].values())).shape[1]
-                    index = subsets(self.rng, draws, count, 2 * n)
-                    where = (index[:, :n], index[:, n:])
-                    drawn = [take(p, where) for p in pairs[gpu].values()]
-                    alone += [float(np.mean(findings([d], rounds, self.settings) != 0)) for d in drawn]
-                    together.append(float(np.mean(findings(drawn, rounds, self.settings) != 0)))
-                rows.append(
-                    {
-                        "way": way,
-                        "trials": n,
-                        "alone": float(np.mean(alone)),
-                        "worst": max(alone),
-                        "together": float(np.mean(together)),
-                        "judged": draws * len(alone) * 2,
-                    }
-                )
+                    rounds = next(iter(runs[gpu].values())).shape[1]
+                    drawn = self._separate_draws(pairs[gpu], n)
+                    alone += [_found(findings([d], rounds, self.settings)) for d in drawn]
+                    together.append(_found(findings(drawn, rounds, self.settings)))
+                judged = self.fewer_draws * len(alone) * 2
+                rows.append({"way": way, "trials": n, **_alarms(alone, together), "judged": judged})
         return rows
 
-    def coverage(self) -> list[dict[str, Any]]:
+    @property
+    def fewer_draws(self) -> int:
+        """For what is slow to count."""
+        return max(50, self.draws // 4)
+
+    def _separate_draws(self, pairs: Sequence[Shifts], trials: int) -> list[Shifts]:
+        """Random pairs of runs, the same for all cases; fields of shape (draws, trials)."""
+        index = subsets(self.rng, self.fewer_draws, len(pairs[0].shift), 2 * trials)
+        return [take(pair, (index[:, :trials], index[:, trials:])) for pair in pairs]
+
+    def coverage(self) -> list[Row]:
         """Share of intervals that hold "no change": A/A in lock-step, and A/A pairs of separate runs."""
         rows = []
-        pools = [
-            (f"lock-step, {gpu}", case, values, 40)
-            for gpu in self.gpus
-            for case, values in self.shifts[gpu, "same"].items()
-        ]
-        pools += [
-            (f"separate runs, {way}", case, simulate.all_pairs(runs), runs.shape[1])
-            for gpu in self.gpus
-            for way in ("seq", "il", "gr")
-            for case, runs in self.runs[gpu][way].items()
-        ]
-        for kind, case, values, rounds in pools:
+        for kind, case, values, rounds in self._unchanged():
             for n in TRIALS:
-                draws = max(50, self.draws // 4)
-                index: Any = subsets(self.rng, draws, len(values.shift), n if values.shift.ndim == 1 else 2 * n)
-                drawn = take(values, index if values.shift.ndim == 1 else (index[:, :n], index[:, n:]))
+                if values.shift.ndim == 1:
+                    drawn = take(values, subsets(self.rng, self.fewer_draws, len(values.shift), n))
+                else:
+                    [drawn] = self._separate_draws([values], n)
+                draws = len(drawn.shift)
                 fitted = fit([(drawn, rounds, np.full(draws, self.settings.trial_noise))], [np.arange(draws)])[0]
                 low, high = fitted.interval(self.settings.confidence)
                 rows.append({"kind": kind, "case": case, "trials": n, "held": float(np.mean((low <= 0) & (high >= 0)))})
         return rows
 
-    def power(self) -> list[dict[str, Any]]:
+    def _unchanged(self) -> Iterator[tuple[str, str, Shifts, int]]:
+        """(kind, case, shifts, rounds) of everything recorded in which nothing changed."""
+        for gpu in self.gpus:
+            for case, values in self.shifts[gpu, "same"].items():
+                yield f"lock-step, {gpu}", case, values, 40
+        for gpu, way in itertools.product(self.gpus, WAYS):
+            for case, runs in self.runs[gpu][way].items():
+                yield f"separate runs, {way}", case, simulate.all_pairs(runs), runs.shape[1]
+
+    def power(self) -> list[Row]:
         """Share of draws in which each arm is SLOWER (and, never, FASTER), judged alone."""
         rows = []
         for gpu, arm, n in itertools.product(self.gpus, ARMS, TRIALS):
             for case, values in self.shifts[gpu, arm].items():
                 found = self._run([values], n)
-                rows.append(
-                    {
-                        "gpu": gpu,
-                        "case": case,
-                        "arm": arm,
-                        "trials": n,
-                        "effect": float(np.expm1(np.median(values.shift))),
-                        "slower": float(np.mean(found > 0)),
-                        "faster": float(np.mean(found < 0)),
-                    }
-                )
+                shares = {"slower": float(np.mean(found > 0)), "faster": float(np.mean(found < 0))}
+                rows.append({"gpu": gpu, "case": case, "arm": arm, "trials": n, "effect": _effect(values), **shares})
         return rows
 
-    def rounds(self) -> list[dict[str, Any]]:
+    def rounds(self) -> list[Row]:
         """Fewer rounds in a trial: power of the promises, and false alarms with the same trials."""
         rows = []
         for count in (10, 20, 40):
@@ -199,85 +178,53 @@ class Study:
                 arms = self.trials[gpu][case]
                 slower = self._run([_shifts(arms, arm, count)], n, count)
                 alarm = self._run([_shifts(arms, "same", count)], n, count)
-                rows.append(
-                    {
-                        "rounds": count,
-                        "gpu": gpu,
-                        "case": case,
-                        "arm": arm,
-                        "trials": n,
-                        "slower": float(np.mean(slower > 0)),
-                        "alarm": float(np.mean(alarm != 0)),
-                    }
-                )
+                shares = {"slower": float(np.mean(slower > 0)), "alarm": _found(alarm)}
+                rows.append({"rounds": count, "gpu": gpu, "case": case, "arm": arm, "trials": n, **shares})
         return rows
 
-    def stress(self) -> list[dict[str, Any]]:
+    def stress(self) -> list[Row]:
         """False alarms on synthetic noise that is unlike the recordings."""
-        return [
-            {
-                "noise": name,
-                "trials": n,
-                "alarm": float(
-                    np.mean(findings([simulate.synthetic(self.rng, noise, self.draws, n, 40)], 40, self.settings) != 0)
-                ),
-            }
-            for (name, noise), n in itertools.product(STRESS.items(), (3, 4, 6, 8, 12))
-        ]
+        rows = []
+        for (name, noise), n in itertools.product(STRESS.items(), (3, 4, 6, 8, 12)):
+            made = simulate.synthetic(self.rng, noise, self.draws, n, 40)
+            rows.append({"noise": name, "trials": n, "alarm": _found(findings([made], 40, self.settings))})
+        return rows
 
-    def looks(self) -> list[dict[str, Any]]:
+    def looks(self) -> list[Row]:
         """The live rule without its confirmation: error and power over all looks, and trials spent."""
         rows = []
         for gpu, arm in itertools.product(self.gpus, ("same", *ARMS)):
             for case, values in self.shifts[gpu, arm].items():
-                index = subsets(self.rng, self.draws, len(values.shift), self.settings.looks[-1])
-                verdict, spent = np.zeros(self.draws), np.full(self.draws, float(self.settings.looks[-1]))
-                for n in self.settings.looks:
-                    now = findings([take(values, index[:, :n])], 40, self.settings, 1 / len(self.settings.looks))[:, 0]
-                    fresh = (verdict == 0) & (now != 0)
-                    verdict[fresh], spent[fresh] = now[fresh], n
-                rows.append(
-                    {
-                        "gpu": gpu,
-                        "case": case,
-                        "arm": arm,
-                        "effect": float(np.expm1(np.median(values.shift))),
-                        "slower": float(np.mean(verdict > 0)),
-                        "found": float(np.mean(verdict != 0)),
-                        "trials": float(spent.mean()),
-                    }
-                )
+                verdict, spent = self._look_by_look(values)
+                shares = {"slower": float(np.mean(verdict > 0)), "found": _found(verdict)}
+                where = {"gpu": gpu, "case": case, "arm": arm, "effect": _effect(values)}
+                rows.append({**where, **shares, "trials": float(spent.mean())})
         return rows
 
-    def others(self) -> list[dict[str, Any]]:
-        """What other rules say of the same effects with 8 trials or runs a side: false alarms and power."""
+    def _look_by_look(self, values: Shifts) -> tuple[FloatArray, FloatArray]:
+        """(first finding, trials until then) of every draw."""
+        looks = self.settings.looks
+        index = subsets(self.rng, self.draws, len(values.shift), looks[-1])
+        verdict, spent = np.zeros(self.draws), np.full(self.draws, float(looks[-1]))
+        for n in looks:
+            now = findings([take(values, index[:, :n])], 40, self.settings, 1 / len(looks))[:, 0]
+            fresh = (verdict == 0) & (now != 0)
+            verdict[fresh], spent[fresh] = now[fresh], n
+        return verdict, spent
+
+    def others(self) -> list[Row]:
+        """What other rules say of the same effects with 8 trials or runs per side: false alarms and power."""
         rows = []
         for gpu in self.gpus:
             for case, arms in self.trials[gpu].items():
                 for arm in ("same", *ARMS):
-                    rows += [
-                        {
-                            "gpu": gpu,
-                            "case": case,
-                            "arm": arm,
-                            "rule": rule,
-                            "found": found,
-                            "effect": float(np.expm1(np.median(self.shifts[gpu, arm][case].shift))),
-                        }
-                        for rule, found in self._asv(arms["base"], arms[arm])
-                    ]
-            for case, base, head, effect in _separate_pairs(self.runs[gpu]["seq"]):
-                rows += [
-                    {
-                        "gpu": gpu,
-                        "case": case,
-                        "arm": f"+{effect:.2f} %",
-                        "rule": rule,
-                        "found": found,
-                        "effect": effect / 100,
-                    }
-                    for rule, found in self._apart(base, head)
-                ]
+                    effect, where = _effect(self.shifts[gpu, arm][case]), {"gpu": gpu, "case": case, "arm": arm}
+                    said = self._asv(arms["base"], arms[arm])
+                    rows += [{**where, "rule": rule, "found": found, "effect": effect} for rule, found in said]
+            for case, base, head, extra in _separate_pairs(self.runs[gpu]["seq"]):
+                effect, where = extra / 100, {"gpu": gpu, "case": case, "arm": f"+{extra:.2f} %"}
+                said = self._apart(base, head)
+                rows += [{**where, "rule": rule, "found": found, "effect": effect} for rule, found in said]
         return rows
 
     def _asv(self, base: FloatArray, head: FloatArray) -> Iterator[tuple[str, float]]:
@@ -298,7 +245,7 @@ class Study:
             yield f"asv compare, factor {factor}", count / len(index)
 
     def _apart(self, base: FloatArray, head: FloatArray) -> Iterator[tuple[str, float]]:
-        """A t-test (p < 0.001) and a fixed 3 % rule on 8 separate runs a side, medians of the runs."""
+        """A t-test (p < 0.001) and a fixed 3 % rule on 8 separate runs per side, medians of the runs."""
         index = subsets(self.rng, self.draws, len(base), 16)
         one, two = (np.log(np.median(arm, axis=1)) for arm in (base, head))
         one, two = one[index[:, :8]], two[index[:, 8:]]
@@ -308,20 +255,35 @@ class Study:
         yield "separate runs, 3 % rule (1 run)", float(np.mean(np.abs(two[:, 0] - one[:, 0]) > np.log(1.03)))
 
 
+def _found(found: FloatArray) -> float:
+    """Share of findings, of either sign."""
+    return float(np.mean(found != 0))
+
+
+def _alarms(alone: Sequence[float], together: Sequence[float]) -> Row:
+    """Shares of false alarms, of cases judged alone and of those judged together."""
+    return {"alone": float(np.mean(alone)), "worst": max(alone), "together": float(np.mean(together))}
+
+
+def _effect(values: Shifts) -> float:
+    """The true change, as the median over all recorded trials shows it."""
+    return float(np.expm1(np.median(values.shift)))
+
+
 def _shifts(arms: dict[str, FloatArray], arm: str, rounds: int) -> Shifts:
     return shifts(arms["base"][:, :rounds], arms[arm][:, :rounds])
 
 
 def _separate_pairs(runs: dict[str, FloatArray]) -> Iterator[tuple[str, FloatArray, FloatArray, float]]:
-    """(family, base runs, head runs, extra time in % by the medians over all runs) of every family."""
-    families: dict[str, list[str]] = {}
+    """(operator, base runs, head runs, extra time in % by the medians over all runs) of every operator."""
+    operators: dict[str, list[str]] = {}
     for case in runs:
-        families.setdefault(case.split("/")[0], []).append(case)
-    for family, cases in families.items():
+        operators.setdefault(case.split("/")[0], []).append(case)
+    for operator, cases in operators.items():
         for case in cases:
             ratio = np.median(runs[case]) / np.median(runs[cases[0]])
             if case == cases[0] or ratio < 1.08:
-                yield family, runs[cases[0]], runs[case], float(ratio - 1) * 100
+                yield operator, runs[cases[0]], runs[case], float(ratio - 1) * 100
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -336,25 +298,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study = Study(options.data, options.draws, options.seed)
     except OSError as error:
         parser.exit(3, f"{error}\n")
-    parts = (
-        "scatter",
-        "false_alarms",
-        "separate_false_alarms",
-        "coverage",
-        "power",
-        "rounds",
-        "stress",
-        "looks",
-        "others",
-    )
-    numbers: dict[str, Any] = {"draws": options.draws, "seed": options.seed}
-    for part in parts:
+    numbers: Row = {"draws": options.draws, "seed": options.seed}
+    for part in PARTS:
         print(f"{part} ...", flush=True)
         numbers[part] = getattr(study, part)()
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "ab_study.json").write_text(json.dumps(numbers, indent=0) + "\n", encoding="utf-8")
-    (options.out / "ab_study.md").write_text(study_pages.page(numbers, study.settings, PROMISES), encoding="utf-8")
-    study_pages.plot(numbers, options.out / "ab_study.svg")
+    (options.out / "ab_study.md").write_text(page(numbers, study.settings, PROMISES), encoding="utf-8")
+    plot(numbers, options.out / "ab_study.svg")
     print(f"wrote {options.out}/ab_study.md, ab_study.svg, ab_study.json")
     return 0
 

@@ -31,18 +31,18 @@ def recording(request):
 
 
 def made(
-    effect=0.0, trials=6, case="k/t/c", kernel="k", control=None, rounds=40, seed=0, scatter=0.002, noise=0.01, **more
+    effect=0.0, trials=6, case="k/t/c", kernel="k", baseline=None, rounds=40, seed=0, scatter=0.002, noise=0.01, **more
 ):
-    """A comparison of synthetic trials; control: effect on the vendor baseline, None for no baseline."""
+    """A comparison of synthetic trials; baseline: effect on the vendor baseline, None for no baseline."""
     rng = np.random.default_rng(seed)
     rows = []
     for number in range(trials):
         start = scatter * rng.standard_normal()
         arms = [1e-4 * np.exp(noise * rng.standard_normal(rounds) + e) for e in (0, effect + start)]
-        if control is not None:
-            arms += [8e-5 * np.exp(noise * rng.standard_normal(rounds) + e) for e in (0, control)]
+        if baseline is not None:
+            arms += [8e-5 * np.exp(noise * rng.standard_normal(rounds) + e) for e in (0, baseline)]
         rows.append(PairedRounds(number, *arms))
-    name = "blas" if control is not None else None
+    name = "blas" if baseline is not None else None
     return Comparison(case, kernel, "t", tuple(rows), baseline=name, **more)
 
 
@@ -67,7 +67,7 @@ def test_a_real_change_below_the_floor_is_same_and_says_so():
     assert any("below the smallest effect of 0.3%" in e for e in case.evidence)
 
 
-def test_noise_that_hides_everything_cannot_be_told_and_asks_for_more():
+def test_noise_that_hides_everything_cannot_be_decided_and_asks_for_more():
     case, judgement = one(made(0.0, trials=4, scatter=0.03))
     assert case.verdict is Verdict.CANNOT_TELL
     assert case.wants_more
@@ -75,13 +75,13 @@ def test_noise_that_hides_everything_cannot_be_told_and_asks_for_more():
     assert not one(made(0.0, trials=12, scatter=0.05))[0].wants_more
 
 
-def test_nothing_to_judge_is_no_pass():
+def test_nothing_to_judge_is_not_a_pass():
     judgement = judge([], POLICY)
     assert (judgement.verdict, judgement.why) == (Verdict.CANNOT_TELL, "nothing was compared")
     assert judgement.verdict.exit_code == 2
 
 
-def test_only_new_cases_are_no_pass_and_beside_others_they_do_not_matter():
+def test_only_new_cases_are_not_a_pass_and_beside_others_they_do_not_matter():
     new = Comparison("k/t/new", "k", "t", base_status=Status.MISSING)
     assert judge([new], POLICY).verdict.exit_code == 2
     judgement = judge([new, made()], POLICY)
@@ -142,18 +142,18 @@ def test_a_wrong_head_is_broken_even_with_equal_code_or_bad_data():
     assert judgement.verdict.exit_code == 1
 
 
-def test_a_moving_control_takes_the_blame():
-    case, judgement = one(made(0.04, control=0.04))
+def test_a_moving_baseline_takes_the_blame():
+    case, judgement = one(made(0.04, baseline=0.04))
     assert case.verdict is Verdict.CANNOT_TELL
     assert any("the machine moved: blas" in w for w in case.warnings)
     assert any("moved in 1 of 1 cases" in w for w in judgement.warnings)
 
 
-def test_a_change_beyond_the_control_stands():
-    case, _ = one(made(0.08, control=0.03))
+def test_a_change_beyond_that_of_the_baseline_stands():
+    case, _ = one(made(0.08, baseline=0.03))
     assert case.verdict is Verdict.SLOWER
     assert any("which stands" in w for w in case.warnings)
-    assert one(made(0.08, control=0.0))[0].verdict is Verdict.SLOWER
+    assert one(made(0.08, baseline=0.0))[0].verdict is Verdict.SLOWER
 
 
 def test_an_intermittent_collapse_is_slower_by_policy_or_a_warning():
@@ -210,14 +210,14 @@ def test_many_findings_in_one_direction_raise_a_doubt():
 
 def test_a_baseline_that_stood_still_beside_the_findings_clears_the_machine():
     def cases(baseline):
-        return [made(0.05, case=f"k{i}/t/c", kernel=f"k{i}", seed=i, control=baseline) for i in range(9)]
+        return [made(0.05, case=f"k{i}/t/c", kernel=f"k{i}", seed=i, baseline=baseline) for i in range(9)]
 
     cleared = judge(cases(0.0), POLICY)
     assert len(cleared.of(Verdict.SLOWER)) == 9
     assert cleared.warnings == ()
     [doubt] = judge(cases(None), POLICY).warnings
     assert doubt.startswith("all 9 findings point one way (slower)")
-    moved = judge([*cases(None), made(0.1, case="m/t/c", kernel="m", seed=20, control=0.04)], POLICY)
+    moved = judge([*cases(None), made(0.1, case="m/t/c", kernel="m", seed=20, baseline=0.04)], POLICY)
     assert len(moved.of(Verdict.SLOWER)) == 10
     assert any("all 10 findings point one way" in w for w in moved.warnings), "a baseline that moved clears nothing"
 
@@ -251,15 +251,15 @@ def test_a_look_uses_only_its_share_of_the_error():
 
 def test_floors_against_the_baseline():
     rule = FloorRule("k", 0.9, "why", POLICY.floors[0].date)
-    for control, state in ((None, "absent"), (0.0, "missed"), (0.5, "met")):
-        comparison = made(0.0, control=control)
+    for baseline, state in ((None, "absent"), (0.0, "missed"), (0.5, "met")):
+        comparison = made(0.0, baseline=baseline)
         [floor] = judge([comparison], Policy(floors=(rule,))).floors
         assert floor.state == state
-    judgement = judge([made(0.0, control=0.0)], Policy(floors=(rule,)))
+    judgement = judge([made(0.0, baseline=0.0)], Policy(floors=(rule,)))
     assert not judgement.floors[0].new
     assert judgement.verdict is Verdict.SAME
     new = judge(
-        [dataclasses.replace(made(0.2, control=0.0), base_status=Status.OK)],
+        [dataclasses.replace(made(0.2, baseline=0.0), base_status=Status.OK)],
         Policy(floors=(dataclasses.replace(rule, share=0.75),)),
     )
     assert new.floors[0].new

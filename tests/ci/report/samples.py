@@ -1,4 +1,4 @@
-"""Reports for the golden files: one for each verdict, a hostile one, a large one."""
+"""Reports for the golden files: one per verdict, a hostile one, a large one."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def same() -> Report:
     """Nothing moved."""
     cases = tuple(gemm(f"qkv_m{2**i}", Verdict.SAME, 1 + 0.0004 * (i % 3 - 1), 0.0008) for i in range(12))
     return Report(
-        Judgement(Verdict.SAME, "12 cases, none moved by more than the floor of 0.5 %", cases),
+        Judgement(Verdict.SAME, "12 cases, none moved by the smallest effect of 0.5 %", cases),
         base=BASE,
         head=HEAD,
         machine=H200,

@@ -359,7 +359,7 @@ def broken_document(change: Callable[[dict], object]) -> bytes:
         (broken_document(lambda d: d["machine"].update(a=[1])), "machine"),
     ],
 )
-def test_a_file_that_is_no_report(data: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_report(data: bytes, message: str) -> None:
     with pytest.raises(json_report.ReportError, match=re.escape(message)):
         json_report.loads(data)
 

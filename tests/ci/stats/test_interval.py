@@ -17,8 +17,8 @@ def made(draws, trials, inside=0.004, between=0.001, level=0.0, effect=0.0, seed
     rng = np.random.default_rng(seed)
     shape = (draws, trials)
     shift = effect + rng.normal(0, inside, shape) + rng.normal(0, between, shape)
-    wander = rng.normal(0, (inside**2 / 4 + level**2) ** 0.5, shape)
-    return Shifts(shift, np.full(shape, inside**2), np.zeros(shape), wander)
+    drift = rng.normal(0, (inside**2 / 4 + level**2) ** 0.5, shape)
+    return Shifts(shift, np.full(shape, inside**2), np.zeros(shape), drift)
 
 
 def fitted(values, noise=1e-3, rounds=40, **options):
@@ -30,10 +30,10 @@ def slow_tail(values, bound, noise):
     y, v = values.shift[0], values.variance[0]
     n, smooth, typical = len(y), (v + v.mean()) / 2, v.mean()
     grid = np.linspace(y.mean() - 1, y.mean() + 1, 400_001)
-    wander = 4 * values.level[0].var(ddof=1)
+    drift = 4 * values.level[0].var(ddof=1)
 
     def scatter(expected):
-        return expected ** (-(n - 1) / 2) * np.exp(-(n - 1) / 2 * wander / expected)
+        return expected ** (-(n - 1) / 2) * np.exp(-(n - 1) / 2 * drift / expected)
 
     def story(weighted, together):
         total, tail = 0.0, 0.0
@@ -41,7 +41,7 @@ def slow_tail(values, bound, noise):
             density = np.prod(
                 [stats.norm.pdf(y[t], grid, (k * smooth[t] + (tau * noise) ** 2) ** 0.5) for t in range(n)], axis=0
             )
-            free = np.mean([scatter(typical * w) for w in interval.WANDER])
+            free = np.mean([scatter(typical * w) for w in interval.LEVEL_DRIFT])
             factor = wk * wt * (free if together else scatter(k * typical + (tau * noise) ** 2))
             total += factor * density.sum()
             tail += factor * density[grid < bound].sum()
@@ -77,7 +77,7 @@ def test_the_interval_holds_the_tail_it_should():
     [(0.0, 0.0, 0.98, 0.98), (0.004, 0.0, 0.98, 0.98), (0.02, 0.01, 0.97, 0.95)],
 )
 def test_coverage_of_the_99_percent_interval(trials, between, level, least, least_at_few):
-    """Arms that wander apart by 2 % are where it is weakest: 95 to 97 % with 3 or 4 trials, as the module says."""
+    """Arms that drift apart by 2 % are where it is weakest: 95 to 97 % with 3 or 4 trials, as the module says."""
     found = fitted(made(3000, trials, between=between, level=level, effect=0.01), runs=[np.arange(3000)])
     low, high = found.interval(0.99)
     covered = np.mean((low <= 0.01) & (high >= 0.01))
@@ -106,11 +106,11 @@ def test_runs_fitted_at_once_are_the_same_as_one_by_one():
         np.testing.assert_allclose(at_once.below(0.0)[runs == run], alone.below(0.0), rtol=1e-10)
 
 
-def test_neighbours_that_wander_make_a_quiet_looking_case_doubtful():
+def test_neighbours_that_drift_make_a_quiet_looking_case_doubtful():
     quiet = made(1, 4, effect=0.02, seed=1)
-    wandering = made(20, 4, between=0.03, level=0.015)
+    drifting = made(20, 4, between=0.03, level=0.015)
     joined = Shifts(
-        *(np.concatenate([getattr(quiet, f.name), getattr(wandering, f.name)]) for f in dataclasses.fields(Shifts))
+        *(np.concatenate([getattr(quiet, f.name), getattr(drifting, f.name)]) for f in dataclasses.fields(Shifts))
     )
     assert fitted(joined).below(0.0)[0] > 2 * fitted(quiet).below(0.0)[0]
 

@@ -8,11 +8,11 @@ from ci.stats.types import PairedRounds
 RNG = np.random.default_rng(4)
 
 
-def trial(number, rounds=40, effect=0.0, control=None):
+def trial(number, rounds=40, effect=0.0, baseline=None):
     base, head = (np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, effect))
-    if control is None:
+    if baseline is None:
         return PairedRounds(number, base, head)
-    return PairedRounds(number, base, head, *(np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, control)))
+    return PairedRounds(number, base, head, *(np.exp(0.01 * RNG.standard_normal(rounds) + e) for e in (0, baseline)))
 
 
 def test_each_case_gets_its_own_trials_in_order_whatever_the_rounds():
@@ -28,16 +28,16 @@ def test_each_case_gets_its_own_trials_in_order_whatever_the_rounds():
     assert found[2].base_seconds == pytest.approx(np.median(cases[2][0].base))
 
 
-def test_a_shared_movement_of_control_and_case_cancels():
-    trials = [trial(n, effect=0.03, control=0.03) for n in range(6)]
-    case, control = samples([trials])[0], samples([trials], baseline=True)[0]
-    relative = adjusted(case, control)
+def test_a_shared_movement_of_baseline_and_case_cancels():
+    trials = [trial(n, effect=0.03, baseline=0.03) for n in range(6)]
+    case, baseline = samples([trials])[0], samples([trials], baseline=True)[0]
+    relative = adjusted(case, baseline)
     assert abs(effects([relative], [Scale(1e-3, 0, 0.99)])[0].log_ratio) < 0.01
     assert effects([case], [Scale(1e-3, 0, 0.99)])[0].log_ratio == pytest.approx(0.03, abs=0.005)
 
 
-def test_control_of_too_few_common_trials_is_none():
-    trials = [trial(0, control=0.0), trial(1)]
+def test_a_baseline_of_too_few_common_trials_is_none():
+    trials = [trial(0, baseline=0.0), trial(1)]
     assert adjusted(samples([trials])[0], samples([trials], baseline=True)[0]) is None
 
 

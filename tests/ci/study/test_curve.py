@@ -37,7 +37,13 @@ def test_ours_by_their_knob_and_the_library_by_its_channels() -> None:
     ]
 
 
-def test_what_is_no_curve_is_refused() -> None:
+def test_a_point_that_one_backend_lacks_is_empty_and_foreign_names_are_inert() -> None:
+    shown = curve.table({"a|b": {4: 1.0}, "\x1b[31mred\u202e\ud800": {8: 2.0}})
+    assert shown.splitlines()[0] == "| CUs | <code>a&#124;b</code>, GB/s | `[31mred`, GB/s |"
+    assert shown.splitlines()[2:] == ["| 4 | 1 |  |", "| 8 |  | 2 |"]
+
+
+def test_what_is_not_a_curve_is_refused() -> None:
     with pytest.raises(ValueError, match="of one case; these trials have all_gather/w2, all_gather/w4"):
         curve.points([trial(4, 0.1), trial(4, 0.1, "w2")])
     with pytest.raises(ValueError, match="these trials have none"):

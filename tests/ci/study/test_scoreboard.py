@@ -1,0 +1,34 @@
+"""The table of the README, from records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ci.study import scoreboard
+
+
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
+    """Two commits of one kernel on one machine; the ratios are given, not derived."""
+    rows = [
+        {"commit": commit, "date": date, "case": case, "baseline_ratio": ratio}
+        for commit, date, ratios in (("old", 1, (0.1, 0.1)), ("new", 2, (0.8, 1.25)))
+        for case, ratio in zip("ab", ratios, strict=True)
+    ]
+    fixed = {"machine": "h200|x2", "device": "NVIDIA\x1b[1m H200", "count": 2, "kind": "gpu", "status": "ok"}
+    frame = pd.DataFrame(rows).assign(**fixed, kernel="gemm", backend="tri`ton", baseline=False)
+    monkeypatch.setattr("ci.study.scoreboard.derive.derive", lambda records: records)
+    return frame
+
+
+def test_the_newest_commit_counts_and_names_are_inert(derived: pd.DataFrame) -> None:
+    machine = "2 x NVIDIA&#91;1m H200 (h200&#124;x2)"
+    assert list(scoreboard.rows(derived)) == [
+        f"| {machine} | `gemm` | <code>tri&#96;ton</code> | 2 | 1.00 | 0.80 | 1.25 |"
+    ]
+
+
+def test_what_has_no_ratio_has_no_row(derived: pd.DataFrame) -> None:
+    assert list(scoreboard.rows(derived.assign(baseline_ratio=np.nan))) == []
