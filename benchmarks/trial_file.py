@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import fcntl
 import gzip
 import hashlib
@@ -14,6 +15,29 @@ from pathlib import Path
 from typing import Any
 
 FORMAT, VERSION = "ridgeline-trial", 1
+
+ROLES = ("base", "head")
+"""Sides of a comparison; a plain run has only "head"."""
+
+EARLIEST_MS, LATEST_MS = 0, 4_102_444_800_000
+"""Dates, milliseconds since 1970 UTC: up to 2100.  Beyond 2262 pandas cannot hold them."""
+
+
+class Status(enum.StrEnum):
+    """How one arm of a case ended; `missing`: that checkout does not have it (never written to a file)."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    ERROR = "error"
+    HANG = "hang"
+    CRASH = "crash"
+    UNSUPPORTED = "unsupported"
+    SKIPPED = "skipped"
+    MISSING = "missing"
+
+
+FAILED = (Status.WRONG, Status.CRASH, Status.HANG, Status.ERROR)
+"""Worst first."""
 
 
 class OutputError(Exception):
