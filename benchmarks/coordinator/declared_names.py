@@ -22,7 +22,7 @@ Values = Mapping[str, str]
 
 
 class Unreadable(Exception):
-    """A name cannot be told from the source alone."""
+    """A name does not follow from the source alone."""
 
 
 def refuse_unknown(asked: Sequence[str], checkouts: Iterable[Checkout]) -> None:
@@ -41,7 +41,7 @@ def refuse_unknown(asked: Sequence[str], checkouts: Iterable[Checkout]) -> None:
 
 
 def declared_names(root: Path, packages: Sequence[str]) -> set[str] | None:
-    """Every name that a source file beside or below the packages gives to a Kernel; None if one cannot be told."""
+    """Every name that a source file beside or below the packages gives to a Kernel; None if one is not certain."""
     sources: list[str] = []
     for top in {package.partition(".")[0] for package in packages}:
         if not (root / top).is_dir():
