@@ -79,7 +79,7 @@ def _import_all(
 def _modules_of(package: str, module: ModuleType | None, registry: ModuleType) -> list[str]:
     """Modules of a package that may declare kernels.  A registry before 2026-11-22 lists those that never do."""
     if module is not None and hasattr(registry, "modules_of"):
-        return list(registry.modules_of(package))
+        return list(registry.modules_of(module))
     never = registry.INFRASTRUCTURE if package == "kernels" and hasattr(registry, "INFRASTRUCTURE") else ()
     found = pkgutil.iter_modules(getattr(module, "__path__", []))
     return [f"{package}.{info.name}" for info in found if info.name not in never]
