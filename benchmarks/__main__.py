@@ -13,44 +13,54 @@ measured, 3 usage or infrastructure, 130 interrupted (finished trials and checks
 from __future__ import annotations
 
 import argparse
-import ast
-import dataclasses
 import json
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import doctor, verify
-from benchmarks import trial_file as notes
-from benchmarks.coordinator.checkouts import ROLES, Tree, TreeError
+from benchmarks import arguments as of
+from benchmarks import doctor, trial_file, verify
+from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.ranks import Unkillable
-from benchmarks.coordinator.trial import Session, measure
+from benchmarks.coordinator.signals import ENDING
+from benchmarks.coordinator.trial import Report, Session, measure
 from benchmarks.plan import Protocol, Selection, UsageError
-from benchmarks.verify import FAULTY
+from benchmarks.tally import FAULTS, MEASURED, Tally
+from benchmarks.trial_file import ROLES
 from kernels.spec import TIERS
 
-MEASURED, FAULTS, NOTHING, USAGE, INTERRUPTED = 0, 1, 2, 3, 130
+USAGE, INTERRUPTED = 3, 130
+"""Exit codes beside those of benchmarks.tally; 3 is also that of a defect, which must never look like a fault."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    arguments = parser().parse_args(argv)
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, _interrupted)
+    for number in ENDING:
+        signal.signal(number, _interrupted)
     try:
+        arguments = parser().parse_args(argv)
         return arguments.command(arguments)
-    except (UsageError, TreeError, notes.OutputError, Unkillable, OSError) as error:
+    except (UsageError, CheckoutError, trial_file.OutputError, Unkillable, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("interrupted; what is finished is kept", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        traceback.print_exc()
+        print(f"Error: {type(error).__name__}: {error} (this is a defect of Ridgeline)", file=sys.stderr)
+        return USAGE
 
 
 def _interrupted(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
+
+
+# ---- options -----------------------------------------------------------------------------------------------------
 
 
 class _Parser(argparse.ArgumentParser):
@@ -61,74 +71,56 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = _Parser(
-        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    top = _Parser(prog="python -m benchmarks", description=__doc__, formatter_class=_AS_WRITTEN)
     verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=_Parser)
-    run = verbs.add_parser(
-        "run",
-        help="measure and append trial lines to a file",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    run.set_defaults(command=_run)
+    run = _verb(verbs, "run", _run, "measure and append trial lines to a file", __doc__)
     _what_options(run, "trial file (.jsonl or .jsonl.gz); lines are appended")
     _how_options(run)
-    verifying = verbs.add_parser(
-        "verify",
-        help="call every backend and compare; nothing is timed",
-        description=verify.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    verifying.set_defaults(command=_verify)
+    verifying = _verb(verbs, "verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__)
     _what_options(verifying, "file of checks (.jsonl); lines are appended, and what it knows is not tried again")
     verifying.add_argument("--json", action="store_true", help="print the summary as JSON")
-    listing = verbs.add_parser("list", help="what a tree declares")
-    listing.set_defaults(command=_list)
-    listing.add_argument("--tree", default=".", metavar="PATH", help="source tree (default: here)")
-    listing.add_argument("--json", action="store_true", help="machine-readable")
-    checking = verbs.add_parser("doctor", help="what this machine is and what can be measured on it")
-    checking.set_defaults(command=_doctor)
-    checking.add_argument("--tree", default=".", metavar="PATH", help="source tree (default: here)")
-    checking.add_argument("--json", action="store_true", help="machine-readable")
+    listing = _verb(verbs, "list", _list, "what a checkout declares")
+    checking = _verb(verbs, "doctor", _doctor, "what this machine is and what can be measured on it")
+    for verb in (listing, checking):
+        verb.add_argument("--tree", default=".", metavar="PATH", help="checkout (default: here)")
+        verb.add_argument("--json", action="store_true", help="machine-readable")
+    help = "look at the disk of this folder too; repeatable"
+    checking.add_argument("--folder", action="append", default=[], type=Path, metavar="PATH", help=help)
     return top
 
 
+_AS_WRITTEN = argparse.RawDescriptionHelpFormatter
+
+
+def _verb(
+    verbs: Any, name: str, command: Callable[[argparse.Namespace], int], help: str, text: str | None = None
+) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=help, description=text, formatter_class=_AS_WRITTEN)
+    verb.set_defaults(command=command)
+    return verb
+
+
 def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
-    default = Protocol()
+    default, many = Protocol(), {"action": "append", "default": []}
     add = verb.add_argument
     add(
-        "--tree",
-        action="append",
-        type=_role_value,
-        metavar="ROLE=PATH",
-        help="source tree; ROLE is head or base (default: head=.)",
-    )
+        "--tree", action="append", type=of.role_value, metavar="ROLE=PATH",
+        help="checkout; ROLE is head or base (default: head=.)",
+    )  # fmt: skip
     add("--out", type=Path, required=True, metavar="FILE", help=out)
-    add("--kernel", action="append", default=[], metavar="NAME", help="only this kernel; repeatable (default: all)")
-    add("--case", action="append", default=[], metavar="GLOB", help="cases, by name or pattern; repeatable")
-    add("--backend", action="append", default=[], metavar="NAME", help="backend or baseline; repeatable (default: all)")
+    add("--kernel", **many, metavar="NAME", help="only this kernel; repeatable (default: all)")
+    add("--case", **many, metavar="GLOB", help="cases, by name or pattern; repeatable")
+    add("--backend", **many, metavar="NAME", help="backend or baseline; repeatable (default: all)")
     add("--tier", default="pr", choices=TIERS, help="the cases of this tier and of the quicker ones")
-    add("--seed", type=int, default=default.seed, metavar="N", help="of the inputs")
-    add(
-        "--set",
-        action="append",
-        default=[],
-        type=_knob,
-        metavar="KEY=VALUE",
-        help="a knob, over config(), of every tree or as ROLE.KEY=VALUE of one; repeatable",
-    )
-    add(
-        "--deadline",
-        type=float,
-        default=default.deadline_s,
-        metavar="SECONDS",
-        help=f"for one step of one arm, after which it counts as hanging (default {default.deadline_s:g})",
-    )
-    add("--commit", action="append", default=[], type=_role_value, metavar="ROLE=HASH", help="commit of a tree")
-    add("--date-ms", action="append", default=[], type=_role_value, metavar="ROLE=MS", help="its committer date")
-    add("--dirty", action="append", default=[], choices=ROLES, metavar="ROLE", help="the tree has uncommitted changes")
-    add("--env", action="append", default=[], type=_role_value, metavar="ROLE=PYTHON", help="Python that runs a tree")
+    add("--seed", type=of.seed, default=default.seed, metavar="N", help="of the inputs")
+    knob = "a knob, over config(), of every checkout or as ROLE.KEY=VALUE of one; repeatable"
+    add("--set", **many, type=of.knob, metavar="KEY=VALUE", help=knob)
+    deadline = f"for one step of one arm, after which it counts as hanging (default {default.deadline_s:g})"
+    add("--deadline", type=of.deadline, default=default.deadline_s, metavar="SECONDS", help=deadline)
+    add("--commit", **many, type=of.role_value, metavar="ROLE=HASH", help="commit of a checkout")
+    add("--date-ms", **many, type=of.role_date, metavar="ROLE=MS", help="its committer date")
+    add("--dirty", **many, choices=ROLES, metavar="ROLE", help="the checkout has uncommitted changes")
+    add("--env", **many, type=of.role_value, metavar="ROLE=PYTHON", help="Python that runs a checkout")
     add("--progress", choices=("json", "text", "none"), default="text", help="on stderr")
     add("--json-progress", dest="progress", action="store_const", const="json", help="the same as --progress json")
 
@@ -136,115 +128,68 @@ def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
 def _how_options(run: argparse.ArgumentParser) -> None:
     default = Protocol()
     add = run.add_argument
-    add("--trials", type=_positive, default=default.trials, metavar="N", help=f"default {default.trials}")
-    add("--rounds", type=_positive, default=default.rounds, metavar="N", help=f"per trial (default {default.rounds})")
+    add("--trials", type=of.positive, default=default.trials, metavar="N", help=f"default {default.trials}")
+    add("--rounds", type=of.positive, default=default.rounds, metavar="N", help=f"per trial (default {default.rounds})")
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
-    add("--schedule-seed", type=int, default=default.schedule_seed, metavar="N", help="of the order of the arms")
+    add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
+
+
+# ---- verbs -------------------------------------------------------------------------------------------------------
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    trees = _trees(arguments)
+    checkouts = of.checkouts(arguments)
     protocol = Protocol(
         arguments.rounds, arguments.trials, arguments.cache, arguments.seed, arguments.schedule_seed, arguments.deadline
     )
-    notes.check_writable(arguments.out)
+    _refuse_early(arguments, checkouts)
     tally = Tally()
-    lines = measure(arguments.kernel, trees, protocol, _progress(arguments.progress), _selection(arguments))
+    lines = measure(arguments.kernel, checkouts, protocol, _report(arguments.progress), _selection(arguments))
     try:
         for line in lines:
-            notes.append(arguments.out, line)
-            tally.add(line)
+            trial_file.append(arguments.out, line)
+            tally.add_trial(line)
     finally:
         lines.close()
-        notes.remove_if_empty(arguments.out)
-    tally.explain(arguments.kernel)
+        trial_file.remove_if_empty(arguments.out)
+    for sentence in tally.not_measured():
+        print(sentence, file=sys.stderr)
     return tally.exit_code(arguments.kernel)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    trees = _trees(arguments)
-    if [tree.role for tree in trees] != ["head"]:
-        raise UsageError("one tree is verified at a time: --tree head=PATH")
+    checkouts = of.checkouts(arguments)
+    if [checkout.role for checkout in checkouts] != ["head"]:
+        raise UsageError("one checkout is verified at a time: --tree head=PATH")
     if arguments.out.suffix == ".gz":
         raise UsageError(f"{arguments.out}: checks are not compressed; name a .jsonl file")
-    notes.check_writable(arguments.out)
-    lines = verify.verify(
-        arguments.kernel,
-        trees[0],
-        arguments.out,
-        _selection(arguments),
-        arguments.seed,
-        arguments.deadline,
-        _progress(arguments.progress),
-    )
-    summary = verify.Summary()
+    _refuse_early(arguments, checkouts)
+    what = (arguments.kernel, checkouts[0], arguments.out, _selection(arguments))
+    lines = verify.verify(*what, arguments.seed, arguments.deadline, _report(arguments.progress))
+    tally = Tally()
     try:
         for line, new in lines:
             if new:
-                notes.append(arguments.out, line)
-            for sentence in summary.add(line):
+                trial_file.append(arguments.out, line)
+            for sentence in tally.add_check(line):
                 print(sentence, file=sys.stderr, flush=True)
     finally:
         lines.close()
-        notes.remove_if_empty(arguments.out)
-    print(json.dumps(summary.as_json(), allow_nan=False) if arguments.json else summary.in_words())
-    if summary.faults or (summary.broken and not arguments.kernel):
-        return FAULTS
-    return MEASURED if summary.count("ok") else NOTHING
+        trial_file.remove_if_empty(arguments.out)
+    print(json.dumps(tally.as_json(), allow_nan=False) if arguments.json else tally.in_words())
+    return tally.exit_code(arguments.kernel)
 
 
-def _selection(arguments: argparse.Namespace) -> Selection:
-    return Selection(arguments.tier, tuple(arguments.case), tuple(arguments.backend), dict(arguments.set))
-
-
-@dataclasses.dataclass
-class Tally:
-    """What became of the arms of all lines."""
-
-    statuses: dict[str, int] = dataclasses.field(default_factory=dict)
-    faults: dict[str, str] = dataclasses.field(default_factory=dict)
-    broken: dict[str, str] = dataclasses.field(default_factory=dict)
-    undeclared: list[str] = dataclasses.field(default_factory=list)
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Count the arms of a line."""
-        for name, case in line["cases"].items():
-            for key, arm in case["arms"].items():
-                self.statuses[arm["status"]] = self.statuses.get(arm["status"], 0) + 1
-                if arm["status"] in FAULTY:
-                    self.faults[f"{line['kernel']} {name} {key}"] = f"{arm['status']}: {arm['why']}"
-        for role, tree in line["trees"].items():
-            self.broken.update({f"{role} {b['module']}": b["reason"] for b in tree["broken"]})
-        if not any(tree["declaration"] for tree in line["trees"].values()):
-            self.undeclared.append(line["kernel"])
-
-    def explain(self, asked: Sequence[str]) -> None:
-        """Say on stderr what was not measured, and why."""
-        for where, why in {**self.faults, **{f"broken module, {k}": v for k, v in self.broken.items()}}.items():
-            print(f"{where}: {why}", file=sys.stderr)
-        for name in dict.fromkeys(self.undeclared):
-            print(f"no kernel {name!r} in any module that imports", file=sys.stderr)
-        if not self.statuses.get("ok"):
-            print(
-                "nothing was measured: "
-                + (", ".join(f"{n} {s}" for s, n in sorted(self.statuses.items())) or "no case of this tier"),
-                file=sys.stderr,
-            )
-
-    def exit_code(self, asked: Sequence[str]) -> int:
-        """A broken module is a fault unless the kernels asked for are all there."""
-        if self.faults or self.undeclared or (self.broken and not asked):
-            return FAULTS
-        return MEASURED if self.statuses.get("ok") else NOTHING
+def _refuse_early(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> None:
+    """What is known to be wrong before a process is started."""
+    refuse_unknown(arguments.kernel, checkouts)
+    trial_file.check_writable(arguments.out)
+    trial_file.remove_if_empty(arguments.out)
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    session = Session([Tree("head", Path(arguments.tree).resolve())], Protocol(), Selection(), None)
-    try:
-        session.describe()
-    finally:
-        session.close()
-    found = session.descriptions["head"]
+    with Session([Checkout("head", Path(arguments.tree).resolve())], Protocol(), Selection()) as session:
+        found = session.descriptions["head"]
     if arguments.json:
         print(json.dumps({"kernels": list(found.kernels.values()), "broken": found.broken}, allow_nan=False))
         return MEASURED
@@ -258,64 +203,21 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    report = doctor.examine(Path(arguments.tree).resolve())
+    report = doctor.examine(Path(arguments.tree).resolve(), arguments.folder)
     print(json.dumps(report, allow_nan=False) if arguments.json else doctor.in_words(report))
-    return MEASURED if not report["problems"] else FAULTS
+    return FAULTS if report["problems"] else MEASURED
 
 
-def _trees(arguments: argparse.Namespace) -> list[Tree]:
-    paths = dict(arguments.tree or [("head", ".")])
-    facts = {"commit": dict(arguments.commit), "date_ms": dict(arguments.date_ms), "python": dict(arguments.env)}
-    for option, values in facts.items():
-        for role in values:
-            if role not in paths:
-                raise UsageError(f"there is no --tree {role}=PATH for the {option} of {role!r}")
-    for value in facts["date_ms"].values():
-        if not value.isdigit():
-            raise UsageError(f"{value!r} is not a number of milliseconds since 1970")
-    return [
-        Tree(
-            role,
-            Path(path).resolve(),
-            facts["commit"].get(role),
-            int(facts["date_ms"][role]) if role in facts["date_ms"] else None,
-            True if role in arguments.dirty else (False if role in facts["commit"] else None),
-            facts["python"].get(role, sys.executable),
-        )
-        for role, path in paths.items()
-    ]
+def _selection(arguments: argparse.Namespace) -> Selection:
+    return Selection(arguments.tier, tuple(arguments.case), tuple(arguments.backend), dict(arguments.set))
 
 
-def _progress(kind: str) -> Any:
+def _report(kind: str) -> Report | None:
     if kind == "none":
         return None
     if kind == "json":
         return lambda event: print(json.dumps(event), file=sys.stderr, flush=True)
     return lambda event: print(f"{event['done']}/{event['total'] or '?'} {event['what']}", file=sys.stderr, flush=True)
-
-
-def _role_value(text: str) -> tuple[str, str]:
-    role, equals, value = text.partition("=")
-    if not equals or role not in ROLES or not value:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected ROLE=VALUE with ROLE one of {', '.join(ROLES)}")
-    return role, value
-
-
-def _knob(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    role, dot, name = key.rpartition(".")
-    if not equals or not name.isidentifier() or (dot and role not in ROLES):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return key, value
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least 1")
-    return int(text)
 
 
 if __name__ == "__main__":

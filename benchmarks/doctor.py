@@ -1,92 +1,181 @@
-"""What this machine is, what can be measured on it, what is broken, and what to do about it."""
+"""What this machine is, what can be measured on it, and what is wrong with it.
+
+The facts and limits that measuring needs are judged here only; `ridgeline doctor` shows the same problems and adds
+what it alone knows (git, records, Slurm).
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import enum
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import plan
-from benchmarks.coordinator import device_state as state
-from benchmarks.coordinator import fingerprint as machine
-from benchmarks.coordinator.checkouts import Tree
+from benchmarks.coordinator import device_state, fingerprint
+from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import Protocol, Selection
 
-LEAST_DISK_BYTES, LEAST_SHM_BYTES = 1 << 30, 256 << 20
-"""Below these, compiler caches and symmetric heaps of a CPU do not fit."""
+LEAST_DISK_BYTES = 2 << 30
+"""A nightly run writes some 100 MB of trials, Triton's cache up to 1 GB (2026-11)."""
+
+LEAST_SHM_BYTES = 1 << 30
+"""The largest all_gather of the pr tier on two CPU ranks fills 512 MB (2026-11)."""
+
+TESTED = {"python": ((3, 11), (3, 12)), "torch": ((2, 11), (2, 13)), "triton": ((3, 6), (3, 9))}
+"""Oldest and newest version that Ridgeline is tested with (2026-11)."""
+
+SHM = Path("/dev/shm")
+"""Where symmetric heaps of CPU ranks lie."""
 
 
-def examine(tree: Path) -> dict[str, Any]:
-    """Everything as JSON values; `problems` are sentences, each with the next step."""
-    session = Session([Tree("head", tree)], Protocol(), Selection(), None)
-    try:
-        session.describe()
-    finally:
-        session.close()
-    found = session.descriptions["head"]
-    monitor, why_no_state = state.open_monitor(found.devices)
-    kernels = {name: _cases(kernel, session.machine) for name, kernel in found.kernels.items()}
-    return {
-        "machine": session.machine,
+class Kind(enum.StrEnum):
+    """What a problem is about."""
+
+    BROKEN_MODULE = "broken_module"
+    LIBRARY_MISSING = "library_missing"
+    UNTESTED_VERSION = "untested_version"
+    UNKNOWN_HARDWARE = "unknown_hardware"
+    NO_DEVICE_STATE = "no_device_state"
+    LOW_DISK = "low_disk"
+    LOW_SHM = "low_shm"
+
+
+@dataclasses.dataclass(frozen=True)
+class HostProblem:
+    """One thing that is wrong, why it matters, and what to do about it.  level: "warning" or "error"."""
+
+    kind: Kind
+    text: str
+    why: str
+    next_step: str
+    level: str = "warning"
+
+
+def examine(checkout: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
+    """Everything as JSON values; /tmp and `folders` are the places whose disks are looked at."""
+    with Session([Checkout("head", checkout)], Protocol(), Selection()) as session:
+        found = session.descriptions["head"]
+        machine = session.machine
+    monitor, why_no_state = device_state.open_monitor(found.devices)
+    report = {
+        "machine": machine,
         "devices": found.devices,
         "environment": found.environment,
         "state": monitor.read(0) if monitor else None,
         "why_no_state": why_no_state,
-        "kernels": kernels,
+        "kernels": {name: _cases(kernel, machine) for name, kernel in found.kernels.items()},
         "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
-        "problems": problems(session.machine, found.environment, found.broken, why_no_state),
+        "disk": [{"path": str(path), "free_bytes": _disk(path).free} for path in (Path("/tmp"), *folders)],
+        "shm": _shm(),
     }
+    return {**report, "problems": [dataclasses.asdict(problem) for problem in problems(report)]}
 
 
-def _cases(kernel: Mapping[str, Any], where: Mapping[str, Any]) -> dict[str, str]:
+def _cases(kernel: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, str]:
     """Why each case cannot be measured here, "" if it can."""
-    planned = plan.plan_kernel({"head": kernel}, where, Selection(tier="sweep"), "cold")
+    planned = plan.plan_kernel({"head": kernel}, machine, Selection(tier="sweep"), "cold")
     return {case.name: case.skip for case in planned}
 
 
-def problems(
-    where: Mapping[str, Any], environment: Mapping[str, Any], broken: list[dict[str, Any]], why_no_state: str | None
-) -> list[str]:
-    """What is wrong, and what to do about it."""
-    found = [
-        f"module {b['module']} does not import: {b['reason']}; correct it, the others are measured" for b in broken
-    ]
-    for library in ("torch", "triton"):
-        if f"{library}_missing" in environment:
-            found.append(
-                f"{library} cannot be imported ({environment[f'{library}_missing']}); "
-                "install the build for this machine's devices"
-            )
-    unknown = machine.unknown_warning(where)
-    if unknown:
-        found.append(unknown)
-    if where["kind"] == "gpu" and why_no_state:
-        library = "nvidia-ml-py" if where["arch"].startswith("sm_") else "amdsmi (part of ROCm)"
-        found.append(f"clocks and power cannot be read ({why_no_state}); install {library}")
-    for path, least in (("/tmp", LEAST_DISK_BYTES), ("/dev/shm", LEAST_SHM_BYTES)):
-        if Path(path).is_dir() and (free := shutil.disk_usage(path).free) < least:
-            found.append(f"{path} has {free >> 20} MiB free, at least {least >> 20} MiB are needed; free some")
-    return found
+def _disk(folder: Path) -> Any:
+    """Usage of the disk that holds the folder, or would hold it."""
+    return shutil.disk_usage(next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()))
+
+
+def _shm() -> dict[str, Any] | None:
+    if not SHM.is_dir():
+        return None
+    usage = shutil.disk_usage(SHM)
+    return {"path": str(SHM), "free_bytes": usage.free, "total_bytes": usage.total}
+
+
+# ---- judging -----------------------------------------------------------------------------------------------------
+
+
+def problems(report: Mapping[str, Any]) -> list[HostProblem]:
+    """What is wrong, by the facts of a report."""
+    return [problem for judge in (_modules, _versions, _devices, _space) for problem in judge(report)]
+
+
+def _modules(report: Mapping[str, Any]) -> Iterator[HostProblem]:
+    for module in report["broken"]:
+        what = f"module {module['module']} does not import"
+        next_step = "correct it; its kernels are missing from every run until then"
+        yield HostProblem(Kind.BROKEN_MODULE, what, module["reason"], next_step)
+
+
+def _versions(report: Mapping[str, Any]) -> Iterator[HostProblem]:
+    for name, (oldest, newest) in TESTED.items():
+        version = report["environment"].get(name)
+        tested = f"{_dotted(oldest)} to {_dotted(newest)}"
+        if not version:
+            why = report["environment"].get(f"{name}_missing", "what needs it cannot be measured")
+            next_step = f"install {name} {tested}, in the build for this machine's devices"
+            yield HostProblem(Kind.LIBRARY_MISSING, f"{name} cannot be imported", why, next_step)
+        elif not oldest <= _numbers(version) or _numbers(version)[: len(newest)] > newest:
+            what = f"{name} {version} is outside {tested}"
+            next_step = f"install {name} {tested}, or report how it went"
+            yield HostProblem(Kind.UNTESTED_VERSION, what, "Ridgeline was not tested with it", next_step)
+
+
+def _devices(report: Mapping[str, Any]) -> Iterator[HostProblem]:
+    machine = report["machine"]
+    if unknown := fingerprint.unknown_warning(machine):
+        what = f"{machine['device']} ({machine['arch']}) is not in the table of hardware"
+        next_step = "add it to kernels/hardware.py: DEVICES, with its source and date"
+        yield HostProblem(Kind.UNKNOWN_HARDWARE, what, f"times are right, but {unknown}", next_step)
+    if machine["kind"] == "gpu" and report["why_no_state"]:
+        library = "nvidia-ml-py" if machine["arch"].startswith("sm_") else "amdsmi (part of ROCm)"
+        what = "clocks, power and throttling cannot be read"
+        next_step = f"install {library}, so that a slow machine can be told from a slow kernel"
+        yield HostProblem(Kind.NO_DEVICE_STATE, what, report["why_no_state"], next_step)
+
+
+def _space(report: Mapping[str, Any]) -> Iterator[HostProblem]:
+    for disk in report["disk"]:
+        if disk["free_bytes"] < LEAST_DISK_BYTES:
+            level = "error" if disk["free_bytes"] < LEAST_DISK_BYTES // 20 else "warning"
+            what = f"{_mib(disk['free_bytes'])} are free where {disk['path']} lies"
+            next_step = f"free space, at least {_mib(LEAST_DISK_BYTES)}"
+            yield HostProblem(Kind.LOW_DISK, what, "trials and compiled kernels are written there", next_step, level)
+    shm = report["shm"]
+    if shm and shm["free_bytes"] < LEAST_SHM_BYTES:
+        what = f"{shm['path']} has {_mib(shm['free_bytes'])} free of {_mib(shm['total_bytes'])}"
+        next_step = "free some, or start the container with --shm-size=16G or --ipc=host"
+        yield HostProblem(Kind.LOW_SHM, what, "ranks share their buffers there", next_step)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _mib(size: int) -> str:
+    return f"{size >> 20} MiB"
+
+
+# ---- for people --------------------------------------------------------------------------------------------------
 
 
 def in_words(report: Mapping[str, Any]) -> str:
-    """The same for people."""
-    where, environment = report["machine"], report["environment"]
-    lines = [
-        f"machine   {where['name']}",
-        f"device    {where['device']} ({where['arch']}), {where['count']} of them"
-        if where["kind"] == "gpu"
-        else f"device    no GPU; CPU {where['device']}, {where['cpu_count']} cores",
-        "versions  "
-        + ", ".join(
-            f"{k} {environment[k]}" for k in ("python", "torch", "triton", "cuda", "hip") if environment.get(k)
-        ),
-    ]
+    """A report for people."""
+    machine, environment = report["machine"], report["environment"]
+    versions = [f"{k} {environment[k]}" for k in ("python", "torch", "triton", "cuda", "hip") if environment.get(k)]
+    device = f"no GPU; CPU {machine['device']}, {machine['cpu_count']} cores"
+    if machine["kind"] == "gpu":
+        device = f"{machine['count']} x {machine['device']} ({machine['arch']})"
+    lines = [f"machine   {machine['name']}", f"device    {device}", f"versions  {', '.join(versions)}"]
     for name, cases in report["kernels"].items():
-        open_ = sum(1 for why in cases.values() if not why)
-        lines.append(f"kernel    {name}: {open_} of {len(cases)} cases can be measured here")
+        measurable = sum(1 for why in cases.values() if not why)
+        lines.append(f"kernel    {name}: {measurable} of {len(cases)} cases can be measured here")
         lines += [f"          - {why}" for why in dict.fromkeys(why for why in cases.values() if why)]
-    lines += [f"PROBLEM   {problem}" for problem in report["problems"]] or ["no problem found"]
-    return "\n".join(lines)
+    lines += [f"PROBLEM   {p['text']} ({p['why']}); {p['next_step']}" for p in report["problems"]]
+    return "\n".join(lines if report["problems"] else [*lines, "no problem found"])

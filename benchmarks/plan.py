@@ -10,17 +10,21 @@ from typing import Any
 from kernels import hardware
 from kernels.spec import TIERS, Cost
 
+Json = Mapping[str, Any]
+"""A JSON object: a declaration, a case of one, or a machine (coordinator.fingerprint)."""
+
 TIMING_VERSION = 1
-"""Raised when the way a sample is taken changes: part of the yardstick, so that old and new are never compared."""
+"""Raised when the method of taking a sample changes: part of the benchmark definition, so that old and new samples are
+never compared."""
 
 SHORT_S = 50e-6
 """A case whose roofline time is below this is timed in a graph: an event pair resolves about 1 us."""
 
 GRAPH_CALLS = 20
-"""Calls in a graph, going round the sets of buffers."""
+"""Calls in a graph, which rotate through the sets of buffers."""
 
 COLD_BYTES = 512 << 20
-"""What the calls between two on the same buffers move: twice the largest cache there is, MI300X's 256 MiB."""
+"""What is moved between two calls on the same buffers: twice the largest cache there is, MI300X's 256 MiB."""
 
 CPU_FLOPS, CPU_BYTES = 2e9, 4e7
 """Largest case that a CPU is asked for: tens of milliseconds of plain torch on two cores (2026-11)."""
@@ -29,17 +33,20 @@ NOMINAL = {"flops": 1e15, "hbm": 4e12, "link": 4e11}
 """FLOP/s and bytes/s assumed for a device that is not in the table; used only to choose the method."""
 
 HEAP_SLACK_BYTES = 64 << 20
-"""Of a symmetric heap, for signals and alignment."""
+"""Part of a symmetric heap that is reserved for signals and alignment."""
 
 HEAP_SHARE = 0.4
-"""Of the memory that symmetric heaps may take."""
+"""Share of the memory that symmetric heaps may take."""
 
 MEMORY_SHARE = 0.8
-"""Of the device's memory that all trees together may take."""
+"""Share of the device's memory that all checkouts together may take."""
+
+FLUSH_FACTOR = 2.5
+"""A flush reads this many times L2 + last-level cache: more than twice, so that nothing of the last call stays."""
 
 
 class UsageError(Exception):
-    """What was asked for does not exist; the text lists what does."""
+    """What was asked for does not exist or cannot be done; the text lists what can."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +60,8 @@ class Protocol:
     schedule_seed: int = 0
     deadline_s: float = 180.0
 
-    def yardstick_terms(self) -> dict[str, Any]:
-        """The part that defines a number, together with case, inputs, cost, reference and baselines."""
+    def definition_terms(self) -> dict[str, Any]:
+        """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are."""
         return {"cache": self.cache, "seed": self.seed, "timing": TIMING_VERSION}
 
     def describe(self) -> dict[str, Any]:
@@ -73,8 +80,8 @@ class Selection:
 
 
 @dataclasses.dataclass(frozen=True)
-class Arm:
-    """What is timed: a source tree (by role) and a backend, with overridden knobs."""
+class PlannedArm:
+    """What is timed: a checkout (by role) and a backend, with overridden knobs."""
 
     role: str
     backend: str
@@ -88,15 +95,15 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedCase:
-    """A case and how it is measured; `skip` says why it is not, arm by arm in `errors` what cannot be.
+    """A case and how it is measured.  skip: why it is not.  errors: by arm, why that arm is not.
 
-    copies: sets of buffers, enough of them that a call finds nothing cached, one if the cache is to be hot.  calls:
-    calls in a sample, going round the copies.
+    copies: sets of buffers, enough that no call finds its data cached; one if the cache is to be hot.
+    calls: per sample, rotating through the copies.
     """
 
     name: str
     world: int
-    arms: tuple[Arm, ...]
+    arms: tuple[PlannedArm, ...]
     method: str
     copies: int
     calls: int
@@ -112,19 +119,24 @@ def tiers_of(tier: str) -> tuple[str, ...]:
     return TIERS[: TIERS.index(tier) + 1]
 
 
-def choose_kernels(asked: Sequence[str], declared: Sequence[Mapping[str, Any]], broken: Sequence[str]) -> list[str]:
-    """Names of the kernels to measure, in order.  declared: one mapping by kernel name per tree.
+def choose_kernels(asked: Sequence[str], declared: Sequence[Json], broken: Sequence[str]) -> list[str]:
+    """Names of the kernels to measure, in order.  declared: by kernel name, one mapping per checkout.
 
-    A name that no tree declares is a UsageError, unless a broken module may have hidden it.
+    A name that no checkout declares is a UsageError, unless a broken module may have hidden it.
     """
     known = sorted({name for kernels in declared for name in kernels})
     for name in asked:
         if name not in known and not broken:
-            raise UsageError(f"no kernel {name!r}; known: {', '.join(known) or 'none'}")
+            raise unknown_kernel(name, known)
     return list(dict.fromkeys(asked)) if asked else known
 
 
-def check_selection(selection: Selection, declared: Sequence[Mapping[str, Any]], kernels: Sequence[str]) -> None:
+def unknown_kernel(name: str, known: Sequence[str]) -> UsageError:
+    """The error that names an unknown kernel and lists the known ones."""
+    return UsageError(f"no kernel {name!r}; known: {', '.join(known) or 'none'}")
+
+
+def check_selection(selection: Selection, declared: Sequence[Json], kernels: Sequence[str]) -> None:
     """UsageError for a case pattern, backend or knob that fits nothing in the kernels to measure."""
     chosen = [d[name] for d in declared for name in kernels if name in d]
     cases = sorted({case["name"] for kernel in chosen for case in kernel["cases"]})
@@ -145,13 +157,11 @@ def check_selection(selection: Selection, declared: Sequence[Mapping[str, Any]],
     tiers_of(selection.tier)
 
 
-def plan_kernel(
-    declarations: Mapping[str, Mapping[str, Any]], machine: Mapping[str, Any], selection: Selection, cache: str
-) -> list[PlannedCase]:
-    """The cases of one kernel, declarations by role; a case belongs to every tree that declares it."""
+def plan_kernel(declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str) -> list[PlannedCase]:
+    """The cases of one kernel, declarations by role; a case belongs to every checkout that declares it."""
     tiers = tiers_of(selection.tier)
     kernel = next((d["kernel"] for d in declarations.values()), "")
-    cases: dict[str, dict[str, Any]] = {}
+    cases: dict[str, Json] = {}
     for role in ("head", "base"):
         for case in declarations.get(role, {"cases": []})["cases"]:
             cases.setdefault(case["name"], case)
@@ -160,92 +170,94 @@ def plan_kernel(
 
 
 def _plan_case(
-    case: Mapping[str, Any],
-    declarations: Mapping[str, Mapping[str, Any]],
-    machine: Mapping[str, Any],
-    selection: Selection,
-    cache: str,
+    case: Json, declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str
 ) -> PlannedCase:
     name, world = case["name"], case["world"]
     arms = tuple(_arms(name, declarations, selection))
-    errors = {arm.key: why for arm in arms if (why := _arm_error(case, declarations[arm.role]))}
-    costs = [Cost(**d["costs"][name]) for d in declarations.values() if name in d["costs"]]
-    cost = max(costs, key=lambda c: (c.flops, c.hbm_bytes), default=Cost())
+    cost = _largest_cost(name, declarations)
     asked = next((d["method"] for d in declarations.values() if d["method"]), None)
     method = choose_method(cost, case["dtype"], world, machine, asked)
     copies = _copies(cost) if method == "graph" and cache == "cold" else 1
     room = 0.5 * MEMORY_SHARE * (machine["memory_bytes"] or 0) / len(declarations)
     if copies > 1 and memory_bytes(cost, copies) > room:
         method, copies = "events", 1
-    return PlannedCase(
-        name,
-        world,
-        arms,
-        method,
-        copies,
-        GRAPH_CALLS if method == "graph" else 1,
-        heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0,
-        why_not(cost, case, machine, len(declarations)),
-        errors,
-    )
+    calls = GRAPH_CALLS if method == "graph" else 1
+    heap = heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0
+    skip = why_not(cost, case, machine, len(declarations))
+    errors = {arm.key: why for arm in arms if (why := _arm_error(case, declarations[arm.role]))}
+    return PlannedCase(name, world, arms, method, copies, calls, heap, skip, errors)
 
 
-def _arms(case: str, declarations: Mapping[str, Mapping[str, Any]], selection: Selection) -> list[Arm]:
+def _largest_cost(case: str, declarations: Mapping[str, Json]) -> Cost:
+    """The cost of a case; where the checkouts disagree, the larger one decides what fits."""
+    costs = [Cost(**d["costs"][case]) for d in declarations.values() if case in d["costs"]]
+    return max(costs, key=lambda cost: (cost.flops, cost.hbm_bytes), default=Cost())
+
+
+def _arms(case: str, declarations: Mapping[str, Json], selection: Selection) -> list[PlannedArm]:
     arms = []
     for role, declaration in declarations.items():
         if any(known["name"] == case for known in declaration["cases"]):
             for backend in declaration["backends"]:
                 if not selection.backends or backend in selection.backends:
                     overrides = _overrides(selection.knobs, role, declaration["knobs"][backend])
-                    arms.append(Arm(role, backend, overrides))
+                    arms.append(PlannedArm(role, backend, overrides))
     return arms
 
 
-def _arm_error(case: Mapping[str, Any], declaration: Mapping[str, Any]) -> str:
-    """Why a tree's arms of a case cannot be measured although it declares the case."""
+def _arm_error(case: Json, declaration: Json) -> str:
+    """Why a checkout's arms of a case cannot be measured although it declares the case."""
     own = next(known for known in declaration["cases"] if known["name"] == case["name"])
     if own["world"] != case["world"]:
         return (
-            f"this tree declares {case['name']} for {own['world']} ranks, the other for {case['world']}; "
-            "a case name stands for one case for ever: rename one"
+            f"this checkout declares {case['name']} for {own['world']} ranks, the other for {case['world']}; "
+            "the name of a case is permanent: rename one"
         )
     return declaration["cost_errors"].get(case["name"], "")
 
 
-def _overrides(knobs: Mapping[str, Any], role: str, known: Sequence[str]) -> dict[str, Any]:
-    """The knobs that are meant for this tree (all, or ROLE.NAME) and that the backend has."""
-    meant = {
-        name.removeprefix(f"{role}."): value
-        for name, value in knobs.items()
-        if "." not in name or name.startswith(f"{role}.")
-    }
-    return {name: value for name, value in meant.items() if name in known}
+def _overrides(knobs: Json, role: str, known: Sequence[str]) -> dict[str, Any]:
+    """The knobs that are meant for this checkout (all, or ROLE.NAME) and that the backend has."""
+    own = {name: value for name, value in knobs.items() if "." not in name or name.startswith(f"{role}.")}
+    named = {name.removeprefix(f"{role}."): value for name, value in own.items()}
+    return {name: value for name, value in named.items() if name in known}
 
 
-def choose_method(cost: Cost, dtype: str, world: int, machine: Mapping[str, Any], asked: str | None = None) -> str:
+def choose_method(cost: Cost, dtype: str, world: int, machine: Json, asked: str | None = None) -> str:
     """clock on a CPU; else what the kernel asks for; else graph below SHORT_S of roofline time.
 
-    Declared cost and table decide, never a measured time: a yardstick must not change when the code gets faster.
+    Declared cost and table decide, never a measured time: a benchmark definition must not change with faster code.
     """
     if machine["kind"] == "cpu":
         return "clock"
     if asked in ("graph", "events"):
         return asked
-    return "graph" if floor_seconds(cost, dtype, world, machine) < SHORT_S else "events"
+    return "graph" if roofline_seconds(cost, dtype, world, machine) < SHORT_S else "events"
 
 
-def floor_seconds(cost: Cost, dtype: str, world: int, machine: Mapping[str, Any]) -> float:
-    """Roofline time of a case on this machine's device, or on a nominal one if the table does not know it."""
+def known_hardware(machine: Json) -> hardware.Hardware | None:
+    """The entry of the table kernels/hardware.py, None for a CPU or a device that is not in it."""
+    if machine["kind"] == "cpu":
+        return None
+    reported = (machine[key] for key in ("device", "arch", "compute_units", "chip_id", "memory_bytes"))
     try:
-        known = hardware.lookup(
-            machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"], machine["memory_bytes"]
-        )
-        return hardware.roofline_seconds(cost, dtype, known, world)
-    except ValueError:
-        return max(cost.flops / NOMINAL["flops"], cost.hbm_bytes / NOMINAL["hbm"], cost.link_bytes / NOMINAL["link"])
+        return hardware.lookup(*reported)
+    except hardware.UnknownHardware:
+        return None
 
 
-def why_not(cost: Cost, case: Mapping[str, Any], machine: Mapping[str, Any], trees: int) -> str:
+def roofline_seconds(cost: Cost, dtype: str, world: int, machine: Json) -> float:
+    """Roofline time of a case on this machine's device, or on a nominal one if the table does not know it."""
+    known = known_hardware(machine)
+    try:
+        if known:
+            return hardware.roofline_seconds(cost, dtype, known, world)
+    except ValueError:  # the table has no peak for this dtype
+        pass
+    return max(cost.flops / NOMINAL["flops"], cost.hbm_bytes / NOMINAL["hbm"], cost.link_bytes / NOMINAL["link"])
+
+
+def why_not(cost: Cost, case: Json, machine: Json, checkouts: int) -> str:
     """One sentence why a case cannot be measured on this machine, "" if it can."""
     world = case["world"]
     if machine["kind"] == "gpu" and world > machine["count"]:
@@ -253,42 +265,38 @@ def why_not(cost: Cost, case: Mapping[str, Any], machine: Mapping[str, Any], tre
     if machine["kind"] == "cpu" and world > machine["cpu_count"]:
         return f"needs {world} ranks, this machine has {machine['cpu_count']} CPU cores and no GPU"
     if machine["kind"] == "cpu" and world * max(cost.flops / CPU_FLOPS, cost.hbm_bytes / CPU_BYTES) > 1:
-        return f"too large for a CPU: over {CPU_FLOPS:.3g} FLOP or {CPU_BYTES:.3g} bytes a call"
+        return f"too large for a CPU: over {CPU_FLOPS:.3g} FLOP or {CPU_BYTES:.3g} bytes per call"
     ranks = world if machine["kind"] == "cpu" else 1
-    needed, there = trees * ranks * memory_bytes(cost, 1), machine["memory_bytes"]
+    needed, there = checkouts * ranks * memory_bytes(cost, 1), machine["memory_bytes"]
     if there and needed > MEMORY_SHARE * there:
         return f"needs about {needed / 1e9:.1f} GB of memory, this device has {there / 1e9:.1f} GB"
     return ""
 
 
 def memory_bytes(cost: Cost, copies: int) -> int:
-    """Device memory that one tree needs for a case: its buffers, every arm's outputs, the reference in wider types."""
+    """Device memory that one checkout needs for a case: its buffers, every arm's outputs, the wider reference."""
     return cost.hbm_bytes * (2 * copies + 4)
 
 
-def sweep_bytes(machine: Mapping[str, Any], devices: Sequence[Mapping[str, Any]], host_cache: int) -> int:
-    """Bytes to read between samples: two and a half times L2 + last-level cache."""
+def flush_bytes(machine: Json, devices: Sequence[Json], host_cache: int) -> int:
+    """Bytes to read between samples so that the caches are cold."""
     if machine["kind"] == "cpu":
-        return int(2.5 * host_cache)
-    try:
-        known = hardware.lookup(
-            machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"], machine["memory_bytes"]
-        )
-        caches = known.l2_bytes + known.llc_bytes
-    except ValueError:  # an unknown device is taken for the one with the most cache
-        caches = max(device.l2_bytes + device.llc_bytes for device in hardware.DEVICES)
-    return int(2.5 * max(caches, devices[0].get("l2_bytes") or 0))
+        return int(FLUSH_FACTOR * host_cache)
+    known = known_hardware(machine)
+    candidates = [known] if known else hardware.DEVICES  # an unknown device may have as much cache as the largest
+    caches = max(device.l2_bytes + device.llc_bytes for device in candidates)
+    return int(FLUSH_FACTOR * max(caches, devices[0].get("l2_bytes") or 0))
 
 
 def _copies(cost: Cost) -> int:
-    """Sets of buffers, such that going round them moves COLD_BYTES; no more than there are calls in a graph."""
+    """Sets of buffers, enough that one rotation moves COLD_BYTES; at most as many as a graph has calls."""
     return min(GRAPH_CALLS, max(2, -(-COLD_BYTES // max(cost.hbm_bytes, 1))))
 
 
-def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[Arm], machine: Mapping[str, Any]) -> int:
+def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[PlannedArm], machine: Json) -> int:
     """Symmetric heap of one rank: what a call moves, for every copy, once for the inputs and once for every arm.
 
-    At most HEAP_SHARE of the memory for all heaps in it: those of every tree, and on a CPU of every rank.
+    At most HEAP_SHARE of the memory for all heaps in it: those of every checkout, and on a CPU of every rank.
     """
     roles = {arm.role for arm in arms} or {"head"}
     backends = max(sum(1 for arm in arms if arm.role == role) for role in roles)
@@ -299,6 +307,5 @@ def heap_bytes(cost: Cost, copies: int, world: int, arms: Sequence[Arm], machine
 
 def _fits(name: str, kernel: str, patterns: Sequence[str]) -> bool:
     """Whether a case is asked for, by its name or as kernel/name."""
-    return not patterns or any(
-        fnmatch.fnmatchcase(text, pattern) for pattern in patterns for text in (name, f"{kernel}/{name}")
-    )
+    texts = (name, f"{kernel}/{name}")
+    return not patterns or any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns for text in texts)

@@ -1,16 +1,16 @@
 """All that asv sees: for each kernel one benchmark of its times, and one for each of its exact series.
 
 asv 0.6 imports every module it finds and takes functions by their names, so `benchmarks/__init__.py` shows it this
-module alone, and this module imports nothing but the standard library: asv starts a process for every parameter
+module only, and this module imports nothing but the standard library: asv starts a process for every parameter
 combination.  What there is to measure comes as one JSON file from the environment plug-in (ci/asv_plugin.py), named by
 RIDGELINE_SUITE:
 
-    {"tree": source tree under test, "commit": .., "date_ms": .., "tier": .., "broken": [{"module", "reason"}],
+    {"tree": checkout under test, "commit": .., "date_ms": .., "tier": .., "broken": [{"module", "reason"}],
      "benchmarks": {name: entry of asv's benchmarks.json}, "values": {name: {case: number}}, "absent": {kernel: why}}
 
 A kernel is measured once, in `setup_cache`: one run of `python -m benchmarks run` with every backend and baseline
-interleaved.  The plug-in records its trials and leaves `outcomes.json` in asv's cache folder; a combination only hands
-its samples on.  What cannot be measured is n/a (NotImplementedError in `setup`), what failed is null.
+interleaved.  The plug-in records its trials and leaves `outcomes.json` in asv's cache folder; a combination only
+passes its samples on.  What cannot be measured is n/a (NotImplementedError in `setup`), what failed is null.
 
 RIDGELINE_TRIALS and RIDGELINE_ROUNDS set how long is measured, RIDGELINE_TIER which cases (pr, nightly, sweep).
 """
@@ -26,30 +26,32 @@ from pathlib import Path
 from typing import Any
 
 HARNESS = Path(__file__).resolve().parent.parent
-TOLD = "RIDGELINE_SUITE"
+SUITE_FILE = "RIDGELINE_SUITE"
+"""Environment variable with the path of that file."""
+
 TIMEOUT_S = 4 * 3600.0
-"""asv ends a measurement after this; a hang is ended long before by the measuring program itself."""
+"""asv ends a measurement after this; the measuring program itself ends a hang long before."""
 
 
 def classes() -> dict[str, type]:
-    """The benchmark classes, by a name that means nothing.  RuntimeError outside the worktree environment."""
-    if TOLD not in os.environ:
+    """The benchmark classes; their names have no meaning.  RuntimeError outside the worktree environment."""
+    if SUITE_FILE not in os.environ:
         raise RuntimeError(
             "this suite runs in the environment type 'worktree' of asv.conf.json only; leave out "
-            "-E/--environment (an existing environment would measure one tree as many commits)"
+            "-E/--environment (an existing environment would measure one checkout as many commits)"
         )
-    told = json.loads(Path(os.environ[TOLD]).read_text())
-    return {f"Benchmark{number}": _class(entry, told) for number, entry in enumerate(told["benchmarks"].values())}
+    given = json.loads(Path(os.environ[SUITE_FILE]).read_text())
+    return {f"Benchmark{number}": _class(entry, given) for number, entry in enumerate(given["benchmarks"].values())}
 
 
-def _class(entry: dict[str, Any], told: dict[str, Any]) -> type:
+def _class(entry: dict[str, Any], given: dict[str, Any]) -> type:
     kernel, _, series = entry["name"].rpartition(".")
     if not kernel:
-        members = {"track": _broken(told)}
+        members = {"track": _broken(given)}
     elif series == "track_time":
-        members = {"setup": _no_time, "track": _time(), "setup_cache": _measurement(kernel, told)}
+        members = {"setup": _no_time, "track": _time(), "setup_cache": _measurement(kernel, given)}
     else:
-        members = _exact(told["absent"].get(kernel, ""), told["values"].get(entry["name"], {}))
+        members = _exact(given["absent"].get(kernel, ""), given["values"].get(entry["name"], {}))
     track = members["track"]
     for key in ("unit", "declared_ms", "version"):
         setattr(track, key, entry[key])
@@ -61,7 +63,7 @@ def _class(entry: dict[str, Any], told: dict[str, Any]) -> type:
 
 
 def _how_to_repeat(kernel: str, series: str) -> str:
-    """What asv shows as the code of a benchmark.  Without it asv parses this module anew for every combination."""
+    """What asv shows as the code of a benchmark.  Without it asv parses this module again for every combination."""
     verb = "list --tree ." if series != "track_time" else f"run --kernel {kernel} --out trials.jsonl"
     return f"python -m benchmarks {verb}"
 
@@ -84,13 +86,13 @@ def _time() -> Any:
 
 
 def _fail(why: str) -> None:
-    """Leave this combination's process as failed; an exception would bury the reason in a traceback of asv's own."""
+    """Leave this combination's process as failed; an exception would bury the reason in a traceback of asv."""
     print(why, file=sys.stderr, flush=True)
     os._exit(1)
 
 
 def _outcome(backend: str, case: str) -> dict[str, Any]:
-    """What came of a combination; asv runs it in the folder in which setup_cache ran."""
+    """The result of a combination; asv runs it in the folder in which setup_cache ran."""
     outcomes: dict[str, Any] = json.loads(Path("outcomes.json").read_text())
     return dict(outcomes[backend][case])
 
@@ -106,21 +108,21 @@ def _exact(absent: str, values: dict[str, float]) -> dict[str, Any]:
     return {"setup": setup, "track": track}
 
 
-def _broken(told: dict[str, Any]) -> Any:
+def _broken(given: dict[str, Any]) -> Any:
     def track(self: Any) -> int:
-        for broken in told["broken"]:
+        for broken in given["broken"]:
             print(f"{broken['module']}: {broken['reason']}", file=sys.stderr)
-        return len(told["broken"])
+        return len(given["broken"])
 
     return track
 
 
-def _measurement(kernel: str, told: dict[str, Any]) -> Any:
+def _measurement(kernel: str, given: dict[str, Any]) -> Any:
     """The setup_cache of one kernel.  asv names a cache by module and line, so each gets a module of its own."""
 
     def setup_cache(self: Any) -> None:
-        if kernel not in told["absent"]:
-            _measure(kernel, told)
+        if kernel not in given["absent"]:
+            _measure(kernel, given)
 
     setup_cache.__module__ = f"{__package__}.kernel.{kernel}"
     sys.modules[setup_cache.__module__] = types.ModuleType(setup_cache.__module__)
@@ -128,7 +130,7 @@ def _measurement(kernel: str, told: dict[str, Any]) -> Any:
     return setup_cache
 
 
-def _measure(kernel: str, told: dict[str, Any]) -> None:
+def _measure(kernel: str, given: dict[str, Any]) -> None:
     """Write trials.jsonl into the current folder.  Failures of backends are in it; nothing at all is an error."""
     out = Path("trials.jsonl").resolve()
     command = [
@@ -136,26 +138,20 @@ def _measure(kernel: str, told: dict[str, Any]) -> None:
         "-m",
         "benchmarks",
         "run",
-        "--tree",
-        f"head={told['tree']}",
-        "--commit",
-        f"head={told['commit']}",
-        "--date-ms",
-        f"head={told['date_ms']}",
-        "--tier",
-        told["tier"],
         "--kernel",
         kernel,
-        "--trials",
-        os.environ.get("RIDGELINE_TRIALS", "1"),
         "--out",
         str(out),
+        "--tier",
+        given["tier"],
     ]
+    for option, value in (("--tree", "tree"), ("--commit", "commit"), ("--date-ms", "date_ms")):
+        command += [option, f"head={given[value]}"]
+    command += ["--trials", os.environ.get("RIDGELINE_TRIALS", "1")]
     if "RIDGELINE_ROUNDS" in os.environ:
         command += ["--rounds", os.environ["RIDGELINE_ROUNDS"]]
-    ours = {
-        key: value for key, value in os.environ.items() if not key.startswith("ASV") and key not in (TOLD, "PYTHONPATH")
-    }
-    done = subprocess.run(command, cwd=HARNESS, env=ours, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    own = {key: value for key, value in os.environ.items() if not key.startswith("ASV")}
+    own = {key: value for key, value in own.items() if key not in (SUITE_FILE, "PYTHONPATH")}
+    done = subprocess.run(command, cwd=HARNESS, env=own, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode not in (0, 1, 2):
         raise RuntimeError(f"{' '.join(command[1:4])} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")

@@ -1,39 +1,37 @@
-"""Source trees under test: where they lie, which commit they are, and what they declare."""
+"""Checkouts under test: where each lies, which commit it is, and what it declares."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.kernel_identity import files_of
-from benchmarks.coordinator.ranks import Pool, PoolDied, StepFailed
-from benchmarks.coordinator.signals import held
+from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.signals import deferred
+from benchmarks.trial_file import Status
 from kernels import registry, spec
 
-ROLES = ("head", "base")
-"""What a tree can be in a run; a plain run has only "head"."""
-
-BROKEN_LIMIT = 20
+MOST_REFUSED = 20
 """Modules that may end the describing process one after the other before we give up."""
-
 
 START_S = 180.0
 """How long a process may take to import torch and list its devices."""
 
 
-class TreeError(Exception):
-    """A tree cannot be measured; the text names it and says the next step."""
+class CheckoutError(Exception):
+    """A checkout cannot be measured; the text names it and says the next step."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Tree:
-    """A checked-out source tree and the Python that runs it.  date_ms: committer date, ms since 1970 UTC."""
+class Checkout:
+    """The source of one side and the Python that runs it.  commit, date_ms, dirty: as the caller knows them.
+
+    date_ms: committer date, milliseconds since 1970 UTC.
+    """
 
     role: str
     path: Path
@@ -44,12 +42,12 @@ class Tree:
 
     def __post_init__(self) -> None:
         if not self.path.is_dir():
-            raise TreeError(f"tree {self.role}: {self.path} is not a folder")
+            raise CheckoutError(f"checkout {self.role}: {self.path} is not a folder")
 
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """What a tree declares and what its Python sees; all JSON values."""
+    """What a checkout declares and what its Python sees; all JSON values."""
 
     kernels: Mapping[str, dict[str, Any]]
     modules: Mapping[str, str]
@@ -59,26 +57,28 @@ class Description:
 
 
 class Describer:
-    """Asks a tree what it declares, in a process of its own.
+    """Asks a checkout what it declares, in a process of its own.
 
-    begin() starts the process, so that several trees start at once; end() waits for the answer.
+    begin() starts the process, so that several checkouts start at once; end() waits for the answer.
     """
 
-    def __init__(self, tree: Tree, directory: Path, protocol: Mapping[str, Any], limit_s: float) -> None:
-        self._tree, self._directory, self._protocol, self._limit_s = tree, directory, dict(protocol), limit_s
-        self._crumb = directory / f"importing.{tree.role}"
+    def __init__(self, checkout: Checkout, directory: Path, protocol: Mapping[str, Any], limit_s: float) -> None:
+        self._checkout, self._directory = checkout, directory
+        self._protocol, self._limit_s = dict(protocol), limit_s
+        self._import_marker = directory / f"importing.{checkout.role}"
         self._refuse: dict[str, str] = {}
-        self.pool: Pool | None = None
+        self.pool: WorkerPool | None = None
 
     def begin(self) -> None:
         """Start the process and ask it for its devices."""
+        checkout = self._checkout
+        label = f"describe.{checkout.role}"
         try:
-            with held():
-                self.pool = Pool(f"describe.{self._tree.role}", self._tree.python, self._tree.path, 1, self._directory)
+            with deferred():
+                self.pool = WorkerPool(label, checkout.python, checkout.path, 1, self._directory)
         except OSError as error:
-            raise TreeError(
-                f"tree {self._tree.role}: cannot start its Python: {error}; name an executable that exists"
-            ) from error
+            why = f"cannot start its Python: {error}; name an executable that exists"
+            raise CheckoutError(f"checkout {checkout.role}: {why}") from error
         self.pool.post("probe", START_S, "probe")
 
     def end(self) -> Description:
@@ -104,91 +104,52 @@ class Describer:
         try:
             return self.pool.collect()[0]
         except (StepFailed, PoolDied) as error:
-            raise TreeError(
-                f"tree {self._tree.role} ({self._tree.path}): {self._tree.python} cannot run the measuring "
-                f"process: {error.failure.why}\n{error.failure.detail}"
-            ) from error
+            raise self._error(error.failure, f"{self._checkout.python} cannot run the measuring process: ") from error
 
     def _declared(self, seen: dict[str, Any]) -> Description:
         assert self.pool
         first = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
-        place = {
-            "device": "cuda:0" if seen["devices"] else "cpu",
-            "arch": first["arch"],
-            "compute_units": first["compute_units"],
+        device = "cuda:0" if seen["devices"] else "cpu"
+        request = {
+            "import_marker": str(self._import_marker),
+            "refuse": self._refuse,
+            "place": {"device": device, "arch": first["arch"], "compute_units": first["compute_units"]},
+            "protocol": self._protocol,
         }
         try:
-            found = self.pool.ask(
-                "import",
-                self._limit_s,
-                "declare",
-                crumb=str(self._crumb),
-                refuse=self._refuse,
-                place=place,
-                protocol=self._protocol,
-            )[0]
+            found = self.pool.ask("import", self._limit_s, "declare", **request)[0]
         except StepFailed as error:
-            raise TreeError(
-                f"tree {self._tree.role} ({self._tree.path}): {error.failure.why}\n{error.failure.detail}"
-            ) from error
+            raise self._error(error.failure) from error
         environment = dict(seen["environment"])
-        if self._tree.python != sys.executable:
-            environment["executable"] = self._tree.python
+        if self._checkout.python != sys.executable:
+            environment["executable"] = self._checkout.python
         return Description(found["kernels"], found["modules"], found["broken"], seen["devices"], environment)
 
     def _refuse_module(self, died: PoolDied) -> None:
-        module = self._crumb.read_text() if self._crumb.exists() else ""
-        if not module or module in self._refuse or len(self._refuse) >= BROKEN_LIMIT:
-            raise TreeError(f"tree {self._tree.role} ({self._tree.path}): {died.failure.why}\n{died.failure.detail}")
-        what = "hung" if died.failure.status == "hang" else "ended the process"
+        module = self._import_marker.read_text() if self._import_marker.exists() else ""
+        if not module or module in self._refuse or len(self._refuse) >= MOST_REFUSED:
+            raise self._error(died.failure)
+        what = "hung" if died.failure.status == Status.HANG else "ended the process"
         self._refuse[module] = f"importing it {what}: {died.failure.why}"
 
+    def _error(self, failure: Failure, what: str = "") -> CheckoutError:
+        where = f"checkout {self._checkout.role} ({self._checkout.path})"
+        return CheckoutError(f"{where}: {what}{failure.why}\n{failure.detail}")
 
-def listed_packages(tree: Tree) -> list[str]:
-    """The packages with kernels that the tree lists; TreeError if its pyproject.toml is wrong."""
+
+def listed_packages(checkout: Checkout) -> list[str]:
+    """The packages with kernels that the checkout lists; CheckoutError if its pyproject.toml is wrong."""
     try:
-        return registry.listed_packages(tree.path)
+        return registry.listed_packages(checkout.path)
     except (spec.DeclarationError, ValueError) as error:
-        raise TreeError(f"tree {tree.role}: {error}") from error
+        raise CheckoutError(f"checkout {checkout.role}: {error}") from error
 
 
-def kernels_digest(tree: Tree) -> str:
+def kernels_digest(checkout: Checkout) -> str:
     """16 hex digits over every file of the listed kernel packages: names and contents."""
     digest = hashlib.sha256()
-    for package in sorted(listed_packages(tree)):
-        for path in files_of(tree.path.joinpath(*package.split("."))):
-            digest.update(f"{path.relative_to(tree.path).as_posix()}\0".encode())
+    for package in sorted(listed_packages(checkout)):
+        for path in files_of(checkout.path.joinpath(*package.split("."))):
+            digest.update(f"{path.relative_to(checkout.path).as_posix()}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
-
-
-def with_git_facts(tree: Tree) -> Tree:
-    """Fill in commit, date and dirty from git where the caller did not say; without git they stay unknown."""
-    if tree.commit is not None and tree.date_ms is not None and tree.dirty is not None:
-        return tree
-    head = _git(tree.path, "rev-parse", "HEAD")
-    if head is None or (tree.commit is not None and tree.commit != head):
-        return tree
-    date = _git(tree.path, "show", "-s", "--format=%ct", head)
-    status = _git(tree.path, "status", "--porcelain", "--", ".", ":!results")
-    return dataclasses.replace(
-        tree,
-        commit=head,
-        date_ms=tree.date_ms if tree.date_ms is not None else int(date or 0) * 1000 or None,
-        dirty=tree.dirty if tree.dirty is not None else (bool(status) if status is not None else None),
-    )
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    environment = {k: v for k, v in os.environ.items() if k not in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")}
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-        )
-    except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,7 +1,7 @@
-"""Clock, power, temperature and throttle reasons of the devices, read beside the measurement.
+"""Clock, power, temperature and throttle reasons of the devices, read while they measure.
 
-Read in the conductor: NVML and AMD SMI create no context on the device.  What a driver does not tell is None; a
-machine without either library has no state and says why.
+Read in the coordinator: NVML and AMD SMI create no context on the device.  What a driver does not report is None; a
+machine without either library has no state and gives the reason.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 PERIOD_S = 0.25
-"""Between two readings while a trial runs."""
+"""Time between two readings while a trial runs."""
 
 KEPT = 40
-"""Readings per trial that go into the notes; a longer trial is thinned evenly."""
+"""Readings per trial that are recorded; those of a longer trial are thinned evenly."""
 
 NVML_REASONS = {
     0x1: "idle",
@@ -33,7 +33,7 @@ NVML_REASONS = {
 """Bits of nvmlDeviceGetCurrentClocksEventReasons, nvml.h of CUDA 12 and 13."""
 
 AMD_INVALID = {0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, "N/A"}
-"""What AMD SMI gives for a value it does not know."""
+"""Values by which AMD SMI reports "unknown" (amdsmi of ROCm 6 and 7, 2026-11)."""
 
 
 class Monitor(Protocol):
@@ -107,10 +107,10 @@ class AmdSmi:
     def read(self, index: int) -> dict[str, Any]:
         metrics = _asked(self._smi.amdsmi_get_gpu_metrics_info, self._handles[index]) or {}
         clocks = [_valid(c) for c in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
-        told = [clock for clock in clocks if clock]
+        known = [clock for clock in clocks if clock]
         power = _valid(metrics.get("current_socket_power")) or _valid(metrics.get("average_socket_power"))
         return {
-            "sm_clock_mhz": min(told) if told else None,  # the slowest die decides
+            "sm_clock_mhz": min(known) if known else None,  # the slowest die decides
             "mem_clock_mhz": _valid(metrics.get("current_uclk")),
             "temperature_c": _valid(metrics.get("temperature_hotspot")),
             "power_w": power,
@@ -144,14 +144,14 @@ def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, st
 
 
 class Recorder:
-    """The state before, during and after a trial, for its notes."""
+    """The state before, during and after a trial, for its line in the trial file."""
 
     def __init__(self, monitor: Monitor | None, why_absent: str | None, count: int) -> None:
         self._monitor, self._why_absent, self._count = monitor, why_absent, count
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Callable[[], dict[str, Any]]]:
-        """Read in the background while inside; what it yields gives the `state` of the trial line."""
+        """Read in the background while inside; calling what it yields gives the `state` of the trial line."""
         readings: list[dict[str, Any]] = []
         over = threading.Event()
         thread = threading.Thread(target=self._follow, args=(readings, over), daemon=True)
@@ -201,7 +201,7 @@ def _amd_throttle(metrics: Mapping[str, Any]) -> str | None:
 
 
 def _asked(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer of a driver, None if it has none: a reading must never end a measurement."""
+    """The answer of a driver, None if there is none: a failed reading must never end a measurement."""
     try:
         return function(*arguments)
     except Exception:

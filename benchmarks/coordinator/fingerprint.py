@@ -7,41 +7,43 @@ import json
 import os
 import platform
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.plan import known_hardware
 from kernels import hardware
+
+NO_DEVICE = dict.fromkeys(("market_name", "compute_units", "power_cap_w", "chip_id", "partition", "driver"))
+"""Fields that are null on a machine without a GPU."""
 
 
 def fingerprint(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -> dict[str, Any]:
-    """The machine of a trial line.  found: devices(); static: power cap, driver, partition from benchmarks/state.py."""
-    cpu = {
+    """The machine of a trial line.  found: worker.probe.devices(); static: Monitor.static of the first device."""
+    host = _host()
+    if not found:
+        cpu = {"kind": "cpu", "arch": "cpu", "device": host["cpu"], "count": 1, "memory_bytes": host["ram_bytes"]}
+        whole = {**cpu, **NO_DEVICE, **host}
+    else:
+        whole = {**_gpus(found, static), **host}
+        peak = known_hardware(whole)
+        whole["market_name"] = peak.market_name if peak else None
+    return {"name": machine_name(whole), **whole}
+
+
+def _host() -> dict[str, Any]:
+    return {
         "cpu": cpu_name(),
         "cpu_count": cpu_count(),
         "ram_bytes": _ram_bytes(),
         "os": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "host": None,
     }
-    if not found:
-        whole = {
-            "kind": "cpu",
-            "arch": "cpu",
-            "device": cpu["cpu"],
-            "market_name": None,
-            "count": 1,
-            "compute_units": None,
-            "memory_bytes": cpu["ram_bytes"],
-            "power_cap_w": None,
-            "chip_id": None,
-            "partition": None,
-            "driver": None,
-            **cpu,
-        }
-        return {"name": machine_name(whole), **whole}
+
+
+def _gpus(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -> dict[str, Any]:
     first = found[0]
-    whole = {
+    return {
         "kind": "gpu",
         "arch": first["arch"],
         "device": first["name"],
@@ -53,23 +55,7 @@ def fingerprint(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -
         "chip_id": _chip_id(first) or static.get("chip_id"),
         "partition": static.get("partition"),
         "driver": static.get("driver"),
-        **cpu,
     }
-    peak = known_hardware(whole)
-    whole["market_name"] = peak.market_name if peak else None
-    return {"name": machine_name(whole), **whole}
-
-
-def known_hardware(machine: Mapping[str, Any]) -> hardware.Hardware | None:
-    """The entry of the table kernels/hardware.py, None for a CPU or a device that is not in it."""
-    if machine["kind"] == "cpu":
-        return None
-    try:
-        return hardware.lookup(
-            machine["device"], machine["arch"], machine["compute_units"], machine["chip_id"], machine["memory_bytes"]
-        )
-    except hardware.UnknownHardware:
-        return None
 
 
 def unknown_warning(machine: Mapping[str, Any]) -> str | None:
@@ -82,15 +68,17 @@ def unknown_warning(machine: Mapping[str, Any]) -> str | None:
     )
 
 
+VENDOR_WORDS = re.compile(r"\b(nvidia|amd|instinct|intel|corporation|inc|cpu|processor|\(r\)|\(tm\))")
+"""Words of a device's name that the machine's name leaves out."""
+
+
 def machine_name(machine: Mapping[str, Any]) -> str:
     """A readable slug and a digest of the static identity: never a driver, never a host name."""
     keys = ("kind", "arch", "device", "count", "compute_units", "power_cap_w", "chip_id", "partition")
     if machine["kind"] == "cpu":
         keys = ("kind", "device", "cpu_count")
     identity = json.dumps([machine[key] for key in keys])
-    bare = re.sub(
-        r"\b(nvidia|amd|instinct|intel|corporation|inc|cpu|processor|\(r\)|\(tm\))", " ", machine["device"].lower()
-    )
+    bare = VENDOR_WORDS.sub(" ", machine["device"].lower())
     slug = re.sub(r"[^a-z0-9]+", "-", bare).strip("-")[:24].strip("-") or machine["arch"]
     count = f"x{machine['count']}" if machine["kind"] == "gpu" else f"-cpu{machine['cpu_count']}"
     return f"{slug}{count}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
@@ -127,8 +115,3 @@ def _chip_id(device: Mapping[str, Any]) -> str | None:
         return hardware.normal_chip_id(Path(f"/sys/bus/pci/devices/{device['pci']}/device").read_text().strip())
     except OSError:
         return None
-
-
-def versions_of_this_python() -> dict[str, str]:
-    """For `doctor`: the conductor's own Python."""
-    return {"python": platform.python_version(), "executable": sys.executable}

@@ -1,11 +1,11 @@
-"""The last-level cache of the CPU; read by the conductor, so without torch."""
+"""The last-level cache of the CPU; read by the coordinator, so without torch."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 HOST_CACHE_BYTES = 32 << 20
-"""Assumed last-level cache of a CPU that does not say (2026: most servers have 32 MiB a cluster of cores)."""
+"""Assumed last-level cache of a CPU that reports none (2026: most servers have 32 MiB per cluster of cores)."""
 
 
 def host_cache_bytes() -> int:

@@ -1,9 +1,9 @@
 """The files that a kernel's code can come from, and one digest of them: equal digests, equal code.
 
 Found by words alone, without importing anything.  A package of kernels has parts: its modules and sub-packages.  A part
-can only use another one by its name, in an import or as a string handed to importlib; so a part whose text has the name
-of another as a word is taken to need it, in a comment too.  That is more than it needs, never less, unless a program
-puts a name together from pieces.
+can only use another one by its name, in an import or as a string passed to importlib; so a part whose text contains the
+name of another as a word is assumed to need it, in a comment too.  That is more than it needs, never less, unless a
+program assembles a name from pieces.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def kernel_digests(root: Path, packages: Sequence[str], modules: Mapping[str, st
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Every file in a folder or below that is no compiler's cache."""
+    """Every file in a folder or below, without compiled Python."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
 def _parts(root: Path, packages: Sequence[str]) -> dict[Part, Files]:
-    """The files of every part; files beside a package's modules that are no modules belong to its __init__.py."""
+    """The files of every part; files beside a package's modules that are not modules belong to its __init__.py."""
     found: dict[Part, Files] = {}
     for package in packages:
         found[package, ""] = {}

@@ -1,7 +1,7 @@
-"""Processes that measure: one per (source tree, rank), started together, spoken to in lock-step, killed as a group.
+"""Processes that measure: one per (checkout, rank), started together, driven in lock-step, killed as a group.
 
-The conductor sends every rank of a pool the same request, one JSON line on a pipe, and collects one answer from
-each.  A rank that dies, or does not answer in time, takes its pool down: the others would wait for it for ever.
+The coordinator sends every rank of a pool the same request, one JSON line on a pipe, and collects one answer from each.
+A rank that dies or does not answer in time takes its pool down: the others would wait for it forever.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coordinator.signals import held
+from benchmarks.coordinator.signals import deferred
+from benchmarks.trial_file import Status
 
 HARNESS = Path(__file__).resolve().parents[2]
-"""The tree this code lies in: `benchmarks` always comes from it."""
+"""The checkout that this code lies in: `benchmarks` always comes from it."""
 
 WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
 """The program of a measuring process; run by its path, never imported here."""
+
+Fields = Mapping[str, Any]
+"""The arguments of a request, as JSON values."""
 
 QUIT_S = 10.0
 """How long a pool may take to clean up."""
@@ -33,7 +37,7 @@ GRACE_S = 15.0
 """How long the other ranks may take once one has reported an error: most are then waiting for it in a collective."""
 
 KILL_S = 60.0
-"""A killed process must be gone by then; tearing down a GPU context takes seconds."""
+"""A killed process must have ended by then; tearing down a GPU context takes seconds."""
 
 LOG_TAIL_BYTES = 6000
 """How much of a worker's output is quoted when it dies."""
@@ -41,13 +45,13 @@ LOG_TAIL_BYTES = 6000
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What befell a step: a status of the trial file, one sentence, and the traceback or the tail of the log.
+    """How a step failed: a status of the trial file, one sentence, and the traceback or the tail of the log.
 
     everywhere: every rank gave the same status, so that all of them stopped at the same place.
     spoiled: the buffers that the other arms share were overwritten.
     """
 
-    status: str
+    status: Status
     why: str
     detail: str = ""
     everywhere: bool = False
@@ -55,51 +59,42 @@ class Failure:
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a measuring process.  asv's mark is taken out: `benchmarks` shows asv the suite alone."""
+    """The environment of a measuring process.  asv's mark is removed: `benchmarks` shows asv only the suite."""
     return {name: value for name, value in os.environ.items() if name != "ASV"} | dict(variables)
 
 
-class StepFailed(Exception):
+class Failed(Exception):
+    """A request failed; `failure` says how."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.why)
+        self.failure = failure
+
+
+class StepFailed(Failed):
     """A step failed on some rank; the processes live on."""
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.why)
-        self.failure = failure
 
-
-class PoolDied(Exception):
-    """A rank died or hung, or its device is unusable; all processes of the pool are gone."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.why)
-        self.failure = failure
+class PoolDied(Failed):
+    """A rank died or hung, or its device is unusable; all processes of the pool have been killed."""
 
 
 class Unkillable(Exception):
-    """A killed process does not go; the text says what to do."""
+    """A killed process does not end; the text says what to do."""
 
 
-class Worker:
+class RankProcess:
     """One measuring process, the leader of a session of its own, with two pipes and a log file."""
 
-    def __init__(self, python: str, tree: Path, rank: int, log: Path, variables: Mapping[str, str]) -> None:
+    def __init__(self, python: str, checkout: Path, rank: int, log: Path, variables: Mapping[str, str]) -> None:
         self.rank = rank
         self.log = log
         self._buffer = b""
         requests, self._write = os.pipe()
         self._read, answers = os.pipe()
+        command = [python, "-P", str(WORKER), str(requests), str(answers), str(checkout)]
         try:
-            with log.open("ab") as output:
-                self.process = subprocess.Popen(
-                    [python, "-P", str(WORKER), str(requests), str(answers), str(tree)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=log.parent,
-                    pass_fds=(requests, answers),
-                    start_new_session=True,
-                    env=environment(variables),
-                )
+            self.process = self._started(command, (requests, answers), environment(variables))
         except OSError:
             self._close_pipes()
             raise
@@ -107,6 +102,21 @@ class Worker:
             os.close(requests)
             os.close(answers)
         os.set_blocking(self._read, False)
+
+    def _started(
+        self, command: list[str], pipes: tuple[int, int], variables: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as output:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.log.parent,
+                pass_fds=pipes,
+                start_new_session=True,
+                env=variables,
+            )
 
     def fileno(self) -> int:
         """The pipe with the answers, for a selector."""
@@ -135,7 +145,7 @@ class Worker:
         return json.loads(line)
 
     def ending(self, patience_s: float = 5.0) -> str:
-        """How the process ended, in words; it is not reaped, so that its group can still be killed by its id."""
+        """How the process ended, in words; it is not reaped, so that its group can still be killed."""
         until = time.monotonic() + patience_s
         while time.monotonic() < until:
             info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
@@ -145,16 +155,15 @@ class Worker:
         return "closed its pipe"
 
     def kill(self) -> None:
-        """Kill the process and everything it started, and wait until it is gone."""
+        """Kill the process and everything it started, and wait until it has ended."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         try:
             self.process.wait(KILL_S)
         except subprocess.TimeoutExpired:
             raise Unkillable(
-                f"process {self.process.pid} (rank {self.rank}) is still there {KILL_S:g} s after it was "
-                "killed: the driver of its device holds it; reset the device or restart the machine, "
-                "nothing measured beside it can be trusted"
+                f"process {self.process.pid} (rank {self.rank}) still runs {KILL_S:g} s after it was killed: its "
+                "device driver holds it; reset the device or restart the machine, until then no time can be trusted"
             ) from None
         finally:
             self._close_pipes()
@@ -184,42 +193,40 @@ def ending_in_words(code: int, status: int) -> str:
     return f"was killed by {name}{hint}"
 
 
-class Pool:
-    """The ranks of one source tree.  After PoolDied, `alive` is False and a new pool must be started.
+class WorkerPool:
+    """The ranks of one checkout.  After PoolDied, `alive` is False and a new pool must be started.
 
-    Make and keep it in one block of `interrupts.held`: an interrupt in between would lose its processes.
+    Create and store it in one block of `signals.deferred`: an interrupt in between would lose its processes.
     """
 
     def __init__(
         self,
         label: str,
         python: str,
-        tree: Path,
+        checkout: Path,
         world: int,
         directory: Path,
         variables: Mapping[str, str] | None = None,
     ) -> None:
         self.label = label
-        self.workers: list[Worker] = []
+        self.workers: list[RankProcess] = []
         self.step = "start"
         self._limit_s = 0.0
         try:
             for rank in range(world):
                 log = directory / f"{label}.{rank}.{os.urandom(4).hex()}.log"
-                self.workers.append(Worker(python, tree, rank, log, variables or {}))
+                self.workers.append(RankProcess(python, checkout, rank, log, variables or {}))
         except BaseException:
             self.kill()
             raise
 
     @property
     def alive(self) -> bool:
-        """Whether its processes are there."""
+        """Whether its processes run."""
         return bool(self.workers)
 
-    def post(
-        self, step: str, limit_s: float, op: str, per_rank: list[dict[str, Any]] | None = None, **fields: Any
-    ) -> None:
-        """Send every rank a request; `step` names it for people.  collect() must follow."""
+    def post(self, step: str, limit_s: float, op: str, per_rank: Sequence[Fields] = (), **fields: Any) -> None:
+        """Send every rank a request; `step` names it in messages.  collect() must follow."""
         self.step, self._limit_s = step, limit_s
         for worker in self.workers:
             own = per_rank[worker.rank] if per_rank else {}
@@ -229,21 +236,19 @@ class Pool:
     def collect(self) -> list[Any]:
         """The result of every rank, in rank order.  Raises StepFailed or PoolDied."""
         answers: dict[int, dict[str, Any]] = {}
-        waiting = {worker.rank: worker for worker in self.workers}
         until = time.monotonic() + self._limit_s
         with selectors.DefaultSelector() as selector:
             for worker in self.workers:
                 selector.register(worker, selectors.EVENT_READ, worker)
-            while waiting and (left := until - time.monotonic()) > 0:
+            while len(answers) < len(self.workers) and (left := until - time.monotonic()) > 0:
                 for key, _ in selector.select(left):
                     answer = self._receive(key.data)
                     if answer is None:
                         continue
                     answers[key.data.rank] = answer
-                    waiting.pop(key.data.rank, None)
                     if not answer["ok"]:
                         until = min(until, time.monotonic() + GRACE_S)
-        return self._judge(answers, sorted(waiting))
+        return self._results(answers)
 
     def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
         """post and collect."""
@@ -252,7 +257,7 @@ class Pool:
 
     def kill(self) -> None:
         """Kill every rank with all it started."""
-        with held():
+        with deferred():
             workers, self.workers = self.workers, []
             for worker in workers:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -261,12 +266,12 @@ class Pool:
                 worker.kill()
 
     def quit(self) -> None:
-        """Ask the ranks to clean up and go; close() must follow."""
+        """Ask the ranks to clean up and end; close() must follow."""
         if self.alive:
             self.post("quit", QUIT_S, "quit")
 
     def close(self) -> None:
-        """Wait until the ranks have cleaned up, then make sure that they are gone."""
+        """Wait until the ranks have cleaned up, then make sure that they have ended."""
         if self.alive:
             try:
                 with contextlib.suppress(StepFailed, PoolDied):  # what they could not clean up dies with them
@@ -274,35 +279,41 @@ class Pool:
             finally:
                 self.kill()
 
-    def _receive(self, worker: Worker) -> dict[str, Any] | None:
+    def _receive(self, worker: RankProcess) -> dict[str, Any] | None:
         try:
             return worker.receive()
         except EOFError:
             raise self._died(worker) from None
 
-    def _died(self, worker: Worker) -> PoolDied:
+    def _died(self, worker: RankProcess) -> PoolDied:
         why = f"{self._who([worker.rank])} {worker.ending()} in step: {self.step}"
         self.kill()
-        return PoolDied(Failure("crash", why, worker.tail()))
+        return PoolDied(Failure(Status.CRASH, why, worker.tail()))
 
-    def _judge(self, answers: dict[int, dict[str, Any]], waiting: list[int]) -> list[Any]:
+    def _results(self, answers: Mapping[int, dict[str, Any]]) -> list[Any]:
+        """What the ranks returned; an exception if one of them failed or did not answer."""
+        waiting = [worker for worker in self.workers if worker.rank not in answers]
         failed = sorted((a for a in answers.values() if not a["ok"]), key=lambda a: a["failed_at"])
         if failed:
-            first = failed[0]
-            everywhere = len(failed) == len(self.workers) and len({a["status"] for a in failed}) == 1
-            failure = Failure(
-                first["status"], first["why"], first["detail"], everywhere, any(answer["spoiled"] for answer in failed)
-            )
-            if waiting or any(a["fatal"] for a in failed):
+            failure = self._failure(failed)
+            if waiting or any(answer["fatal"] for answer in failed):
                 self.kill()
                 raise PoolDied(failure)
             raise StepFailed(failure)
         if waiting:
-            detail = "\n".join(f"rank {w.rank}: {w.tail()}" for w in self.workers if w.rank in waiting)
-            why = f"{self._who(waiting)} gave no answer within {self._limit_s:g} s in step: {self.step}; killed"
+            detail = "\n".join(f"rank {worker.rank}: {worker.tail()}" for worker in waiting)
+            who = self._who([worker.rank for worker in waiting])
             self.kill()
-            raise PoolDied(Failure("hang", why, detail))
+            why = f"{who} gave no answer within {self._limit_s:g} s in step: {self.step}; killed"
+            raise PoolDied(Failure(Status.HANG, why, detail))
         return [answers[rank]["result"] for rank in sorted(answers)]
+
+    def _failure(self, failed: Sequence[Mapping[str, Any]]) -> Failure:
+        """The earliest failure speaks for all: the others often fail because of it."""
+        first = failed[0]
+        everywhere = len(failed) == len(self.workers) and len({answer["status"] for answer in failed}) == 1
+        spoiled = any(answer["spoiled"] for answer in failed)
+        return Failure(Status(first["status"]), first["why"], first["detail"], everywhere, spoiled)
 
     def _who(self, ranks: list[int]) -> str:
         if len(self.workers) == 1:

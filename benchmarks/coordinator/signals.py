@@ -1,4 +1,4 @@
-"""Signals that end a command, held back over the few lines that must not be left half done."""
+"""Signals that end a command, deferred over the few lines that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
-    """Let a signal of ENDING that comes inside take effect at the end of the block instead.
+def deferred() -> Iterator[None]:
+    """Let a signal of ENDING that arrives inside take effect at the end of the block instead.
 
-    Between the start of a process and the line that writes it down, an exception would lose it.  Python runs handlers
-    in the main thread only, so in another one nothing is to be held.
+    Between the start of a process and the line that stores it, an exception would lose the process.  Python runs
+    handlers in the main thread only, so other threads need not defer anything.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
     before = {number: signal.getsignal(number) for number in ENDING}
     for number in ENDING:
-        signal.signal(number, lambda number, frame: came.append(number))
+        signal.signal(number, lambda number, frame: received.append(number))
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not Python's
-        if came:
-            signal.raise_signal(came[0])
+        if received:
+            signal.raise_signal(received[0])

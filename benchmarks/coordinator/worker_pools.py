@@ -1,4 +1,4 @@
-"""The pools of all trees for one kernel and one world size: started together, restarted when one dies."""
+"""The worker pools of all checkouts for one kernel and one world size: started together, restarted when one dies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,28 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coordinator.checkouts import Tree
-from benchmarks.coordinator.ranks import Failure, Pool, PoolDied, StepFailed
-from benchmarks.coordinator.signals import held
+from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.signals import deferred
+from benchmarks.trial_file import Status
 
 STARTS = 2
-"""Failed starts in a row after which a tree is given up for this kernel and world size."""
+"""Failed starts in a row after which a checkout is given up for this kernel and world size."""
+
+START_S = 180.0
+"""How long processes may take to import torch, meet, and make their heap."""
+
+VARIABLES = {
+    "TRITON_DISABLE_LINE_INFO": "1",  # code must not differ by the path of its source
+    "PYTHONFAULTHANDLER": "1",  # a log to read after a crash
+    "PYTHONUNBUFFERED": "1",
+}
+"""Set in every measuring process."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """What the processes of a crew are told when they join.  modules: where each role declares the kernel."""
+class WorkerSetting:
+    """What the processes of the pools are told when they join.  modules: where each role declares the kernel."""
 
     kernel: str
     world: int
@@ -29,27 +40,44 @@ class Setting:
     arch: str
     compute_units: int | None
     threads: int
-    sweep_bytes: int
+    flush_bytes: int
     heap_bytes: int
     directory: Path
 
+    def request(self, role: str) -> dict[str, Any]:
+        """The request that every rank of a checkout gets."""
+        own = ("kernel", "world", "arch", "compute_units", "threads", "flush_bytes", "heap_bytes")
+        return {
+            **{name: getattr(self, name) for name in own},
+            "module": self.modules[role],
+            "store": str(self.directory / f"store-{os.urandom(8).hex()}"),
+            "heap_directory": str(self._heap_directory()),
+        }
 
-START_S = 180.0
-"""How long processes may take to import torch, meet, and make their heap."""
+    def variables(self) -> dict[str, str]:
+        """The environment variables of every process."""
+        if self.gpu:
+            return VARIABLES
+        return {**VARIABLES, "OMP_NUM_THREADS": str(self.threads), "GLOO_SOCKET_IFNAME": "lo"}
+
+    def _heap_directory(self) -> Path:
+        """An empty directory in memory, where there is one, else with the logs."""
+        parent = self.directory / "shm"
+        return Path(tempfile.mkdtemp(prefix="heap-", dir=parent if parent.is_dir() else self.directory))
 
 
-class Crew:
-    """Pools by role.  A context manager: on leaving, every process is gone."""
+class WorkerPools:
+    """Pools by role.  A context manager: on leaving, every process has ended."""
 
-    def __init__(self, trees: Iterable[Tree], setting: Setting) -> None:
-        self.trees = {tree.role: tree for tree in trees}
+    def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
+        self.checkouts = {checkout.role: checkout for checkout in checkouts}
         self.setting = setting
-        self.pools: dict[str, Pool] = {}
+        self.pools: dict[str, WorkerPool] = {}
         self.lost: dict[str, Failure] = {}
         self.notes: list[str] = []
-        self._failed_starts = dict.fromkeys(self.trees, 0)
+        self._failed_starts = dict.fromkeys(self.checkouts, 0)
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPools:
         return self
 
     def __exit__(self, kind: Any, *_: object) -> None:
@@ -64,7 +92,7 @@ class Crew:
                 pool.kill()
 
     def ready(self, roles: Iterable[str]) -> None:
-        """Have a live pool for every role, or its failure in `lost`; all that are missing start at once."""
+        """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
         missing = [role for role in roles if role not in self.lost and not self._alive(role)]
         while missing:
             begun = [role for role in missing if self._begin(role)]
@@ -76,38 +104,17 @@ class Crew:
         return role in self.pools and self.pools[role].alive
 
     def _begin(self, role: str) -> bool:
-        tree, s = self.trees[role], self.setting
-        variables = {
-            "TRITON_DISABLE_LINE_INFO": "1",  # code must not differ by the path of its source
-            "PYTHONFAULTHANDLER": "1",
-            "PYTHONUNBUFFERED": "1",
-        }  # a log to read after a crash
-        if not s.gpu:
-            variables.update(OMP_NUM_THREADS=str(s.threads), GLOO_SOCKET_IFNAME="lo")
+        checkout, s = self.checkouts[role], self.setting
+        python, label = checkout.python, f"{s.kernel}.{role}"
         try:
-            with held():
-                pool = self.pools[role] = Pool(
-                    f"{s.kernel}.{role}", tree.python, tree.path, s.world, s.directory, variables
-                )
+            with deferred():
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, s.variables())
+                self.pools[role] = pool
         except OSError as error:
-            self._start_failed(role, Failure("error", f"cannot start {tree.python}: {error}"))
+            self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
             return False
-        pool.post(
-            "start",
-            START_S,
-            "join",
-            per_rank=[{"rank": rank, "device": f"cuda:{rank}" if s.gpu else "cpu"} for rank in range(s.world)],
-            module=s.modules[role],
-            kernel=s.kernel,
-            world=s.world,
-            arch=s.arch,
-            compute_units=s.compute_units,
-            threads=s.threads,
-            sweep_bytes=s.sweep_bytes,
-            heap_bytes=s.heap_bytes,
-            store=str(s.directory / f"store-{os.urandom(8).hex()}"),
-            heap_directory=str(_heap_directory(s)),
-        )
+        ranks = [{"rank": rank, "device": f"cuda:{rank}" if s.gpu else "cpu"} for rank in range(s.world)]
+        pool.post("start", START_S, "join", per_rank=ranks, **s.request(role))
         return True
 
     def _joined(self, role: str) -> None:
@@ -125,18 +132,12 @@ class Crew:
 
     def _start_failed(self, role: str, failure: Failure) -> None:
         self._failed_starts[role] += 1
-        if self._failed_starts[role] >= STARTS or failure.status != "crash":
+        if self._failed_starts[role] >= STARTS or failure.status != Status.CRASH:
             self.lost[role] = dataclasses.replace(failure, why=f"its processes could not start: {failure.why}")
 
 
-def _heap_directory(setting: Setting) -> Path:
-    """An empty directory in memory, where there is one, else with the logs."""
-    parent = setting.directory / "shm"
-    return Path(tempfile.mkdtemp(prefix="heap-", dir=parent if parent.is_dir() else setting.directory))
-
-
 def make_directories() -> Path:
-    """A directory for logs and stores, with `shm` in it pointing to memory."""
+    """A directory for logs and stores, with a link `shm` to a directory in memory."""
     directory = Path(tempfile.mkdtemp(prefix="ridgeline-"))
     try:
         (directory / "shm").symlink_to(tempfile.mkdtemp(prefix="ridgeline-", dir="/dev/shm"))
@@ -146,7 +147,7 @@ def make_directories() -> Path:
 
 
 def remove_directories(directory: Path) -> None:
-    """Remove both."""
+    """Remove both directories."""
     link = directory / "shm"
     if link.is_symlink():
         shutil.rmtree(link.resolve(), ignore_errors=True)

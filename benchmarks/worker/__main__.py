@@ -1,7 +1,7 @@
 """The measuring process: reads requests, one JSON line each, and answers each with one line.
 
-Run by path (never imported by the conductor).  `benchmarks` comes from the tree this file lies in, everything else
-from the tree under test.
+Run by path (never imported by the coordinator).  `benchmarks` comes from the checkout that this file lies in,
+everything else from the checkout under test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """Serve requests until the pipe closes."""
-    requests, answers, tree = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    requests, answers, checkout = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     _die_with_parent()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -31,8 +31,8 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     from benchmarks.worker.requests import Service
 
-    sys.path.insert(0, tree)
-    service = Service(tree)
+    sys.path.insert(0, checkout)
+    service = Service(checkout)
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
             request = json.loads(line)
@@ -47,7 +47,7 @@ def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
     limit_s = request["limit_s"]
     faulthandler.dump_traceback_later(max(limit_s - 1.0, limit_s * 0.8), file=sys.stderr)
     try:
-        return {"ok": True, "result": getattr(service, f"do_{request['op']}")(**request["fields"])}
+        return {"ok": True, "result": service.perform(request["op"], request["fields"])}
     except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
         from benchmarks.worker import failures
 
@@ -57,7 +57,7 @@ def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _die_with_parent() -> None:
-    """Be killed when the conductor is killed (Linux); a process that outlives it would hold the GPU."""
+    """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):

@@ -1,12 +1,13 @@
 """One case on one rank: its inputs, the truth about it, and its arms, step by step.
 
-Every step leaves the rank idle, so that the conductor can let all ranks meet between two steps.
+Every step leaves the rank idle, so that the coordinator can synchronise all ranks between two steps.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import importlib.util
 import sys
 import time
@@ -17,17 +18,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker import clocks
-from benchmarks.worker import code_hash as codehash
-from benchmarks.worker.failures import Refused
-
-
-class CaptureFailed(Exception):
-    """The arm's calls cannot be captured in a graph."""
+from benchmarks.worker import clocks, code_hash
+from benchmarks.worker.failures import Refused, first_line
 
 
 @dataclasses.dataclass
-class Arm:
+class BuiltArm:
     """One backend, set up once per copy of the inputs.  timed: what a sample launches."""
 
     name: str
@@ -39,7 +35,7 @@ class Arm:
 
 
 def harness_numerics() -> ModuleType:
-    """kernels/numerics.py of the harness, not of the tree under test: a commit does not judge itself."""
+    """kernels/numerics.py of the harness, not of the checkout under test: a commit does not judge itself."""
     path = Path(__file__).resolve().parents[2] / "kernels" / "numerics.py"
     spec = importlib.util.spec_from_file_location("ridgeline_harness_numerics", path)
     if spec is None or spec.loader is None:
@@ -57,7 +53,7 @@ def placed(case: Any, seed: int) -> Iterator[None]:
         yield
 
 
-class Bench:
+class CaseBench:
     """The arms of one placed case on this rank.  copies: sets of buffers, so that a graph reads nothing cached."""
 
     def __init__(self, kernel: Any, case: Any, seed: int, copies: int, clock: Any, numerics: ModuleType) -> None:
@@ -69,7 +65,7 @@ class Bench:
                 self.inputs.append(kernel.function("inputs")(case, seed))
         self._marks = [_marks(inputs) for inputs in self.inputs]
         self.expected: Any = None
-        self.arms: dict[str, Arm] = {}
+        self.arms: dict[str, BuiltArm] = {}
 
     def make_reference(self) -> None:
         """Compute the truth, once."""
@@ -77,29 +73,26 @@ class Bench:
             self.expected = self.kernel.function("reference")(self.case, self.inputs[0])
         self.clock.synchronize()
 
-    def build(self, name: str, overrides: dict[str, Any]) -> dict[str, Any]:
+    def build(self, backend: str, overrides: dict[str, Any]) -> dict[str, Any]:
         """Set an arm up on every copy of the inputs; returns the knobs.  Everything here is untimed."""
-        backend = self.kernel.backends[name]
-        knobs = backend.knobs(self.case, self.case.place.arch, overrides)
+        declared = self.kernel.backends[backend]
+        knobs = declared.knobs(self.case, self.case.place.arch, overrides)
         calls = []
         for inputs in self.inputs:
             with placed(self.case, self.seed):
-                calls.append(backend.build(self.case, inputs, **knobs))
+                calls.append(declared.build(self.case, inputs, **knobs))
         for call in calls:
             if not callable(call):
-                raise Refused(
-                    "error",
-                    f"the set-up of backend {name!r} returned {type(call).__name__}; "
-                    "it must return a zero-argument callable",
-                )
+                what = f"the set-up of backend {backend!r} returned {type(call).__name__}"
+                raise Refused("error", f"{what}; it must return a zero-argument callable")
         self.clock.synchronize()
-        self.arms[name] = Arm(name, calls, clocks.Timed(calls[0]))
+        self.arms[backend] = BuiltArm(backend, calls, clocks.Timed(calls[0]))
         return {key: _plain(value) for key, value in knobs.items()}
 
-    def call(self, name: str) -> dict[str, float]:
+    def call(self, backend: str) -> dict[str, float]:
         """Call every copy for the first time; seconds of the very first call, and of compiling in it."""
-        arm = self.arms[name]
-        with codehash.compiling() as compiled:
+        arm = self.arms[backend]
+        with code_hash.compiling() as compiled:
             start = time.perf_counter()
             arm.outputs = [arm.calls[0]()]
             self.clock.synchronize()
@@ -108,71 +101,61 @@ class Bench:
         self.clock.synchronize()
         for output in arm.outputs:
             if not all(isinstance(tensor, torch.Tensor) for tensor in _tensors(output)) or not _tensors(output):
-                raise Refused(
-                    "error",
-                    f"backend {name!r} returned {type(output).__name__}; its callable must return "
-                    "its output, a tensor or a tuple of tensors",
-                )
+                what = f"backend {backend!r} returned {type(output).__name__}"
+                raise Refused("error", f"{what}; its callable must return its output, a tensor or a tuple of tensors")
         return {"seconds": seconds, "compile_s": sum(compiled)}
 
-    def poison(self, name: str) -> None:
+    def poison(self, backend: str) -> None:
         """Overwrite the arm's outputs with values that cannot pass."""
-        for output in self.arms[name].outputs:
+        for output in self.arms[backend].outputs:
             self.numerics.poison(output)
         self.clock.synchronize()
 
-    def check(self, name: str) -> dict[str, Any]:
+    def check(self, backend: str) -> dict[str, Any]:
         """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails."""
-        arm = self.arms[name]
+        arm = self.arms[backend]
         start = time.perf_counter()
         outputs = self._launch(arm)
         self.clock.synchronize()
         seconds = time.perf_counter() - start
         self._same_buffers(arm, outputs)
-        if changed := self._changed_inputs():
-            raise Refused(
-                "wrong",
-                f"it changes its input {', '.join(changed)}, which other arms read; outputs and "
-                "workspaces belong to the set-up",
-                spoiled=True,
-            )
+        self._inputs_unchanged()
         results = [self.numerics.compare(output, self.expected, self.tolerance) for output in arm.outputs]
         for index, result in enumerate(results):
             if not result.ok:
                 copy = f" (copy {index} of {len(results)})" if index else ""
                 raise Refused("wrong", f"{result.why}{copy}")
-        return {
-            "norm": max(r.norm for r in results),
-            "peak": max(r.peak for r in results),
-            "seconds": seconds / len(outputs),
-        }
+        error = {"norm": max(r.norm for r in results), "peak": max(r.peak for r in results)}
+        return {**error, "seconds": seconds / len(outputs)}
 
-    def trace(self, name: str) -> str | None:
-        """Digest of what one call launches; None if it cannot be told."""
+    def trace(self, backend: str) -> str | None:
+        """Digest of what one call launches; None if it cannot be determined."""
         try:
-            with codehash.traced() as trace:
-                self.arms[name].calls[0]()
+            with code_hash.traced() as trace:
+                self.arms[backend].calls[0]()
             self.clock.synchronize()
         except Exception as error:
-            print(f"the code of {name} cannot be told: {type(error).__name__}: {error}", file=sys.stderr)
+            print(f"the code of {backend} cannot be identified: {type(error).__name__}: {error}", file=sys.stderr)
             return None
         return trace.digest()
 
-    def capture(self, name: str, calls: int) -> None:
-        """From now on a sample of the arm is one replay of a graph of so many calls, going round its copies.
+    def capture(self, backend: str, calls: int) -> str:
+        """From now on a sample of the arm is one replay of a graph of that many calls, which rotate through its copies.
 
         Copies beyond the calls are dropped: what is not in the graph is not timed, and so cannot be checked.
+        Returns why the calls cannot be captured, or "".
         """
-        arm = self.arms[name]
+        arm = self.arms[backend]
         arm.calls, arm.outputs = arm.calls[:calls], arm.outputs[:calls]
         try:
             graph, outputs = clocks.capture([arm.calls[i % len(arm.calls)] for i in range(calls)])
             self.clock.synchronize()
         except Exception as error:
-            raise CaptureFailed(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
+            return f"{type(error).__name__}: {first_line(error)}"
         self._same_buffers(arm, outputs[: len(arm.calls)])
         arm.timed = clocks.Timed(graph.replay, calls)
         arm.captured = True
+        return ""
 
     def samples(self, order: list[str], warm_up: bool) -> dict[str, Any]:
         """Seconds per call of one sample of each arm in that order, and how long the device worked."""
@@ -188,29 +171,28 @@ class Bench:
             "starved": {name: self.arms[name].starved for name in set(order)},
         }
 
-    def drop(self, name: str) -> None:
-        """Forget an arm and free what it holds."""
-        self.arms.pop(name, None)
+    def drop(self, backend: str) -> None:
+        """Forget an arm, if it got as far as being one, and free what it holds."""
+        self.arms.pop(backend, None)
+        gc.collect()
 
-    def _changed_inputs(self) -> list[str]:
-        """Names of the inputs that no longer hold what they held."""
-        now = [_marks(inputs) for inputs in self.inputs]
-        return sorted(
-            {
-                repr(name)
-                for before, after in zip(self._marks, now, strict=True)
-                for name in before
-                if before[name] != after[name]
-            }
-        )
+    def _inputs_unchanged(self) -> None:
+        """Refused unless every input still holds what it held."""
+        changed: set[str] = set()
+        for before, inputs in zip(self._marks, self.inputs, strict=True):
+            now = _marks(inputs)
+            changed |= {repr(name) for name in before if before[name] != now[name]}
+        if changed:
+            what = f"it changes its input {', '.join(sorted(changed))}, which other arms read"
+            raise Refused("wrong", f"{what}; outputs and workspaces belong to the set-up", spoiled=True)
 
-    def _launch(self, arm: Arm) -> list[Any]:
+    def _launch(self, arm: BuiltArm) -> list[Any]:
         if arm.captured:
             arm.timed.launch()
             return arm.outputs
         return [call() for call in arm.calls]
 
-    def _same_buffers(self, arm: Arm, outputs: list[Any]) -> None:
+    def _same_buffers(self, arm: BuiltArm, outputs: list[Any]) -> None:
         """Outputs must stay where they are; a call marked `functional` (kernels.spec) gives what it has just made."""
         if all(getattr(call, "functional", False) for call in arm.calls):
             arm.outputs = outputs
@@ -219,8 +201,8 @@ class Bench:
             if [t.data_ptr() for t in _tensors(before)] != [t.data_ptr() for t in _tensors(after)]:
                 raise Refused(
                     "error",
-                    f"backend {arm.name!r} returned another buffer than at its first call; it must "
-                    "allocate its output in the set-up and write that buffer at every call",
+                    f"backend {arm.name!r} returned another buffer than at its first call; it must allocate its "
+                    "output in the set-up and write that buffer at every call",
                 )
 
 

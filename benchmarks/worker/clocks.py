@@ -1,6 +1,6 @@
 """How a sample is taken: seconds of one call, with nothing else inside.
 
-Three methods, one shape of loop (make the cache cold, let the ranks meet, time the launch):
+Three methods, one shape of loop (make the cache cold, synchronise the ranks, time the launch):
 
 events  a pair of device events around one call, on a queue that is kept filled, so that no launch latency shows;
 graph   the same pair around one replay of a graph of calls, each on its own copy of the buffers;
@@ -25,13 +25,13 @@ QUEUE_DEPTH = 64
 """Samples that may wait on the device before the host waits for them."""
 
 HEAD_START_S = 200e-6
-"""Sweeps of this length come first, so that the host gets ahead of the device."""
+"""Flushes of this length come first, so that the host gets ahead of the device."""
 
 LONGEST_LEAD_S = 20e-3
-"""No call is worth more head start than this; one that still starves the queue waits for the device by itself."""
+"""Longest head start of a call; a call that still starves the queue waits for the device itself."""
 
 LEAD_MARGIN = 1.3
-"""The device must be busy that much longer than the host takes to enqueue a sample."""
+"""The device must be busy this many times longer than the host takes to enqueue a sample."""
 
 
 @dataclasses.dataclass
@@ -47,7 +47,7 @@ class Timed:
 class Samples:
     """seconds: per call, in the order asked for.  enqueue_s: the host's part of each sample.
 
-    starved: the device overtook the host.  busy_s: the device at work, sweeps included.
+    starved: the device overtook the host.  busy_s: the device at work, flushes included.
     """
 
     seconds: list[float]
@@ -61,8 +61,8 @@ class HostClock:
 
     method = "clock"
 
-    def __init__(self, sweep_bytes: int, barrier: Callable[[], None] | None) -> None:
-        self._sweep = torch.ones(sweep_bytes // 4) if sweep_bytes else None
+    def __init__(self, flush_bytes: int, barrier: Callable[[], None] | None) -> None:
+        self._flush = torch.ones(flush_bytes // 4) if flush_bytes else None
         self._barrier = barrier
 
     def run(self, order: Sequence[Timed]) -> Samples:
@@ -70,23 +70,23 @@ class HostClock:
         seconds, busy = [], 0.0
         for timed in order:
             begin = time.perf_counter()
-            if self._sweep is not None:
-                self._sweep.sum()
-            swept = time.perf_counter()
+            if self._flush is not None:
+                self._flush.sum()
+            flushed = time.perf_counter()
             if self._barrier:
                 self._barrier()
             start = time.perf_counter()
             timed.launch()
             end = time.perf_counter()
             seconds.append((end - start) / timed.calls)
-            busy += (swept - begin) + (end - start)
+            busy += (flushed - begin) + (end - start)
         return Samples(seconds, [0.0] * len(seconds), [False] * len(seconds), busy)
 
     def adapt(self, timed: Timed, enqueue_s: float, starved: bool) -> None:
         """There is no queue to keep filled."""
 
     def synchronize(self) -> None:
-        """Nothing runs behind the host's back here."""
+        """Nothing runs asynchronously here."""
 
 
 class DeviceClock:
@@ -94,13 +94,13 @@ class DeviceClock:
 
     method = "events"
 
-    def __init__(self, device: torch.device, sweep_bytes: int, barrier: Callable[[], None] | None) -> None:
+    def __init__(self, device: torch.device, flush_bytes: int, barrier: Callable[[], None] | None) -> None:
         self._device = device
-        self._sweep = torch.rand(sweep_bytes // 4, device=device) if sweep_bytes else None
+        self._flush = torch.rand(flush_bytes // 4, device=device) if flush_bytes else None
         self._sink = torch.empty((), device=device)
         self._barrier = barrier
         self._cycles_per_s = 1_000_000 / self._measured(lambda: torch.cuda._sleep(1_000_000))
-        self._sweep_s = self._measured(self._read) if sweep_bytes else 0.0
+        self._flush_s = self._measured(self._read) if flush_bytes else 0.0
 
     def run(self, order: Sequence[Timed]) -> Samples:
         """One sample of each, in that order; the host waits only once the queue is QUEUE_DEPTH samples deep."""
@@ -127,7 +127,7 @@ class DeviceClock:
 
     def adapt(self, timed: Timed, enqueue_s: float, starved: bool) -> None:
         """Keep the device busy longer than the host needs for the next sample of this call."""
-        wanted = LEAD_MARGIN * enqueue_s - self._sweep_s
+        wanted = LEAD_MARGIN * enqueue_s - self._flush_s
         if starved:
             wanted = max(wanted, 2 * timed.lead_s, 50e-6)
         timed.lead_s = min(LONGEST_LEAD_S, max(timed.lead_s, wanted))
@@ -141,7 +141,7 @@ class DeviceClock:
         begin, start, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
         begin.record()
         self._lead(lead_s)
-        if self._sweep is not None:
+        if self._flush is not None:
             self._read()
         if self._barrier:
             self._barrier()
@@ -153,19 +153,19 @@ class DeviceClock:
         return overtaken
 
     def _lead(self, seconds: float) -> None:
-        """Keep the device busy: with more sweeps, which hold clock and power; asleep only if the cache stays hot."""
-        if self._sweep is None:
+        """Keep the device busy: with more flushes, which hold clock and power; asleep only if the cache stays hot."""
+        if self._flush is None:
             if seconds > 0:
                 torch.cuda._sleep(int(seconds * self._cycles_per_s))
             return
-        for _ in range(math.ceil(seconds / self._sweep_s)):
+        for _ in range(math.ceil(seconds / self._flush_s)):
             self._read()
 
     def _read(self) -> None:
-        torch.sum(self._sweep, dim=0, out=self._sink)
+        torch.sum(self._flush, dim=0, out=self._sink)
 
     def _measured(self, work: Callable[[], None]) -> float:
-        """Seconds of some work on the device, at best; torch.cuda._sleep counts other clocks on AMD than on NVIDIA."""
+        """Shortest seconds of some work on the device; torch.cuda._sleep counts different clocks on AMD and NVIDIA."""
         times = []
         for _ in range(4):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

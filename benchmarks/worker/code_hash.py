@@ -1,4 +1,4 @@
-"""What code an arm launched: a digest that is equal for equal code objects, launched alike.
+"""What code an arm launched: a digest that is equal for equal code objects launched in the same way.
 
 It covers every Triton launch (assembly without debug information, shared memory, warps, grid, scalar arguments) and
 every torch operation (name, shapes, types) of one call, in order.  Addresses do not count.  Without a Triton launch
@@ -20,7 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 ADDRESS = 1 << 32
-"""An integer argument of at least this is taken for an address, which differs from process to process."""
+"""An integer argument of at least this is taken to be an address, which differs from process to process."""
 
 _DEBUG = re.compile(r"^\s*\.(file|loc|ident|cfi\w*)\b")
 
@@ -51,7 +51,7 @@ def traced() -> Iterator[Trace]:
 
 
 class _Operations(TorchFunctionMode):
-    """Sees what Python asks of torch.  (A dispatch mode would see more, and import for a second first.)"""
+    """Sees what Python asks of torch.  (A dispatch mode would see more, but takes a second to import.)"""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
@@ -65,20 +65,20 @@ class _Operations(TorchFunctionMode):
 
 @contextlib.contextmanager
 def _triton_launches(trace: Trace) -> Iterator[None]:
-    """Every launch of Triton 3.x asks the kernel for its launch metadata, hooks or not: that is where we listen."""
-    if "triton" not in sys.modules:  # what did not import it launches none; importing it takes a second
+    """Every launch of Triton 3.x asks the kernel for its launch metadata, hooks or not: we record it there."""
+    if "triton" not in sys.modules:  # without it nothing is launched; importing it takes a second
         yield
         return
     from triton.compiler import CompiledKernel
 
     original = CompiledKernel.launch_metadata
 
-    def listening(self: Any, grid: Any, stream: Any, *args: Any) -> Any:
+    def recording(self: Any, grid: Any, stream: Any, *args: Any) -> Any:
         trace.launches += 1
         trace.events.append([code_of(self), [_value(g) for g in grid], [_value(a) for a in args]])
         return original(self, grid, stream, *args)
 
-    CompiledKernel.launch_metadata = listening
+    CompiledKernel.launch_metadata = recording
     try:
         yield
     finally:

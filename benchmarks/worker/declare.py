@@ -1,4 +1,4 @@
-"""What a tree declares, as JSON values: every kernel, its cases and costs, and every module that failed."""
+"""What a checkout declares, as JSON values: every kernel, its cases and costs, and every module that failed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from typing import Any
 
 from benchmarks.worker.failures import first_line
 
+COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
+"""Fields of kernels.spec.Cost."""
+
+Declaration = dict[str, Any]
+"""A kernel's declaration as JSON values."""
+
 
 class Refusal(importlib.abc.MetaPathFinder):
-    """Makes the import of some modules fail with a reason: they took a whole process down before."""
+    """Makes the import of some modules fail with a reason: they ended or hung a process before."""
 
     def __init__(self, reasons: dict[str, str]) -> None:
         self.reasons = reasons
@@ -27,19 +33,19 @@ class Refusal(importlib.abc.MetaPathFinder):
 
 
 def declarations(
-    tree: Path, crumb: Path, refuse: dict[str, str], place: Mapping[str, Any], protocol: Mapping[str, Any]
+    checkout: Path, import_marker: Path, refuse: dict[str, str], place: Mapping[str, Any], protocol: Mapping[str, Any]
 ) -> dict[str, Any]:
     """{"kernels": {name: declaration}, "modules": {name: module}, "broken": [{"module", "reason", "detail"}]}.
 
-    crumb: a file that always names the module being imported, for the case that it ends the process.
+    import_marker: a file that always names the module being imported, in case it ends the process.
     place: world is filled in per case.
     """
     registry = importlib.import_module("kernels.registry")
     spec = importlib.import_module("kernels.spec")
     refusal = Refusal(dict(refuse))
     sys.meta_path.insert(0, refusal)
-    packages = registry.listed_packages(tree)
-    modules = dict(_import_all(packages, registry.INFRASTRUCTURE, crumb, refusal))
+    packages = registry.listed_packages(checkout)
+    modules = dict(_import_all(packages, registry, import_marker, refusal))
     found = registry.discover(packages)
     homes = {
         value.name: name
@@ -55,47 +61,49 @@ def declarations(
 
 
 def _import_all(
-    packages: Sequence[str], infrastructure: set[str], crumb: Path, refusal: Refusal
+    packages: Sequence[str], registry: ModuleType, import_marker: Path, refusal: Refusal
 ) -> Iterator[tuple[str, ModuleType]]:
     """Import module by module, naming each before; one that raises SystemExit and the like is refused from then on."""
-    for name in _names(packages, infrastructure, crumb, refusal):
-        crumb.write_text(name)
-        module = _imported(name, refusal)
-        if module is not None:
-            yield name, module
-
-
-def _names(packages: Sequence[str], infrastructure: set[str], crumb: Path, refusal: Refusal) -> Iterator[str]:
     for package in packages:
-        yield package
-        crumb.write_text(package)
-        module = _imported(package, refusal)
-        for info in pkgutil.iter_modules(getattr(module, "__path__", [])):
-            if not (package == "kernels" and info.name in infrastructure):
-                yield f"{package}.{info.name}"
+        import_marker.write_text(package)
+        found = _imported(package, refusal)
+        if found is not None:
+            yield package, found
+        for name in _modules_of(package, found, registry):
+            import_marker.write_text(name)
+            module = _imported(name, refusal)
+            if module is not None:
+                yield name, module
+
+
+def _modules_of(package: str, module: ModuleType | None, registry: ModuleType) -> list[str]:
+    """Modules of a package that may declare kernels.  A registry before 2026-11-22 lists those that never do."""
+    if module is not None and hasattr(registry, "modules_of"):
+        return list(registry.modules_of(module))
+    never = registry.INFRASTRUCTURE if package == "kernels" and hasattr(registry, "INFRASTRUCTURE") else ()
+    found = pkgutil.iter_modules(getattr(module, "__path__", []))
+    return [f"{package}.{info.name}" for info in found if info.name not in never]
 
 
 def _imported(name: str, refusal: Refusal) -> ModuleType | None:
     try:
         return importlib.import_module(name)
     except Exception:
-        return None  # kernels.registry meets the same exception and reports it
+        return None  # kernels.registry gets the same exception and reports it
     except BaseException as error:
         refusal.reasons[name] = f"the import raised {type(error).__name__}: {first_line(error)}"
         return None
 
 
-def _declaration(
-    kernel: Any, spec: ModuleType, place: Mapping[str, Any], protocol: Mapping[str, Any]
-) -> dict[str, Any]:
+def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protocol: Mapping[str, Any]) -> Declaration:
     terms = {**protocol, "method": getattr(kernel, "protocol", None)}
-    costs, cost_errors = {}, {}
+    digest = getattr(kernel, "definition_digest", None) or kernel.yardstick  # its name before 2026-11-22
+    costs: dict[str, dict[str, int]] = {}
+    cost_errors = {}
     for case in kernel.cases:
         try:
             cost = kernel.function("cost")(case.at(spec.Place(**{**place, "world": case.world})))
-            costs[case.name] = {
-                name: int(getattr(cost, name)) for name in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
-            }
+            costs[case.name] = {name: int(getattr(cost, name)) for name in COSTS}
         except Exception as error:
             cost_errors[case.name] = f"cost: {type(error).__name__}: {first_line(error)}"
     return {
@@ -104,8 +112,8 @@ def _declaration(
         "backends": list(kernel.backends),
         "baselines": list(kernel.baselines),
         "cases": [{**c.describe(), "tier": c.tier} for c in kernel.cases],
-        "yardstick": kernel.yardstick(terms),
-        "case_yardsticks": {case.name: kernel.yardstick(terms, case) for case in kernel.cases},
+        "yardstick": digest(terms),
+        "case_yardsticks": {case.name: digest(terms, case) for case in kernel.cases},
         "costs": costs,
         "cost_errors": cost_errors,
         "method": getattr(kernel, "protocol", None),
@@ -114,5 +122,5 @@ def _declaration(
 
 
 def _knobs(backend: Any) -> list[str]:
-    """Names of the arguments a sweep may set."""
+    """Names of the arguments that --set and a sweep may set."""
     return [parameter.name for parameter in inspect.signature(backend.build).parameters.values()][2:]

@@ -1,4 +1,4 @@
-"""How a measuring process says what went wrong; no torch here, so that it can be said without torch."""
+"""How a measuring process reports what went wrong; without torch, so that a missing torch can be reported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 DETAIL_CHARACTERS = 8000
-"""How much of a traceback travels into the trial file."""
+"""How much of a traceback goes into the trial file."""
 
 
 class Refused(Exception):
-    """An arm is out: its status ("wrong", "error") and one sentence.  spoiled: so are the inputs of the others."""
+    """An arm cannot be measured: its status ("wrong", "error") and one sentence.  spoiled: it changed shared inputs."""
 
     def __init__(self, status: str, why: str, spoiled: bool = False) -> None:
         super().__init__(why)
@@ -27,7 +27,7 @@ def answer(error: BaseException) -> dict[str, Any]:
     known = {"ok": False, "detail": "", "fatal": False, "spoiled": False, "failed_at": failed_at}
     if isinstance(error, Refused):
         return {**known, "status": error.status, "why": str(error), "spoiled": error.spoiled}
-    if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the tree under test
+    if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the checkout under test
         return {**known, "status": "unsupported", "why": first_line(error)}
     cause = first_cause(error)
     detail = "".join(traceback.format_exception(error))

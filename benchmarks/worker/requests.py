@@ -1,20 +1,31 @@
-"""What a measuring process can be asked to do; every `do_` method is one request and returns JSON values."""
+"""What a measuring process can be asked to do: `do_` methods of Service and the steps of arms.CaseBench.
+
+Requests and answers are JSON values.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from benchmarks.worker.failures import Refused, first_line
 
 SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
+CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "drop")
+"""Requests that go to the arms of the current case."""
+
+
 class MissingHeap:
-    """Stands where the symmetric heap would be; whoever needs it learns why there is none."""
+    """Takes the place of the symmetric heap; whoever uses it gets the reason why there is none."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -23,15 +34,44 @@ class MissingHeap:
         raise RuntimeError(f"no symmetric heap here: {self._why}")
 
 
+@dataclasses.dataclass(frozen=True)
+class Joining:
+    """What a rank is told when it joins.  store: file in which the ranks find each other."""
+
+    rank: int
+    world: int
+    device: str
+    arch: str
+    compute_units: int | None
+    threads: int
+    flush_bytes: int
+    heap_bytes: int
+    store: str
+    heap_directory: str
+
+    @property
+    def gpu(self) -> bool:
+        """Whether the rank has a GPU."""
+        return self.device != "cpu"
+
+
 class Service:
     """The state of one measuring process."""
 
-    def __init__(self, tree: str) -> None:
-        self._tree = Path(tree)
+    def __init__(self, checkout: str) -> None:
+        self._checkout = Path(checkout)
         self._bench: Any = None
         self._heap: Any = None
 
-    # ---- describing a tree ---------------------------------------------------------------------------------------
+    def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
+        """Do what a request asks for; returns its result."""
+        if op not in CASE_STEPS:
+            return getattr(self, f"do_{op}")(**fields)
+        if self._bench is None and op == "drop":  # the case failed before there was an arm
+            return None
+        return getattr(self._bench, op)(**fields)
+
+    # ---- describing a checkout -----------------------------------------------------------------------------------
 
     def do_probe(self) -> dict[str, Any]:
         """Devices and versions of this Python; torch may be absent."""
@@ -40,56 +80,37 @@ class Service:
         return {"devices": probe.devices(), "environment": probe.environment()}
 
     def do_declare(
-        self, crumb: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
+        self, import_marker: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
     ) -> dict[str, Any]:
-        """Every kernel of the tree, as JSON; see benchmarks/declare.py."""
+        """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
         from benchmarks.worker import declare
 
         self._refuse_other_contracts()
-        return declare.declarations(self._tree, Path(crumb), refuse, place, protocol)
+        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
 
     # ---- getting ready -------------------------------------------------------------------------------------------
 
-    def do_join(
-        self,
-        module: str,
-        kernel: str,
-        rank: int,
-        world: int,
-        device: str,
-        arch: str,
-        compute_units: int | None,
-        threads: int,
-        sweep_bytes: int,
-        store: str,
-        heap_bytes: int,
-        heap_directory: str,
-    ) -> dict[str, Any]:
+    def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:
         """Take a place among the ranks and import the kernel's module."""
         self._refuse_other_contracts()
         import torch
 
-        from benchmarks.worker import arms as bench
-        from benchmarks.worker import clocks
+        from benchmarks.worker.arms import harness_numerics
 
-        torch.set_num_threads(threads)
-        gpu = device != "cpu"
-        if gpu:
-            torch.cuda.set_device(torch.device(device))
-        if world > 1:
-            _meet(rank, world, device, store)
-        why = self._make_heap(rank, world, device, heap_bytes, heap_directory) if world > 1 else ""
-        barrier = self._barrier(device) if world > 1 else None
-        self._clock = (
-            clocks.DeviceClock(torch.device(device), sweep_bytes, barrier)
-            if gpu
-            else clocks.HostClock(sweep_bytes, barrier)
-        )
+        ranks = Joining(**joining)
+        torch.set_num_threads(ranks.threads)
+        if ranks.gpu:
+            torch.cuda.set_device(torch.device(ranks.device))
+        if ranks.world > 1:
+            _meet(ranks)
+        why = self._make_heap(ranks) if ranks.world > 1 else ""
+        self._clock = self._make_clock(ranks)
         spec = importlib.import_module("kernels.spec")
-        self._place = spec.Place(rank, world, device, arch, compute_units, MissingHeap(why) if why else self._heap)
-        self._numerics = bench.harness_numerics()
-        if gpu:
-            _wake_libraries(device)
+        heap = MissingHeap(why) if why else self._heap
+        self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
+        self._numerics = harness_numerics()
+        if ranks.gpu:
+            _initialise_libraries(ranks.device)
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
@@ -99,15 +120,14 @@ class Service:
 
     def do_case(self, case: str, seed: int, copies: int) -> None:
         """Forget the case before, make the inputs and the reference of this one."""
-        from benchmarks.worker import arms as bench
+        from benchmarks.worker.arms import CaseBench
 
-        self.do_close()
-        self._bench = bench.Bench(
-            self._kernel, self._kernel.case(case).at(self._place), seed, copies, self._clock, self._numerics
-        )
+        self._forget()
+        placed = self._kernel.case(case).at(self._place)
+        self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
         self._bench.make_reference()
 
-    def do_close(self) -> None:
+    def _forget(self) -> None:
         """Forget the case and free its memory."""
         import torch
 
@@ -118,48 +138,8 @@ class Service:
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def do_build(self, backend: str, overrides: dict[str, Any]) -> dict[str, Any]:
-        """Set up an arm; returns its knobs."""
-        return self._bench.build(backend, overrides)
-
-    def do_call(self, backend: str) -> dict[str, float]:
-        """First call of an arm."""
-        return self._bench.call(backend)
-
-    def do_poison(self, backend: str) -> None:
-        """Spoil an arm's outputs."""
-        self._bench.poison(backend)
-
-    def do_check(self, backend: str) -> dict[str, Any]:
-        """Launch and compare with the reference."""
-        return self._bench.check(backend)
-
-    def do_trace(self, backend: str) -> str | None:
-        """Digest of the code an arm launches."""
-        return self._bench.trace(backend)
-
-    def do_capture(self, backend: str, calls: int) -> str:
-        """Capture an arm in a graph; returns why it cannot be, or ""."""
-        from benchmarks.worker import arms as bench
-
-        try:
-            self._bench.capture(backend, calls)
-        except bench.CaptureFailed as error:
-            return str(error)
-        return ""
-
-    def do_samples(self, order: list[str], warm_up: bool) -> dict[str, Any]:
-        """Take one sample of each, in that order."""
-        return self._bench.samples(order, warm_up)
-
-    def do_drop(self, backend: str) -> None:
-        """Forget an arm, if it got as far as being one."""
-        if self._bench is not None:
-            self._bench.drop(backend)
-        gc.collect()
-
     def do_quit(self) -> None:
-        """Give back what others share."""
+        """Release what is shared with others."""
         self._bench = None
         gc.collect()
         if self._heap is not None:
@@ -168,18 +148,26 @@ class Service:
     # ---- parts ---------------------------------------------------------------------------------------------------
 
     def _refuse_other_contracts(self) -> None:
-        from benchmarks.worker.failures import Refused
-
         spec = importlib.import_module("kernels.spec")
         version = getattr(spec, "SPEC_VERSION", None)
         if version not in SPEC_VERSIONS:
             raise Refused(
                 "error",
                 f"{spec.__file__} has contract version {version!r}; this harness measures "
-                f"{', '.join(map(str, SPEC_VERSIONS))}: start the run from a tree that knows it",
+                f"{', '.join(map(str, SPEC_VERSIONS))}: start the run from a checkout that knows it",
             )
 
-    def _make_heap(self, rank: int, world: int, device: str, size: int, directory: str) -> str:
+    def _make_clock(self, ranks: Joining) -> Any:
+        import torch
+
+        from benchmarks.worker import clocks
+
+        barrier = self._barrier(ranks.device) if ranks.world > 1 else None
+        if ranks.gpu:
+            return clocks.DeviceClock(torch.device(ranks.device), ranks.flush_bytes, barrier)
+        return clocks.HostClock(ranks.flush_bytes, barrier)
+
+    def _make_heap(self, ranks: Joining) -> str:
         """Make the symmetric heap on all ranks or on none; returns why there is none."""
         import torch
         import torch.distributed as dist
@@ -187,10 +175,12 @@ class Service:
         why = ""
         try:
             module = importlib.import_module("kernels.symmetric_heap")
-            self._heap = module.create(rank, world, device, size, directory=directory)
+            self._heap = module.create(
+                ranks.rank, ranks.world, ranks.device, ranks.heap_bytes, directory=ranks.heap_directory
+            )
         except Exception as error:
-            why = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-        made = torch.tensor([0 if why else 1], device=device)
+            why = f"{type(error).__name__}: {first_line(error)}"
+        made = torch.tensor([0 if why else 1], device=ranks.device)
         dist.all_reduce(made, op=dist.ReduceOp.MIN)
         if int(made.item()) == 0:
             self._heap = None
@@ -198,7 +188,7 @@ class Service:
         return ""
 
     def _barrier(self, device: str) -> Any:
-        """What lets the ranks meet before a sample: on a GPU enqueued, never waited for by the host."""
+        """What synchronises the ranks before a sample: on a GPU it is enqueued, the host never waits for it."""
         import torch
         import torch.distributed as dist
 
@@ -210,26 +200,24 @@ class Service:
         return lambda: dist.all_reduce(token)
 
 
-def _meet(rank: int, world: int, device: str, store: str) -> None:
-    """The default process group, over a store of its own."""
+def _meet(ranks: Joining) -> None:
+    """Make the default process group, over a store of its own."""
     import torch
     import torch.distributed as dist
 
-    os.environ.setdefault("LOCAL_RANK", str(rank))
-    backend = "gloo" if device == "cpu" else "nccl"
+    os.environ.setdefault("LOCAL_RANK", str(ranks.rank))
     dist.init_process_group(
-        backend,
-        store=dist.FileStore(store, world),
-        rank=rank,
-        world_size=world,
-        device_id=None if device == "cpu" else torch.device(device),
+        "nccl" if ranks.gpu else "gloo",
+        store=dist.FileStore(ranks.store, ranks.world),
+        rank=ranks.rank,
+        world_size=ranks.world,
+        device_id=torch.device(ranks.device) if ranks.gpu else None,
     )
-    token = torch.zeros(1, device=device)
-    dist.all_reduce(token)  # connect now, not in the first sample
+    dist.all_reduce(torch.zeros(1, device=ranks.device))  # connect now, not in the first sample
 
 
-def _wake_libraries(device: str) -> None:
-    """Let the BLAS library and Triton make their handles now: it is nobody's first-call work."""
+def _initialise_libraries(device: str) -> None:
+    """Let the BLAS library and Triton make their handles now, so that no backend's first call does it."""
     import torch
 
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
@@ -238,7 +226,7 @@ def _wake_libraries(device: str) -> None:
     try:
         driver = importlib.import_module("triton.runtime").driver
         driver.active.get_current_target()
-    except Exception as error:  # without Triton its backends say so themselves
+    except Exception as error:  # its backends report a missing Triton themselves
         print(f"Triton is not ready: {type(error).__name__}: {error}", file=sys.stderr)
     torch.cuda.synchronize(device)
 

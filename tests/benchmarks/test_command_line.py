@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as command_line
+from benchmarks.coordinator.ranks import WORKER
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -40,6 +43,11 @@ def processes_with(text: str) -> list[str]:
         except OSError:
             continue  # it ended while we looked
     return found
+
+
+def measuring(checkout: Path) -> list[str]:
+    """Command lines of the measuring processes of a checkout: benchmarks/worker, started by its path."""
+    return [line for line in processes_with(f"{checkout}\0") if str(WORKER) in line]
 
 
 def wait_until(what: object, seconds: float = 60.0) -> None:
@@ -83,7 +91,7 @@ def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
     assert all(set(event) == {"done", "total", "what"} for event in events)
 
 
-def test_a_fault_gives_exit_code_1_and_is_told(toy_tree, tmp_path):
+def test_a_fault_gives_exit_code_1_and_is_reported(toy_tree, tmp_path):
     done = run(
         "run",
         "--tree",
@@ -128,12 +136,23 @@ def test_nothing_measured_gives_exit_code_2(toy_tree, tmp_path):
     ("arguments", "message"),
     [
         (["run", "--tree", "head=/nowhere", "--out", "x"], "/nowhere is not a folder"),
-        (["run", "--tree", "feature=.", "--out", "x"], "expected ROLE=VALUE with ROLE one of head, base"),
+        (["run", "--tree", "feature=.", "--out", "x"], "expected ROLE=VALUE with ROLE one of base, head"),
         (["run", "--commit", "base=abc", "--out", "x"], "there is no --tree base=PATH"),
         (["run", "--out", "x", "--trials", "0"], "expected a number of at least 1"),
         (["run", "--out", "x", "--tier", "daily"], "invalid choice: 'daily'"),
         (["run", "--out", "x", "--date-ms", "head=yesterday"], "'yesterday' is not a number of milliseconds"),
         (["run", "--out", "/proc/nowhere/x"], "cannot write /proc/nowhere/x"),
+        (["run", "--out", "x", "--date-ms", "head=253402300799999"], "is not a date between 1970 and 2100"),
+        (["run", "--out", "x", "--seed", "-1"], "expected a whole number from 0 to 2**63 - 1"),
+        (["run", "--out", "x", "--seed", str(2**63)], "expected a whole number from 0 to 2**63 - 1"),
+        (["run", "--out", "x", "--deadline", "nan"], "expected 0.1 to 86400 seconds"),
+        (["run", "--out", "x", "--deadline", "0.01"], "expected 0.1 to 86400 seconds"),
+        (["run", "--out", "x", "--set", "tile"], "expected KEY=VALUE"),
+        (["run", "--out", "x", "--set", "tile=1e999"], "JSON cannot hold this value"),
+        (["run", "--out", "x", "--set", "tile={1, 2}"], "JSON cannot hold this value"),
+        (["run", "--out", "x", "--dirty", "base"], "there is no --tree base=PATH for the dirty of 'base'"),
+        (["run", "--out", "."], "cannot write .: Is a directory"),
+        (["run", "--out", "x", "--kernel", "gem", "--tree", f"head={ROOT}"], "no kernel 'gem'; known: all_gather"),
         (["run"], "the following arguments are required: --out"),
         (["fly"], "invalid choice: 'fly'"),
     ],
@@ -177,7 +196,7 @@ def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp
     )
     try:
         wait_until(lambda: out.exists() and out.stat().st_size > 0)
-        wait_until(lambda: processes_with("worker.py\0") and processes_with(str(tree)))
+        wait_until(lambda: measuring(tree))
         running.send_signal(number)
         assert running.wait(30) == 130
     finally:
@@ -186,7 +205,7 @@ def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp
     assert processes_with(str(tree)) == []
 
 
-def test_workers_do_not_outlive_a_killed_conductor(toy_tree, tmp_path):
+def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path):
     tree = toy_tree("tree")
     running = subprocess.Popen(
         command(
@@ -209,9 +228,11 @@ def test_workers_do_not_outlive_a_killed_conductor(toy_tree, tmp_path):
         cwd=ROOT,
         stderr=subprocess.DEVNULL,
     )
-    wait_until(lambda: [line for line in processes_with(str(tree)) if "worker.py" in line])
-    running.kill()
-    running.wait()
+    try:
+        wait_until(lambda: measuring(tree))
+    finally:
+        running.kill()
+        running.wait()
     wait_until(lambda: not processes_with(str(tree)), 10)
 
 
@@ -247,13 +268,39 @@ def test_list_and_doctor(toy_tree):
     assert [kernel["kernel"] for kernel in listed["kernels"]] == ["faults", "pairs", "steady"]
     assert listed["broken"][0]["module"] == "toy.gone"
     assert "steady: backends ours, library, elsewhere; baselines library" in run("list", "--tree", tree).stdout
-    examined = run("doctor", "--tree", tree, "--json")
+    examined = run("doctor", "--tree", tree, "--folder", tree / "results", "--json")
     report = json.loads(examined.stdout)
     assert examined.returncode == 1
     assert report["machine"]["kind"] in ("cpu", "gpu")
     assert report["kernels"]["steady"]["small"] == ""
     assert "needs 512" in report["kernels"]["steady"]["crowd"]
-    assert any("toy.gone does not import" in problem for problem in report["problems"])
+    [problem] = [problem for problem in report["problems"] if problem["kind"] == "broken_module"]
+    assert problem["text"] == "module toy.gone does not import"
+    assert "no_such_module" in problem["why"]
+    assert [disk["path"] for disk in report["disk"]] == ["/tmp", str(tree / "results")]
+
+
+def test_a_run_without_commit_records_none(toy_tree, tmp_path):
+    """git belongs to ci: what the caller does not say stays unknown, also inside a repository."""
+    tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
+    subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    what = ("--kernel", "steady", "--case", "small", "--backend", "ours", "--rounds", 1, "--trials", 1)
+    assert run("run", "--tree", f"head={tree}", *what, "--out", out).returncode == 0
+    head = lines_of(out)[0]["trees"]["head"]
+    assert (head["commit"], head["date_ms"], head["dirty"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyError("lost"), 3), (KeyboardInterrupt(), 130)])
+def test_a_defect_is_no_fault(error, code, monkeypatch, capsys, tmp_path):
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(command_line, "measure", fail)
+    monkeypatch.setattr(command_line.signal, "signal", lambda *_: None)
+    assert command_line.main(["run", "--out", str(tmp_path / "x"), "--tree", f"head={ROOT}"]) == code
+    said = capsys.readouterr().err
+    assert ("Error: KeyError: 'lost' (this is a defect of Ridgeline)" in said) == (code == 3)
+    assert ("Traceback" in said) == (code == 3)
 
 
 def test_help_shows_an_example():

@@ -1,4 +1,4 @@
-"""Cases timed in graphs, conducted for real on ranks that live in this process; only the capture is simulated."""
+"""Cases timed in graphs, run for real on ranks that live in this process; only the capture is simulated."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.coordinator import case_run as caserun
+from benchmarks.coordinator import case_run
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.ranks import Failure, StepFailed
-from benchmarks.plan import Arm, PlannedCase, Protocol
-from benchmarks.worker import arms as bench
-from benchmarks.worker import clocks, failures
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol
+from benchmarks.worker import arms, clocks, failures
 from benchmarks.worker.requests import Service
 from kernels.spec import Case, Cost, Kernel, Place, Tolerance
 
@@ -52,7 +51,7 @@ def slow(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     call = doubling(case, inputs)
 
     def late() -> torch.Tensor:
-        time.sleep(caserun.SAMPLE_S)
+        time.sleep(case_run.SAMPLE_S)
         return call()
 
     return late
@@ -107,7 +106,7 @@ class LocalPool:
         self.alive = True
         self._service = Service(".")
         self._service._kernel, self._service._place = toy, Place()
-        self._service._clock, self._service._numerics = clocks.HostClock(0, None), bench.harness_numerics()
+        self._service._clock, self._service._numerics = clocks.HostClock(0, None), arms.harness_numerics()
         self._request: tuple[str, dict[str, Any]] | None = None
 
     def post(self, step: str, limit_s: float, op: str, **fields: Any) -> None:
@@ -116,10 +115,12 @@ class LocalPool:
     def collect(self) -> list[Any]:
         op, fields = self._request
         try:
-            return [getattr(self._service, f"do_{op}")(**fields)]
+            return [self._service.perform(op, fields)]
         except Exception as error:
-            told = failures.answer(error)
-            raise StepFailed(Failure(told["status"], told["why"], told["detail"], True, told["spoiled"])) from error
+            answer = failures.answer(error)
+            raise StepFailed(
+                Failure(answer["status"], answer["why"], answer["detail"], True, answer["spoiled"])
+            ) from error
 
     def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
         assert self.alive
@@ -130,7 +131,7 @@ class LocalPool:
         self.alive = False
 
 
-class LocalCrew(SimpleNamespace):
+class LocalPools(SimpleNamespace):
     def ready(self, roles: Iterable[str]) -> None:
         for role in roles:
             if role not in self.pools or not self.pools[role].alive:
@@ -139,51 +140,51 @@ class LocalCrew(SimpleNamespace):
 
 
 @pytest.fixture
-def conduct(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, Any], LocalCrew]]:
+def run_case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, Any], LocalPools]]:
     monkeypatch.setattr(clocks, "capture", simulated_capture)
 
-    def run(*backends: str, copies: int = 4, calls: int = 4) -> tuple[dict[str, Any], LocalCrew]:
-        arms = tuple(Arm("head", name) for name in backends)
-        case = PlannedCase("c", 1, arms, "graph", copies, calls, 0)
-        crew = LocalCrew(pools={}, lost={}, starts=0)
-        return CaseRun(crew, case, Protocol(rounds=5), random.Random(0), {}).run(), crew
+    def run(*backends: str, copies: int = 4, calls: int = 4) -> tuple[dict[str, Any], LocalPools]:
+        planned = tuple(PlannedArm("head", name) for name in backends)
+        case = PlannedCase("c", 1, planned, "graph", copies, calls, 0)
+        workers = LocalPools(pools={}, lost={}, starts=0)
+        return CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {}).run(), workers
 
     return run
 
 
-def test_a_graph_sample_is_one_replay_divided_by_its_calls(conduct):
-    entry, crew = conduct("good", "library")
+def test_a_graph_sample_is_one_replay_divided_by_its_calls(run_case):
+    entry, workers = run_case("good", "library")
     assert entry["method"] == "graph"
     assert all(arm["status"] == "ok" and arm["calls_per_sample"] == 4 for arm in entry["arms"].values())
     assert len(entry["arms"]["head/good"]["seconds"]) == 5
-    arm = crew.pools["head"]._service._bench.arms["good"]
+    arm = workers.pools["head"]._service._bench.arms["good"]
     assert len({output.data_ptr() for output in arm.outputs}) == 4, "every copy has buffers of its own"
 
 
-def test_a_slow_call_needs_fewer_in_a_graph(conduct):
-    entry, crew = conduct("good", "slow", copies=12, calls=12)
-    assert entry["arms"]["head/slow"]["calls_per_sample"] == caserun.LEAST_CALLS
+def test_a_slow_call_needs_fewer_in_a_graph(run_case):
+    entry, workers = run_case("good", "slow", copies=12, calls=12)
+    assert entry["arms"]["head/slow"]["calls_per_sample"] == case_run.LEAST_CALLS
     assert entry["arms"]["head/good"]["calls_per_sample"] == 12
     assert entry["arms"]["head/slow"]["status"] == "ok", "only what is in the graph is checked"
-    assert len(crew.pools["head"]._service._bench.arms["slow"].outputs) == caserun.LEAST_CALLS
+    assert len(workers.pools["head"]._service._bench.arms["slow"].outputs) == case_run.LEAST_CALLS
 
 
-def test_one_copy_can_be_called_many_times(conduct):
-    entry, crew = conduct("good", copies=1, calls=6)
+def test_one_copy_can_be_called_many_times(run_case):
+    entry, workers = run_case("good", copies=1, calls=6)
     assert entry["arms"]["head/good"]["calls_per_sample"] == 6
-    assert len(crew.pools["head"]._service._bench.arms["good"].calls) == 1
+    assert len(workers.pools["head"]._service._bench.arms["good"].calls) == 1
 
 
-def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(conduct):
-    entry, crew = conduct("good", "stubborn", "library")
+def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(run_case):
+    entry, workers = run_case("good", "stubborn", "library")
     assert entry["method"] == "events"
     assert all(arm["status"] == "ok" and arm["calls_per_sample"] == 1 for arm in entry["arms"].values())
     assert "head/stubborn cannot be captured in a graph (RuntimeError: operation not permitted" in entry["warnings"][0]
-    assert crew.starts == 2, "a failed capture is followed by a fresh process"
+    assert workers.starts == 2, "a failed capture is followed by a fresh process"
 
 
-def test_a_graph_that_computes_nothing_is_wrong(conduct):
-    entry, _ = conduct("good", "forgetful")
+def test_a_graph_that_computes_nothing_is_wrong(run_case):
+    entry, _ = run_case("good", "forgetful")
     assert entry["arms"]["head/good"]["status"] == "ok"
     assert entry["arms"]["head/forgetful"]["status"] == "wrong"
     assert "check of the graph: the output is nan" in entry["arms"]["head/forgetful"]["why"]

@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks.coordinator import ranks
 from benchmarks.coordinator.case_run import shuffled
-from benchmarks.coordinator.checkouts import Tree, TreeError
+from benchmarks.coordinator.checkouts import Checkout, CheckoutError
 from benchmarks.coordinator.trial import Session, measure
-from benchmarks.plan import Arm, Protocol, Selection, UsageError
+from benchmarks.plan import PlannedArm, Protocol, Selection, UsageError
 
 QUICK = Protocol(rounds=6, trials=1, deadline_s=30.0)
 
@@ -32,7 +32,7 @@ def leftovers(tree: Path) -> list[str]:
 
 
 def one_line(tree: Path, kernel: str, protocol: Protocol = QUICK, selection: Selection | None = None) -> dict:
-    lines = list(measure([kernel], [Tree("head", tree)], protocol, None, selection))
+    lines = list(measure([kernel], [Checkout("head", tree)], protocol, None, selection))
     assert len(lines) == 1
     json.dumps(lines, allow_nan=False)
     return lines[0]
@@ -42,7 +42,7 @@ def test_a_trial_of_a_sound_kernel(toy_tree, toy_log):
     tree, events = toy_tree("tree"), []
     selection = Selection(tier="sweep", knobs={"order": "columns"})
     [line] = measure(
-        ["steady"], [Tree("head", tree, commit="c" * 40, date_ms=1, dirty=False)], QUICK, events.append, selection
+        ["steady"], [Checkout("head", tree, commit="c" * 40, date_ms=1, dirty=False)], QUICK, events.append, selection
     )
     assert {name: {a["status"] for a in case["arms"].values()} for name, case in line["cases"].items()} == {
         "small": {"ok", "unsupported"},
@@ -130,7 +130,7 @@ def test_what_hung_once_is_not_tried_again(toy_tree):
     lines = list(
         measure(
             ["faults"],
-            [Tree("head", tree)],
+            [Checkout("head", tree)],
             Protocol(rounds=2, trials=2, deadline_s=3.0),
             None,
             Selection("nightly", backends=("hangs",), cases=("endless",)),
@@ -169,7 +169,7 @@ def test_two_ranks_and_the_faults_between_them(toy_tree, monkeypatch):
 
 def test_two_trees_work_in_turns_in_shuffled_rounds(toy_tree, toy_log):
     other = {'torch.mul(inputs["x"], 2': 'torch.add(inputs["x"], inputs["x"]'}
-    trees = [Tree("head", toy_tree("head_tree")), Tree("base", toy_tree("base_tree", replace=other))]
+    trees = [Checkout("head", toy_tree("head_tree")), Checkout("base", toy_tree("base_tree", replace=other))]
     [line] = measure(
         ["steady"], trees, Protocol(rounds=10, trials=1, schedule_seed=3), None, Selection(cases=("small",))
     )
@@ -190,7 +190,7 @@ def test_two_trees_work_in_turns_in_shuffled_rounds(toy_tree, toy_log):
 
 
 def test_the_schedule_depends_on_its_seed_only():
-    arms = [Arm("head", name) for name in "abcde"]
+    arms = [PlannedArm("head", name) for name in "abcde"]
     first, again, other = (list(shuffled(arms, 4, random.Random(seed))) for seed in ("1/0", "1/0", "2/0"))
     assert first == again != other
     assert all(set(first[i : i + 5]) == set(arms) for i in range(0, 20, 5))
@@ -239,25 +239,24 @@ def test_a_kernel_that_a_broken_module_may_hide_gives_a_line_without_cases(toy_t
 
 def test_another_contract_is_refused_by_its_version(toy_tree):
     tree = toy_tree("tree", {"kernels/__init__.py": "", "kernels/spec.py": "SPEC_VERSION = 99"})
-    with pytest.raises(TreeError, match="contract version 99; this harness measures 1"):
+    with pytest.raises(CheckoutError, match="contract version 99; this harness measures 1"):
         one_line(tree, "steady")
 
 
 def test_what_does_not_exist_is_a_usage_error_that_lists_what_does(toy_tree):
-    session = Session([Tree("head", toy_tree("tree"))], QUICK, Selection(), None)
-    session.describe()
-    for kernels, selection, message in [
+    unknown = [
         (["absent"], Selection(), "no kernel 'absent'; known: faults, pairs, steady"),
         (["steady"], Selection(cases=("x*",)), "no case fits 'x*'; known: costless, crowd, huge, other, small"),
         (["steady"], Selection(backends=("cutlass",)), "no backend 'cutlass'; known: elsewhere, library, ours"),
         (["steady"], Selection(knobs={"warps": 4}), "no backend has a knob 'warps'; known: order, tile"),
-    ]:
-        session.selection = selection
-        with pytest.raises(UsageError, match=re.escape(message)):
-            session.choose(kernels)
-    session.close()
+    ]
+    with Session([Checkout("head", toy_tree("tree"))], QUICK, Selection()) as session:
+        for kernels, selection, message in unknown:
+            session.selection = selection
+            with pytest.raises(UsageError, match=re.escape(message)):
+                session.choose(kernels)
 
 
-def test_a_python_that_cannot_run_is_a_tree_error(toy_tree):
-    with pytest.raises(TreeError, match="no-such-python"):
-        list(measure([], [Tree("head", toy_tree("tree"), python="/nowhere/no-such-python")], QUICK))
+def test_a_python_that_cannot_run_is_a_checkout_error(toy_tree):
+    with pytest.raises(CheckoutError, match="no-such-python"):
+        list(measure([], [Checkout("head", toy_tree("tree"), python="/nowhere/no-such-python")], QUICK))

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from benchmarks import plan
-from benchmarks.plan import Arm, Selection, UsageError
+from benchmarks.plan import PlannedArm, Selection, UsageError
 from kernels.spec import Cost
 
 CPU = {
@@ -156,15 +156,15 @@ def test_knobs_go_to_the_backends_that_have_them():
 
 
 def test_heaps_of_all_trees_and_ranks_fit_into_the_memory():
-    arms = (Arm("head", "a"), Arm("head", "b"), Arm("base", "a"))
+    arms = (PlannedArm("head", "a"), PlannedArm("head", "b"), PlannedArm("base", "a"))
     cost = Cost(payload_bytes=512 << 20)
     assert plan.heap_bytes(cost, 1, 2, arms, H200) == plan.HEAP_SLACK_BYTES + 3 * (512 << 20)
     assert plan.heap_bytes(cost, 1, 4, arms, CPU) * 4 * 2 <= plan.HEAP_SHARE * CPU["memory_bytes"]
 
 
-def test_the_sweep_is_more_than_twice_the_caches():
-    assert plan.sweep_bytes(CPU, [], 32 << 20) > 2 * (32 << 20)
-    assert plan.sweep_bytes(H200, [{"l2_bytes": 50 << 20}], 0) > 2 * (60 << 20)
+def test_the_flush_is_more_than_twice_the_caches():
+    assert plan.flush_bytes(CPU, [], 32 << 20) > 2 * (32 << 20)
+    assert plan.flush_bytes(H200, [{"l2_bytes": 50 << 20}], 0) > 2 * (60 << 20)
     mi300x = {
         **H200,
         "arch": "gfx942",
@@ -173,8 +173,8 @@ def test_the_sweep_is_more_than_twice_the_caches():
         "chip_id": "74a1",
         "memory_bytes": 192 << 30,
     }
-    assert plan.sweep_bytes(mi300x, [{"l2_bytes": 4 << 20}], 0) > 2 * (288 << 20)
-    assert plan.sweep_bytes(STRANGE, [{"l2_bytes": None}], 0) > 2 * (288 << 20)
+    assert plan.flush_bytes(mi300x, [{"l2_bytes": 4 << 20}], 0) > 2 * (288 << 20)
+    assert plan.flush_bytes(STRANGE, [{"l2_bytes": None}], 0) > 2 * (288 << 20)
 
 
 def test_kernels_and_tiers_that_do_not_exist():

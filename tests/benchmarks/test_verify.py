@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator.checkouts import Tree
+from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.plan import Selection
+from benchmarks.tally import Tally
 from benchmarks.trial_file import append
-from benchmarks.verify import FORMAT, VERSION, Summary, main, settled, verify
+from benchmarks.verify import FORMAT, VERSION, main, settled, verify
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def verified(tree, out, kernel, selection=None, **options):
     """{(case, backend): status} and the number of new lines; new lines are appended to `out`."""
     found, new_lines = {}, 0
-    for line, new in verify([kernel], Tree("head", tree), out, selection or Selection("sweep"), **options):
+    for line, new in verify([kernel], Checkout("head", tree), out, selection or Selection("sweep"), **options):
         if new:
             append(out, line)
             new_lines += 1
@@ -46,7 +47,7 @@ def test_all_cases_are_called_and_none_is_timed(toy_tree, toy_log, tmp_path):
         **{("costless", name): "error" for name in ("ours", "library", "elsewhere")},
     }
     calls = [line for line in toy_log.read_text().splitlines() if line.endswith("call ours")]
-    assert len(calls) == 2 * 3, "per case: the first call, the one that is compared, the one whose code is told"
+    assert len(calls) == 2 * 3, "per case: the first call, the one that is compared, the one whose code is hashed"
     small = next(line for line in lines_of(out) if line["case"] == "small")
     assert small["arms"]["ours"]["error"] == {"norm": 0.0, "peak": 0.0}
     assert small["arms"]["ours"]["knobs"] == {"tile": 16}
@@ -89,9 +90,9 @@ def test_what_is_known_is_not_tried_again_and_what_failed_is(toy_tree, toy_log, 
     assert verified(tree, out, "faults", only_good)[1] == 0
 
 
-def test_it_goes_on_where_it_was_stopped(toy_tree, toy_log, tmp_path):
+def test_it_continues_where_it_was_stopped(toy_tree, toy_log, tmp_path):
     tree, out = toy_tree("tree"), tmp_path / "checks.jsonl"
-    going = verify(["steady"], Tree("head", tree), out, Selection("nightly"))
+    going = verify(["steady"], Checkout("head", tree), out, Selection("nightly"))
     line, new = next((line, new) for line, new in going if line["case"] == "small")
     assert new
     append(out, line)
@@ -121,15 +122,15 @@ def test_lines_that_hold_for_something_else_say_nothing():
 
 
 def test_the_summary_in_words_and_for_machines():
-    summary = Summary()
+    tally = Tally()
     arms = {
         "triton": {"status": "ok", "error": {"norm": 2e-4, "peak": 1e-3}},
         "blas": {"status": "wrong", "why": "[3]"},
         "ck": {"status": "unsupported", "why": "no ck here"},
     }
-    said = summary.add({"kernel": "gemm", "case": "m1", "arms": arms, "broken": []})
+    said = tally.add_check({"kernel": "gemm", "case": "m1", "arms": arms, "broken": []})
     assert said == ["gemm m1 blas: wrong: [3]"]
-    summary.add(
+    tally.add_check(
         {
             "kernel": "gemm",
             "case": "m2",
@@ -137,7 +138,7 @@ def test_the_summary_in_words_and_for_machines():
             "broken": [{"module": "kernels.x", "reason": "no such name"}],
         }
     )
-    assert summary.in_words().splitlines() == [
+    assert tally.in_words().splitlines() == [
         "gemm/triton: 2 of 2 right, error 2.0e-04 at most",
         "gemm/blas: 1 of 2 right, 1 wrong, error 2.0e-04 at most",
         "gemm/ck: 0 of 2 right, 2 unsupported",
@@ -145,12 +146,12 @@ def test_the_summary_in_words_and_for_machines():
         "broken module kernels.x: no such name",
         "3 right, 1 not right; 2 unsupported and 0 not for this machine",
     ]
-    told = summary.as_json()
-    assert (told["right"], told["wrong"], told["unsupported"], told["skipped"]) == (3, 1, 2, 0)
-    assert told["faults"] == [{"kernel": "gemm", "case": "m1", "backend": "blas", "status": "wrong", "why": "[3]"}]
+    document = tally.as_json()
+    assert (document["right"], document["wrong"], document["unsupported"], document["skipped"]) == (3, 1, 2, 0)
+    assert document["faults"] == [{"kernel": "gemm", "case": "m1", "backend": "blas", "status": "wrong", "why": "[3]"}]
 
 
-def test_files_of_checks_are_told_again_the_last_line_of_each_case_and_machine(tmp_path):
+def test_files_of_checks_are_summed_up_by_the_last_line_of_each_case_and_machine(tmp_path):
     def line(case, machine, status):
         return (
             json.dumps(
@@ -211,7 +212,7 @@ def test_the_command_and_its_exit_codes(toy_tree, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--out", "c.jsonl", "--tree", "base=."], "one tree is verified at a time: --tree head=PATH"),
+        (["--out", "c.jsonl", "--tree", "base=."], "one checkout is verified at a time: --tree head=PATH"),
         (["--out", "c.jsonl.gz"], "checks are not compressed; name a .jsonl file"),
         (["--out", "c.jsonl", "--kernel", "gem"], "no kernel 'gem'; known: all_gather"),
         (["--out", "c.jsonl", "--rounds", "3"], "unrecognized arguments: --rounds 3"),

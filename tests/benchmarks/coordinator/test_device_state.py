@@ -8,8 +8,7 @@ import types
 
 import pytest
 
-from benchmarks.coordinator import device_state as state
-from benchmarks.coordinator import fingerprint as machine
+from benchmarks.coordinator import device_state, fingerprint
 
 H200 = {
     "index": 0,
@@ -82,7 +81,7 @@ def amdsmi(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
 
 
 def test_nvidia(nvml):
-    monitor, why = state.open_monitor([H200])
+    monitor, why = device_state.open_monitor([H200])
     assert why is None
     assert monitor.read(0) == {
         "sm_clock_mhz": 1830,
@@ -98,13 +97,13 @@ def test_what_a_driver_refuses_is_none(nvml):
     nvml.nvmlDeviceGetPowerUsage = nvml.nvmlDeviceGetTemperature = refuse
     nvml.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: 0
     nvml.nvmlDeviceGetHandleByUUID = refuse
-    monitor, _ = state.open_monitor([H200])
+    monitor, _ = device_state.open_monitor([H200])
     reading = monitor.read(0)
     assert (reading["power_w"], reading["temperature_c"], reading["throttle"]) == (None, None, "none")
 
 
 def test_amd_takes_the_slowest_die_of_the_right_device(amdsmi):
-    monitor, _ = state.open_monitor([MI300X])
+    monitor, _ = device_state.open_monitor([MI300X])
     assert monitor.read(0) == {
         "sm_clock_mhz": 1184,
         "mem_clock_mhz": 1300,
@@ -117,22 +116,22 @@ def test_amd_takes_the_slowest_die_of_the_right_device(amdsmi):
 
 def test_amd_without_answers(amdsmi):
     amdsmi.amdsmi_get_gpu_metrics_info = refuse
-    monitor, _ = state.open_monitor([MI300X])
+    monitor, _ = device_state.open_monitor([MI300X])
     assert set(monitor.read(0).values()) == {None}
 
 
 def test_absent_is_said(monkeypatch):
-    assert state.open_monitor([]) == (None, "no GPU")
+    assert device_state.open_monitor([]) == (None, "no GPU")
     monkeypatch.setitem(sys.modules, "amdsmi", None)
-    monitor, why = state.open_monitor([MI300X])
+    monitor, why = device_state.open_monitor([MI300X])
     assert monitor is None
     assert why.startswith("amdsmi: ModuleNotFoundError")
 
 
 def test_a_recorder_reads_before_during_and_after(nvml, monkeypatch):
-    monkeypatch.setattr(state, "PERIOD_S", 0.01)
-    monitor, why = state.open_monitor([H200, {**H200, "index": 1}])
-    with state.Recorder(monitor, why, 2).recording() as so_far:
+    monkeypatch.setattr(device_state, "PERIOD_S", 0.01)
+    monitor, why = device_state.open_monitor([H200, {**H200, "index": 1}])
+    with device_state.Recorder(monitor, why, 2).recording() as so_far:
         time.sleep(0.2)
         found = so_far()
     assert found["before"]["sm_clock_mhz"] == found["after"]["others"][0]["sm_clock_mhz"] == 1830
@@ -141,24 +140,24 @@ def test_a_recorder_reads_before_during_and_after(nvml, monkeypatch):
 
 
 def test_a_long_trial_is_thinned_evenly():
-    assert [r["at_s"] for r in state.thinned([{"at_s": i} for i in range(100)], 4)] == [0, 25, 50, 75]
-    assert len(state.thinned([{}] * 3, 4)) == 3
+    assert [r["at_s"] for r in device_state.thinned([{"at_s": i} for i in range(100)], 4)] == [0, 25, 50, 75]
+    assert len(device_state.thinned([{}] * 3, 4)) == 3
 
 
 def test_the_name_of_a_machine_is_its_static_identity():
     static = {"power_cap_w": 700.0, "chip_id": "2335", "driver": "580.1", "partition": None}
-    one = machine.fingerprint([H200, H200], static)
+    one = fingerprint.fingerprint([H200, H200], static)
     assert one["name"].startswith("h200x2-")
     assert one["market_name"] == "H200 SXM"
     assert one["host"] is None
-    assert machine.fingerprint([H200, H200], {**static, "driver": "590.0"})["name"] == one["name"]
-    assert machine.fingerprint([H200], static)["name"] != one["name"]
-    assert machine.fingerprint([H200, H200], {**static, "power_cap_w": 500.0})["name"] != one["name"]
-    assert machine.fingerprint([MI300X], {**static, "chip_id": "74a1"})["name"].startswith("mi300xx1-")
+    assert fingerprint.fingerprint([H200, H200], {**static, "driver": "590.0"})["name"] == one["name"]
+    assert fingerprint.fingerprint([H200], static)["name"] != one["name"]
+    assert fingerprint.fingerprint([H200, H200], {**static, "power_cap_w": 500.0})["name"] != one["name"]
+    assert fingerprint.fingerprint([MI300X], {**static, "chip_id": "74a1"})["name"].startswith("mi300xx1-")
 
 
 def test_an_unknown_device_is_measured_with_a_warning_that_names_the_table():
-    strange = machine.fingerprint([{**H200, "arch": "sm_999", "name": "NVIDIA X1"}], {})
+    strange = fingerprint.fingerprint([{**H200, "arch": "sm_999", "name": "NVIDIA X1"}], {})
     assert strange["market_name"] is None
-    assert "kernels/hardware.py: DEVICES" in machine.unknown_warning(strange)
-    assert machine.unknown_warning(machine.fingerprint([], {})) is None
+    assert "kernels/hardware.py: DEVICES" in fingerprint.unknown_warning(strange)
+    assert fingerprint.unknown_warning(fingerprint.fingerprint([], {})) is None

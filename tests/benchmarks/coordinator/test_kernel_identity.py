@@ -83,7 +83,7 @@ def test_two_checkouts_in_different_folders_agree(root, tmp_path_factory):
 
 
 def test_every_file_that_our_kernels_import_counts():
-    """What a fresh process has of `kernels` after all of a family's modules were imported is in its digest."""
+    """What a fresh process has of `kernels` after all of an operator's modules were imported is in its digest."""
     script = (
         "import importlib, pkgutil, sys\nname = sys.argv[1]\nmodule = importlib.import_module(name)\n"
         "for info in pkgutil.iter_modules(getattr(module, '__path__', [])):\n"
@@ -91,11 +91,11 @@ def test_every_file_that_our_kernels_import_counts():
         "print(*sorted(n for n in sys.modules if n.startswith('kernels.')))"
     )
     needs = identity._needs(identity._parts(ROOT, ["kernels"]))
-    for family in ("gemm_all_scatter", "moe_gemm2_mxfp4"):
+    for operator in ("gemm_all_scatter", "moe_gemm2_mxfp4"):
         done = subprocess.run(
-            [sys.executable, "-c", script, f"kernels.{family}"], cwd=ROOT, check=True, capture_output=True, text=True
+            [sys.executable, "-c", script, f"kernels.{operator}"], cwd=ROOT, check=True, capture_output=True, text=True
         )
         imported = {module.split(".")[1] for module in done.stdout.split()}
-        reached = {name for _, name in identity._reached(("kernels", family), needs)}
+        reached = {name for _, name in identity._reached(("kernels", operator), needs)}
         assert imported <= reached
-        assert not {"grouped_gemm", "all_gather"} & reached, "a change of these is none of this family"
+        assert not {"grouped_gemm", "all_gather"} & reached, "a change of these is none of this operator"

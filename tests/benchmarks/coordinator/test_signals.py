@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator import checkouts as trees
-from benchmarks.coordinator import ranks
-from benchmarks.coordinator import worker_pools as crew
-from benchmarks.coordinator.signals import ENDING, held
+from benchmarks.coordinator import checkouts, ranks, worker_pools
+from benchmarks.coordinator.signals import ENDING, deferred
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +35,9 @@ def test_it_takes_effect_at_the_end_of_the_block(number):
     done = []
 
     def blocks():
-        with held():
+        with deferred():
             signal.raise_signal(number)
-            with held():
+            with deferred():
                 signal.raise_signal(number)
             done.append("both blocks")
         done.append("too late")
@@ -51,22 +49,22 @@ def test_it_takes_effect_at_the_end_of_the_block(number):
 
 def test_an_error_inside_does_not_swallow_it():
     def block():
-        with held():
+        with deferred():
             signal.raise_signal(signal.SIGINT)
             raise OSError("no such file")
 
     with pytest.raises(KeyboardInterrupt) as raised:
         block()
     assert isinstance(raised.value.__context__, OSError)
-    with pytest.raises(OSError, match="no such file"), held():
+    with pytest.raises(OSError, match="no such file"), deferred():
         raise OSError("no such file")
 
 
-def test_another_thread_holds_nothing():
+def test_another_thread_defers_nothing():
     seen = []
 
     def block():
-        with held():
+        with deferred():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=block)
@@ -76,7 +74,7 @@ def test_another_thread_holds_nothing():
 
 
 def interrupted_while_starting(monkeypatch, action):
-    """Run `action`; every process it starts is followed by Ctrl-C before anyone has written it down."""
+    """Run `action`; every process it starts is followed by Ctrl-C before anything has stored it."""
     started, popen = [], subprocess.Popen
 
     def start(*arguments, **options):
@@ -95,8 +93,8 @@ def interrupted_while_starting(monkeypatch, action):
     return started
 
 
-def test_processes_are_written_down_before_an_interrupt_is_felt(monkeypatch, tmp_path):
-    setting = crew.Setting(
+def test_processes_are_stored_before_an_interrupt_takes_effect(monkeypatch, tmp_path):
+    setting = worker_pools.WorkerSetting(
         "gemm",
         2,
         {"head": "m"},
@@ -104,28 +102,28 @@ def test_processes_are_written_down_before_an_interrupt_is_felt(monkeypatch, tmp
         arch="cpu",
         compute_units=None,
         threads=1,
-        sweep_bytes=0,
+        flush_bytes=0,
         heap_bytes=0,
         directory=tmp_path,
     )
 
     def measure():
-        with crew.Crew([trees.Tree("head", Path())], setting) as pools:
+        with worker_pools.WorkerPools([checkouts.Checkout("head", Path())], setting) as pools:
             pools.ready(["head"])
 
     started = interrupted_while_starting(monkeypatch, measure)
     assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
 
 
-def test_the_process_that_describes_a_tree_is_too(monkeypatch, tmp_path):
-    describer = trees.Describer(trees.Tree("head", Path()), tmp_path, {}, 1.0)
+def test_the_process_that_describes_a_checkout_is_too(monkeypatch, tmp_path):
+    describer = checkouts.Describer(checkouts.Checkout("head", Path()), tmp_path, {}, 1.0)
     started = interrupted_while_starting(monkeypatch, describer.begin)
     describer.kill()
     assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
 def test_an_interrupt_while_processes_are_killed_leaves_none(monkeypatch, tmp_path):
-    pool = ranks.Pool("head", sys.executable, tmp_path, 2, tmp_path)
+    pool = ranks.WorkerPool("head", sys.executable, tmp_path, 2, tmp_path)
     processes = [worker.process for worker in pool.workers]
     killpg = os.killpg
 

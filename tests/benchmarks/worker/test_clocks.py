@@ -68,7 +68,7 @@ class Event:
         return (other.at_us - self.at_us) * 1e-3
 
 
-SWEEP_US = 40.0
+FLUSH_US = 40.0
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(torch.cuda, "Event", simulated.event)
     monkeypatch.setattr(torch.cuda, "synchronize", simulated.synchronize)
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: simulated.enqueue("sleep", cycles * 1e-3))
-    monkeypatch.setattr(torch, "sum", lambda *_, **__: simulated.enqueue("sweep", SWEEP_US))
+    monkeypatch.setattr(torch, "sum", lambda *_, **__: simulated.enqueue("flush", FLUSH_US))
     monkeypatch.setattr(clocks.time, "perf_counter", lambda: simulated.host_us * 1e-6)
     return simulated
 
@@ -86,15 +86,15 @@ def call(device: Device, work_us: float, host_us: float = 5.0) -> Timed:
     return Timed(lambda: device.enqueue("call", work_us, host_us))
 
 
-def test_a_sample_on_a_device_is_the_call_alone_behind_a_sweep(device):
+def test_a_sample_on_a_device_is_the_call_alone_behind_a_flush(device):
     clock = DeviceClock(torch.device("cpu"), 64, lambda: device.enqueue("barrier", 7.0))
     device.log.clear()
     taken = clock.run([call(device, 100.0), call(device, 60.0)])
     assert taken.seconds == pytest.approx([100e-6, 60e-6])
     assert taken.starved == [False, False]
-    assert device.log[-6:] == ["event", "sweep", "barrier", "event", "call", "event"]
-    assert device.log[:7] == ["event", *["sweep"] * 6], "a head start of 200 us, then the sweep of the sample"
-    assert taken.busy_s >= 3 * SWEEP_US * 1e-6 + 160e-6
+    assert device.log[-6:] == ["event", "flush", "barrier", "event", "call", "event"]
+    assert device.log[:7] == ["event", *["flush"] * 6], "a head start of 200 us, then the flush of the sample"
+    assert taken.busy_s >= 3 * FLUSH_US * 1e-6 + 160e-6
 
 
 def test_a_graph_counts_its_calls(device):
@@ -136,7 +136,7 @@ def test_a_call_that_waits_for_the_device_never_gets_endless_leads(device):
     assert timed.lead_s <= clocks.LONGEST_LEAD_S
 
 
-def test_hot_samples_are_led_by_sleep_and_never_swept(device):
+def test_hot_samples_are_led_by_sleep_and_never_flushed(device):
     clock = DeviceClock(torch.device("cpu"), 0, None)
     device.log.clear()
     assert clock.run([call(device, 30.0)]).seconds == pytest.approx([30e-6])

@@ -14,7 +14,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from benchmarks.worker import code_hash as codehash
+from benchmarks.worker import code_hash
 
 SOURCE = """
 import triton
@@ -42,10 +42,10 @@ def compiled(folder: Path, source: str, target: GPUTarget, warps: int = 4) -> tr
 
 @pytest.mark.parametrize("target", [GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)])
 def test_lines_and_paths_do_not_count_but_code_and_warps_do(tmp_path, target):
-    one = codehash.code_of(compiled(tmp_path / "a", SOURCE, target))
-    moved = codehash.code_of(compiled(tmp_path / "b", "# a comment\n\n" + SOURCE, target))
-    other = codehash.code_of(compiled(tmp_path / "c", SOURCE.replace("+ 1", "+ 2"), target))
-    wider = codehash.code_of(compiled(tmp_path / "d", SOURCE, target, warps=8))
+    one = code_hash.code_of(compiled(tmp_path / "a", SOURCE, target))
+    moved = code_hash.code_of(compiled(tmp_path / "b", "# a comment\n\n" + SOURCE, target))
+    other = code_hash.code_of(compiled(tmp_path / "c", SOURCE.replace("+ 1", "+ 2"), target))
+    wider = code_hash.code_of(compiled(tmp_path / "d", SOURCE, target, warps=8))
     assert one == moved
     assert len({one, other, wider}) == 3
 
@@ -68,7 +68,7 @@ def launch(monkeypatch: pytest.MonkeyPatch) -> object:
 
 
 def digest(*works: object) -> str | None:
-    with codehash.traced() as trace:
+    with code_hash.traced() as trace:
         for work in works:
             work()
     return trace.digest()
@@ -103,9 +103,9 @@ def test_without_a_launch_there_is_no_digest(launch):
     assert digest(lambda: torch.ones(4) + 1) is None
 
 
-def test_listening_ends(launch):
+def test_recording_ends(launch):
     before = sys.modules["triton.compiler"].CompiledKernel.launch_metadata
-    with codehash.traced() as trace:
+    with code_hash.traced() as trace:
         pass
     launch((1,))
     assert trace.launches == 0
@@ -114,9 +114,9 @@ def test_listening_ends(launch):
 
 def test_debug_information_is_no_code():
     ptx = 'add.s32 %r1, %r2, 1; // inline\n\t.file 1 "/home/x.py"\n\n\t.loc 1 3 4\nret;\n\t.section .debug_str\nx'
-    assert codehash.normalised(ptx, "ptx") == "add.s32 %r1, %r2, 1;\nret;"
+    assert code_hash.normalised(ptx, "ptx") == "add.s32 %r1, %r2, 1;\nret;"
     gcn = '\ts_endpgm ; the end\n; %bb.0:\n\t.ident "clang"\nv_add_f32 v0, v1, v2'
-    assert codehash.normalised(gcn, "amdgcn") == "\ts_endpgm\nv_add_f32 v0, v1, v2"
+    assert code_hash.normalised(gcn, "amdgcn") == "\ts_endpgm\nv_add_f32 v0, v1, v2"
 
 
 def test_compiling_is_told_from_the_rest_of_a_first_call(monkeypatch):
@@ -128,7 +128,7 @@ def test_compiling_is_told_from_the_rest_of_a_first_call(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton.runtime.jit", types.SimpleNamespace(JITFunction=JITFunction))
     monkeypatch.setitem(sys.modules, "triton.compiler.compiler", types.SimpleNamespace())
     original = JITFunction._do_compile
-    with codehash.compiling() as seconds:
+    with code_hash.compiling() as seconds:
         assert JITFunction()._do_compile() == "compiled"
     assert 0.05 <= sum(seconds) < 0.5
     assert JITFunction._do_compile is original

@@ -1,0 +1,101 @@
+"""Values of the command line, checked before any process is started."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.plan import UsageError
+from benchmarks.trial_file import EARLIEST_MS, LATEST_MS, ROLES
+
+MOST_SEED = 2**63
+"""torch.manual_seed takes 64-bit seeds; below this a seed is also a JSON integer of every reader."""
+
+LEAST_DEADLINE_S, MOST_DEADLINE_S = 0.1, 86400.0
+"""A step takes milliseconds at least, and a day is no deadline (2026-11)."""
+
+
+def role_value(text: str) -> tuple[str, str]:
+    """ROLE=VALUE."""
+    role, equals, value = text.partition("=")
+    if not equals or role not in ROLES or not value:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected ROLE=VALUE with ROLE one of {', '.join(ROLES)}")
+    return role, value
+
+
+def role_date(text: str) -> tuple[str, int]:
+    """ROLE=MS, milliseconds since 1970 UTC."""
+    role, value = role_value(text)
+    if not (value.isascii() and value.isdigit()):
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number of milliseconds since 1970")
+    if len(value) > len(str(LATEST_MS)) or not EARLIEST_MS <= int(value) <= LATEST_MS:
+        raise argparse.ArgumentTypeError(f"{value} ms is not a date between 1970 and 2100")
+    return role, int(value)
+
+
+def knob(text: str) -> tuple[str, Any]:
+    """KEY=VALUE or ROLE.KEY=VALUE; a value is a Python literal that JSON can hold, or else a string."""
+    key, equals, value = text.partition("=")
+    role, dot, name = key.rpartition(".")
+    if not equals or not name.isidentifier() or (dot and role not in ROLES):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
+    try:
+        found = ast.literal_eval(value)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        found = value
+    try:
+        json.dumps(found, allow_nan=False).encode()
+        if isinstance(found, str):
+            found.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: JSON cannot hold this value: {error}") from None
+    return key, found
+
+
+def positive(text: str) -> int:
+    """A number of at least 1."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least 1")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """A number that torch takes as a seed."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) >= MOST_SEED:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 0 to 2**63 - 1")
+    return int(text)
+
+
+def deadline(text: str) -> float:
+    """Seconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not LEAST_DEADLINE_S <= seconds <= MOST_DEADLINE_S:
+        limits = f"{LEAST_DEADLINE_S:g} to {MOST_DEADLINE_S:g}"
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {limits} seconds")
+    return seconds
+
+
+def checkouts(arguments: argparse.Namespace) -> list[Checkout]:
+    """The checkouts that the options describe.  What is said of a role needs a --tree of that role."""
+    paths = dict(arguments.tree or [("head", ".")])
+    commits, dates, pythons = dict(arguments.commit), dict(arguments.date_ms), dict(arguments.env)
+    said = [("commit", commits), ("date_ms", dates), ("python", pythons), ("dirty", dict.fromkeys(arguments.dirty))]
+    for option, values in said:
+        for role in values:
+            if role not in paths:
+                raise UsageError(f"there is no --tree {role}=PATH for the {option} of {role!r}")
+    found = []
+    for role, path in paths.items():
+        dirty = True if role in arguments.dirty else (False if role in commits else None)
+        python = pythons.get(role, sys.executable)
+        found.append(Checkout(role, Path(path).resolve(), commits.get(role), dates.get(role), dirty, python))
+    return found
