@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.symmetric_device import finish, translate
+from kernels._shared.symmetric_device import finish, translate
 
 
 @triton.jit(do_not_specialize=["rank"])

@@ -21,14 +21,16 @@ def finish(
     AMD: gl.constexpr,
     WAIT: gl.constexpr,
 ):
-    """kernels.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one a lane."""
+    """kernels._shared.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one a lane."""
     lane = gl.arange(0, LANES, layout=LAYOUT)
     peer = (lane < WORLD) & (lane != rank)
     own = signals + rank * PROGRAMS + program
     epoch = gl.load(own) + 1
     here, there = gl.load(bases + rank), gl.load(bases + lane, mask=lane < WORLD, other=0)
     flag = own.to(gl.int64) + (there - here)
-    if AMD:  # the barrier does not wait for stores, and a release covers those of its own wave; see kernels.ordering
+    if (
+        AMD
+    ):  # the barrier does not wait for stores, and a release covers those of its own wave; see kernels._shared.ordering
         gl.inline_asm_elementwise(
             "s_waitcnt vmcnt(0)\n\tv_mov_b32 $0, $1",
             "=v,v,~{memory}",

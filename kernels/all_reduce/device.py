@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import (
+from kernels._shared.collectives.device import (
     heaps_from,
     load_inside,
     meet,
@@ -17,7 +17,7 @@ from kernels.collectives.device import (
     to_all,
     turn,
 )
-from kernels.symmetric_device import await_peers, finish, flags_at_peers, later, reached, tell
+from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers, later, reached, tell
 
 
 @triton.jit(do_not_specialize=["rank"])

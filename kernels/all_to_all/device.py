@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import load_inside, store_inside
-from kernels.symmetric_device import finish, translate
+from kernels._shared.collectives.device import load_inside, store_inside
+from kernels._shared.symmetric_device import finish, translate
 
 
 @triton.jit(do_not_specialize=["rank"])

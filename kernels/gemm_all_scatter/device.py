@@ -9,10 +9,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.ordering import stores_done
-from kernels.symmetric_device import finish, translate
-from kernels.tile_order import spread, tile_at
-from kernels.tile_product import product
+from kernels._shared.ordering import stores_done
+from kernels._shared.symmetric_device import finish, translate
+from kernels._shared.tile_order import spread, tile_at
+from kernels._shared.tile_product import product
 
 
 @triton.jit

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from kernels.moe_gemm2_mxfp4 import formats, launch, sorting, tuning, vendors
+from kernels.moe_gemm2_mxfp4 import config, formats, launch, sorting, vendors
 from kernels.moe_gemm2_mxfp4.cases import cases
-from kernels.moe_gemm2_mxfp4.tuning import candidates
+from kernels.moe_gemm2_mxfp4.config import candidates
 from kernels.numerics import seed_for
 from kernels.spec import Case, Cost, Kernel, Tolerance, Unsupported
 
@@ -95,26 +95,13 @@ Build = Callable[[Case, dict[str, torch.Tensor], dict[str, Any]], Callable[[], t
 
 
 def _declare(name: str, build: Build, atomic: bool) -> None:
-    @moe_gemm2_mxfp4.backend(name, config=tuning.config)
+    @moe_gemm2_mxfp4.backend(name, config=config.config)
     def triton(
-        case: Case,
-        x: dict[str, torch.Tensor],
-        *,
-        layout: str,
-        block_n: int,
-        block_k: int,
-        num_warps: int,
-        num_stages: int,
-        programs_per_cu: int,
-        non_temporal: bool,
-        maxnreg: int,
-        partial: str,
-        tiles: int,
-        rows: int,
-        few: int,
-        nonkdim: int = 16,
-        waves_per_eu: int = 0,
-    ) -> Callable[[], torch.Tensor]:
+        case: Case, x: dict[str, torch.Tensor], *,
+        layout: str, block_n: int, block_k: int, num_warps: int, num_stages: int, programs_per_cu: int,
+        non_temporal: bool, maxnreg: int, partial: str, tiles: int, rows: int, few: int,
+        nonkdim: int = 16, waves_per_eu: int = 0,
+    ) -> Callable[[], torch.Tensor]:  # fmt: skip
         knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "build")}
         return build(case, x, knobs)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from kernels._shared.errors import first_line as _first_line
 from kernels.moe_gemm2_mxfp4 import formats
 from kernels.moe_gemm2_mxfp4.sorting import used_blocks
 from kernels.spec import Case, Unsupported
@@ -116,7 +117,3 @@ def _by_slot(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
     out = torch.zeros((case.M * case.topk, case.K // 2), dtype=torch.uint8, device=ids.device)
     out[at] = x["a"][real]
     return out.view(case.M, case.topk, case.K // 2)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -5,8 +5,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import heaps_from, meet, parts_to_peers, store_inside, sum_of_parts, summed, turn
-from kernels.symmetric_device import finish
+from kernels._shared.collectives.device import (
+    heaps_from,
+    meet,
+    parts_to_peers,
+    store_inside,
+    sum_of_parts,
+    summed,
+    turn,
+)
+from kernels._shared.symmetric_device import finish
 
 
 @triton.jit(do_not_specialize=["rank"])

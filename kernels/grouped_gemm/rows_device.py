@@ -12,8 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import bounds, collect, halves, leave, pieces_of, store_rows
-from kernels.tile_order import spread, tile_at
+from kernels._shared.tile_order import spread, tile_at
+from kernels.grouped_gemm.device import bounds, collect, halves, leave, pieces_of, store_rows
 
 
 @triton.jit

@@ -1,11 +1,11 @@
-"""Device functions that collective kernels share, beside kernels/symmetric_device.py."""
+"""Device functions that collective kernels share, in addition to kernels/_shared/symmetric_device.py."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from kernels.symmetric_device import finish, reached, translate
+from kernels._shared.symmetric_device import finish, reached, translate
 
 
 @triton.jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.ordering import stores_done
+from kernels._shared.ordering import stores_done
 
 
 @triton.jit
@@ -100,7 +100,7 @@ def finish(
     number of calls completed, or more where a call tells more than once.
     A program meets only the same program of the peers; the kernel ends when all of them have met.  So programs need
     not be resident together on one device, as long as they start in the same order.
-    LANES: power of two, at least WORLD.  AMD: see kernels.ordering.  WAIT=False leaves the waiting out, for tests that
+    LANES: power of two, at least WORLD.  AMD: see kernels._shared.ordering.  WAIT=False leaves the waiting out, for tests that
     run the ranks one after the other.
     """
     epoch = later(reached(signals, program, rank, PROGRAMS), told + 1)

@@ -14,8 +14,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import bounds, halves, load_rows
-from kernels.tile_order import spread, tile_at
+from kernels._shared.tile_order import spread, tile_at
+from kernels.grouped_gemm.device import bounds, halves, load_rows
 
 
 @triton.jit
