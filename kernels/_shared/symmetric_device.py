@@ -54,15 +54,9 @@ def tell(flags, rank, epoch, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.c
 
 @triton.jit
 def await_peers(
-    signals,
-    program,
-    rank,
-    epoch,
-    PROGRAMS: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    WAIT: tl.constexpr = True,
-):
+    signals, program, rank, epoch,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, WAIT: tl.constexpr = True,
+):  # fmt: skip
     """Wait until the same program of all peers has told `epoch` or a later one.
 
     The flags are read by some threads: before all threads read what the peers have stored, a barrier is needed.
@@ -80,17 +74,10 @@ def await_peers(
 
 @triton.jit
 def finish(
-    signals,
-    bases,
-    program,
-    rank,
-    PROGRAMS: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr = True,
+    signals, bases, program, rank,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr = True,
     told=0,
-):
+):  # fmt: skip
     """End of a collective kernel: what `program` has stored is visible to all ranks, and theirs to us.
 
     signals: int32[WORLD, PROGRAMS] on the symmetric heap, zero at first (SymmetricHeap.signals).  Row r of rank q is

@@ -8,22 +8,10 @@ import triton.language as tl
 
 @triton.jit
 def product(
-    a,
-    w,
-    row,
-    col,
-    first,
-    last,
-    M,
-    N,
-    K,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    TMA: tl.constexpr,
-    SWAP: tl.constexpr,
+    a, w, row, col, first, last, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
     EVEN_K: tl.constexpr,
-):
+):  # fmt: skip
     """The fp32 tile (row, col) of A[M, K] @ W[N, K]^T over the K steps [first, last); [BLOCK_N, BLOCK_M] with SWAP.
 
     a and w are pointers to row-major operands, or tensor descriptors of whole blocks with TMA.  SWAP takes the weights

@@ -10,24 +10,11 @@ from kernels._shared.symmetric_device import finish, translate
 
 @triton.jit(do_not_specialize=["rank"])
 def push(
-    shard,
-    out,
-    bases,
-    signals,
-    words,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    FANOUT: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
+    shard, out, bases, signals, words, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, FANOUT: tl.constexpr, LANES: tl.constexpr,
+    EVEN: tl.constexpr, LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
     BLOCKED: tl.constexpr = False,
-):
+):  # fmt: skip
     """shard [words] to out[rank * words:] on every rank; out lies on the symmetric heap.  A word is 4 bytes.
 
     A program reads a block once and stores it to FANOUT destinations; WORLD / FANOUT groups of programs share them

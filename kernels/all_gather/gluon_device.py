@@ -10,17 +10,10 @@ barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # Triton 3.6 has th
 
 @gluon.jit
 def finish(
-    signals,
-    bases,
-    program,
-    rank,
-    PROGRAMS: gl.constexpr,
-    WORLD: gl.constexpr,
-    LANES: gl.constexpr,
-    LAYOUT: gl.constexpr,
-    AMD: gl.constexpr,
+    signals, bases, program, rank,
+    PROGRAMS: gl.constexpr, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr, AMD: gl.constexpr,
     WAIT: gl.constexpr,
-):
+):  # fmt: skip
     """kernels._shared.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one a lane."""
     lane = gl.arange(0, LANES, layout=LAYOUT)
     peer = (lane < WORLD) & (lane != rank)
@@ -53,28 +46,11 @@ def finish(
 
 @gluon.jit(do_not_specialize=["rank"])
 def push_tiles(
-    shard,
-    out,
-    bases,
-    signals,
-    words,
-    rank,
-    PROGRAMS: gl.constexpr,
-    ROWS: gl.constexpr,
-    COLUMNS: gl.constexpr,
-    WIDTH: gl.constexpr,
-    VECTOR: gl.constexpr,
-    THREADS: gl.constexpr,
-    WARPS: gl.constexpr,
-    WORLD: gl.constexpr,
-    FANOUT: gl.constexpr,
-    LANES: gl.constexpr,
-    EVEN: gl.constexpr,
-    LOAD: gl.constexpr,
-    STORE: gl.constexpr,
-    AMD: gl.constexpr,
-    WAIT: gl.constexpr,
-):
+    shard, out, bases, signals, words, rank,
+    PROGRAMS: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr, WIDTH: gl.constexpr, VECTOR: gl.constexpr,
+    THREADS: gl.constexpr, WARPS: gl.constexpr, WORLD: gl.constexpr, FANOUT: gl.constexpr, LANES: gl.constexpr,
+    EVEN: gl.constexpr, LOAD: gl.constexpr, STORE: gl.constexpr, AMD: gl.constexpr, WAIT: gl.constexpr,
+):  # fmt: skip
     """shard [words] to out[rank * words:] on every rank; out lies on the symmetric heap.  A word is 4 bytes.
 
     The shard is a matrix of WIDTH words a row, cut into tiles of ROWS x COLUMNS words; only the last row of tiles can

@@ -22,22 +22,10 @@ from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers
 
 @triton.jit(do_not_specialize=["rank"])
 def two_shot(
-    x,
-    out,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    x, out, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """Rank r sums part r of all ranks' x and stores the sums to all ranks' out; a part has count elements.
 
     Reduce-scatter and all-gather in one pass: a block is read from all ranks, added in registers, and written to all,
@@ -57,24 +45,10 @@ def two_shot(
 
 @triton.jit(do_not_specialize=["rank"])
 def two_shot_push(
-    x,
-    out,
-    stage,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-    AHEAD: tl.constexpr,
-):
+    x, out, stage, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
     """As two_shot, but all that goes over the links is stored, nothing is read from a peer.
 
     A program walks over its chunks, of one block each.  It stores its x's values of chunk c of part q to rank q's
@@ -116,23 +90,10 @@ def two_shot_push(
 
 @triton.jit(do_not_specialize=["rank"])
 def one_shot_push(
-    x,
-    out,
-    stage,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    x, out, stage, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """Every rank sends all of x to all ranks, then each adds up what it has got: one way over the links, one barrier.
 
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn: the next call may write one half
@@ -154,22 +115,10 @@ def one_shot_push(
 
 @triton.jit(do_not_specialize=["rank"])
 def one_shot_pull(
-    x,
-    out,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    x, out, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """Every rank reads all ranks' x and adds it up.  x [count] lies on the symmetric heap, out anywhere.
 
     signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (nobody reads them any more).

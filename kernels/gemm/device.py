@@ -24,20 +24,10 @@ def _put_parts(c, m, n, part, WIDTH: tl.constexpr, PARTS: tl.constexpr):
 
 @triton.jit
 def persistent_tma(
-    a,
-    w,
-    c,
-    M,
-    N,
-    K,
-    PROGRAMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PARTS: tl.constexpr,
-    FLATTEN: tl.constexpr,
-):
+    a, w, c, M, N, K,
+    PROGRAMS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, PARTS: tl.constexpr, FLATTEN: tl.constexpr,
+):  # fmt: skip
     """PROGRAMS programs walk over all tiles; a, w, c are tensor descriptors, so the copy engine moves the tiles.
 
     Blocks of the descriptors: a [BLOCK_M, BLOCK_K], w [BLOCK_N, BLOCK_K], c [BLOCK_M, BLOCK_N / PARTS]; reads outside
@@ -66,19 +56,10 @@ def persistent_tma(
 
 @triton.jit
 def specialized(
-    a,
-    w,
-    c,
-    M,
-    N,
-    K,
-    PROGRAMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PARTS: tl.constexpr,
-):
+    a, w, c, M, N, K,
+    PROGRAMS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
     """persistent_tma with roles: one warp group only loads, the others (BLOCK_M / 64, with num_warps = 4) multiply.
 
     The compiler splits the tile's rows between the multiplying groups and so the blocks of the descriptors: they are
@@ -107,25 +88,10 @@ def specialized(
 
 @triton.jit
 def split(
-    a,
-    w,
-    c,
-    workspace,
-    arrivals,
-    M,
-    N,
-    K,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    SPLIT_K: tl.constexpr,
-    XCDS: tl.constexpr,
-    TMA: tl.constexpr,
-    SWAP: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    AMD: tl.constexpr,
-):
+    a, w, c, workspace, arrivals, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
+    XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, AMD: tl.constexpr,
+):  # fmt: skip
     """One program per tile and K slice.  c is a pointer; a and w are pointers, or descriptors when TMA.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice

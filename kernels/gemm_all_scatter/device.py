@@ -52,22 +52,10 @@ def _added_up(sums, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT_K: tl.const
 
 @triton.jit
 def _scatter_halves(
-    slices,
-    row,
-    col,
-    out,
-    bases,
-    M,
-    N,
-    rank,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    SPLIT_K: tl.constexpr,
-    WORLD: tl.constexpr,
-    PUT: tl.constexpr,
-    ALIGN: tl.constexpr,
-    AMD: tl.constexpr,
-):
+    slices, row, col, out, bases, M, N, rank,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr,
+    ALIGN: tl.constexpr, AMD: tl.constexpr,
+):  # fmt: skip
     """Add up and store a large tile, one half after the other: sums and addresses of all of it would not fit in the
     registers together.  slices: fp32 [SPLIT_K, BLOCK_M * BLOCK_N]."""
     HALF: tl.constexpr = BLOCK_N // 2
@@ -80,33 +68,11 @@ def _scatter_halves(
 
 @triton.jit
 def _tiles(
-    a,
-    w,
-    out,
-    bases,
-    workspace,
-    arrivals,
-    M,
-    N,
-    K,
-    rank,
-    start,
-    before,
-    tiles,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    SPLIT_K: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    TMA: tl.constexpr,
-    SWAP: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    WORLD: tl.constexpr,
-    PUT: tl.constexpr,
-    ALIGN: tl.constexpr,
-    AMD: tl.constexpr,
-):
+    a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, tiles,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
+    PROGRAMS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr,
+    PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr,
+):  # fmt: skip
     """This program's share of `tiles` tiles, those after the first `before`, each in SPLIT_K slices of K.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
@@ -121,22 +87,9 @@ def _tiles(
         row, col = tile_at(before + item % tiles, rows, cols, GROUP_M)
         first = (item // tiles) * per_slice
         acc = product(
-            a,
-            w,
-            row,
-            col,
-            first,
-            tl.minimum(first + per_slice, steps),
-            M,
-            N,
-            K,
-            BLOCK_M,
-            BLOCK_N,
-            BLOCK_K,
-            TMA,
-            SWAP,
-            EVEN_K,
-        )
+            a, w, row, col, first, tl.minimum(first + per_slice, steps), M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, TMA,
+            SWAP, EVEN_K,
+        )  # fmt: skip
         if SWAP:
             acc = acc.T
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
@@ -165,35 +118,12 @@ def _tiles(
 
 @triton.jit(do_not_specialize=["rank"])
 def fused(
-    a,
-    w,
-    out,
-    bases,
-    signals,
-    workspace,
-    arrivals,
-    M,
-    N,
-    K,
-    rank,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    SPLIT_K: tl.constexpr,
-    REST: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    TMA: tl.constexpr,
-    SWAP: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    PUT: tl.constexpr,
-    ALIGN: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
+    REST: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
+    EVEN_K: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr,
+    AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """PROGRAMS programs walk over all (tile, K slice) pairs; a and w are pointers, or descriptors when TMA.
 
     SWAP multiplies the transposed tile, with the weights as rows of the matrix unit (64 on Hopper): for few tokens.
@@ -207,62 +137,14 @@ def fused(
     start = spread(pid, PROGRAMS, XCDS)
     whole = tiles - tiles % PROGRAMS if REST else 0
     _tiles(
-        a,
-        w,
-        out,
-        bases,
-        workspace,
-        arrivals,
-        M,
-        N,
-        K,
-        rank,
-        start,
-        whole,
-        tiles - whole,
-        BLOCK_M,
-        BLOCK_N,
-        BLOCK_K,
-        GROUP_M,
-        SPLIT_K,
-        PROGRAMS,
-        TMA,
-        SWAP,
-        EVEN_K,
-        WORLD,
-        PUT,
-        ALIGN,
-        AMD,
-    )
+        a, w, out, bases, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole, BLOCK_M, BLOCK_N, BLOCK_K,
+        GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
+    )  # fmt: skip
     if REST:
         _tiles(
-            a,
-            w,
-            out,
-            bases,
-            workspace,
-            arrivals,
-            M,
-            N,
-            K,
-            rank,
-            start,
-            0,
-            whole,
-            BLOCK_M,
-            BLOCK_N,
-            BLOCK_K,
-            GROUP_M,
-            1,
-            PROGRAMS,
-            TMA,
-            SWAP,
-            EVEN_K,
-            WORLD,
-            PUT,
-            ALIGN,
-            AMD,
-        )
+            a, w, out, bases, workspace, arrivals, M, N, K, rank, start, 0, whole, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
+            1, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
+        )  # fmt: skip
     finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 
@@ -310,34 +192,11 @@ def _copy_to_all(
 
 @triton.jit(do_not_specialize=["rank"])
 def fused_tma(
-    a,
-    w,
-    c0,
-    c1,
-    c2,
-    c3,
-    c4,
-    c5,
-    c6,
-    c7,
-    bases,
-    signals,
-    M,
-    N,
-    K,
-    rank,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    PARTS: tl.constexpr,
-    FLATTEN: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    ENGINE: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, rank,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    PROGRAMS: tl.constexpr, PARTS: tl.constexpr, FLATTEN: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
+    ENGINE: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """fused without slices of K, where the copy engine (TMA) also writes: c0, c1, ... are descriptors of this rank's
     columns in the output of rank, rank + 1, ..., blocks [BLOCK_M, BLOCK_N / PARTS]; those past WORLD are not used.
 
@@ -359,20 +218,10 @@ def fused_tma(
 
 @triton.jit(do_not_specialize=["rank"])
 def scatter(
-    c,
-    out,
-    bases,
-    signals,
-    words,
-    rank,
-    ROW: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    c, out, bases, signals, words, rank,
+    ROW: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
+    AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """Second half of the bulk-synchronous variant: c, M rows of ROW words, into this rank's columns on every rank.
 
     A word is 4 bytes, words = M * ROW; ROW is a multiple of 4, so a lane moves 16 bytes at a time.

@@ -20,24 +20,10 @@ from kernels.grouped_gemm.device import bounds, halves, load_rows
 
 @triton.jit
 def _pointer_tile(
-    dy_ptr,
-    a_ptr,
-    out_ptr,
-    group,
-    start,
-    end,
-    n0,
-    k0,
-    n_size,
-    k_size,
-    stride_dy,
-    stride_a,
-    stride_out_group,
+    dy_ptr, a_ptr, out_ptr, group, start, end, n0, k0, n_size, k_size, stride_dy, stride_a, stride_out_group,
     stride_out,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
     """One whole tile through pointers."""
     ns = n0 + tl.arange(0, BLOCK_M)
     ks = k0 + tl.arange(0, BLOCK_N)
@@ -79,27 +65,10 @@ def _places(ends_ptr, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr):
 
 @triton.jit
 def weights_kernel(
-    dy_ptr,
-    a_ptr,
-    out_ptr,
-    ends_ptr,
-    queue,
-    n_size,
-    k_size,
-    stride_dy,
-    stride_a,
-    stride_out_group,
-    stride_out,
-    GROUPS: tl.constexpr,
-    GROUPS_POW2: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    QUEUE: tl.constexpr,
-):
+    dy_ptr, a_ptr, out_ptr, ends_ptr, queue, n_size, k_size, stride_dy, stride_a, stride_out_group, stride_out,
+    GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, QUEUE: tl.constexpr,
+):  # fmt: skip
     """Through pointers, for every GPU and every stride.  With QUEUE each tile goes to whichever program is free.
 
     queue int32 [2], zero at first: tiles taken after the first PROGRAMS ones, and programs that are done; the last one
@@ -123,24 +92,9 @@ def weights_kernel(
                 following = tile + PROGRAMS
             tile_n, tile_k = tile_at(tile - place * per_group, tiles_n, tiles_k, GROUP_M)
             _pointer_tile(
-                dy_ptr,
-                a_ptr,
-                out_ptr,
-                group,
-                start,
-                end,
-                tile_n * BLOCK_M,
-                tile_k * BLOCK_N,
-                n_size,
-                k_size,
-                stride_dy,
-                stride_a,
-                stride_out_group,
-                stride_out,
-                BLOCK_M,
-                BLOCK_N,
-                BLOCK_K,
-            )
+                dy_ptr, a_ptr, out_ptr, group, start, end, tile_n * BLOCK_M, tile_k * BLOCK_N, n_size, k_size,
+                stride_dy, stride_a, stride_out_group, stride_out, BLOCK_M, BLOCK_N, BLOCK_K,
+            )  # fmt: skip
             tile = following
     if QUEUE and tl.atomic_add(queue + 1, 1, sem="acq_rel") == PROGRAMS - 1:
         tl.store(queue, 0)
@@ -166,20 +120,10 @@ def _dealt(tiles, program, PROGRAMS: tl.constexpr):
 
 @triton.jit
 def weights_tma_kernel(
-    dy_desc,
-    a_desc,
-    out_desc,
-    ends_ptr,
-    n_size,
-    k_size,
-    GROUPS: tl.constexpr,
-    GROUPS_POW2: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-):
+    dy_desc, a_desc, out_desc, ends_ptr, n_size, k_size,
+    GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr,
+):  # fmt: skip
     """Through descriptors (TMA), in one loop over the steps of all tiles of a program, whatever groups they belong to.
 
     So the loads of the next tile are on their way while the last steps of this one are multiplied: 3 to 13 % faster

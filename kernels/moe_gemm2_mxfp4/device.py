@@ -220,34 +220,12 @@ def _bound(item, items, tiles):
 
 @triton.jit
 def _columns(
-    a_ptr,
-    a_scale_ptr,
-    w_rows,
-    s_rows,
-    ids_ptr,
-    weights_ptr,
-    out_ptr,
-    row,
-    tile,
-    count,
-    tokens,
-    columns,
-    row_words,
-    w_words,
-    factor,
-    TOPK: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    STEP: tl.constexpr,
-    STEPS: tl.constexpr,
-    EVEN_N: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    XCDS: tl.constexpr,
-    ATOMIC: tl.constexpr,
-    NON_TEMPORAL: tl.constexpr,
-    PACKED: tl.constexpr,
-    DOT: tl.constexpr,
-):
+    a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens, columns, row_words,
+    w_words, factor,
+    TOPK: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr, STEPS: tl.constexpr,
+    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr,
+    PACKED: tl.constexpr, DOT: tl.constexpr,
+):  # fmt: skip
     """`count` column tiles, from `tile` on, of ROWS sorted rows, from `row` on; w_rows, s_rows: their expert's weights.
 
     The accumulator is transposed: columns by rows, so that weights, the large operand, stay in registers as the left
@@ -297,37 +275,13 @@ def _columns(
 
 @triton.jit
 def gemm2_kernel(
-    a_ptr,
-    a_scale_ptr,
-    w_ptr,
-    w_scale_ptr,
-    ids_ptr,
-    weights_ptr,
-    experts_ptr,
-    valid_ptr,
-    out_ptr,
-    tokens,
-    columns,
-    row_words,
-    w_words,
-    factor,
-    TOPK: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    ROWS: tl.constexpr,
-    FEW: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    STEP: tl.constexpr,
-    STEPS: tl.constexpr,
-    TILES: tl.constexpr,
-    EVEN_N: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    ATOMIC: tl.constexpr,
-    NON_TEMPORAL: tl.constexpr,
-    PACKED: tl.constexpr,
-    DOT: tl.constexpr,
-):
+    a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr, tokens, columns,
+    row_words, w_words, factor,
+    TOPK: tl.constexpr, BLOCK_M: tl.constexpr, ROWS: tl.constexpr, FEW: tl.constexpr, BLOCK_N: tl.constexpr,
+    STEP: tl.constexpr, STEPS: tl.constexpr, TILES: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
+    PROGRAMS: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr,
+    PACKED: tl.constexpr, DOT: tl.constexpr,
+):  # fmt: skip
     """Persistent: the column tiles of all blocks of rows, block after block, are cut into equal items, see _items;
     program p takes the items p, p + PROGRAMS, ....
 
@@ -358,34 +312,10 @@ def gemm2_kernel(
                 few = (tl.load(ids_ptr + row + FEW) & 0xFFFFFF) >= tokens
             if few:
                 _columns(
-                    a_ptr,
-                    a_scale_ptr,
-                    w_rows,
-                    s_rows,
-                    ids_ptr,
-                    weights_ptr,
-                    out_ptr,
-                    row,
-                    tile,
-                    count,
-                    tokens,
-                    columns,
-                    row_words,
-                    w_words,
-                    factor,
-                    TOPK,
-                    FEW,
-                    BLOCK_N,
-                    STEP,
-                    STEPS,
-                    EVEN_N,
-                    EVEN_K,
-                    XCDS,
-                    ATOMIC,
-                    NON_TEMPORAL,
-                    PACKED,
-                    DOT,
-                )
+                    a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens,
+                    columns, row_words, w_words, factor, TOPK, FEW, BLOCK_N, STEP, STEPS, EVEN_N, EVEN_K, XCDS,
+                    ATOMIC, NON_TEMPORAL, PACKED, DOT,
+                )  # fmt: skip
             else:
                 for part in range(0, BLOCK_M, ROWS):
                     used = True
@@ -393,62 +323,20 @@ def gemm2_kernel(
                         used = (tl.load(ids_ptr + row + part) & 0xFFFFFF) < tokens
                     if used:
                         _columns(
-                            a_ptr,
-                            a_scale_ptr,
-                            w_rows,
-                            s_rows,
-                            ids_ptr,
-                            weights_ptr,
-                            out_ptr,
-                            row + part,
-                            tile,
-                            count,
-                            tokens,
-                            columns,
-                            row_words,
-                            w_words,
-                            factor,
-                            TOPK,
-                            ROWS,
-                            BLOCK_N,
-                            STEP,
-                            STEPS,
-                            EVEN_N,
-                            EVEN_K,
-                            XCDS,
-                            ATOMIC,
-                            NON_TEMPORAL,
-                            PACKED,
-                            DOT,
-                        )
+                            a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row + part, tile,
+                            count, tokens, columns, row_words, w_words, factor, TOPK, ROWS, BLOCK_N, STEP, STEPS,
+                            EVEN_N, EVEN_K, XCDS, ATOMIC, NON_TEMPORAL, PACKED, DOT,
+                        )  # fmt: skip
 
 
 @triton.jit
 def gemm2_native_kernel(
-    a_ptr,
-    a_scale_ptr,
-    w_ptr,
-    w_scale_ptr,
-    ids_ptr,
-    weights_ptr,
-    experts_ptr,
-    valid_ptr,
-    out_ptr,
-    tokens,
-    columns,
+    a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr, tokens, columns,
     row_bytes,
-    TOPK: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    TILES: tl.constexpr,
-    EVEN_N: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    ATOMIC: tl.constexpr,
+    TOPK: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, TILES: tl.constexpr,
+    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr,
     NON_TEMPORAL: tl.constexpr,
-):
+):  # fmt: skip
     """The same product by the GPU's own scaled FP4 matrix instruction, on plain bytes with two codes each.
 
     a u8 [padded rows, row_bytes], a_scale u8 [padded rows, row_bytes / 16], w u8 [experts, columns, row_bytes],

@@ -10,16 +10,9 @@ from kernels._shared.symmetric_device import finish, reached, translate
 
 @triton.jit
 def meet(
-    signals,
-    bases,
-    program,
-    rank,
-    PROGRAMS: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    signals, bases, program, rank,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """A barrier of the same program of all ranks, after which all threads may read what the peers wrote before it.
 
     At the start of a kernel it says: the peers' inputs are ready, since their kernels come after whatever made them.
