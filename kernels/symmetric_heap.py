@@ -1,7 +1,8 @@
 """One heap of equal size on every rank, mapped by all of them: what a collective kernel reads and writes remotely.
 
 All ranks allocate in the same order and sizes, so an allocation has the same offset in every heap and a pointer is
-moved to a peer by the difference of two bases (kernels/_shared/symmetric_device.py: translate).  Three homes, one interface:
+moved to a peer by the difference of two bases (kernels/_shared/symmetric_device.py: translate).  One interface to
+three kinds of memory:
 
 * GPU: memory of torch.distributed._symmetric_memory (CUDA and HIP).  NVLink multicast is switched off, always: a
   program that dies while it holds a multicast object can take the GPUs of the host out of service.

@@ -1,9 +1,11 @@
-"""The inner loop of GEMM and of GEMM + all-scatter: one tile of a product, or a slice of it along K."""
+"""Device functions of tiled products: the inner loop, slices of a tile along K, halves of a tile."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+from kernels._shared.ordering import stores_done
 
 
 @triton.jit
@@ -42,3 +44,29 @@ def product(
         else:
             acc = tl.dot(x, y.T, acc)
     return acc
+
+
+@triton.jit
+def is_last_slice(acc, sums, part, arrivals, SPLIT_K: tl.constexpr, STRIDE: tl.constexpr, AMD: tl.constexpr):
+    """Store the sums of slice `part` of a tile; whether this slice is the last of SPLIT_K to arrive.
+
+    sums: addresses of the sums of slice 0; those of the next slice are STRIDE further.  arrivals: the tile's counter.
+    """
+    tl.store(sums + part * STRIDE, acc, cache_modifier=".cg")
+    stores_done(AMD)
+    return tl.atomic_add(arrivals, 1, sem="acq_rel", scope="gpu") == SPLIT_K - 1
+
+
+@triton.jit
+def sum_of_slices(sums, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT_K: tl.constexpr, STRIDE: tl.constexpr):
+    """fp32 [ROWS, COLUMNS]: the sum of SPLIT_K blocks in their order, STRIDE apart; sums: addresses of the first."""
+    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for i in range(SPLIT_K):
+        total += tl.load(sums + i * STRIDE, cache_modifier=".cg")
+    return total
+
+
+@triton.jit
+def halves(tile):
+    """The left and the right half of a tile's columns; each needs half the shared memory on its way out."""
+    return tl.split(tl.permute(tl.reshape(tile, (tile.shape[0], 2, tile.shape[1] // 2)), (0, 2, 1)))

@@ -1,4 +1,4 @@
-"""Gluon kernel of the all-gather: the push of device.py over two-dimensional tiles, with the layout spelled out."""
+"""Gluon kernel of the all-gather: the push of device.py over two-dimensional tiles, with an explicit layout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def finish(
     PROGRAMS: gl.constexpr, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr, AMD: gl.constexpr,
     WAIT: gl.constexpr,
 ):  # fmt: skip
-    """kernels._shared.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one a lane."""
+    """kernels._shared.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one per lane."""
     lane = gl.arange(0, LANES, layout=LAYOUT)
     peer = (lane < WORLD) & (lane != rank)
     own = signals + rank * PROGRAMS + program
@@ -53,8 +53,8 @@ def push_tiles(
 ):  # fmt: skip
     """shard [words] to out[rank * words:] on every rank; out lies on the symmetric heap.  A word is 4 bytes.
 
-    The shard is a matrix of WIDTH words a row, cut into tiles of ROWS x COLUMNS words; only the last row of tiles can
-    stick out.  A tile is numbered flat, row by row, and a lane owns runs of VECTOR words: 4 make one move of 16 bytes.
+    The shard is a matrix of WIDTH words per row, cut into tiles of ROWS x COLUMNS words; only the last row of tiles can
+    stick out.  A tile is numbered row by row, and a lane owns runs of VECTOR words; 4 words are one move of 16 bytes.
     Groups of programs and the order of destinations are those of kernels.all_gather.device.push.
     The hints stand where the pointer is used: Triton 3.6 and 3.9 lose the alignment of a pointer made from an integer.
     """

@@ -18,7 +18,7 @@ def push(
     """Part q of x [WORLD * count] goes to part `rank` of rank q's out [WORLD * count], on the symmetric heap.
 
     Elements are words of 4 bytes, moved 16 bytes at a time.  GROUPS divides WORLD and PROGRAMS: that many groups of
-    programs share out the receivers.  In step i rank r sends to rank r + i, so no link is crowded.
+    programs share the receivers.  In step i rank r sends to rank r + i, so no link is crowded.
     """
     program = tl.program_id(0)
     group = program % GROUPS

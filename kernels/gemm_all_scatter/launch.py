@@ -192,7 +192,7 @@ def build_bulk(
     row = columns * int(case.itemsize) // 4
     if columns * int(case.itemsize) % 16:
         raise ValueError(
-            f"gemm_all_scatter: bulk moves 16 bytes at a time, rows of {columns} {case.dtype} are not a multiple of that"
+            f"gemm_all_scatter: bulk moves 16 bytes at a time, rows of {columns} {case.dtype} are no multiple of that"
         )
     out = heap.alloc((case.M, case.N), a.dtype)
     local, transposed = torch.empty((case.M, columns), dtype=a.dtype, device=a.device), w.T

@@ -13,7 +13,8 @@ import triton
 import triton.language as tl
 
 from kernels._shared.tile_order import spread, tile_at
-from kernels.grouped_gemm.device import bounds, collect, halves, leave, pieces_of, store_rows
+from kernels._shared.tile_product import halves
+from kernels.grouped_gemm.device import bounds, collect, leave, pieces_of, store_rows
 
 
 @triton.jit
@@ -140,6 +141,6 @@ def rows_tma_kernel(
         acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for k0 in tl.range(0, depth, BLOCK_K):
             acc = _step(acc, a_desc, b_desc, group, m0, n0, k0, B_BY_COLUMN, BLOCK_N, BLOCK_K)
-        left, right = halves(acc, BLOCK_M, BLOCK_N)
+        left, right = halves(acc)
         store_rows(out_desc, m0, end, n0, left, BLOCK_M, HALF)
         store_rows(out_desc, m0, end, n0 + HALF, right, BLOCK_M, HALF)

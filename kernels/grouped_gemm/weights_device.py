@@ -3,7 +3,7 @@
 Zeros for a group without rows.  Both kernels take dy [rows, n_size], a [rows, k_size], out [GROUPS, n_size, k_size],
 last dimensions contiguous, and ends int32 [GROUPS], the inclusive running sum of the group sizes.  A tile is BLOCK_M
 values of n by BLOCK_N of k, summed over BLOCK_K rows at a time.  The tiles of the largest group come first, so that
-the last ones are short; they are dealt to the programs in turn.
+the last ones are short; they are dealt to the programs round robin.
 
 The rows after the last of a group belong to the next one and must not count: ragged descriptors end where the group
 ends and read zeros beyond; pointers mask, and only in the step that needs it.
@@ -15,7 +15,8 @@ import triton
 import triton.language as tl
 
 from kernels._shared.tile_order import spread, tile_at
-from kernels.grouped_gemm.device import bounds, halves, load_rows
+from kernels._shared.tile_product import halves
+from kernels.grouped_gemm.device import bounds, load_rows
 
 
 @triton.jit
@@ -160,7 +161,7 @@ def weights_tma_kernel(
         dy = load_rows(dy_desc, start, end, row, n0, BLOCK_K, BLOCK_M)
         acc = tl.dot(dy.T, load_rows(a_desc, start, end, row, k0, BLOCK_K, BLOCK_N), acc)
         if step == last_step:
-            left, right = halves(acc, BLOCK_M, BLOCK_N)
+            left, right = halves(acc)
             out_desc.store([group, n0, k0], left.to(out_desc.dtype).reshape(1, BLOCK_M, HALF))
             out_desc.store([group, n0, k0 + HALF], right.to(out_desc.dtype).reshape(1, BLOCK_M, HALF))
             acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)

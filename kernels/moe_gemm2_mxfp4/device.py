@@ -25,7 +25,7 @@ def _sides(x, QUAD: tl.constexpr):
 
 @triton.jit
 def _in_place(words, ROTATION: tl.constexpr):
-    """One pair of codes as bf16 bits times 2^-126; up to 6 bits to the left, nothing that counts comes round."""
+    """One pair of codes as bf16 bits times 2^-126; up to 6 bits to the left, no bit that matters wraps around."""
     if ROTATION > 6:
         words = (words << ROTATION) | (words >> (32 - ROTATION))
     elif ROTATION > 0:
@@ -68,7 +68,7 @@ def _to_floats(pairs):
 @triton.jit
 def _exact(values, DOT: tl.constexpr):
     """fp32 values that bf16 holds exactly, as DOT: in bf16 their upper halves, since a conversion would also round and
-    look for NaN, 4 instructions a value where the GPU has none for it (gfx942)."""
+    look for NaN, 4 instructions per value where the GPU has none for it (gfx942)."""
     if tl.bfloat16 == DOT:
         values = (values.to(tl.int32, bitcast=True) >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
     else:
@@ -174,7 +174,7 @@ def _product(words, fields, right, acc, PACKED: tl.constexpr, DOT: tl.constexpr)
 
 @triton.jit
 def _stream(pointers, mask, MASKED: tl.constexpr, NON_TEMPORAL: tl.constexpr, XCDS: tl.constexpr):
-    """Load weights, which no other program needs soon: with the hint they are the first to leave the caches."""
+    """Load weights, which no other program needs soon: with the hint the caches evict them first."""
     if NON_TEMPORAL and XCDS > 1:
         if MASKED:
             return tl.load(pointers, mask=mask, other=0, cache_modifier=".cg")
@@ -285,7 +285,7 @@ def gemm2_kernel(
     """Persistent: the column tiles of all blocks of rows, block after block, are cut into equal items, see _items;
     program p takes the items p, p + PROGRAMS, ....
 
-    a int32 [padded rows, row_words]: 8 codes a word, plain; a_scale u8 [padded rows, row_words / 4].
+    a int32 [padded rows, row_words]: 8 codes per word, plain; a_scale u8 [padded rows, row_words / 4].
     w int32 [experts, columns, w_words]: re-coded; w_scale u8: exponent fields, [experts, columns, w_words / 4].
     ids: slot << 24 | token for each sorted row; experts: one for each BLOCK_M rows; valid: number of padded rows.
     out: ATOMIC: [tokens, columns], added to.  Else [tokens * TOPK, columns], row token * TOPK + slot, stored.

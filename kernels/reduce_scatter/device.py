@@ -1,4 +1,4 @@
-"""Triton kernels of the reduce-scatter: read the own part from all ranks, or send every rank its part."""
+"""Triton kernels of the reduce-scatter: read one's own part from all ranks, or send every rank its part."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import triton.language as tl
 
 from kernels._shared.collectives.device import (
     heaps_from,
-    meet,
     parts_to_peers,
+    rank_barrier,
     store_inside,
     sum_of_parts,
     summed,
@@ -25,11 +25,11 @@ def pull(
 ):  # fmt: skip
     """out [count] is the sum of part `rank` of all ranks' x [WORLD * count], which lies on the symmetric heap.
 
-    signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (nobody reads them any more).
+    signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (no rank reads them any more).
     """
     program = tl.program_id(0)
     here = tl.load(bases + rank)
-    meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     part = x + rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
@@ -44,7 +44,7 @@ def push(
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
     LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
 ):  # fmt: skip
-    """Every rank sends part q of its x to rank q, then each adds up what it has got: one barrier.
+    """Every rank sends part q of its x to rank q, then each adds up what it has received: one barrier.
 
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn (see turn); x and out anywhere.
     """
@@ -54,7 +54,7 @@ def push(
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         parts_to_peers(x, half, at, count, at < count, rank, heaps, WORLD, EVEN, STORE)
-    meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = sum_of_parts(x, half, at, count, at < count, rank, WORLD, EVEN, LOAD).to(out.dtype.element_ty)

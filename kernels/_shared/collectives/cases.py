@@ -68,6 +68,6 @@ def fits_cpu(case: Case) -> None:
 
 
 def vector(case: Case, seed: int, rank: int) -> torch.Tensor:
-    """The vector of a rank [S / itemsize]: normal values of its own seed, so that a lost or swapped rank or part shows."""
+    """The vector of a rank [S / itemsize]: normal values of its own seed, so a lost or swapped rank or part shows."""
     elements = total_bytes(case) // int(case.itemsize)
     return normal((elements,), case.dtype, seed_for(seed, case.name, rank), case.place.device)
