@@ -5,8 +5,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.ordering import stores_done
-
 
 @triton.jit
 def product(
@@ -44,17 +42,6 @@ def product(
         else:
             acc = tl.dot(x, y.T, acc)
     return acc
-
-
-@triton.jit
-def is_last_slice(acc, sums, part, arrivals, SPLIT_K: tl.constexpr, STRIDE: tl.constexpr, AMD: tl.constexpr):
-    """Store the sums of slice `part` of a tile; whether this slice is the last of SPLIT_K to arrive.
-
-    sums: addresses of the sums of slice 0; those of the next slice are STRIDE further.  arrivals: the tile's counter.
-    """
-    tl.store(sums + part * STRIDE, acc, cache_modifier=".cg")
-    stores_done(AMD)
-    return tl.atomic_add(arrivals, 1, sem="acq_rel", scope="gpu") == SPLIT_K - 1
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""What must hold on this machine before a Triton kernel is launched, and the one way to a module that launches."""
+"""What must hold on this machine before a Triton kernel is launched, and how to get the module that launches it."""
 
 from __future__ import annotations
 

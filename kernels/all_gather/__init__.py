@@ -16,7 +16,7 @@ environment, because multicast stays off (kernels/symmetric_heap.py); its symmet
 
 **When a call is done, and when the output may be used again.**  As with NCCL and RCCL, when a call of these three
 backends has completed on a rank's stream, that rank's output is complete.  Unlike them, the peers write into the
-output themselves, and they do so as soon as they start their next call: whoever reads or overwrites the output of
+output themselves, and they do so as soon as they start their next call: to read or overwrite the output of
 one call must put a barrier of all ranks (`heap.barrier()`) between that and the next call of any rank.
 """
 

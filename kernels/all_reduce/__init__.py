@@ -4,8 +4,8 @@ Sizes are those of nccl-tests: the vector of a rank, S, from 64 KB to 256 MB (2^
 Backend `triton` adds in fp32 in the order of the ranks and rounds once: all ranks get the same bits, in every run.
 
 **When a call is done.**  As with NCCL and RCCL: when a call has completed on a rank's stream, its output is complete
-and its input may be overwritten.  No way of ours lets a peer write into an output before this rank has started its
-own next call, so no other barrier is needed between calls.
+and its input may be overwritten.  None of our algorithms lets a peer write into an output before this rank has
+started its own next call, so no other barrier is needed between calls.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ algorithm     "one_shot_push": send all to all, then add; one barrier, (world - 
               "two_shot": every rank adds up its part and stores it to all; 2 * (world - 1) / world * S over the links.
               "two_shot_push": the same, but the parts are sent in chunks, not read: links carry stores better.
 ahead         two_shot_push: chunks that a program sends before it waits for the first; a chunk is one block.
-load          cache modifier of what lies on the own rank, staged by peers, or on all ranks where they are read.
+load          cache modifier of what lies on this rank, staged by peers, or on all ranks where they are read.
 """
 
 from __future__ import annotations

@@ -46,13 +46,13 @@ ALGORITHMS = {
 
 
 def _algorithm(knobs: Mapping[str, Any]) -> Algorithm:
-    """The chosen algorithm; ValueError for an unknown one, and for a lead that nobody could keep."""
+    """The chosen algorithm; ValueError for an unknown one, and for a negative lead."""
     name = knobs["algorithm"]
     if name not in ALGORITHMS:
         raise ValueError(f"all_reduce: algorithm {name!r} is not one of {', '.join(ALGORITHMS)}")
     if name == "two_shot_push" and knobs["ahead"] < 0:
         raise ValueError(
-            f"all_reduce: ahead {knobs['ahead']} would wait for chunks that nobody has sent; it must be at least 0"
+            f"all_reduce: ahead {knobs['ahead']} would wait for chunks that no rank has sent; it must be at least 0"
         )
     return ALGORITHMS[name]
 

@@ -4,13 +4,13 @@ variant       persistent: one program per SM walks over tiles that the copy engi
               specialized: the same with one warp group that only loads (num_warps = 4 counts a multiplying group);
               split: one program per tile and K slice; vector: one token, no matrix unit.
 block_*       tile of C (block_m x block_n) and K step; group_m: rows of tiles per band, for L2.
-split_k       K slices per tile (fp32 partial sums, added in slice order by whoever is last).
+split_k       K slices per tile (fp32 partial sums, added in slice order by the last one).
 programs      persistent programs; 0 = one per compute unit.
 parts         column parts in which a persistent tile is stored; 0 = through registers, not through TMA.
 flatten       prefetch across tiles; tma: load through tensor descriptors; swap: weights as rows of the matrix unit.
 xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
 num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only; kpack 2 lets
-              gfx942 read 16 bytes a lane from LDS, and few rows' weights go past it; gfx950 always does).
+              gfx942 read 16 bytes per lane from LDS, and the weights of few rows bypass it; gfx950 always does).
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from kernels._shared.ordering import stores_done
 from kernels._shared.tile_order import spread, tile_at
-from kernels._shared.tile_product import halves, is_last_slice, product, sum_of_slices
+from kernels._shared.tile_product import halves, product, sum_of_slices
 
 
 @triton.jit
@@ -112,7 +113,10 @@ def split(
     else:
         cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
         sums = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
-        if is_last_slice(acc, sums, part, arrivals + tile, SPLIT_K, BLOCK_M * BLOCK_N, AMD):
+        tl.store(sums + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
+        stores_done(AMD)
+        arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
+        if arrived == SPLIT_K - 1:
             total = sum_of_slices(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
             tl.store(at, total.to(c.dtype.element_ty), mask=inside)
             tl.store(arrivals + tile, 0)

@@ -3,7 +3,7 @@
 A is on every rank, the weights are split by output column (tensor parallelism of a column-parallel layer whose
 output everybody needs); fp16 and bf16, 2, 4 and 8 ranks.  The weights are stored as torch.nn.Linear stores them, so a
 rank holds [N / world, K].  `triton` stores each tile to all ranks as soon as it is computed, `bulk` computes first
-and scatters then, the baseline is what one writes with the vendor's libraries.
+and scatters then, the baseline is what one writes with the libraries.
 
 **When a call is done, and when the output may be used again.**  When a call has completed on a rank's stream, that
 rank's output is complete.  The peers write into the output themselves, as soon as they start their next call: whoever

@@ -1,11 +1,11 @@
 """Knobs of GEMM + all-scatter: what is launched for a case on an architecture, and what a sweep should try.
 
 block_*       tile of a rank's columns (block_m x block_n) and K step; group_m: rows of tiles per band, for L2.
-split_k       K slices per tile that is cut (fp32 partial sums, added in slice order by whoever is last).
-cut           which tiles are cut: "all", or "rest": the whole rounds of one tile a program stay whole, the tiles left
+split_k       K slices per tile that is cut (fp32 partial sums, added in slice order by the last one).
+cut           which tiles are cut: "all", or "rest": whole rounds of one tile per program stay whole, the tiles left
               over for an incomplete round are cut, and come first (device.py: fused says why).
 programs      persistent programs, which share out the tiles (times slices); 0 = one per compute unit.
-scatter       how a tile reaches the ranks: "store" from registers, "put" read back from the own output,
+scatter       how a tile reaches the ranks: "store" from registers, "put" read back from this rank's output,
               "tma" by the copy engine (Hopper; whole tiles only), in `parts` column parts; with flatten it loads the
               next tile meanwhile.
 hint          tell the compiler that translated pointers keep their alignment; without it every element is a store.

@@ -12,7 +12,7 @@ import triton.language as tl
 from kernels._shared.ordering import stores_done
 from kernels._shared.symmetric_device import finish, translate
 from kernels._shared.tile_order import spread, tile_at
-from kernels._shared.tile_product import halves, is_last_slice, product, sum_of_slices
+from kernels._shared.tile_product import halves, product, sum_of_slices
 
 
 @triton.jit
@@ -93,7 +93,10 @@ def _tiles(
             tile, part = stored % tiles, stored // tiles
             slices = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N)
             sums = slices + cell
-            if is_last_slice(acc, sums, part, arrivals + tile, SPLIT_K, BLOCK_M * BLOCK_N, AMD):
+            tl.store(sums + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
+            stores_done(AMD)
+            arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
+            if arrived == SPLIT_K - 1:
                 if BLOCK_M * BLOCK_N <= 128 * 128:
                     total = sum_of_slices(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
                     _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)

@@ -23,7 +23,7 @@ INTERPRETED = bool(triton_knobs.runtime.interpret)
 """Whether the kernels run in Triton's interpreter, on CPU tensors."""
 
 SCATTERS = ("store", "put", "tma")
-"""How a tile reaches the ranks: from registers, read back from the own output, or by the copy engine."""
+"""How a tile reaches the ranks: from registers, read back from this rank's output, or by the copy engine."""
 
 CUTS = ("all", "rest")
 """Which tiles are cut into split_k slices: all of them, or those left over by the whole rounds of programs."""
@@ -192,7 +192,7 @@ def build_bulk(
     row = columns * int(case.itemsize) // 4
     if columns * int(case.itemsize) % 16:
         raise ValueError(
-            f"gemm_all_scatter: bulk moves 16 bytes at a time, rows of {columns} {case.dtype} are no multiple of that"
+            f"gemm_all_scatter: bulk moves 16 bytes at a time, rows of {columns} {case.dtype} are not a multiple"
         )
     out = heap.alloc((case.M, case.N), a.dtype)
     local, transposed = torch.empty((case.M, columns), dtype=a.dtype, device=a.device), w.T

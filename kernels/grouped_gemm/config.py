@@ -20,11 +20,11 @@ _CDNA = _tile(256, 128, 64, 8, 2, group_m=4, tma=False, nonkdim=16, kpack=1, wav
 32 rows at a time for wgrad (compiled 2026-11)."""
 
 _CDNA3 = {**_CDNA, "kpack": 2}
-"""gfx942 reads 16 bytes a lane from LDS for two of its matrix instructions; gfx950 has one as deep."""
+"""gfx942 reads 16 bytes per lane from LDS for two of its matrix instructions; gfx950 has one as deep."""
 
 _CDNA3_WEIGHTS = {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 4, "groups_per_cu": 2}
 """Both operands of wgrad lie the wrong way round in memory.  Threads that load two rows each turn them on their way to
-LDS; in 256x128 they load one, and LDS is then read 2 bytes a lane: 41 instructions instead of 16 for 32 products."""
+LDS; in 256x128 they load one, and LDS is then read 2 bytes per lane: 41 instructions instead of 16 for 32 products."""
 
 _CPU = _tile(64, 64, 32, 4, 1, group_m=2, tma=False)
 """For Triton's interpreter, to which none of them matters."""

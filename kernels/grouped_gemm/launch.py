@@ -221,7 +221,7 @@ def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor) -> None:
         )
     if ends.dtype != torch.int32 or ends.dim() != 1 or ends.numel() == 0:
         raise ValueError(f"ends is {ends.dtype} {tuple(ends.shape)}; it must be int32 [groups], at least one group")
-    steps = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()  # in set-up, so waiting for the device is no harm
+    steps = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()  # in set-up, where waiting for the device does no harm
     if min(steps) < 0 or sum(steps) != left.shape[0]:
         raise ValueError(
             f"ends must rise from 0 to the {left.shape[0]} rows of the left operand; it ends at "

@@ -2,8 +2,8 @@
 
 out[t] = sum over the slots s of weight[t, s] * W2[expert of (t, s)] a[t, s]
 
-Rows of activations come sorted by expert, each expert's rows padded to blocks of BM (sorting.py); codes are e2m1, two a
-byte, with one e8m0 scale for 32 along K (formats.py).  a [padded rows, K / 2], w [E, N, K / 2] -> bf16 [M, N].
+Rows of activations come sorted by expert, each expert's rows padded to blocks of BM (sorting.py); codes are e2m1, two
+per byte, with one e8m0 scale per 32 along K (formats.py).  a [padded rows, K / 2], w [E, N, K / 2] -> bf16 [M, N].
 
 triton_atomic adds bf16 rows to a zeroed output; the zeroing is timed, and the bits depend on the order of the adds.
 triton_reduce stores each row by (token, slot) and sums the slots in order: the same bits at every call.

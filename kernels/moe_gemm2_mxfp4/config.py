@@ -178,7 +178,7 @@ def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:
 
 
 def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
-    """ValueError, before any launch, for blocks that are no powers of two, that do not fit, or an unknown layout."""
+    """ValueError, before any launch, for blocks that are not powers of two, that do not fit, or an unknown layout."""
     if knobs["layout"] not in LAYOUTS:
         raise ValueError(f"layout {knobs['layout']!r} is not one of {', '.join(LAYOUTS)}")
     if knobs["partial"] not in ("fp32", "bf16"):

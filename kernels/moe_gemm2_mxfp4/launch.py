@@ -16,7 +16,7 @@ Split = tuple[dict[str, Any], dict[str, Any]]
 """Constants of a kernel, and options of the compiler."""
 
 SUM_BLOCK = 1024
-"""Columns of a program of the fixed-order sum: 4 KiB a row, so that a program's loads fill whole DRAM pages."""
+"""Columns of a program of the fixed-order sum: 4 KiB per row, so that a program's loads fill whole DRAM pages."""
 
 
 def atomic_call(

@@ -1,7 +1,7 @@
 """Knobs of our reduce-scatter; programs, num_warps, unroll, load, store, wait are explained in
 kernels/_shared/collectives/config.py.
 
-algorithm     "pull": read the own part from all ranks; two barriers, nothing is staged.
+algorithm     "pull": read one's own part from all ranks; two barriers, nothing is staged.
               "push": send every rank its part, then add; one barrier, and the parts go through HBM once more.
 """
 
