@@ -19,9 +19,9 @@ CPU_LIMIT_FLOP = 2e9
 def dequantise_and_multiply(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     """Dequantise to bf16, multiply, weight, add up: torch only, all of it timed, nothing known on the host.
 
-    Dequantising the weights is in the timed call: without an MXFP4 kernel they stay packed, for their size, and
-    every call pays for this.  With fewer blocks of rows than experts, one torch.bmm on the weights that the blocks need; else
-    all weights and torch._grouped_mm.
+    Dequantising the weights is in the timed call: without an MXFP4 kernel they stay packed, for their size, and every
+    call pays for this.  With fewer blocks of rows than experts, one torch.bmm on the weights that the blocks need;
+    else all weights and torch._grouped_mm.
     """
     flops = 2 * case.M * case.topk * case.N * case.K
     if case.place.device == "cpu" and flops > CPU_LIMIT_FLOP:
