@@ -1,1 +1,1 @@
-"""What Ridgeline measures: one file (or folder) per kernel family, and the contract they are written against."""
+"""What Ridgeline measures: one file (or folder) per operator, and the contract they are written against."""

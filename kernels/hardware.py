@@ -1,6 +1,6 @@
 """What a GPU could do at best: peaks, memories, links and occupancy rules, looked up by what the device reports.
 
-A label of a runner is never consulted: a pool called "mi325" has been seen to hold MI350X.  A device that is not
+A runner label is never consulted: a pool called "mi325" has been seen to hold MI350X.  A device that is not
 in :data:`DEVICES`, or that fits several entries, is an :class:`UnknownHardware` that says what was reported.
 
 Sources of the table (read 2026-09): rocm.docs.amd.com "GPU hardware specifications" 7.13 and 10.2; the AMD data
@@ -66,7 +66,7 @@ class Hardware:
     partition: float = 1.0
 
     def peak(self, dtype: str) -> float:
-        """Dense FLOP/s for a dtype of a case; KeyError-free: an unknown dtype is a ValueError naming the known ones.
+        """Dense FLOP/s for a dtype of a case; an unknown dtype is a ValueError that names the known ones.
 
         mxfp4 without fp4 matrix units counts at the bf16 peak: there a kernel multiplies dequantised bf16 values.
         """
@@ -81,7 +81,7 @@ class Hardware:
         return self.peak_flops[name]
 
     def link_to(self, peers: int) -> float:
-        """Bytes/s per direction that one device can send to `peers` others at once: a mesh gives one link a peer."""
+        """Bytes/s per direction that one device can send to `peers` others at once: a mesh gives one link per peer."""
         return min(self.link_bandwidth, peers * self.peer_bandwidth)
 
 
@@ -232,7 +232,7 @@ ARCHES = tuple(dict.fromkeys(device.arch for device in DEVICES))
 """Architectures of the table, in its order."""
 
 _SPEAKING_NAME = re.compile(r"\b(MI\d{3}\w*|G?[ABHL]\d{2,3}\w*)\b", re.IGNORECASE)
-"""A device name that names a product.  Others ("AMD Radeon Graphics", "") are no evidence."""
+"""A device name that names a product.  Others ("AMD Radeon Graphics", "") prove nothing."""
 
 
 def by_market_name(name: str) -> Hardware:
@@ -269,15 +269,15 @@ def lookup(
     }
     if arch is None or arch.split(":")[0] not in ARCHES:
         raise _unknown(f"its architecture is not one of {', '.join(ARCHES)}", reported)
-    family = [device for device in DEVICES if device.arch == arch.split(":")[0]]
+    alike = [device for device in DEVICES if device.arch == arch.split(":")[0]]
     fitting = [
         part
-        for device in family
+        for device in alike
         for part in _partitions(device, compute_units)
         if _agrees(part, device_name, normal_chip_id(chip_id), memory_bytes, clock_mhz)
     ]
     if not fitting:
-        raise _unknown(f"none of {', '.join(d.market_name for d in family)} fits", reported)
+        raise _unknown(f"none of {', '.join(d.market_name for d in alike)} fits", reported)
     if len(fitting) > 1:
         raise _unknown(
             f"it fits {' and '.join(d.market_name for d in fitting)}; "
@@ -328,7 +328,7 @@ def _share(device: Hardware, parts: int) -> Hardware:
 
 
 def _agrees(device: Hardware, name: str | None, chip_id: str | None, memory: int | None, clock_mhz: int | None) -> bool:
-    """Whether nothing that was reported speaks against this device.  A known chip id outranks the rest."""
+    """Whether nothing that was reported contradicts this device.  A known chip id outranks the rest."""
     if chip_id is not None and any(chip_id in other.chip_ids for other in DEVICES):
         return chip_id in device.chip_ids
     if name and _SPEAKING_NAME.search(name) and not _names(device, name):
@@ -375,8 +375,8 @@ def lds_limit(arch: str) -> int:
 def resident_waves(arch: str, vgprs: int, lds_bytes: int, waves_per_group: int) -> int:
     """Waves per SIMD that registers and LDS allow, 0 if not even one workgroup fits.
 
-    AMD: 512 registers a lane (arch and accumulation VGPRs together), granule 8, LDS granule 512 B (CDNA3) or
-    1280 B (CDNA4).  NVIDIA: 65536 registers an SM in granules of 256 a warp, shared memory granule 128 B.
+    AMD: 512 registers per lane (arch and accumulation VGPRs together), granule 8, LDS granule 512 B (CDNA3) or
+    1280 B (CDNA4).  NVIDIA: 65536 registers per SM in granules of 256 per warp, shared memory granule 128 B.
     """
     device = next((d for d in DEVICES if d.arch == arch), None)
     if device is None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
-import tomllib
 import traceback
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from types import ModuleType
 
+from kernels.project import listed_packages
 from kernels.spec import SPEC_VERSION, DeclarationError, Kernel
 
-INFRASTRUCTURE = {"spec", "registry", "hardware", "numerics", "symmetric_heap"}
-"""Modules of this package that declare no kernel."""
+INFRASTRUCTURE = {"spec", "project", "registry", "hardware", "numerics", "symmetric_heap"}
+"""Public modules of the package `kernels` that are no operators; for all others see `declares`."""
+
+
+__all__ = ["INFRASTRUCTURE", "Broken", "Registry", "declares", "discover", "listed_packages", "modules_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,18 +44,6 @@ class Registry:
         return self.kernels[name]
 
 
-def listed_packages(root: Path) -> list[str]:
-    """The packages under [tool.ridgeline] kernels in the project's pyproject.toml; ["kernels"] without one."""
-    path = root / "pyproject.toml"
-    if not path.is_file():
-        return ["kernels"]
-    table = tomllib.loads(path.read_text()).get("tool", {}).get("ridgeline", {})
-    packages = table.get("kernels", ["kernels"])
-    if not (isinstance(packages, list) and packages and all(isinstance(p, str) for p in packages)):
-        raise DeclarationError(f"{path}: [tool.ridgeline] kernels is {packages!r}; it must be a list of package names")
-    return packages
-
-
 def discover(packages: Iterable[str] = ("kernels",)) -> Registry:
     """Import every module of the packages and collect the kernels they declare, in name order."""
     kernels: dict[str, Kernel] = {}
@@ -64,28 +55,46 @@ def discover(packages: Iterable[str] = ("kernels",)) -> Registry:
             for kernel in found:
                 _admit(kernel, module.__name__, module.__doc__ or "", kernels)
         except Exception as error:  # any failure of foreign code is a counted, visible result
-            broken.append(Broken(name, f"{type(error).__name__}: {_first_line(error)}", traceback.format_exc()))
+            broken.append(_broken(name, error))
     return Registry(dict(sorted(kernels.items())), tuple(broken))
 
 
+def declares(package: str, name: str) -> bool:
+    """Whether the module `name` of a package may declare kernels.
+
+    A leading underscore marks modules that do not, in every package; so does INFRASTRUCTURE in the package `kernels`.
+    """
+    return not name.startswith("_") and not (package == "kernels" and name in INFRASTRUCTURE)
+
+
+def modules_of(package: ModuleType) -> Iterator[str]:
+    """Full names of the modules directly inside an imported package that may declare kernels."""
+    for info in pkgutil.iter_modules(getattr(package, "__path__", [])):
+        if declares(package.__name__, info.name):
+            yield f"{package.__name__}.{info.name}"
+
+
 def _modules(packages: Iterable[str], broken: list[Broken]) -> Iterator[str]:
-    for package_name in packages:
+    for name in packages:
         try:
-            package = importlib.import_module(package_name)
+            package = importlib.import_module(name)
         except Exception as error:
-            broken.append(Broken(package_name, f"{type(error).__name__}: {_first_line(error)}", traceback.format_exc()))
+            broken.append(_broken(name, error))
             continue
-        yield package_name
-        for info in pkgutil.iter_modules(getattr(package, "__path__", [])):
-            if not (package_name == "kernels" and info.name in INFRASTRUCTURE):
-                yield f"{package_name}.{info.name}"
+        yield name
+        yield from modules_of(package)
+
+
+def _broken(module: str, error: Exception) -> Broken:
+    """The module whose import raised the error that is being handled."""
+    return Broken(module, f"{type(error).__name__}: {_first_line(error)}", traceback.format_exc())
 
 
 def _admit(kernel: Kernel, module: str, doc: str, kernels: dict[str, Kernel]) -> None:
     if kernel.spec_version > SPEC_VERSION:
         raise DeclarationError(
             f"kernel {kernel.name!r} in {module} is written for spec version {kernel.spec_version}; "
-            f"this tree knows up to {SPEC_VERSION}"
+            f"this checkout knows up to {SPEC_VERSION}"
         )
     if kernels.get(kernel.name, kernel) is not kernel:
         raise DeclarationError(f"kernel {kernel.name!r} in {module} is declared by another module already")

@@ -1,7 +1,7 @@
-"""The contract between a kernel family and everything that measures it.
+"""The contract between an operator and everything that measures it.
 
-A family is one file that declares a :class:`Kernel` and hangs functions on it; nothing else in the
-repository is edited to add one.  This module uses the standard library only, so that a declaration
+An operator is one file or folder that declares a :class:`Kernel` and registers functions with it; nothing
+else in the repository is edited to add one.  This module uses the standard library only, so that a declaration
 can be listed on a machine without torch.
 
 The functions of a declaration (`case` is always *placed*, see :class:`Place`):
@@ -17,7 +17,7 @@ backend(n)     (case, inputs, **knobs)                        the same; knobs co
 isa(n)         (case, arch)                                   list of :class:`Compilation`
 =============  =============================================  ====================================
 
-Everything a backend does before it returns the callable is untimed: allocation, compilation, tuning.
+Everything that a backend does before it returns the callable is untimed: allocation, compilation, tuning.
 The callable must write the same output buffer at every call and return it (a tensor or a tuple of
 tensors): the harness poisons that buffer, calls, and compares it with the reference.  A library call that
 cannot be given an output is marked with :func:`functional`: what it returns is compared, and cannot be poisoned.
@@ -36,13 +36,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 SPEC_VERSION = 1
-"""Version of this contract.  A harness refuses declarations of a version it does not know, by name."""
+"""Version of this contract.  A harness names and refuses declarations of a version that it does not know."""
 
 TIERS = ("pr", "nightly", "sweep")
 """How often a case is measured: on every pull request (minutes), every night (all), on demand."""
 
 DTYPE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "mxfp4": 0.53125}
-"""Bytes per element.  mxfp4 is half a byte plus one e8m0 scale for 32 elements (OCP MX v1.0)."""
+"""Bytes per element.  mxfp4 is half a byte plus one e8m0 scale per 32 elements (OCP MX v1.0)."""
 
 
 class Unsupported(Exception):
@@ -203,7 +203,7 @@ class Compilation:
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """One way to compute a kernel.  `baseline` marks what a user would call otherwise (a vendor library)."""
+    """One way to compute a kernel.  `baseline` marks what a user would call otherwise: a vendor's library."""
 
     name: str
     build: Callable[..., Callable[[], Any]]
@@ -276,7 +276,7 @@ class Kernel:
     def baseline(
         self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register the vendor library a user would call otherwise; timed, never trusted as truth."""
+        """Register a baseline: what a user would call otherwise; timed, never trusted as truth."""
         return self._add_backend(name, config, baseline=True)
 
     def isa(self, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -341,11 +341,11 @@ class Kernel:
 
     @property
     def baselines(self) -> tuple[str, ...]:
-        """Names of the vendor baselines."""
+        """Names of the baselines."""
         return tuple(name for name, backend in self.backends.items() if backend.baseline)
 
-    def yardstick(self, protocol: Mapping[str, Any] | None = None, case: Case | None = None) -> str:
-        """Digest of all that defines a number apart from the backends' code: the asv `version`.
+    def definition_digest(self, protocol: Mapping[str, Any] | None = None, case: Case | None = None) -> str:
+        """Digest of the benchmark definition: all that defines a number but the backends' code; the asv `version`.
 
         It covers inputs, cost, reference, baselines, tolerance and the protocol; with a case, its identity too.
         Docstrings, comments, blank lines and formatting do not count.
@@ -356,6 +356,9 @@ class Kernel:
         parts["protocol"] = dict(protocol or {})
         parts["case"] = case.describe() if case else None
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+    yardstick = definition_digest
+    """The name under which harnesses up to 2026-11 ask for it."""
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.cases)} cases, backends: {', '.join(self.backends)})"

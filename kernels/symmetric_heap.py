@@ -1,7 +1,8 @@
 """One heap of equal size on every rank, mapped by all of them: what a collective kernel reads and writes remotely.
 
 All ranks allocate in the same order and sizes, so an allocation has the same offset in every heap and a pointer is
-moved to a peer by the difference of two bases (kernels/symmetric_device.py: translate).  Three homes, one interface:
+moved to a peer by the difference of two bases (kernels/_shared/symmetric_device.py: translate).  One interface to
+three kinds of memory:
 
 * GPU: memory of torch.distributed._symmetric_memory (CUDA and HIP).  NVLink multicast is switched off, always: a
   program that dies while it holds a multicast object can take the GPUs of the host out of service.
@@ -49,7 +50,7 @@ class Memory(Protocol):
         """The heap of a rank as uint8[bytes]."""
 
     def reserve(self, start: int, size: int) -> None:
-        """Make sure that these bytes of the own heap can be written; HeapError if there is no room."""
+        """Make sure that these bytes of this rank's heap can be written; HeapError if there is no room."""
 
     def barrier(self) -> None:
         """Wait until every rank is here; on a GPU enqueued on the current stream."""
@@ -80,9 +81,8 @@ class SymmetricHeap:
         padded = -(-needed // ALIGNMENT) * ALIGNMENT
         if padded > self.left:
             raise HeapError(
-                f"symmetric heap of rank {self.rank} is too small: {padded} bytes asked for "
-                f"{sizes} {dtype}, {self.left} of {self.bytes} left; "
-                f"create it with at least {self._used + padded} bytes, "
+                f"symmetric heap of rank {self.rank} is too small: {padded} bytes asked for {sizes} {dtype}, "
+                f"{self.left} of {self.bytes} left; create it with at least {self._used + padded} bytes, "
                 "or reset() it between cases"
             )
         start = self._used
@@ -137,7 +137,7 @@ def create(
 
     device: "cuda:0" (needs the default process group, with a backend for that device) or "cpu".
     directory: for the CPU home, an empty directory shared by the ranks and used by this heap only; without one, rank 0
-    makes one in /dev/shm and tells the others through the default process group.
+    makes one in /dev/shm and sends its name to the others through the default process group.
     """
     size = -(-bytes_ // ALIGNMENT) * ALIGNMENT
     if device == "cpu":
@@ -216,7 +216,7 @@ class SharedFiles:
         (directory / f"heap-{rank}").unlink()
         self._meet()
         if rank == 0:
-            with contextlib.suppress(OSError):  # a directory with other files in it belongs to somebody else
+            with contextlib.suppress(OSError):  # a directory with other files in it is not ours
                 directory.rmdir()
 
     def view(self, rank: int) -> torch.Tensor:
@@ -279,9 +279,9 @@ def _meeting_place(rank: int, world: int, directory: str | os.PathLike[str] | No
         return Path(tempfile.mkdtemp(prefix="ridgeline-", dir=parent))
     if not dist.is_initialized():
         raise HeapError(f"a CPU heap of {world} ranks needs the default process group, or a directory shared by them")
-    told = [tempfile.mkdtemp(prefix="ridgeline-", dir=parent) if rank == 0 else None]
-    dist.broadcast_object_list(told, src=0)
-    return Path(str(told[0]))
+    chosen = [tempfile.mkdtemp(prefix="ridgeline-", dir=parent) if rank == 0 else None]
+    dist.broadcast_object_list(chosen, src=0)
+    return Path(str(chosen[0]))
 
 
 def _sparse(path: Path, size: int) -> int:
@@ -325,7 +325,7 @@ def _mapped(path: Path, size: int) -> torch.Tensor:
 
 
 def _wait(missing: Callable[[], list[Any]], what: str) -> None:
-    """Poll, politely, until nothing is missing; HeapError after BARRIER_TIMEOUT_S."""
+    """Poll, with short pauses, until nothing is missing; HeapError after BARRIER_TIMEOUT_S."""
     end, pause = time.monotonic() + BARRIER_TIMEOUT_S, 0.0
     while absent := missing():
         if time.monotonic() > end:

@@ -4,8 +4,8 @@ programs      workgroups, which is the number of CUs or SMs taken from other wor
 num_warps     waves (warps) per workgroup.
 unroll        16-byte moves in flight per lane; a block is lanes x unroll x 16 bytes.
 fanout        destinations to which a program stores what it has loaded; 0 = all ranks.
-load, store   cache modifiers: "" as the compiler sees fit, ".cg" past L1, ".cs" streaming, ".wt" write through.
-wait          False leaves the completion barrier's waiting out; only for tests that run the ranks one by one.
+load, store   cache modifiers: "" is the compiler's choice, ".cg" past L1, ".cs" streaming, ".wt" write through.
+wait          False leaves out the waiting of the completion barrier; only for tests that run the ranks in turn.
 
 Backend `partitioned` has no fanout, it is 1:
 
@@ -16,20 +16,19 @@ Backend `gluon` has tiles in place of unroll:
 rows, columns tile in elements, 8 x 256 or 32 x 1024; powers of two.
 width         columns of the matrix that the shard is taken for; 0 = those of a tile, which then is one run of memory.
 vector        contiguous bytes of a lane, 16 for one move; 0 = all of its part of the tile in one run.
-persistent    must be True: there is no other variant.
+persistent    must be True: no other variant exists.
 """
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Any
 
+from kernels._shared.collectives.config import block_bytes
+from kernels._shared.tuning import first_then, read_tuned
+from kernels.all_gather.cases import MIB
 from kernels.spec import Case, Unsupported
 
-MIB = 1 << 20
-
-TUNED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+TUNED = read_tuned(__file__)
 """Winners of a sweep by arch and size class; those of other backends than `triton` under the backend's name.
 
 The file says on which device and when.  Tiles of `gluon` are for elements of 2 bytes.
@@ -45,19 +44,19 @@ _GLUON_TILE = 65536
 """Largest tile in bytes that config() takes: 32 x 1024 elements of 2 bytes."""
 
 
+SMALL_SHAPES = (
+    (32, 16, 1), (64, 16, 1), (128, 16, 1), (64, 32, 1), (128, 8, 1), (64, 8, 2), (96, 16, 2), (32, 32, 2)
+)  # fmt: skip
+LARGE_SHAPES = (
+    (24, 32, 4), (32, 16, 4), (64, 16, 2), (64, 16, 4), (64, 16, 8), (64, 32, 2), (96, 16, 4), (128, 8, 4),
+    (128, 16, 4), (128, 16, 8), (256, 8, 4)
+)  # fmt: skip
+"""(programs, warps of 32, unroll) that a sweep tries, up to 8 MB and above."""
+
+
 def size_class(case: Case) -> str:
     """The key of a size: world and total bytes; the dtype does not matter to a copy."""
     return f"w{case.world}_{case.MB}MB"
-
-
-def lanes(arch: str, warps: int) -> int:
-    """Threads of a workgroup."""
-    return warps * (64 if arch.startswith("gfx") else 32)
-
-
-def block_bytes(arch: str, warps: int, unroll: int) -> int:
-    """Bytes that a program moves in one step."""
-    return lanes(arch, warps) * 16 * unroll
 
 
 def config(case: Case, arch: str) -> dict[str, Any]:
@@ -109,51 +108,26 @@ def _tile(step: int, case: Case) -> dict[str, int]:
 
 def candidates(case: Case, arch: str, backend: str = "triton") -> list[dict[str, Any]]:
     """What a sweep of a backend tries for a case: the present choice first."""
-    ways = {
+    with_knobs = {
         "triton": (config, _push_points),
         "partitioned": (partitioned_config, _partitioned_points),
         "gluon": (gluon_config, _gluon_points),
     }
-    if backend not in ways:
-        raise ValueError(f"backend {backend!r} of all_gather has no knobs to sweep, only {', '.join(ways)}")
-    choose, points = ways[backend]
+    if backend not in with_knobs:
+        raise ValueError(f"backend {backend!r} of all_gather has no knobs to sweep, only {', '.join(with_knobs)}")
+    choose, points = with_knobs[backend]
     chosen = choose(case, arch)
-    found = [chosen]
-    for knobs in points(case, arch, chosen):
-        if knobs not in found:
-            found.append(knobs)
-    return found
+    return first_then(chosen, points(case, arch, chosen))
 
 
-def _shapes(case: Case) -> list[tuple[int, int, int]]:
-    """Programs, warps of 32 and unroll."""
-    if case.MB <= 8:
-        return [(32, 16, 1), (64, 16, 1), (128, 16, 1), (64, 32, 1), (128, 8, 1), (64, 8, 2), (96, 16, 2), (32, 32, 2)]
-    return [
-        (24, 32, 4),
-        (32, 16, 4),
-        (64, 16, 2),
-        (64, 16, 4),
-        (64, 16, 8),
-        (64, 32, 2),
-        (96, 16, 4),
-        (128, 8, 4),
-        (128, 16, 4),
-        (128, 16, 8),
-        (256, 8, 4),
-    ]
+def _shapes(case: Case) -> tuple[tuple[int, int, int], ...]:
+    return SMALL_SHAPES if case.MB <= 8 else LARGE_SHAPES
 
 
 def _push_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:
     tried = [{**chosen, "programs": p, "num_warps": _warps(arch, w), "unroll": u} for p, w, u in _shapes(case)]
-    others = [
-        {"fanout": 1},
-        {"fanout": max(1, case.world // 2)},
-        {"store": ".cs"},
-        {"store": ".wt"},
-        {"load": ".cg"},
-        {"store": ".cs", "load": ".cg"},
-    ]
+    fanouts = [{"fanout": 1}, {"fanout": max(1, case.world // 2)}]
+    others = [*fanouts, {"store": ".cs"}, {"store": ".wt"}, {"load": ".cg"}, {"store": ".cs", "load": ".cg"}]
     return [*tried, *({**chosen, **other, "programs": _divisible(chosen["programs"], case.world)} for other in others)]
 
 

@@ -5,33 +5,21 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.symmetric_device import finish, translate
+from kernels._shared.collectives.device import store_inside
+from kernels._shared.symmetric_device import finish, translate
 
 
 @triton.jit(do_not_specialize=["rank"])
 def push(
-    shard,
-    out,
-    bases,
-    signals,
-    words,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    FANOUT: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
+    shard, out, bases, signals, words, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, FANOUT: tl.constexpr, LANES: tl.constexpr,
+    EVEN: tl.constexpr, LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
     BLOCKED: tl.constexpr = False,
-):
+):  # fmt: skip
     """shard [words] to out[rank * words:] on every rank; out lies on the symmetric heap.  A word is 4 bytes.
 
-    A program reads a block once and stores it to FANOUT destinations; WORLD / FANOUT groups of programs share them
-    out.  Destinations are staggered: in step i rank r writes to rank r + i, so at any time every rank receives from
+    A program reads a block once and stores it to FANOUT destinations; WORLD / FANOUT groups of programs share them.
+    Destinations are staggered: in step i rank r writes to rank r + i, so at any time every rank receives from
     one other and no link is crowded.  A lane moves 16 bytes (4 words) at a time; words is a multiple of 4.
     BLOCKED: a group is a run of programs, else every GROUPS-th program.
     LOAD and STORE are cache modifiers; EVEN says that words is a multiple of BLOCK.
@@ -53,8 +41,5 @@ def push(
         for i in tl.static_range(FANOUT):
             there = tl.load(bases + (rank + group + i * GROUPS) % WORLD)
             target = translate(mine, here, there) + at
-            if EVEN:
-                tl.store(target, values, cache_modifier=STORE)
-            else:
-                tl.store(target, values, mask=at < words, cache_modifier=STORE)
+            store_inside(target, values, at < words, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

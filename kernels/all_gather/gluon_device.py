@@ -1,4 +1,4 @@
-"""Gluon kernel of the all-gather: the push of device.py over two-dimensional tiles, with the layout spelled out."""
+"""Gluon kernel of the all-gather: the push of device.py over two-dimensional tiles, with an explicit layout."""
 
 from __future__ import annotations
 
@@ -10,25 +10,20 @@ barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # Triton 3.6 has th
 
 @gluon.jit
 def finish(
-    signals,
-    bases,
-    program,
-    rank,
-    PROGRAMS: gl.constexpr,
-    WORLD: gl.constexpr,
-    LANES: gl.constexpr,
-    LAYOUT: gl.constexpr,
-    AMD: gl.constexpr,
+    signals, bases, program, rank,
+    PROGRAMS: gl.constexpr, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr, AMD: gl.constexpr,
     WAIT: gl.constexpr,
-):
-    """kernels.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one a lane."""
+):  # fmt: skip
+    """kernels._shared.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one per lane."""
     lane = gl.arange(0, LANES, layout=LAYOUT)
     peer = (lane < WORLD) & (lane != rank)
     own = signals + rank * PROGRAMS + program
     epoch = gl.load(own) + 1
     here, there = gl.load(bases + rank), gl.load(bases + lane, mask=lane < WORLD, other=0)
     flag = own.to(gl.int64) + (there - here)
-    if AMD:  # the barrier does not wait for stores, and a release covers those of its own wave; see kernels.ordering
+    if (
+        AMD
+    ):  # the barrier does not wait for stores, and a release covers those of its own wave; see kernels._shared.ordering
         gl.inline_asm_elementwise(
             "s_waitcnt vmcnt(0)\n\tv_mov_b32 $0, $1",
             "=v,v,~{memory}",
@@ -51,32 +46,15 @@ def finish(
 
 @gluon.jit(do_not_specialize=["rank"])
 def push_tiles(
-    shard,
-    out,
-    bases,
-    signals,
-    words,
-    rank,
-    PROGRAMS: gl.constexpr,
-    ROWS: gl.constexpr,
-    COLUMNS: gl.constexpr,
-    WIDTH: gl.constexpr,
-    VECTOR: gl.constexpr,
-    THREADS: gl.constexpr,
-    WARPS: gl.constexpr,
-    WORLD: gl.constexpr,
-    FANOUT: gl.constexpr,
-    LANES: gl.constexpr,
-    EVEN: gl.constexpr,
-    LOAD: gl.constexpr,
-    STORE: gl.constexpr,
-    AMD: gl.constexpr,
-    WAIT: gl.constexpr,
-):
+    shard, out, bases, signals, words, rank,
+    PROGRAMS: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr, WIDTH: gl.constexpr, VECTOR: gl.constexpr,
+    THREADS: gl.constexpr, WARPS: gl.constexpr, WORLD: gl.constexpr, FANOUT: gl.constexpr, LANES: gl.constexpr,
+    EVEN: gl.constexpr, LOAD: gl.constexpr, STORE: gl.constexpr, AMD: gl.constexpr, WAIT: gl.constexpr,
+):  # fmt: skip
     """shard [words] to out[rank * words:] on every rank; out lies on the symmetric heap.  A word is 4 bytes.
 
-    The shard is a matrix of WIDTH words a row, cut into tiles of ROWS x COLUMNS words; only the last row of tiles can
-    stick out.  A tile is numbered flat, row by row, and a lane owns runs of VECTOR words: 4 make one move of 16 bytes.
+    The shard is a matrix of WIDTH words per row, cut into tiles of ROWS x COLUMNS words; only the last row of tiles can
+    stick out.  A tile is numbered row by row, and a lane owns runs of VECTOR words; 4 words are one move of 16 bytes.
     Groups of programs and the order of destinations are those of kernels.all_gather.device.push.
     The hints stand where the pointer is used: Triton 3.6 and 3.9 lose the alignment of a pointer made from an integer.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernels.all_gather.config import lanes
+from kernels._shared.collectives.config import lanes
 from kernels.all_gather.gluon_device import push_tiles
 from kernels.all_gather.launch import WORD, call_of, compilation_of, shard_words, shared_constants, words_of
 from kernels.spec import Case, Compilation

@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from triton import knobs as triton_knobs
 
-from kernels.all_gather.config import MIB, block_bytes
+from kernels._shared.collectives.config import block_bytes
+from kernels.all_gather.cases import MIB
 from kernels.all_gather.device import push
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
-
-INTERPRETED = bool(triton_knobs.runtime.interpret)
-"""Whether the kernel runs in Triton's interpreter, on CPU tensors."""
 
 WORD = 4
 """Bytes.  The kernel moves words of this size whatever the dtype is: a copy has no arithmetic."""
@@ -90,19 +87,11 @@ def call_of(
     out: torch.Tensor,
     knobs: Mapping[str, Any],
 ) -> Callable[[], torch.Tensor]:
-    """A call of a kernel of this family with these constants."""
+    """A call of a kernel of this operator with these constants."""
     signals = heap.signals(case.world, knobs["programs"])
     launch = function[(knobs["programs"],)]
-    arguments = {
-        "shard": shard.view(torch.int32),
-        "out": out.view(torch.int32),
-        "bases": heap.bases,
-        "signals": signals,
-        "words": words_of(shard),
-        "rank": case.place.rank,
-        **fixed,
-        "num_warps": knobs["num_warps"],
-    }
+    tensors = {"shard": shard.view(torch.int32), "out": out.view(torch.int32), "bases": heap.bases, "signals": signals}
+    arguments = {**tensors, "words": words_of(shard), "rank": case.place.rank, **fixed, "num_warps": knobs["num_warps"]}
 
     def call() -> torch.Tensor:
         launch(**arguments)
@@ -122,7 +111,7 @@ def shard_words(case: Case) -> int:
 
 
 def compilation_of(function: Any, fixed: Mapping[str, Any], case: Case, knobs: Mapping[str, Any]) -> Compilation:
-    """The compilation of a kernel of this family.  The code is the same for all ranks; 3 stands for any."""
+    """The compilation of a kernel of this operator.  The code is the same for all ranks; 3 stands for any."""
     words = shard_words(case)
     arguments = {
         "shard": ("*i32", (words,)),

@@ -4,8 +4,8 @@ Sizes are those of nccl-tests: the vector of a rank, S, from 64 KB to 256 MB (2^
 Backend `triton` adds in fp32 in the order of the ranks and rounds once: all ranks get the same bits, in every run.
 
 **When a call is done.**  As with NCCL and RCCL: when a call has completed on a rank's stream, its output is complete
-and its input may be overwritten.  No way of ours lets a peer write into an output before this rank has started its
-own next call, so no other barrier is needed between calls.
+and its input may be overwritten.  None of our algorithms lets a peer write into an output before this rank has
+started its own next call, so no other barrier is needed between calls.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
+from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
+from kernels._shared.collectives.cases import vector as _vector
+from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
+from kernels._shared.triton_needed import launch_module
+from kernels._shared.tuning import all_knobs
 from kernels.all_reduce import config as knobs
-from kernels.collectives import vendor
-from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
-from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
-from kernels.collectives.vectors import vector as _vector
+from kernels.all_reduce import vendors
 from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 # Libraries round the running sum at every hop: up to 7 times for 8 ranks, each by 0.4 * 2^-p of it in the mean square
@@ -63,49 +64,9 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     return total
 
 
-@all_reduce.baseline("rccl")
-def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """A copy, then torch.distributed.all_reduce in place, which is all it offers: RCCL, NCCL, gloo on a CPU.
-
-    The copy, S read and S written in HBM, is what keeping the input costs with this interface; `rccl_direct` has none.
-    """
-    fits_cpu(case)
-    need_group(case)
-    x, out = inputs["x"], torch.empty_like(inputs["x"])
-
-    def call() -> torch.Tensor:
-        out.copy_(x)
-        dist.all_reduce(out)
-        return out
-
-    return call
-
-
-@all_reduce.baseline("rccl_direct")
-def rccl_direct(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """ncclAllReduce from one buffer to another, as nccl-tests times it, with torch's communicator."""
-    need_group(case)
-    return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]))
-
-
-@all_reduce.backend("torch")
-def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """For CPUs: every rank adds up the vectors of all ranks where they lie, in fp32, in the order of the ranks."""
-    only_on_cpu(case)
-    fits_cpu(case)
-    heap, x = heap_of(case), inputs["x"]
-    mine = heap.alloc(x.shape, x.dtype).copy_(x)
-    every, out, total = [heap.peer(r, mine) for r in range(case.world)], torch.empty_like(x), torch.empty(x.shape)
-
-    def call() -> torch.Tensor:
-        heap.barrier()
-        total.copy_(every[0])
-        for vector in every[1:]:
-            total.add_(vector)
-        heap.barrier()
-        return out.copy_(total)
-
-    return call
+all_reduce.baseline("rccl")(vendors.rccl)
+all_reduce.baseline("rccl_direct")(vendors.rccl_direct)
+all_reduce.backend("torch")(vendors.copies)
 
 
 @all_reduce.backend("triton", config=knobs.config)
@@ -113,7 +74,7 @@ def triton(
     case: Case,
     inputs: dict[str, torch.Tensor],
     *,
-    way: str = "two_shot",
+    algorithm: str = "two_shot",
     programs: int = 64,
     num_warps: int = 16,
     unroll: int = 1,
@@ -124,14 +85,11 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/all_reduce/device.py); knobs: kernels/all_reduce/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    launch = launcher(case, "all_reduce")
-    return launch.build(case, heap_of(case), inputs["x"], chosen)
+    return collective_launcher(case, "all_reduce").build(case, heap_of(case), inputs["x"], chosen)
 
 
 @all_reduce.isa("triton")
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
-    from kernels.all_reduce import launch
-
-    chosen = all_reduce.backends["triton"].knobs(case, arch, overrides)
-    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]
+    chosen = all_knobs(all_reduce.backends["triton"], case, arch, overrides)
+    return [launch_module("all_reduce").compilation(case, arch, chosen)]

@@ -1,23 +1,24 @@
-"""Knobs of our all-reduce; programs, num_warps, unroll, load, store and wait are explained in collectives/sizes.py.
+"""Knobs of our all-reduce; programs, num_warps, unroll, load, store and wait are explained in
+kernels/_shared/collectives/config.py.
 
-way           "one_shot_push": send all to all, then add; one barrier, (world - 1) * S over the links: for few bytes.
+algorithm     "one_shot_push": send all to all, then add; one barrier, (world - 1) * S over the links: for few bytes.
               "one_shot_pull": read all from all; two barriers, but nothing is staged.
               "two_shot": every rank adds up its part and stores it to all; 2 * (world - 1) / world * S over the links.
               "two_shot_push": the same, but the parts are sent in chunks, not read: links carry stores better.
 ahead         two_shot_push: chunks that a program sends before it waits for the first; a chunk is one block.
-load          of what lies on the own rank, staged by peers, or on all ranks where they are read.
+load          cache modifier of what lies on this rank, staged by peers, or on all ranks where they are read.
 """
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Any
 
-from kernels.collectives.sizes import KIB, MIB, first_then, known, shapes, size_class, spread
+from kernels._shared.collectives.cases import KIB, MIB, size_class
+from kernels._shared.collectives.config import known, spread, with_algorithms
+from kernels._shared.tuning import first_then, read_tuned
 from kernels.spec import Case
 
-TUNED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch, ranks and size; the file says on which devices and when."""
 
 ONE_SHOT_BYTES = 512 * KIB
@@ -34,19 +35,9 @@ LARGE_BYTES = 16 * MIB
 NCCL at 256 MB, where loads and stores together reached 0.94."""
 
 PUSHES = (
-    (64, 8, 1, 1),
-    (64, 16, 2, 2),
-    (64, 16, 4, 1),
-    (96, 16, 2, 2),
-    (128, 8, 4, 2),
-    (128, 16, 1, 2),
-    (128, 16, 2, 1),
-    (132, 16, 2, 3),
-    (132, 16, 4, 1),
-    (264, 8, 2, 1),
-    (264, 8, 4, 2),
-    (264, 16, 1, 3),
-)
+    (64, 8, 1, 1), (64, 16, 2, 2), (64, 16, 4, 1), (96, 16, 2, 2), (128, 8, 4, 2), (128, 16, 1, 2),
+    (128, 16, 2, 1), (132, 16, 2, 3), (132, 16, 4, 1), (264, 8, 2, 1), (264, 8, 4, 2), (264, 16, 1, 3)
+)  # fmt: skip
 """(programs, num_warps, unroll, ahead) that a sweep tries for two_shot_push."""
 
 
@@ -58,13 +49,13 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     total = case.KB * KIB
     if arch.startswith("sm_") and total >= LARGE_BYTES:
         return _push(case, arch, 132, 16, 4, 1)
-    way = "one_shot_push" if total * (case.world - 1) <= 3 * ONE_SHOT_BYTES else "two_shot"
+    algorithm = "one_shot_push" if total * (case.world - 1) <= 3 * ONE_SHOT_BYTES else "two_shot"
     most, warps = {"cpu": (2, 1)}.get(arch, (64, 8) if arch.startswith("gfx") else (128, 16))
-    share = total // case.world if way == "two_shot" else total
+    share = total // case.world if algorithm == "two_shot" else total
     return {
-        "way": way,
+        "algorithm": algorithm,
         **spread(arch, share, most, warps, 1 if arch == "cpu" else max(1, 8 // case.world)),
-        "load": "" if way == "two_shot" else ".cv" if arch.startswith("gfx") else "",
+        "load": "" if algorithm == "two_shot" else ".cv" if arch.startswith("gfx") else "",
         "store": "",
     }
 
@@ -72,31 +63,23 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """What a sweep tries for a case: the present choice first."""
     total, chosen = case.KB * KIB, config(case, arch)
-    ways = [("two_shot", total // case.world)]
+    algorithms = [("two_shot", total // case.world)]
     if total < PUSH_BYTES:
-        ways.append(("one_shot_pull", total))
+        algorithms.append(("one_shot_pull", total))
         if 2 * case.world * total <= STAGE_LIMIT_BYTES:
-            ways.append(("one_shot_push", total))
-    tried = [
-        {**chosen, "way": way, **shape, "load": chosen["load"] if way == chosen["way"] else ""}
-        for way, share in ways
-        for shape in shapes(arch, share)
-    ]
+            algorithms.append(("one_shot_push", total))
+    tried = with_algorithms(chosen, arch, algorithms)
     if total >= PUSH_BYTES:
         tried += [{**chosen, **other} for other in ({"load": ".cg"}, {"store": ".cs"}, {"store": ".wt"})]
-        tried += _pushes(case, arch)
+        tried += [_push(case, arch, *shape) for shape in PUSHES]
     return first_then(chosen, tried)
-
-
-def _pushes(case: Case, arch: str) -> list[dict[str, Any]]:
-    return [_push(case, arch, *shape) for shape in PUSHES]
 
 
 def _push(case: Case, arch: str, programs: int, warps: int, unroll: int, ahead: int) -> dict[str, Any]:
     """Knobs of two_shot_push.  A chunk of all ranks is in registers at once: for 8 of them blocks are smaller."""
     amd = arch.startswith("gfx")
     return {
-        "way": "two_shot_push",
+        "algorithm": "two_shot_push",
         "programs": programs,
         "num_warps": warps // 2 if amd else warps,
         "unroll": min(unroll, max(1, 16 // case.world)),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import (
+from kernels._shared.collectives.device import (
     heaps_from,
     load_inside,
-    meet,
     parts_to_peers,
+    rank_barrier,
     staged_sum,
     store_inside,
     sum_of_parts,
@@ -17,27 +17,15 @@ from kernels.collectives.device import (
     to_all,
     turn,
 )
-from kernels.symmetric_device import await_peers, finish, flags_at_peers, later, reached, tell
+from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers, later, raise_flags, reached
 
 
 @triton.jit(do_not_specialize=["rank"])
 def two_shot(
-    x,
-    out,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    x, out, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """Rank r sums part r of all ranks' x and stores the sums to all ranks' out; a part has count elements.
 
     Reduce-scatter and all-gather in one pass: a block is read from all ranks, added in registers, and written to all,
@@ -46,7 +34,7 @@ def two_shot(
     """
     program = tl.program_id(0)
     heaps = heaps_from(bases, rank, WORLD)
-    meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     part = rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
@@ -57,40 +45,26 @@ def two_shot(
 
 @triton.jit(do_not_specialize=["rank"])
 def two_shot_push(
-    x,
-    out,
-    stage,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-    AHEAD: tl.constexpr,
-):
+    x, out, stage, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
     """As two_shot, but all that goes over the links is stored, nothing is read from a peer.
 
     A program walks over its chunks, of one block each.  It stores its x's values of chunk c of part q to rank q's
-    stage, for all peers q, and tells them.  Then it waits for the peers to have told chunk c - AHEAD, adds up part
-    `rank` of that chunk and stores the sums to all ranks' out.  So the values of AHEAD chunks travel meanwhile.
+    stage, for all peers q, and raises its flags.  Then it waits for the flags of chunk c - AHEAD, adds up part
+    `rank` of that chunk and stores the sums to all ranks' out.  So the values of AHEAD chunks are in flight meanwhile.
 
     x [WORLD * count] may lie anywhere; out [WORLD * count] and stage [WORLD, count] are on the symmetric heap; signals
     int32[WORLD, PROGRAMS].  There is no barrier at the start and one buffer for staging is enough:
 
     * A peer stores into this rank's stage in its call k + 1.  It has left its call k, so it has met all programs of
-      this rank at the end of call k, and those had read their stage by then (tell: their loads are done).
-    * A peer stores into this rank's out in its call k only after this rank's program has told a chunk of call k: so
+      this rank at the end of call k, and those had read their stage by then (raise_flags: their loads are done).
+    * A peer stores into this rank's out in its call k only after this rank's program has raised its flags in call k: so
       this rank has started the call, and what its stream did with the output of call k - 1 is over.
     * x is read by its own rank alone.
 
-    Nobody waits in a circle: a program has told chunk c itself before it waits for chunk c of the peers.  It has as
+    There is no deadlock: a program raises its flags for chunk c before it waits for chunk c of the peers.  It has as
     many chunks on every rank, so the epochs, which go on from call to call, are the same there.
     """
     program = tl.program_id(0)
@@ -103,11 +77,11 @@ def two_shot_push(
         if chunk < chunks:
             at = (program + chunk * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
             parts_to_peers(x, stage, at, count, at < count, rank, heaps, WORLD, EVEN, STORE)
-            tell(flags, rank, later(start, chunk + 1), WORLD, LANES, AMD)
+            raise_flags(flags, rank, later(start, chunk + 1), WORLD, LANES, AMD)
         if chunk >= AHEAD:
             there = chunk - AHEAD
             await_peers(signals, program, rank, later(start, there + 1), PROGRAMS, WORLD, LANES, WAIT)
-            tl.debug_barrier()  # the flags are read by some threads, the data by all
+            tl.debug_barrier()  # some threads read the flags, all read the data
             at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
             total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
             to_all(total.to(out.dtype.element_ty), mine, at, at < count, heaps, WORLD, EVEN, STORE)
@@ -116,24 +90,11 @@ def two_shot_push(
 
 @triton.jit(do_not_specialize=["rank"])
 def one_shot_push(
-    x,
-    out,
-    stage,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
-    """Every rank sends all of x to all ranks, then each adds up what it has got: one way over the links, one barrier.
+    x, out, stage, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
+    """Every rank sends all of x to all ranks, then each adds up what it has received: one trip, one barrier.
 
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn: the next call may write one half
     while a slow peer still reads the other.  x and out [count] may lie anywhere.
@@ -145,7 +106,7 @@ def one_shot_push(
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         to_all(load_inside(x + at, at < count, EVEN, ""), row, at, at < count, heaps, WORLD, EVEN, STORE)
-    meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = staged_sum(half, at, count, at < count, WORLD, EVEN, LOAD)
@@ -154,29 +115,17 @@ def one_shot_push(
 
 @triton.jit(do_not_specialize=["rank"])
 def one_shot_pull(
-    x,
-    out,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    x, out, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """Every rank reads all ranks' x and adds it up.  x [count] lies on the symmetric heap, out anywhere.
 
-    signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (nobody reads them any more).
+    signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (no rank reads them any more).
     """
     program = tl.program_id(0)
     here = tl.load(bases + rank)
-    meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = summed(x, at, at < count, bases, here, WORLD, EVEN, LOAD)

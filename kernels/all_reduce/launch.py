@@ -2,79 +2,94 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from kernels._shared.collectives.launch import call_of, compilation_of, constants
 from kernels.all_reduce import device
-from kernels.collectives.launch import INTERPRETED, call_of, compilation_of, constants
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
 
-__all__ = ["INTERPRETED", "build", "compilation"]
 
-FUNCTIONS = {
-    "two_shot": device.two_shot,
-    "two_shot_push": device.two_shot_push,
-    "one_shot_push": device.one_shot_push,
-    "one_shot_pull": device.one_shot_pull,
+@dataclasses.dataclass(frozen=True)
+class Algorithm:
+    """One value of the knob `algorithm`.  barriers: rows of signals.
+
+    two_shot: a rank adds up one part, and the output lies on the symmetric heap.  halves: 1 or 2 for a staging buffer
+    of that many halves, 0 without one; then the peers read the input, which lies on the symmetric heap instead.
+    """
+
+    function: Any
+    barriers: int
+    two_shot: bool
+    halves: int
+
+    def count(self, world: int, elements: int) -> int:
+        """Elements that the kernel walks over."""
+        return elements // world if self.two_shot else elements
+
+    def stage(self, world: int, count: int) -> tuple[int, ...]:
+        """Shape of the staging buffer."""
+        return (self.halves, world, count)
+
+
+ALGORITHMS = {
+    "two_shot": Algorithm(device.two_shot, barriers=2, two_shot=True, halves=0),
+    "two_shot_push": Algorithm(device.two_shot_push, barriers=1, two_shot=True, halves=1),
+    "one_shot_push": Algorithm(device.one_shot_push, barriers=1, two_shot=False, halves=2),
+    "one_shot_pull": Algorithm(device.one_shot_pull, barriers=2, two_shot=False, halves=0),
 }
-"""By the knob `way`."""
-
-BARRIERS = {"two_shot": 2, "two_shot_push": 1, "one_shot_push": 1, "one_shot_pull": 2}
-"""Rows of signals, by way."""
 
 
-def _plan(world: int, elements: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """(elements that the kernel walks over, constants)."""
-    way = knobs["way"]
-    if way not in FUNCTIONS:
-        raise ValueError(f"all_reduce: way {way!r} is not one of {', '.join(FUNCTIONS)}")
-    count = elements // world if way.startswith("two_shot") else elements
-    fixed = constants(world, count, itemsize, arch, knobs)
-    if way == "two_shot_push":
-        if knobs["ahead"] < 0:
-            raise ValueError(
-                f"all_reduce: ahead {knobs['ahead']} would wait for chunks that nobody has sent; it must be at least 0"
-            )
-        fixed["AHEAD"] = knobs["ahead"]
-    return count, fixed
+def _algorithm(knobs: Mapping[str, Any]) -> Algorithm:
+    """The chosen algorithm; ValueError for an unknown one, and for a negative lead."""
+    name = knobs["algorithm"]
+    if name not in ALGORITHMS:
+        raise ValueError(f"all_reduce: algorithm {name!r} is not one of {', '.join(ALGORITHMS)}")
+    if name == "two_shot_push" and knobs["ahead"] < 0:
+        raise ValueError(
+            f"all_reduce: ahead {knobs['ahead']} would wait for chunks that no rank has sent; it must be at least 0"
+        )
+    return ALGORITHMS[name]
 
 
-def _stage(way: str, world: int, count: int) -> tuple[int, ...] | None:
-    """Shape of the staging buffer, if the way has one."""
-    return {"one_shot_push": (2, world, count), "two_shot_push": (world, count)}.get(way)
+def _constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    ahead = {"AHEAD": knobs["ahead"]} if knobs["algorithm"] == "two_shot_push" else {}
+    return {**constants(world, count, itemsize, arch, knobs), **ahead}
 
 
 def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
-    """A call that adds up all ranks' `given`; a collective: all ranks build with the same knobs.
+    """A call that adds up the `given` of all ranks; a collective: all ranks build with the same knobs.
 
-    What peers read or write lies on the symmetric heap, as with a user who allocates it there: the input of the ways
-    that read, the output of those in two steps.
+    What peers read or write lies on the symmetric heap, as with a user who allocates it there: the input of the
+    algorithms that read, the output of those in two steps.
     """
-    way = knobs["way"]
-    count, fixed = _plan(case.world, given.numel(), given.element_size(), case.place.arch, knobs)
-    stage = _stage(way, case.world, count)
+    algorithm = _algorithm(knobs)
+    count = algorithm.count(case.world, given.numel())
+    fixed = _constants(case.world, count, given.element_size(), case.place.arch, knobs)
     tensors = {"x": given, "out": torch.empty_like(given)}
-    if stage:
-        tensors["stage"] = heap.alloc(stage, given.dtype)
+    if algorithm.halves:
+        tensors["stage"] = heap.alloc(algorithm.stage(case.world, count), given.dtype)
     else:
         tensors["x"] = heap.alloc(given.shape, given.dtype).copy_(given)
-    if way.startswith("two_shot"):
+    if algorithm.two_shot:
         tensors["out"] = heap.alloc(given.shape, given.dtype)
-    arguments = {**tensors, "signals": heap.signals(BARRIERS[way], case.world, knobs["programs"]), "count": count}
-    return call_of(case, FUNCTIONS[way], arguments, fixed, knobs, tensors["out"])
+    signals = heap.signals(algorithm.barriers, case.world, knobs["programs"])
+    arguments = {**tensors, "signals": signals, "count": count}
+    return call_of(case, algorithm.function, arguments, fixed, knobs, tensors["out"])
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     """The ahead-of-time compilation of the launch."""
-    way, itemsize = knobs["way"], int(case.itemsize)
+    algorithm, itemsize = _algorithm(knobs), int(case.itemsize)
     elements = int(case.KB * 1024) // itemsize
-    count, fixed = _plan(case.world, elements, itemsize, arch, knobs)
-    stage = _stage(way, case.world, count)
+    count = algorithm.count(case.world, elements)
     tensors = {"x": (case.dtype, elements), "out": (case.dtype, elements)}
-    if stage:
-        tensors["stage"] = (case.dtype, math.prod(stage))
-    return compilation_of(case, FUNCTIONS[way], arch, tensors, count, fixed, knobs, BARRIERS[way])
+    if algorithm.halves:
+        tensors["stage"] = (case.dtype, math.prod(algorithm.stage(case.world, count)))
+    fixed = _constants(case.world, count, itemsize, arch, knobs)
+    return compilation_of(case, algorithm.function, arch, tensors, count, fixed, knobs, algorithm.barriers)

@@ -15,12 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
+from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
+from kernels._shared.collectives.cases import vector as _vector
+from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
+from kernels._shared.triton_needed import launch_module
+from kernels._shared.tuning import all_knobs
 from kernels.all_to_all import config as knobs
-from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
-from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
-from kernels.collectives.vectors import vector as _vector
+from kernels.all_to_all import vendors
 from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 all_to_all = Kernel("all_to_all", cases=cases(), tolerance=Tolerance())
@@ -51,37 +53,8 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     )
 
 
-@all_to_all.baseline("rccl")
-def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """torch.distributed.all_to_all_single on ordinary tensors: RCCL, NCCL, gloo on a CPU."""
-    fits_cpu(case)
-    need_group(case)
-    x, out = inputs["x"], torch.empty_like(inputs["x"])
-
-    def call() -> torch.Tensor:
-        dist.all_to_all_single(out, x)
-        return out
-
-    return call
-
-
-@all_to_all.backend("torch")
-def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """For CPUs: every rank copies its parts into the outputs of their receivers, then they meet."""
-    only_on_cpu(case)
-    fits_cpu(case)
-    heap, rank, parts = heap_of(case), case.place.rank, inputs["x"].view(case.world, -1)
-    out = heap.alloc(inputs["x"].shape, inputs["x"].dtype)
-    order = [(rank + i) % case.world for i in range(case.world)]
-    moves = [(heap.peer(peer, out).view(case.world, -1)[rank], parts[peer]) for peer in order]
-
-    def call() -> torch.Tensor:
-        for target, part in moves:
-            target.copy_(part)
-        heap.barrier()
-        return out
-
-    return call
+all_to_all.baseline("rccl")(vendors.rccl)
+all_to_all.backend("torch")(vendors.copies)
 
 
 @all_to_all.backend("triton", config=knobs.config)
@@ -99,14 +72,11 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """Push over the symmetric heap (kernels/all_to_all/device.py); knobs: kernels/all_to_all/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    launch = launcher(case, "all_to_all")
-    return launch.build(case, heap_of(case), inputs["x"], chosen)
+    return collective_launcher(case, "all_to_all").build(case, heap_of(case), inputs["x"], chosen)
 
 
 @all_to_all.isa("triton")
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
-    from kernels.all_to_all import launch
-
-    chosen = all_to_all.backends["triton"].knobs(case, arch, overrides)
-    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]
+    chosen = all_knobs(all_to_all.backends["triton"], case, arch, overrides)
+    return [launch_module("all_to_all").compilation(case, arch, chosen)]

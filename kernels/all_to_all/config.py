@@ -1,18 +1,19 @@
-"""Knobs of our all-to-all; programs, num_warps, unroll, load, store and wait are explained in collectives/sizes.py.
+"""Knobs of our all-to-all; programs, num_warps, unroll, load, store and wait are explained in
+kernels/_shared/collectives/config.py.
 
 groups        groups of programs that share out the receivers; 1 = every program sends to all, world = to one each.
 """
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Any
 
-from kernels.collectives.sizes import KIB, first_then, known, shapes, size_class, spread
+from kernels._shared.collectives.cases import KIB, size_class
+from kernels._shared.collectives.config import known, shapes, spread
+from kernels._shared.tuning import first_then, read_tuned
 from kernels.spec import Case
 
-TUNED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch, ranks and size; the file says on which devices and when."""
 
 

@@ -5,33 +5,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import load_inside, store_inside
-from kernels.symmetric_device import finish, translate
+from kernels._shared.collectives.device import load_inside, store_inside
+from kernels._shared.symmetric_device import finish, translate
 
 
 @triton.jit(do_not_specialize=["rank"])
 def push(
-    x,
-    out,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-    GROUPS: tl.constexpr,
-):
+    x, out, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
     """Part q of x [WORLD * count] goes to part `rank` of rank q's out [WORLD * count], on the symmetric heap.
 
     Elements are words of 4 bytes, moved 16 bytes at a time.  GROUPS divides WORLD and PROGRAMS: that many groups of
-    programs share out the receivers.  In step i rank r sends to rank r + i, so no link is crowded.
+    programs share the receivers.  In step i rank r sends to rank r + i, so no link is crowded.
     """
     program = tl.program_id(0)
     group = program % GROUPS

@@ -7,12 +7,10 @@ from typing import Any
 
 import torch
 
+from kernels._shared.collectives.launch import call_of, compilation_of, constants
 from kernels.all_to_all.device import push
-from kernels.collectives.launch import INTERPRETED, call_of, compilation_of, constants
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
-
-__all__ = ["INTERPRETED", "build", "compilation"]
 
 WORD = 4
 """Bytes.  The kernel moves words of this size whatever the dtype is: a copy has no arithmetic."""

@@ -4,24 +4,24 @@ variant       persistent: one program per SM walks over tiles that the copy engi
               specialized: the same with one warp group that only loads (num_warps = 4 counts a multiplying group);
               split: one program per tile and K slice; vector: one token, no matrix unit.
 block_*       tile of C (block_m x block_n) and K step; group_m: rows of tiles per band, for L2.
-split_k       K slices per tile (fp32 partial sums, added in slice order by whoever is last).
+split_k       K slices per tile (fp32 partial sums, added in slice order by the last one).
 programs      persistent programs; 0 = one per compute unit.
 parts         column parts in which a persistent tile is stored; 0 = through registers, not through TMA.
 flatten       prefetch across tiles; tma: load through tensor descriptors; swap: weights as rows of the matrix unit.
 xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
 num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only; kpack 2 lets
-              gfx942 read 16 bytes a lane from LDS, and few rows' weights go past it; gfx950 always does).
+              gfx942 read 16 bytes per lane from LDS, and the weights of few rows bypass it; gfx950 always does).
 """
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
+import math
 from typing import Any
 
+from kernels._shared.tuning import read_tuned
 from kernels.spec import Case, Unsupported
 
-TUNED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which device and when."""
 
 HOPPER_SMS = 132
@@ -71,48 +71,25 @@ def _hopper(case: Case, arch: str) -> dict[str, Any]:
     return _persistent(128, 256, 64, 8, 4, parts=2)
 
 
-def _persistent(m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
-    return {
-        "variant": "persistent",
-        "block_m": m,
-        "block_n": n,
-        "block_k": k,
-        "num_warps": warps,
-        "num_stages": stages,
-        "group_m": 8,
-        **others,
-    }
+def _tile(m: int, n: int, k: int, warps: int, stages: int) -> dict[str, Any]:
+    blocks = {"block_m": m, "block_n": n, "block_k": k}
+    return {**blocks, "num_warps": warps, "num_stages": stages, "group_m": 8}
 
 
-def _split(
-    case: Case,
-    m: int,
-    n: int,
-    k: int,
-    warps: int,
-    stages: int,
-    *,
-    fill: int = 0,
-    split_k: int = 0,
-    tma: bool = True,
-    **others: Any,
-) -> dict[str, Any]:
-    """split_k, or the power of two up to 16 that brings the number of programs closest below `fill`."""
+def _persistent(*tile: int, **others: Any) -> dict[str, Any]:
+    return {"variant": "persistent", **_tile(*tile), **others}
+
+
+def _split(case: Case, *tile: int, fill: int = 0, split_k: int = 0, **others: Any) -> dict[str, Any]:
+    """One program per tile and K slice.
+
+    split_k is given, or the power of two up to 16 that brings the number of programs closest below `fill`.
+    """
+    m, n, k = tile[:3]
     tiles = -(-case.M // m) * -(-case.N // n)
-    while not split_k:
+    if not split_k:
         split_k = next((s for s in (16, 8, 4, 2) if tiles * s <= fill and case.K // (s * k) >= 4), 1)
-    return {
-        "variant": "split",
-        "block_m": m,
-        "block_n": n,
-        "block_k": k,
-        "num_warps": warps,
-        "num_stages": stages,
-        "group_m": 8,
-        "split_k": split_k,
-        "tma": tma,
-        **others,
-    }
+    return {"variant": "split", **_tile(*tile), "split_k": split_k, "tma": True, **others}
 
 
 def _vector(n: int, k: int, warps: int) -> dict[str, Any]:
@@ -120,52 +97,57 @@ def _vector(n: int, k: int, warps: int) -> dict[str, Any]:
 
 
 def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
-    if case.M == 1:
-        shapes = (
-            (1, 2048, 2),
-            (1, 4096, 4),
-            (2, 1024, 2),
-            (2, 2048, 4),
-            (4, 512, 2),
-            (4, 1024, 4),
-            (4, 2048, 4),
-            (4, 2048, 8),
-            (8, 512, 4),
-            (8, 1024, 8),
-            (16, 256, 4),
-        )
-        return [
-            *(_vector(*v) for v in shapes),
-            *(_split(case, 16, 64, 128, 4, 4, swap=True, split_k=s) for s in (4, 8)),
-        ]
-    if case.M <= 16:
-        return [
-            *(_split(case, 16, 64, 128, 4, stages, swap=True, split_k=s) for stages in (4, 6) for s in (2, 4, 8)),
-            *(_split(case, 16, 64, 256, 4, 3, swap=True, split_k=s) for s in (2, 4)),
-            *(_split(case, 16, 128, 128, w, 4, swap=True, split_k=s) for w in (4, 8) for s in (4, 8)),
-            *(_split(case, 16, 64, 128, 4, 5, split_k=s) for s in (2, 4)),
-            *(_split(case, 16, 32, 256, 4, 4, split_k=s, tma=t) for t in (True, False) for s in (1, 2)),
-        ]
-    if case.M <= 64:
-        return [
-            *(_split(case, 64, 64, 128, 4, stages, split_k=s) for stages in (3, 4, 6) for s in (2, 4)),
-            *(_split(case, 64, 128, 64, 4, stages, split_k=s) for stages in (4, 6) for s in (4, 8)),
-            *(_split(case, 64, 128, 128, w, 3, split_k=s, swap=True) for w in (4, 8) for s in (4, 8)),
-            *(_split(case, 64, 32, 128, 4, stages, split_k=s) for stages in (4, 6) for s in (1, 2)),
-            _split(case, 64, 64, 64, 4, 6, split_k=4),
-            _split(case, 64, 256, 64, 8, 4, split_k=8),
-        ]
-    if case.M <= 256:
-        return [
-            *(_split(case, 128, 128, 64, 8, stages, split_k=s) for stages in (4, 5) for s in (1, 2, 4)),
-            *(_split(case, 64, 128, 128, 4, 3, split_k=s) for s in (1, 2)),
-            *(_split(case, 64, 256, 64, w, 4, split_k=s) for w in (4, 8) for s in (1, 2)),
-            _split(case, 128, 64, 128, 4, 4, split_k=1),
-            _split(case, 256, 64, 64, 8, 4, split_k=1),
-            _persistent(128, 128, 64, 8, 5),
-            _persistent(128, 64, 128, 4, 4),
-            _persistent(64, 256, 64, 4, 4),
-        ]
+    tables = ((1, _one_token), (16, _few_tokens), (64, _some_tokens), (256, _many_tokens), (math.inf, _prefill))
+    return next(table(case) for most, table in tables if most >= case.M)
+
+
+VECTORS = (
+    (1, 2048, 2), (1, 4096, 4), (2, 1024, 2), (2, 2048, 4), (4, 512, 2), (4, 1024, 4), (4, 2048, 4), (4, 2048, 8),
+    (8, 512, 4), (8, 1024, 8), (16, 256, 4)
+)  # fmt: skip
+"""(block_n, block_k, num_warps) that a sweep tries of variant vector on Hopper."""
+
+
+def _one_token(case: Case) -> list[dict[str, Any]]:
+    slices = (_split(case, 16, 64, 128, 4, 4, swap=True, split_k=s) for s in (4, 8))
+    return [*(_vector(*v) for v in VECTORS), *slices]
+
+
+def _few_tokens(case: Case) -> list[dict[str, Any]]:
+    return [
+        *(_split(case, 16, 64, 128, 4, stages, swap=True, split_k=s) for stages in (4, 6) for s in (2, 4, 8)),
+        *(_split(case, 16, 64, 256, 4, 3, swap=True, split_k=s) for s in (2, 4)),
+        *(_split(case, 16, 128, 128, w, 4, swap=True, split_k=s) for w in (4, 8) for s in (4, 8)),
+        *(_split(case, 16, 64, 128, 4, 5, split_k=s) for s in (2, 4)),
+        *(_split(case, 16, 32, 256, 4, 4, split_k=s, tma=t) for t in (True, False) for s in (1, 2)),
+    ]
+
+
+def _some_tokens(case: Case) -> list[dict[str, Any]]:
+    return [
+        *(_split(case, 64, 64, 128, 4, stages, split_k=s) for stages in (3, 4, 6) for s in (2, 4)),
+        *(_split(case, 64, 128, 64, 4, stages, split_k=s) for stages in (4, 6) for s in (4, 8)),
+        *(_split(case, 64, 128, 128, w, 3, split_k=s, swap=True) for w in (4, 8) for s in (4, 8)),
+        *(_split(case, 64, 32, 128, 4, stages, split_k=s) for stages in (4, 6) for s in (1, 2)),
+        _split(case, 64, 64, 64, 4, 6, split_k=4),
+        _split(case, 64, 256, 64, 8, 4, split_k=8),
+    ]
+
+
+def _many_tokens(case: Case) -> list[dict[str, Any]]:
+    return [
+        *(_split(case, 128, 128, 64, 8, stages, split_k=s) for stages in (4, 5) for s in (1, 2, 4)),
+        *(_split(case, 64, 128, 128, 4, 3, split_k=s) for s in (1, 2)),
+        *(_split(case, 64, 256, 64, w, 4, split_k=s) for w in (4, 8) for s in (1, 2)),
+        _split(case, 128, 64, 128, 4, 4, split_k=1),
+        _split(case, 256, 64, 64, 8, 4, split_k=1),
+        _persistent(128, 128, 64, 8, 5),
+        _persistent(128, 64, 128, 4, 4),
+        _persistent(64, 256, 64, 4, 4),
+    ]
+
+
+def _prefill(case: Case) -> list[dict[str, Any]]:
     return [
         *(_persistent(128, 256, 64, 8, s, parts=p) for s, p in ((3, 1), (3, 2), (4, 2), (4, 4), (3, 0), (4, 0))),
         *(_persistent(128, 256, 64, 8, 3, parts=1, group_m=g) for g in (4, 16)),
@@ -199,9 +181,9 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     return _amd(case, arch, 256, 128, 64, 8, split_k=1, group_m=4)
 
 
-def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:
+def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, **others: Any) -> dict[str, Any]:
     tuned = {"xcds": 8, "matrix_instr_nonkdim": 16, "kpack": 2 if arch == "gfx942" else 1, "waves_per_eu": 0}
-    return _split(case, m, n, k, warps, stages, tma=False, **{**tuned, **others})
+    return _split(case, m, n, k, warps, 2, tma=False, **{**tuned, **others})
 
 
 def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:

@@ -1,43 +1,32 @@
-"""Triton kernels of the GEMM family: C[M, N] = A[M, K] @ W[N, K]^T, all row-major and contiguous, fp32 accumulation."""
+"""Triton kernels of the GEMM: C[M, N] = A[M, K] @ W[N, K]^T, all row-major and contiguous, fp32 accumulation."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from kernels.ordering import stores_done
-from kernels.tile_order import spread, tile_at
-from kernels.tile_product import product
+from kernels._shared.ordering import stores_done
+from kernels._shared.tile_order import spread, tile_at
+from kernels._shared.tile_product import halves, product, sum_of_slices
 
 
 @triton.jit
 def _put_parts(c, m, n, part, WIDTH: tl.constexpr, PARTS: tl.constexpr):
-    """Store an accumulator in 1, 2 or 4 column parts of WIDTH: less shared memory for the way out through TMA."""
+    """Store an accumulator in 1, 2 or 4 column parts of WIDTH: less shared memory is needed to store through TMA."""
     if PARTS == 1:
         c.store([m, n], part.to(c.dtype))
     else:
-        halves = tl.permute(tl.reshape(part, (part.shape[0], 2, part.shape[1] // 2)), (0, 2, 1))
-        left, right = tl.split(halves)
+        left, right = halves(part)
         _put_parts(c, m, n, left, WIDTH, PARTS // 2)
         _put_parts(c, m, n + WIDTH * (PARTS // 2), right, WIDTH, PARTS // 2)
 
 
 @triton.jit
 def persistent_tma(
-    a,
-    w,
-    c,
-    M,
-    N,
-    K,
-    PROGRAMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PARTS: tl.constexpr,
-    FLATTEN: tl.constexpr,
-):
+    a, w, c, M, N, K,
+    PROGRAMS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, PARTS: tl.constexpr, FLATTEN: tl.constexpr,
+):  # fmt: skip
     """PROGRAMS programs walk over all tiles; a, w, c are tensor descriptors, so the copy engine moves the tiles.
 
     Blocks of the descriptors: a [BLOCK_M, BLOCK_K], w [BLOCK_N, BLOCK_K], c [BLOCK_M, BLOCK_N / PARTS]; reads outside
@@ -49,11 +38,7 @@ def persistent_tma(
     stored = tl.program_id(0) - PROGRAMS
     for tile in tl.range(tl.program_id(0), rows * cols, PROGRAMS, flatten=FLATTEN):
         row, col = tile_at(tile, rows, cols, GROUP_M)
-        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for k in range(steps):
-            x = a.load([row * BLOCK_M, k * BLOCK_K])
-            y = w.load([col * BLOCK_N, k * BLOCK_K])
-            acc = tl.dot(x, y.T, acc)
+        acc = product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, True, False, True)
         stored += PROGRAMS  # counted apart from `tile`, so that the epilogue does not hold the prefetching back
         row, col = tile_at(stored, rows, cols, GROUP_M)
         if PARTS == 0:
@@ -66,19 +51,10 @@ def persistent_tma(
 
 @triton.jit
 def specialized(
-    a,
-    w,
-    c,
-    M,
-    N,
-    K,
-    PROGRAMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PARTS: tl.constexpr,
-):
+    a, w, c, M, N, K,
+    PROGRAMS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
     """persistent_tma with roles: one warp group only loads, the others (BLOCK_M / 64, with num_warps = 4) multiply.
 
     The compiler splits the tile's rows between the multiplying groups and so the blocks of the descriptors: they are
@@ -107,29 +83,14 @@ def specialized(
 
 @triton.jit
 def split(
-    a,
-    w,
-    c,
-    workspace,
-    arrivals,
-    M,
-    N,
-    K,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    SPLIT_K: tl.constexpr,
-    XCDS: tl.constexpr,
-    TMA: tl.constexpr,
-    SWAP: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    AMD: tl.constexpr,
-):
+    a, w, c, workspace, arrivals, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
+    XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, AMD: tl.constexpr,
+):  # fmt: skip
     """One program per tile and K slice.  c is a pointer; a and w are pointers, or descriptors when TMA.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
-    that arrives last at arrivals[tile] adds them in the order of the slices, so the result does not depend on who
+    that arrives last at arrivals[tile] adds them in the order of the slices, so the result does not depend on which
     was last, and sets the counter back to 0: nothing has to be cleared between calls or graph replays.
     SWAP computes the transposed tile, with the weights as rows of the matrix unit (64 rows on Hopper): for few rows
     of A.  EVEN_K says that K is a multiple of BLOCK_K, so that pointer loads need no mask.
@@ -151,14 +112,12 @@ def split(
         tl.store(at, acc.to(c.dtype.element_ty), mask=inside)
     else:
         cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-        partial = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
-        tl.store(partial + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
+        sums = workspace + tile * (SPLIT_K * BLOCK_M * BLOCK_N) + cell
+        tl.store(sums + part * (BLOCK_M * BLOCK_N), acc, cache_modifier=".cg")
         stores_done(AMD)
         arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
         if arrived == SPLIT_K - 1:
-            total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-            for i in range(SPLIT_K):
-                total += tl.load(partial + i * (BLOCK_M * BLOCK_N), cache_modifier=".cg")
+            total = sum_of_slices(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
             tl.store(at, total.to(c.dtype.element_ty), mask=inside)
             tl.store(arrivals + tile, 0)
 

@@ -8,18 +8,11 @@ from typing import Any
 
 import torch
 import triton
-from triton import knobs as triton_knobs
-from triton.tools.tensor_descriptor import TensorDescriptor
 
+from kernels._shared.tile_launch import Blocks, compiler_options, declared, passed
+from kernels._shared.units import largest_device
 from kernels.gemm import device
-from kernels.hardware import DEVICES
-from kernels.numerics import DTYPES
 from kernels.spec import Case, Compilation
-
-INTERPRETED = bool(triton_knobs.runtime.interpret)
-"""Whether the kernels run in Triton's interpreter, on CPU tensors."""
-
-_AMD_OPTIONS = ("matrix_instr_nonkdim", "kpack", "waves_per_eu")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +21,7 @@ class Plan:
 
     function: Any
     programs: int
-    blocks: Mapping[str, tuple[int, int]]
+    blocks: Blocks
     sizes: Mapping[str, int]
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
@@ -38,13 +31,10 @@ class Plan:
 
 def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) -> Plan:
     """The launch of a case with all knobs given (as the backend's arguments are named)."""
-    options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
-    if arch.startswith("gfx"):
-        options |= {name: knobs[name] for name in _AMD_OPTIONS}
     variants = {"persistent": _persistent, "specialized": _specialized, "split": _split, "vector": _vector}
     if knobs["variant"] not in variants:
         raise ValueError(f"GEMM variant {knobs['variant']!r}; known: {', '.join(variants)}")
-    return variants[knobs["variant"]](case, compute_units, knobs, options)
+    return variants[knobs["variant"]](case, compute_units, knobs, compiler_options(arch, knobs))
 
 
 def _persistent(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
@@ -52,17 +42,16 @@ def _persistent(case: Case, compute_units: int, knobs: Mapping[str, Any], option
     tiles = -(-case.M // m) * -(-case.N // n)
     programs = min(knobs["programs"] or compute_units, tiles)
     blocks = {"a": (m, k), "w": (n, k)} | ({"c": (m, n // parts)} if parts else {})
-    constants = {
-        "PROGRAMS": programs,
-        "BLOCK_M": m,
-        "BLOCK_N": n,
-        "BLOCK_K": k,
-        "GROUP_M": knobs["group_m"],
-        "PARTS": parts,
-        "FLATTEN": knobs["flatten"],
-    }
-    sizes = {"M": case.M, "N": case.N, "K": case.K}
-    return Plan(device.persistent_tma, programs, blocks, sizes, constants, options, tiles=tiles)
+    constants = {"PROGRAMS": programs, **_tile(knobs), "PARTS": parts, "FLATTEN": knobs["flatten"]}
+    return Plan(device.persistent_tma, programs, blocks, _sizes(case), constants, options, tiles=tiles)
+
+
+def _tile(knobs: Mapping[str, Any]) -> dict[str, int]:
+    return {name.upper(): knobs[name] for name in ("block_m", "block_n", "block_k", "group_m")}
+
+
+def _sizes(case: Case) -> dict[str, int]:
+    return {"M": case.M, "N": case.N, "K": case.K}
 
 
 def _specialized(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
@@ -75,10 +64,7 @@ def _split(case: Case, compute_units: int, knobs: Mapping[str, Any], options: di
     m, n, k, slices = knobs["block_m"], knobs["block_n"], knobs["block_k"], knobs["split_k"]
     tiles = -(-case.M // m) * -(-case.N // n)
     constants = {
-        "BLOCK_M": m,
-        "BLOCK_N": n,
-        "BLOCK_K": k,
-        "GROUP_M": knobs["group_m"],
+        **_tile(knobs),
         "SPLIT_K": slices,
         "XCDS": knobs["xcds"],
         "TMA": knobs["tma"],
@@ -86,16 +72,9 @@ def _split(case: Case, compute_units: int, knobs: Mapping[str, Any], options: di
         "EVEN_K": case.K % k == 0,
         "AMD": "kpack" in options,
     }
-    return Plan(
-        device.split,
-        tiles * slices,
-        {"a": (m, k), "w": (n, k)} if knobs["tma"] else {},
-        {"M": case.M, "N": case.N, "K": case.K},
-        constants,
-        options,
-        workspace=tiles * slices * m * n if slices > 1 else 1,
-        tiles=tiles,
-    )
+    blocks = {"a": (m, k), "w": (n, k)} if knobs["tma"] else {}
+    room = tiles * slices * m * n if slices > 1 else 1
+    return Plan(device.split, tiles * slices, blocks, _sizes(case), constants, options, workspace=room, tiles=tiles)
 
 
 def _vector(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
@@ -106,15 +85,11 @@ def _vector(case: Case, compute_units: int, knobs: Mapping[str, Any], options: d
     return Plan(device.vector, -(-case.N // n), {}, {"N": case.N, "K": case.K}, constants, options)
 
 
-def build(
-    case: Case, a: torch.Tensor, w: torch.Tensor, c: torch.Tensor, knobs: Mapping[str, Any]
-) -> Callable[[], torch.Tensor]:
-    """A call that writes c [M, N]; descriptors, workspace and counters are made here, once."""
+def build(case: Case, a: torch.Tensor, w: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+    """A call that writes c [M, N]; output, descriptors, workspace and counters are made here, once."""
     p = plan(case, case.place.arch, case.place.compute_units or 1, knobs)
-    tensors = {
-        name: TensorDescriptor.from_tensor(t, list(p.blocks[name])) if name in p.blocks else t
-        for name, t in (("a", a), ("w", w), ("c", c))
-    }
+    c = torch.empty((case.M, case.N), dtype=a.dtype, device=a.device)
+    tensors = passed({"a": a, "w": w, "c": c}, p.blocks)
     if p.workspace:
         tensors["workspace"] = torch.empty(p.workspace, dtype=torch.float32, device=a.device)
         tensors["arrivals"] = torch.zeros(p.tiles, dtype=torch.int32, device=a.device)
@@ -138,17 +113,9 @@ def _scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     """The ahead-of-time compilation of the same launch, for the largest device of the architecture."""
-    units = max(d.compute_units for d in DEVICES if d.arch == arch)
-    p = plan(case, arch, units, knobs)
+    p = plan(case, arch, largest_device(arch), knobs)
     shapes = {"a": (case.M, case.K), "w": (case.N, case.K), "c": (case.M, case.N)}
-    arguments = {name: _declared(case.dtype, size, p.blocks.get(name)) for name, size in shapes.items()}
+    arguments = declared(case.dtype, shapes, p.blocks)
     if p.workspace:
         arguments |= {"workspace": ("*fp32", (p.workspace,)), "arrivals": ("*i32", (p.tiles,))}
     return Compilation(p.function.__name__, p.function, {**arguments, **p.sizes}, p.constants, p.options)
-
-
-def _declared(dtype: str, size: tuple[int, int], block: tuple[int, int] | None) -> Any:
-    """An argument of a compilation: a pointer by its type, or a descriptor of a tensor without storage."""
-    if block is None:
-        return f"*{dtype}", size
-    return TensorDescriptor.from_tensor(torch.empty(size, dtype=DTYPES[dtype], device="meta"), list(block))

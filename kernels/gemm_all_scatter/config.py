@@ -1,11 +1,11 @@
 """Knobs of GEMM + all-scatter: what is launched for a case on an architecture, and what a sweep should try.
 
 block_*       tile of a rank's columns (block_m x block_n) and K step; group_m: rows of tiles per band, for L2.
-split_k       K slices per tile that is cut (fp32 partial sums, added in slice order by whoever is last).
-cut           which tiles are cut: "all", or "rest": the whole rounds of one tile a program stay whole, the tiles left
+split_k       K slices per tile that is cut (fp32 partial sums, added in slice order by the last one).
+cut           which tiles are cut: "all", or "rest": whole rounds of one tile per program stay whole, the tiles left
               over for an incomplete round are cut, and come first (device.py: fused says why).
 programs      persistent programs, which share out the tiles (times slices); 0 = one per compute unit.
-scatter       how a tile reaches the ranks: "store" from registers, "put" read back from the own output,
+scatter       how a tile reaches the ranks: "store" from registers, "put" read back from this rank's output,
               "tma" by the copy engine (Hopper; whole tiles only), in `parts` column parts; with flatten it loads the
               next tile meanwhile.
 hint          tell the compiler that translated pointers keep their alignment; without it every element is a store.
@@ -17,13 +17,12 @@ wait          False leaves the completion barrier's waiting out; only for tests 
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Any
 
+from kernels._shared.tuning import first_then, read_tuned
 from kernels.spec import Case, Unsupported
 
-TUNED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which devices and when."""
 
 UNITS = {"sm_90": 132, "gfx942": 304, "gfx950": 256}
@@ -54,11 +53,7 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """What a sweep tries for a case: the present choice first, then others of its shape class."""
     table = _hopper_candidates(case) if arch == "sm_90" else _cdna_candidates(case, arch)
-    found = [config(case, arch)]
-    for knobs in table:
-        if knobs not in found:
-            found.append(knobs)
-    return found
+    return first_then(config(case, arch), table)
 
 
 def bulk_config(case: Case, arch: str) -> dict[str, Any]:
@@ -83,28 +78,23 @@ def tiles(case: Case, m: int, n: int) -> int:
     return -(-case.M // m) * -(-case.N // case.world // n)
 
 
-def _split(
-    case: Case, m: int, n: int, k: int, warps: int, stages: int, *, fill: int = 0, split_k: int = 0, **others: Any
-) -> dict[str, Any]:
-    """One program per tile and K slice; split_k, or the power of two up to 16 that fills `fill` programs the best.
+def _tile(m: int, n: int, k: int, warps: int, stages: int) -> dict[str, Any]:
+    blocks = {"block_m": m, "block_n": n, "block_k": k}
+    return {**blocks, "num_warps": warps, "num_stages": stages, "group_m": 8, "cut": "all"}
+
+
+def _split(case: Case, *tile: int, fill: int = 0, split_k: int = 0, **others: Any) -> dict[str, Any]:
+    """One program per tile and K slice; split_k, or the power of two up to 16 that fills `fill` programs best.
 
     A slice keeps at least four K steps, so that its loads can be pipelined.  More tiles than `fill` are shared out
     among as many programs as there are compute units: a program that ends waits for its peers on the other ranks.
     """
+    m, n, k = tile[:3]
     count = tiles(case, m, n)
     if not split_k:
         split_k = next((s for s in (16, 8, 4, 2) if count * s <= fill and case.K // (s * k) >= 4), 1)
-    return {
-        "block_m": m,
-        "block_n": n,
-        "block_k": k,
-        "num_warps": warps,
-        "num_stages": stages,
-        "group_m": 8,
-        "split_k": split_k,
-        "cut": "all",
-        "programs": count * split_k if count <= fill else 0,
-    } | others
+    programs = count * split_k if count <= fill else 0
+    return {**_tile(*tile), "split_k": split_k, "programs": programs, **others}
 
 
 # ---- Hopper ----------------------------------------------------------------------------------------------------------
@@ -126,23 +116,11 @@ def _hopper(case: Case, arch: str) -> dict[str, Any]:
 
 
 def _tma(case: Case, *tile: int, **others: Any) -> dict[str, Any]:
-    return _split(case, *tile, tma=True, **others)  # type: ignore[arg-type]
+    return _split(case, *tile, tma=True, **others)
 
 
-def _persistent(m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
-    return {
-        "block_m": m,
-        "block_n": n,
-        "block_k": k,
-        "num_warps": warps,
-        "num_stages": stages,
-        "group_m": 8,
-        "split_k": 1,
-        "cut": "all",
-        "programs": 0,
-        "tma": True,
-        **others,
-    }
+def _persistent(*tile: int, **others: Any) -> dict[str, Any]:
+    return {**_tile(*tile), "split_k": 1, "programs": 0, "tma": True, **others}
 
 
 def _rest(case: Case, m: int, n: int, k: int, units: int, most: int = 8) -> dict[str, Any]:
@@ -155,10 +133,10 @@ def _rest(case: Case, m: int, n: int, k: int, units: int, most: int = 8) -> dict
     return {"split_k": slices, "cut": "rest"} if count >= units and slices >= 2 else {}
 
 
-def _rounds(case: Case, m: int, n: int, k: int, warps: int, stages: int, **others: Any) -> dict[str, Any]:
+def _rounds(case: Case, *tile: int, **others: Any) -> dict[str, Any]:
     """Persistent programs with the rest cut; {} where there is none to cut."""
-    rest = _rest(case, m, n, k, UNITS["sm_90"])
-    return _persistent(m, n, k, warps, stages, **{"group_m": 4, **rest, **others}) if rest else {}
+    rest = _rest(case, *tile[:3], UNITS["sm_90"])
+    return _persistent(*tile, **{"group_m": 4, **rest, **others}) if rest else {}
 
 
 def _work(case: Case, knobs: dict[str, Any]) -> float:
@@ -170,35 +148,10 @@ def _work(case: Case, knobs: dict[str, Any]) -> float:
 def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
     sms = UNITS["sm_90"]
     if case.M <= 16:
-        return [
-            *(_tma(case, 16, 64, 128, 4, stages, swap=True, fill=f) for stages in (4, 6) for f in (sms, 2 * sms)),
-            *(_tma(case, 16, 64, 256, 4, 3, swap=True, fill=f) for f in (sms, 2 * sms)),
-            *(_tma(case, 16, 128, 128, w, 4, swap=True, fill=f) for w in (4, 8) for f in (sms, 2 * sms)),
-            _tma(case, 16, 64, 256, 4, 5, swap=True, fill=sms),
-            _tma(case, 16, 32, 256, 4, 4, fill=sms),
-            _tma(case, 16, 64, 128, 4, 6, swap=True, fill=sms, scatter="put"),
-        ]
+        return _few_tokens(case, sms)
     if case.M <= 64:
-        return [
-            *(_tma(case, 64, 64, 128, 4, stages, fill=sms) for stages in (4, 5)),
-            *(_tma(case, 64, 64, 128, 4, 3, fill=f) for f in (sms, 2 * sms)),
-            *(_tma(case, 64, 128, 64, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
-            *(_tma(case, 64, 128, 128, w, 4, fill=sms) for w in (4, 8)),
-            *(_tma(case, 64, 32, 128, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
-            _tma(case, 64, 64, 128, 4, 6, fill=sms, scatter="put"),
-            _tma(case, 32, 64, 128, 4, 6, fill=sms),
-        ]
-    middle = [
-        _tma(case, 128, 128, 64, 8, 4, fill=sms),
-        _tma(case, 128, 128, 64, 4, 3, fill=2 * sms),
-        _tma(case, 64, 128, 128, 4, 3, fill=sms),
-        _tma(case, 128, 64, 128, 4, 4, fill=sms),
-        _tma(case, 64, 256, 64, 4, 4, fill=sms),
-        _tma(case, 128, 64, 128, 4, 2, fill=2 * sms),
-        _tma(case, 128, 128, 64, 8, 5, fill=sms, scatter="put"),
-        _tma(case, 128, 128, 128, 8, 3, fill=sms),
-        _tma(case, 128, 256, 64, 8, 4, fill=sms),
-    ]
+        return _some_tokens(case, sms)
+    middle = _sliced(case, sms)
     whole = [
         _persistent(128, 128, 64, 8, 5),
         _persistent(128, 128, 64, 8, 5, scatter="tma"),
@@ -209,9 +162,50 @@ def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
         return middle + whole[2:]
     if tiles(case, 128, 256) <= sms // 2:
         return [*middle, *whole, _persistent(128, 256, 64, 8, 3)]
+    return [*whole, *middle[:4], *_large(case, sms)]
+
+
+def _few_tokens(case: Case, sms: int) -> list[dict[str, Any]]:
     return [
-        *whole,
-        *middle[:4],
+        *(_tma(case, 16, 64, 128, 4, stages, swap=True, fill=f) for stages in (4, 6) for f in (sms, 2 * sms)),
+        *(_tma(case, 16, 64, 256, 4, 3, swap=True, fill=f) for f in (sms, 2 * sms)),
+        *(_tma(case, 16, 128, 128, w, 4, swap=True, fill=f) for w in (4, 8) for f in (sms, 2 * sms)),
+        _tma(case, 16, 64, 256, 4, 5, swap=True, fill=sms),
+        _tma(case, 16, 32, 256, 4, 4, fill=sms),
+        _tma(case, 16, 64, 128, 4, 6, swap=True, fill=sms, scatter="put"),
+    ]
+
+
+def _some_tokens(case: Case, sms: int) -> list[dict[str, Any]]:
+    return [
+        *(_tma(case, 64, 64, 128, 4, stages, fill=sms) for stages in (4, 5)),
+        *(_tma(case, 64, 64, 128, 4, 3, fill=f) for f in (sms, 2 * sms)),
+        *(_tma(case, 64, 128, 64, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
+        *(_tma(case, 64, 128, 128, w, 4, fill=sms) for w in (4, 8)),
+        *(_tma(case, 64, 32, 128, 4, stages, fill=f) for stages, f in ((4, 2 * sms), (6, sms))),
+        _tma(case, 64, 64, 128, 4, 6, fill=sms, scatter="put"),
+        _tma(case, 32, 64, 128, 4, 6, fill=sms),
+    ]
+
+
+def _sliced(case: Case, sms: int) -> list[dict[str, Any]]:
+    """Tiles in slices of K, for shapes with fewer tiles than SMs."""
+    return [
+        _tma(case, 128, 128, 64, 8, 4, fill=sms),
+        _tma(case, 128, 128, 64, 4, 3, fill=2 * sms),
+        _tma(case, 64, 128, 128, 4, 3, fill=sms),
+        _tma(case, 128, 64, 128, 4, 4, fill=sms),
+        _tma(case, 64, 256, 64, 4, 4, fill=sms),
+        _tma(case, 128, 64, 128, 4, 2, fill=2 * sms),
+        _tma(case, 128, 128, 64, 8, 5, fill=sms, scatter="put"),
+        _tma(case, 128, 128, 128, 8, 3, fill=sms),
+        _tma(case, 128, 256, 64, 8, 4, fill=sms),
+    ]
+
+
+def _large(case: Case, sms: int) -> list[dict[str, Any]]:
+    """Large tiles, for shapes with more of them than SMs."""
+    return [
         _persistent(128, 128, 64, 4, 3, programs=2 * sms),
         *(_persistent(128, 256, 64, 8, s, scatter="tma", parts=p) for s, p in ((3, 1), (4, 4))),
         *_hopper_rounds(case),
@@ -252,15 +246,10 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     return _amd(case, arch, 256, 128, 64, 8, group_m=4, programs=0, **rest)
 
 
-def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, stages: int = 2, **others: Any) -> dict[str, Any]:
-    tuned = {
-        "xcds": 8,
-        "scatter": "put",
-        "matrix_instr_nonkdim": 16,
-        "kpack": 2 if arch == "gfx942" else 1,
-        "waves_per_eu": 0,
-    }
-    return _split(case, m, n, k, warps, stages, **{**tuned, **others})
+def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, **others: Any) -> dict[str, Any]:
+    kpack = 2 if arch == "gfx942" else 1
+    tuned = {"xcds": 8, "scatter": "put", "matrix_instr_nonkdim": 16, "kpack": kpack, "waves_per_eu": 0}
+    return _split(case, m, n, k, warps, 2, **{**tuned, **others})
 
 
 def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
@@ -270,19 +259,19 @@ def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
         sides = ((32, 128), (64, 128), (128, 64))
         return [
             *(
-                _amd(case, arch, m, *side, 4, fill=f, scatter=way)
+                _amd(case, arch, m, *side, 4, fill=f, scatter=scatter)
                 for side in sides
                 for f in (fill, 2 * fill)
-                for way in ("put", "store")
+                for scatter in ("put", "store")
             ),
             *(_amd(case, arch, m, *side, 4, fill=fill, waves_per_eu=2) for side in sides),
         ]
     shapes = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 128, 64, 4), (256, 64, 64, 8))
     return [
-        _amd(case, arch, *tile, split_k=1, group_m=g, programs=0, scatter=way)
+        _amd(case, arch, *tile, split_k=1, group_m=g, programs=0, scatter=scatter)
         for tile in shapes
         for g in (4, 6)
-        for way in ("put", "store")
+        for scatter in ("put", "store")
     ]
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.ordering import stores_done
-from kernels.symmetric_device import finish, translate
-from kernels.tile_order import spread, tile_at
-from kernels.tile_product import product
+from kernels._shared.ordering import stores_done
+from kernels._shared.symmetric_device import finish, translate
+from kernels._shared.tile_order import spread, tile_at
+from kernels._shared.tile_product import halves, product, sum_of_slices
 
 
 @triton.jit
 def _scatter(
     tile, out, at, inside, bases, rank, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr
 ):
-    """Store a tile at out + at on every rank, the own one first, then rank + 1, rank + 2, ...: no link is crowded.
+    """Store a tile at out + at on every rank, its own first, then rank + 1, rank + 2, ...: no link is crowded.
 
-    PUT: the peers get what is read back from the own copy, in the layout that is best for copying, and not what the
-    matrix unit left in registers.
+    PUT: the peers get what is read back from this rank's own copy, in the layout that is best for copying, not what
+    the matrix unit left in registers.
     """
     here = tl.load(bases + rank)
     tl.store(translate(out, here, here, ALIGN) + at, tile, mask=inside)
@@ -36,83 +36,40 @@ def _scatter(
 
 @triton.jit
 def _cells(m0, n0, M, N, rank, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WORLD: tl.constexpr):
-    """Mask of what of a block lies inside of this rank's columns, and its offsets in out, both [ROWS, COLUMNS]."""
+    """Mask of the part of a block inside this rank's columns, and the block's offsets in out, both [ROWS, COLUMNS]."""
     m, n = m0 + tl.arange(0, ROWS), n0 + tl.arange(0, COLUMNS)
     return (m < M)[:, None] & (n < N)[None, :], m[:, None] * (WORLD * N) + (rank * N + n)[None, :]
 
 
 @triton.jit
-def _added_up(sums, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT_K: tl.constexpr, STRIDE: tl.constexpr):
-    """fp32 [ROWS, COLUMNS]: the sum of SPLIT_K blocks, STRIDE apart; sums: addresses of the first, [ROWS, COLUMNS]."""
-    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-    for i in range(SPLIT_K):
-        total += tl.load(sums + i * STRIDE, cache_modifier=".cg")
-    return total
-
-
-@triton.jit
 def _scatter_halves(
-    slices,
-    row,
-    col,
-    out,
-    bases,
-    M,
-    N,
-    rank,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    SPLIT_K: tl.constexpr,
-    WORLD: tl.constexpr,
-    PUT: tl.constexpr,
-    ALIGN: tl.constexpr,
-    AMD: tl.constexpr,
-):
-    """Add up and store a large tile, one half after the other: sums and addresses of all of it would not fit in the
-    registers together.  slices: fp32 [SPLIT_K, BLOCK_M * BLOCK_N]."""
+    slices, row, col, out, bases, M, N, rank,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr,
+    ALIGN: tl.constexpr, AMD: tl.constexpr,
+):  # fmt: skip
+    """Add up and store a large tile, one half after the other: the sums and addresses of the whole tile do not fit
+    in registers together.  slices: fp32 [SPLIT_K, BLOCK_M * BLOCK_N]."""
     HALF: tl.constexpr = BLOCK_N // 2
     for left in tl.static_range(0, BLOCK_N, HALF):
         cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + (left + tl.arange(0, HALF))[None, :]
-        total = _added_up(slices + cell, BLOCK_M, HALF, SPLIT_K, BLOCK_M * BLOCK_N)
+        total = sum_of_slices(slices + cell, BLOCK_M, HALF, SPLIT_K, BLOCK_M * BLOCK_N)
         inside, at = _cells(row * BLOCK_M, col * BLOCK_N + left, M, N, rank, BLOCK_M, HALF, WORLD)
         _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
 
 
 @triton.jit
 def _tiles(
-    a,
-    w,
-    out,
-    bases,
-    workspace,
-    arrivals,
-    M,
-    N,
-    K,
-    rank,
-    start,
-    before,
-    tiles,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    SPLIT_K: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    TMA: tl.constexpr,
-    SWAP: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    WORLD: tl.constexpr,
-    PUT: tl.constexpr,
-    ALIGN: tl.constexpr,
-    AMD: tl.constexpr,
-):
+    a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, tiles,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
+    PROGRAMS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr,
+    PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr,
+):  # fmt: skip
     """This program's share of `tiles` tiles, those after the first `before`, each in SPLIT_K slices of K.
 
     With SPLIT_K > 1 every slice writes its fp32 partial sums to workspace[tile, slice, BLOCK_M * BLOCK_N]; the slice
     that arrives last at arrivals[tile] adds them in the order of the slices and stores the tile to all ranks, so the
-    result does not depend on who was last; it sets the counter back to 0, so nothing has to be cleared between calls.
-    Nobody waits for another slice, so programs need not be resident together.
+    result does not depend on which was last; it sets the counter back to 0, so nothing has to be cleared between calls.
+    No slice waits for another, so programs need not be resident together.
     """
     rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     per_slice = tl.cdiv(steps, SPLIT_K)
@@ -121,22 +78,9 @@ def _tiles(
         row, col = tile_at(before + item % tiles, rows, cols, GROUP_M)
         first = (item // tiles) * per_slice
         acc = product(
-            a,
-            w,
-            row,
-            col,
-            first,
-            tl.minimum(first + per_slice, steps),
-            M,
-            N,
-            K,
-            BLOCK_M,
-            BLOCK_N,
-            BLOCK_K,
-            TMA,
-            SWAP,
-            EVEN_K,
-        )
+            a, w, row, col, first, tl.minimum(first + per_slice, steps), M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, TMA,
+            SWAP, EVEN_K,
+        )  # fmt: skip
         if SWAP:
             acc = acc.T
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
@@ -154,7 +98,7 @@ def _tiles(
             arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
             if arrived == SPLIT_K - 1:
                 if BLOCK_M * BLOCK_N <= 128 * 128:
-                    total = _added_up(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
+                    total = sum_of_slices(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
                     _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
                 else:
                     _scatter_halves(
@@ -165,41 +109,18 @@ def _tiles(
 
 @triton.jit(do_not_specialize=["rank"])
 def fused(
-    a,
-    w,
-    out,
-    bases,
-    signals,
-    workspace,
-    arrivals,
-    M,
-    N,
-    K,
-    rank,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    SPLIT_K: tl.constexpr,
-    REST: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    TMA: tl.constexpr,
-    SWAP: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    PUT: tl.constexpr,
-    ALIGN: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    a, w, out, bases, signals, workspace, arrivals, M, N, K, rank,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
+    REST: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
+    EVEN_K: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr,
+    AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """PROGRAMS programs walk over all (tile, K slice) pairs; a and w are pointers, or descriptors when TMA.
 
     SWAP multiplies the transposed tile, with the weights as rows of the matrix unit (64 on Hopper): for few tokens.
-    REST cuts only the tiles left over by the whole rounds of PROGRAMS tiles, so that no program idles in a last round.
-    Their slices come first: then programs are done with a whole tile at different times, and the stores of some to
-    the peers overlap the multiplication of others, instead of all crowding the links at once.
+    REST cuts only the tiles left over by the whole rounds of PROGRAMS tiles, so no program idles in the last round.
+    Their slices come first: then programs finish whole tiles at different times, and the stores of some to the peers
+    overlap the multiplication of others, instead of all crowding the links at once.
     workspace and arrivals: room for the tiles that are cut.
     """
     pid = tl.program_id(0)
@@ -207,71 +128,23 @@ def fused(
     start = spread(pid, PROGRAMS, XCDS)
     whole = tiles - tiles % PROGRAMS if REST else 0
     _tiles(
-        a,
-        w,
-        out,
-        bases,
-        workspace,
-        arrivals,
-        M,
-        N,
-        K,
-        rank,
-        start,
-        whole,
-        tiles - whole,
-        BLOCK_M,
-        BLOCK_N,
-        BLOCK_K,
-        GROUP_M,
-        SPLIT_K,
-        PROGRAMS,
-        TMA,
-        SWAP,
-        EVEN_K,
-        WORLD,
-        PUT,
-        ALIGN,
-        AMD,
-    )
+        a, w, out, bases, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole, BLOCK_M, BLOCK_N, BLOCK_K,
+        GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
+    )  # fmt: skip
     if REST:
         _tiles(
-            a,
-            w,
-            out,
-            bases,
-            workspace,
-            arrivals,
-            M,
-            N,
-            K,
-            rank,
-            start,
-            0,
-            whole,
-            BLOCK_M,
-            BLOCK_N,
-            BLOCK_K,
-            GROUP_M,
-            1,
-            PROGRAMS,
-            TMA,
-            SWAP,
-            EVEN_K,
-            WORLD,
-            PUT,
-            ALIGN,
-            AMD,
-        )
+            a, w, out, bases, workspace, arrivals, M, N, K, rank, start, 0, whole, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
+            1, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
+        )  # fmt: skip
     finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 
 @triton.jit
 def _copies_done(value):
-    """Until the copy engine has written all that this thread gave it; from then on a release covers those writes too.
+    """Wait until the copy engine has written all that this thread gave it; a release then covers those writes too.
 
     Triton waits only until the engine has read its source.  The fence orders what the engine (the async proxy) wrote
-    before what follows (PTX memory model); `value` is handed through, to tie the instruction to its place.
+    before what follows (PTX memory model); `value` is passed through, to tie the instruction to its place.
     """
     return tl.inline_asm_elementwise(
         "cp.async.bulk.wait_group 0;\n\tfence.proxy.async;\n\tmov.b32 $0, $1;",
@@ -302,42 +175,18 @@ def _copy_to_all(
             c6.store([m, n], tile)
             c7.store([m, n], tile)
     else:
-        halves = tl.permute(tl.reshape(part, (part.shape[0], 2, part.shape[1] // 2)), (0, 2, 1))
-        left, right = tl.split(halves)
+        left, right = halves(part)
         _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, m, n, left, WORLD, WIDTH, PARTS // 2)
         _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, m, n + WIDTH * (PARTS // 2), right, WORLD, WIDTH, PARTS // 2)
 
 
 @triton.jit(do_not_specialize=["rank"])
 def fused_tma(
-    a,
-    w,
-    c0,
-    c1,
-    c2,
-    c3,
-    c4,
-    c5,
-    c6,
-    c7,
-    bases,
-    signals,
-    M,
-    N,
-    K,
-    rank,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    PARTS: tl.constexpr,
-    FLATTEN: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    ENGINE: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, rank,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    PROGRAMS: tl.constexpr, PARTS: tl.constexpr, FLATTEN: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
+    ENGINE: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """fused without slices of K, where the copy engine (TMA) also writes: c0, c1, ... are descriptors of this rank's
     columns in the output of rank, rank + 1, ..., blocks [BLOCK_M, BLOCK_N / PARTS]; those past WORLD are not used.
 
@@ -349,7 +198,7 @@ def fused_tma(
     for item in tl.range(pid, rows * cols, PROGRAMS, flatten=FLATTEN):
         row, col = tile_at(item, rows, cols, GROUP_M)
         acc = product(a, w, row, col, 0, steps, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, True, False, True)
-        stored += PROGRAMS  # as in _sliced
+        stored += PROGRAMS  # as in _tiles
         row, col = tile_at(stored, rows, cols, GROUP_M)
         _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, row * BLOCK_M, col * BLOCK_N, acc, WORLD, BLOCK_N // PARTS, PARTS)
     if ENGINE:
@@ -359,20 +208,10 @@ def fused_tma(
 
 @triton.jit(do_not_specialize=["rank"])
 def scatter(
-    c,
-    out,
-    bases,
-    signals,
-    words,
-    rank,
-    ROW: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    c, out, bases, signals, words, rank,
+    ROW: tl.constexpr, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
+    AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """Second half of the bulk-synchronous variant: c, M rows of ROW words, into this rank's columns on every rank.
 
     A word is 4 bytes, words = M * ROW; ROW is a multiple of 4, so a lane moves 16 bytes at a time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,23 +11,23 @@ import torch
 from triton import knobs as triton_knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from kernels._shared.tile_launch import Blocks, compiler_options, declared, passed
+from kernels._shared.units import largest_device
 from kernels.gemm_all_scatter import device
 from kernels.gemm_all_scatter.config import tiles
-from kernels.hardware import DEVICES, lds_limit
-from kernels.numerics import DTYPES
+from kernels.hardware import lds_limit
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
 
 INTERPRETED = bool(triton_knobs.runtime.interpret)
 """Whether the kernels run in Triton's interpreter, on CPU tensors."""
 
-WAYS = ("store", "put", "tma")
-"""How a tile gets to the ranks: from registers, read back from the own output, by the copy engine."""
+SCATTERS = ("store", "put", "tma")
+"""How a tile reaches the ranks: from registers, read back from this rank's output, or by the copy engine."""
 
 CUTS = ("all", "rest")
 """Which tiles are cut into split_k slices: all of them, or those left over by the whole rounds of programs."""
 
-_AMD_OPTIONS = ("matrix_instr_nonkdim", "kpack", "waves_per_eu")
 _MOST_RANKS = 8
 
 
@@ -39,7 +40,7 @@ class Plan:
 
     function: Any
     programs: int
-    blocks: Mapping[str, tuple[int, int]]
+    blocks: Blocks
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
     workspace: int = 1
@@ -53,43 +54,39 @@ def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) ->
     whose operands alone exceed the LDS.
     """
     _refuse(case, arch, knobs)
-    m, n, k, world = knobs["block_m"], knobs["block_n"], knobs["block_k"], case.world
-    count = tiles(case, m, n)
+    tile = (knobs["block_m"], knobs["block_n"])
+    count = tiles(case, *tile)
     programs, slices, left = shares(count, compute_units, knobs)
-    options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
-    if arch.startswith("gfx"):
-        options |= {name: knobs[name] for name in _AMD_OPTIONS}
-    common = {
-        "BLOCK_M": m,
-        "BLOCK_N": n,
-        "BLOCK_K": k,
-        "GROUP_M": knobs["group_m"],
-        "PROGRAMS": programs,
-        "WORLD": world,
-        "LANES": 1 << (world - 1).bit_length(),
-        "WAIT": knobs["wait"],
-    }
-    operands = {"a": (m, k), "w": (n, k)}
+    options, common = compiler_options(arch, knobs), _common_constants(case, programs, knobs)
+    operands = {"a": (knobs["block_m"], knobs["block_k"]), "w": (knobs["block_n"], knobs["block_k"])}
     if knobs["scatter"] == "tma":
-        parts = knobs["parts"]
-        blocks = operands | {f"c{i}": (m, n // parts) for i in range(_MOST_RANKS)}
-        constants = {**common, "PARTS": parts, "FLATTEN": knobs["flatten"], "ENGINE": not INTERPRETED}
+        blocks = operands | {f"c{i}": (tile[0], tile[1] // knobs["parts"]) for i in range(_MOST_RANKS)}
+        constants = {**common, "PARTS": knobs["parts"], "FLATTEN": knobs["flatten"], "ENGINE": not INTERPRETED}
         return Plan(device.fused_tma, programs, blocks, constants, options)
-    constants = {
-        **common,
-        "SPLIT_K": slices,
-        "REST": left > 0,
+    constants = {**common, **_fused_constants(case, arch, knobs), "SPLIT_K": slices, "REST": left > 0}
+    cut = left or count
+    room = {"workspace": cut * slices * math.prod(tile), "counters": cut} if slices > 1 else {}
+    return Plan(device.fused, programs, operands if knobs["tma"] else {}, constants, options, **room)
+
+
+def _common_constants(case: Case, programs: int, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """Constants of both fused kernels."""
+    tile = {name.upper(): knobs[name] for name in ("block_m", "block_n", "block_k", "group_m")}
+    lanes = 1 << (case.world - 1).bit_length()
+    return {**tile, "PROGRAMS": programs, "WORLD": case.world, "LANES": lanes, "WAIT": knobs["wait"]}
+
+
+def _fused_constants(case: Case, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """Constants of the kernel that stores by pointers."""
+    return {
         "XCDS": knobs["xcds"],
         "TMA": knobs["tma"],
         "SWAP": knobs["swap"],
-        "EVEN_K": case.K % k == 0,
+        "EVEN_K": case.K % knobs["block_k"] == 0,
         "PUT": knobs["scatter"] == "put",
         "ALIGN": 16 if knobs["hint"] else int(case.itemsize),
         "AMD": arch.startswith("gfx"),
     }
-    cut = left or count
-    room = {"workspace": cut * slices * m * n, "counters": cut} if slices > 1 else {}
-    return Plan(device.fused, programs, operands if knobs["tma"] else {}, constants, options, **room)
 
 
 def shares(count: int, compute_units: int, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -106,26 +103,33 @@ def shares(count: int, compute_units: int, knobs: Mapping[str, Any]) -> tuple[in
 
 def _refuse(case: Case, arch: str, knobs: Mapping[str, Any]) -> None:
     """ValueError for knobs that cannot work for the case or the architecture."""
-    if knobs["scatter"] not in WAYS:
-        raise ValueError(f"gemm_all_scatter: scatter {knobs['scatter']!r} is not one of {', '.join(WAYS)}")
-    if knobs["cut"] not in CUTS:
-        raise ValueError(f"gemm_all_scatter: cut {knobs['cut']!r} is not one of {', '.join(CUTS)}")
+    for name, known in (("scatter", SCATTERS), ("cut", CUTS)):
+        if knobs[name] not in known:
+            raise ValueError(f"gemm_all_scatter: {name} {knobs[name]!r} is not one of {', '.join(known)}")
     if arch.startswith("gfx") and (knobs["tma"] or knobs["scatter"] == "tma"):
         raise ValueError(f"gemm_all_scatter: tma needs a copy engine, {arch} has none; load and store by pointers")
-    if knobs["scatter"] == "tma" and (knobs["split_k"] > 1 or knobs["cut"] != "all" or knobs["swap"]):
+    if knobs["scatter"] == "tma":
+        _refuse_for_the_copy_engine(case, knobs)
+    if case.M * case.N >= 1 << 31:
+        raise ValueError(f"gemm_all_scatter: {case.M} x {case.N} elements do not fit offsets of 31 bits")
+    if arch != "cpu":
+        _refuse_too_large(case, arch, knobs)
+
+
+def _refuse_for_the_copy_engine(case: Case, knobs: Mapping[str, Any]) -> None:
+    if knobs["split_k"] > 1 or knobs["cut"] != "all" or knobs["swap"]:
         raise ValueError(
-            "gemm_all_scatter: scatter 'tma' works on whole, upright tiles: split_k 1, cut 'all' and no "
-            f"swap; given were split_k {knobs['split_k']}, cut {knobs['cut']!r} and swap {knobs['swap']}"
+            "gemm_all_scatter: scatter 'tma' works on whole, upright tiles: split_k 1, cut 'all' and no swap; "
+            f"given were split_k {knobs['split_k']}, cut {knobs['cut']!r} and swap {knobs['swap']}"
         )
-    if knobs["scatter"] == "tma" and case.N // case.world * int(case.itemsize) % 16:
+    if case.N // case.world * int(case.itemsize) % 16:
         raise ValueError(
             f"gemm_all_scatter: scatter 'tma' needs columns of a multiple of 16 bytes per rank, "
             f"{case.N} / {case.world} of {case.dtype} are not"
         )
-    if case.M * case.N >= 1 << 31:
-        raise ValueError(f"gemm_all_scatter: {case.M} x {case.N} elements do not fit offsets of 31 bits")
-    if arch == "cpu":
-        return
+
+
+def _refuse_too_large(case: Case, arch: str, knobs: Mapping[str, Any]) -> None:
     needed, limit = least_lds(arch, knobs, case.itemsize), lds_limit(arch)
     if needed > limit:
         raise ValueError(
@@ -142,37 +146,24 @@ def least_lds(arch: str, knobs: Mapping[str, Any], itemsize: float) -> int:
 
 
 def build(
-    case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, out: torch.Tensor, knobs: Mapping[str, Any]
+    case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, knobs: Mapping[str, Any]
 ) -> Callable[[], torch.Tensor]:
-    """A call that writes this rank's columns to out [M, N] of every rank; a collective: all build with the same knobs.
+    """A call that writes the columns of this rank to the output of every rank; all ranks build with the same knobs.
 
-    Descriptors, workspace and counters are made here, once.
+    Output, descriptors, workspace and counters are made here, once.
     """
     p = plan(case, case.place.arch, case.place.compute_units or 1, knobs)
+    out = heap.alloc((case.M, case.N), a.dtype)
     columns = case.N // case.world
-    tensors = {
-        name: TensorDescriptor.from_tensor(t, list(p.blocks[name])) if name in p.blocks else t
-        for name, t in (("a", a), ("w", w))
-    }
+    tensors = passed({"a": a, "w": w}, p.blocks)
     if p.function is device.fused_tma:
         tensors |= _destinations(case, heap, out, columns, list(p.blocks["c0"]))
     else:
-        tensors |= {
-            "out": out,
-            "workspace": torch.empty(p.workspace, dtype=torch.float32, device=a.device),
-            "arrivals": torch.zeros(p.counters, dtype=torch.int32, device=a.device),
-        }
-    arguments = {
-        **tensors,
-        "bases": heap.bases,
-        "signals": heap.signals(case.world, p.programs),
-        "M": case.M,
-        "N": columns,
-        "K": case.K,
-        "rank": case.place.rank,
-        **p.constants,
-        **p.options,
-    }
+        workspace = torch.empty(p.workspace, dtype=torch.float32, device=a.device)
+        arrivals = torch.zeros(p.counters, dtype=torch.int32, device=a.device)
+        tensors |= {"out": out, "workspace": workspace, "arrivals": arrivals}
+    shared = {"bases": heap.bases, "signals": heap.signals(case.world, p.programs), "rank": case.place.rank}
+    arguments = {**tensors, **shared, "M": case.M, "N": columns, "K": case.K, **p.constants, **p.options}
     launch = p.function[(p.programs,)]
 
     def call() -> torch.Tensor:
@@ -194,16 +185,16 @@ def _destinations(
 
 
 def build_bulk(
-    case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, out: torch.Tensor, knobs: Mapping[str, Any]
+    case: Case, heap: SymmetricHeap, a: torch.Tensor, w: torch.Tensor, knobs: Mapping[str, Any]
 ) -> Callable[[], torch.Tensor]:
-    """A call in bulk-synchronous steps: the vendor's GEMM, a barrier of all ranks, one kernel that scatters."""
+    """A call in bulk-synchronous steps: the library's GEMM, a barrier of all ranks, one kernel that scatters."""
     columns = case.N // case.world
     row = columns * int(case.itemsize) // 4
     if columns * int(case.itemsize) % 16:
         raise ValueError(
-            f"gemm_all_scatter: bulk moves 16 bytes at a time, rows of {columns} {case.dtype} are not "
-            "a multiple of that"
+            f"gemm_all_scatter: bulk moves 16 bytes at a time, rows of {columns} {case.dtype} are not a multiple"
         )
+    out = heap.alloc((case.M, case.N), a.dtype)
     local, transposed = torch.empty((case.M, columns), dtype=a.dtype, device=a.device), w.T
     launch, constants = device.scatter[(knobs["programs"],)], bulk_constants(case, case.place.arch, row, knobs)
     arguments = {
@@ -246,25 +237,18 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
 
     The code is the same for all ranks; 3 stands for any.
     """
-    units = max(d.compute_units for d in DEVICES if d.arch == arch)
-    p = plan(case, arch, units, knobs)
+    p = plan(case, arch, largest_device(arch), knobs)
     columns = case.N // case.world
-    shapes = {"a": (case.M, case.K), "w": (columns, case.K)}
+    operands = {"a": (case.M, case.K), "w": (columns, case.K)}
+    arguments: dict[str, Any]
     if p.function is device.fused_tma:
-        shapes |= {f"c{i}": (case.M, columns) for i in range(_MOST_RANKS)}
+        outputs = {f"c{i}": (case.M, columns) for i in range(_MOST_RANKS)}
+        arguments = declared(case.dtype, operands | outputs, p.blocks)
     else:
-        shapes |= {"out": (case.M, case.N)}
-    arguments: dict[str, Any] = {n: _declared(case.dtype, size, p.blocks.get(n)) for n, size in shapes.items()}
-    if p.function is device.fused:
+        arguments = declared(case.dtype, operands | {"out": (case.M, case.N)}, p.blocks)
         arguments |= {"workspace": ("*fp32", (p.workspace,)), "arrivals": ("*i32", (p.counters,))}
-    arguments |= {
-        "bases": ("*i64", (case.world,)),
-        "signals": ("*i32", (case.world, p.programs)),
-        "M": case.M,
-        "N": columns,
-        "K": case.K,
-        "rank": 3,
-    }
+    arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", (case.world, p.programs))}
+    arguments |= {"M": case.M, "N": columns, "K": case.K, "rank": 3}
     return Compilation(p.function.__name__, p.function, arguments, p.constants, p.options)
 
 
@@ -279,13 +263,5 @@ def bulk_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compila
         "words": case.M * row,
         "rank": 3,
     }
-    return Compilation(
-        "scatter", device.scatter, arguments, bulk_constants(case, arch, row, knobs), {"num_warps": knobs["num_warps"]}
-    )
-
-
-def _declared(dtype: str, size: tuple[int, int], block: tuple[int, int] | None) -> Any:
-    """An argument of a compilation: a pointer by its type, or a descriptor of a tensor without storage."""
-    if block is None:
-        return f"*{dtype}", size
-    return TensorDescriptor.from_tensor(torch.empty(size, dtype=DTYPES[dtype], device="meta"), list(block))
+    constants = bulk_constants(case, arch, row, knobs)
+    return Compilation("scatter", device.scatter, arguments, constants, {"num_warps": knobs["num_warps"]})

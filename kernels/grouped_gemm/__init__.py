@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from kernels.grouped_gemm import autotune, launch, models, routing, tuning, vendors
-from kernels.grouped_gemm.tuning import candidates
+from kernels.grouped_gemm import autotune, cases, launch, routing, vendors
+from kernels.grouped_gemm import config as knob_rules
+from kernels.grouped_gemm.config import candidates
 from kernels.numerics import normal, seed_for
 from kernels.spec import Case, Cost, Kernel, Tolerance
 
@@ -76,7 +77,7 @@ def _declare(
     compilation: Callable[..., Any],
 ) -> Kernel:
     """One of the three kernels.  They differ in their operands, their reference and the Triton kernel they launch."""
-    kernel = Kernel(f"grouped_gemm_{product}", cases=models.cases(), tolerance=TOLERANCE)
+    kernel = Kernel(f"grouped_gemm_{product}", cases=cases.cases(), tolerance=TOLERANCE)
     kernel.cost(_cost)
     kernel.reference(reference)
 
@@ -86,23 +87,11 @@ def _declare(
 
     @kernel.backend("triton", config=config)
     def triton(
-        case: Case,
-        x: dict[str, torch.Tensor],
-        *,
-        block_m: int,
-        block_n: int,
-        block_k: int,
-        group_m: int,
-        num_warps: int,
-        num_stages: int,
-        tma: bool,
-        groups_per_cu: int,
-        split: int = 1,
-        queue: bool = False,
-        nonkdim: int = 16,
-        kpack: int = 1,
-        waves_per_eu: int = 0,
-    ) -> Callable[[], torch.Tensor]:
+        case: Case, x: dict[str, torch.Tensor], *,
+        block_m: int, block_n: int, block_k: int, group_m: int, num_warps: int, num_stages: int, tma: bool,
+        groups_per_cu: int, split: int = 1, queue: bool = False,
+        nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0,
+    ) -> Callable[[], torch.Tensor]:  # fmt: skip
         knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "tensors_to_call")}
         return tensors_to_call(case, x, knobs)
 
@@ -115,12 +104,8 @@ def _declare(
 
 
 def _add_others(kernel: Kernel, product: str) -> None:
-    for name, build in (
-        ("loop", vendors.loop),
-        ("torch_grouped", vendors.torch_grouped),
-        ("ck", vendors.ck),
-        ("gmm", vendors.gmm),
-    ):
+    baselines = {"loop": vendors.loop, "torch_grouped": vendors.torch_grouped, "ck": vendors.ck, "gmm": vendors.gmm}
+    for name, build in baselines.items():
         kernel.baseline(name)(functools.wraps(build)(functools.partial(build, product)))
     kernel.backend("torch")(functools.partial(vendors.on_cpu, product))
     kernel.backend("autotune")(functools.partial(autotune.best, kernel))
@@ -130,7 +115,7 @@ grouped_gemm_forward = _declare(
     "forward",
     ("a", "b"),
     _reference_forward,
-    lambda case, arch: tuning.rows_config(case, arch, case.N),
+    lambda case, arch: knob_rules.rows_config(case, arch, case.N),
     lambda case, x, knobs: launch.rows_call(case, x["a"], x["b"], x["ends"], True, knobs),
     lambda case, arch, knobs: launch.rows_compilation(case, arch, True, knobs),
 )
@@ -139,7 +124,7 @@ grouped_gemm_dgrad = _declare(
     "dgrad",
     ("dy", "b"),
     _reference_dgrad,
-    lambda case, arch: tuning.rows_config(case, arch, case.K),
+    lambda case, arch: knob_rules.rows_config(case, arch, case.K),
     lambda case, x, knobs: launch.rows_call(case, x["dy"], x["b"], x["ends"], False, knobs),
     lambda case, arch, knobs: launch.rows_compilation(case, arch, False, knobs),
 )
@@ -148,7 +133,7 @@ grouped_gemm_wgrad = _declare(
     "wgrad",
     ("dy", "a"),
     _reference_wgrad,
-    tuning.weights_config,
+    knob_rules.weights_config,
     lambda case, x, knobs: launch.weights_call(case, x["dy"], x["a"], x["ends"], knobs),
     launch.weights_compilation,
 )

@@ -1,4 +1,4 @@
-"""Pick the fastest right way for a case: every other backend, and a few knobs of the Triton kernel."""
+"""Pick the fastest correct call for a case: from every other backend, and from a few knobs of the Triton kernel."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 
 import torch
 
-from kernels.grouped_gemm import tuning
+from kernels.grouped_gemm import config
 from kernels.numerics import compare, poison
 from kernels.spec import Case, Kernel, Unsupported, functional
 
 TRITON_POINTS = 5
-"""Knob settings of `triton` that are tried: the first of `candidates`; each costs a compilation of seconds."""
+"""Knob settings of `triton` that are tried: the first of `candidates`; each costs seconds of compilation."""
 
 ROUNDS = 15
-"""Every way is timed once a round, in turn, so that a clock that falls under load is no one's advantage."""
+"""Every call is timed once per round, in turn, so that a clock that falls under load favours none of them."""
 
 FLUSH_BYTES = 1 << 28
 """Written before each timed call: more than the caches hold."""
 
 
 def best(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], Any]:
-    """The fastest callable whose output is right; its attribute `choice` names the backend and its knobs.
+    """The fastest callable whose output is correct; its attribute `choice` names the backend and its knobs.
 
-    Runs in set-up, so neither trials nor compilations are ever timed.  Unsupported if no backend is right.
+    Runs in set-up, so neither trials nor compilations are ever timed.  Unsupported if no backend is correct.
     """
-    ways = list(_ways(kernel, case, inputs))
+    calls = list(_calls(kernel, case, inputs))
     expected = kernel.function("reference")(case, inputs)
-    for index in _by_speed([call for _, call in ways], case):
-        name, call = ways[index]
+    for index in _by_speed([call for _, call in calls], case):
+        name, call = calls[index]
         poison(call())
         if compare(call(), expected, kernel.tolerance_for(case)).ok:
 
@@ -40,16 +40,16 @@ def best(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Callabl
 
             chosen.choice = name  # type: ignore[attr-defined]
             return functional(chosen) if getattr(call, "functional", False) else chosen
-    tried = ", ".join(name for name, _ in ways) or "none"
-    raise Unsupported(f"no backend computes {case.name} rightly here; tried: {tried}")
+    tried = ", ".join(name for name, _ in calls) or "none"
+    raise Unsupported(f"no backend computes {case.name} correctly here; tried: {tried}")
 
 
-def _ways(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _calls(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Iterator[tuple[str, Callable[[], Any]]]:
     for name, backend in kernel.backends.items():
         if name == "autotune":
             continue
         product = kernel.name.rsplit("_", 1)[1]
-        points = tuning.candidates(case, case.place.arch, product)[:TRITON_POINTS] if name == "triton" else [{}]
+        points = config.candidates(case, case.place.arch, product)[:TRITON_POINTS] if name == "triton" else [{}]
         for knobs in points:
             try:
                 call = backend.build(case, inputs, **knobs)

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from kernels import numerics
-from kernels.grouped_gemm import tuning
+from kernels._shared.triton_needed import need_triton
+from kernels._shared.units import compute_units, xcds
+from kernels.grouped_gemm import config
 from kernels.spec import Case, Compilation
-from kernels.triton_needed import need_triton
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -46,7 +47,7 @@ def rows_call(
             f"dimension {2 if by_column else 1} of b"
         )
     _check(a, b, ends)
-    tuning.check_fits(knobs, a.element_size(), case.place.arch, "forward" if by_column else "dgrad")
+    config.check_fits(knobs, a.element_size(), case.place.arch, "forward" if by_column else "dgrad")
     if b.shape[0] != ends.numel():
         raise ValueError(f"b has {b.shape[0]} groups, ends has {ends.numel()}")
     out = torch.empty((a.shape[0], b.shape[1 if by_column else 2]), dtype=a.dtype, device=a.device)
@@ -64,7 +65,7 @@ def weights_call(
     if dy.dim() != 2 or a.dim() != 2 or dy.shape[0] != a.shape[0]:
         raise ValueError(f"dy is {tuple(dy.shape)} and a {tuple(a.shape)}: they must agree in the rows")
     _check(dy, a, ends)
-    tuning.check_fits(knobs, a.element_size(), case.place.arch, "wgrad")
+    config.check_fits(knobs, a.element_size(), case.place.arch, "wgrad")
     out = torch.empty((ends.numel(), dy.shape[1], a.shape[1]), dtype=a.dtype, device=a.device)
     if a.shape[0] == 0:
         return lambda: out.zero_()
@@ -83,13 +84,13 @@ def rows_plan(
     by_column: bool,
 ) -> Plan:
     """Forward (by_column) or dgrad; tensors as in rows_call, also without storage."""
-    from kernels.grouped_gemm import rows
+    from kernels.grouped_gemm import rows_device
 
     constants = {**_constants(case, arch, knobs, ends.numel()), "B_BY_COLUMN": by_column}
     columns, depth = out.shape[1], a.shape[1]
     m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
     if not knobs["tma"]:
-        constants.update(XCDS=tuning.xcds(arch), EVEN_N=columns % n == 0, EVEN_K=depth % k == 0)
+        constants.update(XCDS=xcds(arch), EVEN_N=columns % n == 0, EVEN_K=depth % k == 0)
         arguments = {
             "a_ptr": a,
             "b_ptr": b,
@@ -102,7 +103,7 @@ def rows_plan(
             "stride_b": b.stride(1),
             "stride_out": out.stride(0),
         }
-        return Plan(rows.rows_kernel, arguments, constants, _options(arch, knobs), {})
+        return Plan(rows_device.rows_kernel, arguments, constants, _options(arch, knobs), {})
     arguments = {
         "a_desc": _descriptor(a, m, k),
         "b_desc": _descriptor(b, 1, *((n, k) if by_column else (k, n))),
@@ -113,7 +114,9 @@ def rows_plan(
     }
     programs = constants["PROGRAMS"]
     scratch = {"rooms": (torch.float32, (programs, m, n)), "flags": (torch.int32, (programs,))}
-    return Plan(rows.rows_tma_kernel, arguments, {**constants, "SPLIT": knobs["split"]}, _options(arch, knobs), scratch)
+    return Plan(
+        rows_device.rows_tma_kernel, arguments, {**constants, "SPLIT": knobs["split"]}, _options(arch, knobs), scratch
+    )
 
 
 def weights_plan(
@@ -126,15 +129,15 @@ def weights_plan(
     ends: torch.Tensor,
 ) -> Plan:
     """wgrad; tensors as in weights_call, also without storage."""
-    from kernels.grouped_gemm import weights
+    from kernels.grouped_gemm import weights_device
 
     constants = _constants(case, arch, knobs, ends.numel())
     m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
     sizes = {"ends_ptr": ends, "n_size": dy.shape[1], "k_size": a.shape[1]}
     if knobs["tma"]:
         blocks = {"dy_desc": _ragged(dy, k, m), "a_desc": _ragged(a, k, n), "out_desc": _descriptor(out, 1, m, n // 2)}
-        return Plan(weights.weights_tma_kernel, blocks | sizes, constants, _options(arch, knobs), {})
-    constants.update(XCDS=tuning.xcds(arch), QUEUE=knobs["queue"])
+        return Plan(weights_device.weights_tma_kernel, blocks | sizes, constants, _options(arch, knobs), {})
+    constants.update(XCDS=xcds(arch), QUEUE=knobs["queue"])
     arguments = {
         "dy_ptr": dy,
         "a_ptr": a,
@@ -145,13 +148,17 @@ def weights_plan(
         "stride_out": out.stride(1),
     }
     return Plan(
-        weights.weights_kernel, arguments | sizes, constants, _options(arch, knobs), {"queue": (torch.int32, (2,))}
+        weights_device.weights_kernel,
+        arguments | sizes,
+        constants,
+        _options(arch, knobs),
+        {"queue": (torch.int32, (2,))},
     )
 
 
 def rows_compilation(case: Case, arch: str, by_column: bool, knobs: Mapping[str, Any]) -> list[Compilation]:
     """What a launch of the case with these knobs compiles; the rows are the case's total tokens."""
-    tuning.check_knobs(knobs, "forward" if by_column else "dgrad")
+    config.check_knobs(knobs, "forward" if by_column else "dgrad")
     rows, (columns, depth) = case.G * case.M, (case.N, case.K) if by_column else (case.K, case.N)
     a, b, out, ends = _without_storage(case, (rows, depth), (case.G, case.N, case.K), (rows, columns))
     return [_compilation_of(case, rows_plan(case, arch, knobs, a, b, out, ends, by_column))]
@@ -159,7 +166,7 @@ def rows_compilation(case: Case, arch: str, by_column: bool, knobs: Mapping[str,
 
 def weights_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> list[Compilation]:
     """What a launch of the case with these knobs compiles."""
-    tuning.check_knobs(knobs, "wgrad")
+    config.check_knobs(knobs, "wgrad")
     rows = case.G * case.M
     dy, a, out, ends = _without_storage(case, (rows, case.N), (rows, case.K), (case.G, case.N, case.K))
     return [_compilation_of(case, weights_plan(case, arch, knobs, dy, a, out, ends))]
@@ -187,14 +194,14 @@ def _ragged(tensor: torch.Tensor, *block: int) -> Any:
 
 
 def _constants(case: Case, arch: str, knobs: Mapping[str, Any], groups: int) -> dict[str, Any]:
-    """What all kernels of the family take."""
+    """What all kernels of the operator take."""
     return {
         "GROUPS": groups,
         "BLOCK_M": knobs["block_m"],
         "BLOCK_N": knobs["block_n"],
         "BLOCK_K": knobs["block_k"],
         "GROUP_M": knobs["group_m"],
-        "PROGRAMS": tuning.compute_units(case, arch) * knobs["groups_per_cu"],
+        "PROGRAMS": compute_units(case, arch) * knobs["groups_per_cu"],
         # 32 lanes at least: then every warp holds the table of groups, and searching it needs no shared memory
         "GROUPS_POW2": max(32, 1 << (groups - 1).bit_length()),
     }
@@ -214,7 +221,7 @@ def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor) -> None:
         )
     if ends.dtype != torch.int32 or ends.dim() != 1 or ends.numel() == 0:
         raise ValueError(f"ends is {ends.dtype} {tuple(ends.shape)}; it must be int32 [groups], at least one group")
-    steps = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()  # in set-up, so waiting for the device is no harm
+    steps = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()  # in set-up, where waiting for the device does no harm
     if min(steps) < 0 or sum(steps) != left.shape[0]:
         raise ValueError(
             f"ends must rise from 0 to the {left.shape[0]} rows of the left operand; it ends at "
@@ -228,7 +235,7 @@ def _check(left: torch.Tensor, right: torch.Tensor, ends: torch.Tensor) -> None:
 def _without_tma_if_odd(knobs: Mapping[str, Any], *tensors: torch.Tensor) -> Mapping[str, Any]:
     """Tensor descriptors need 16-byte aligned bases and strides; other tensors go through plain pointers."""
     even = all(t.data_ptr() % 16 == 0 and all(s * t.element_size() % 16 == 0 for s in t.stride()[:-1]) for t in tensors)
-    return knobs if even or not knobs["tma"] else {**knobs, **tuning.BY_POINTERS}
+    return knobs if even or not knobs["tma"] else {**knobs, **config.BY_POINTERS}
 
 
 def _call_of(plan: Plan, out: torch.Tensor) -> Callable[[], torch.Tensor]:

@@ -1,4 +1,4 @@
-"""How many tokens each expert gets: the three routings that every case of this family uses, defined once.
+"""How many tokens each expert gets: the three routings that the cases of this operator use, defined once.
 
 The total is always `groups * mean`, so that the FLOPs of a shape do not depend on the routing.
 

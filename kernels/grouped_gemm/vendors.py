@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from kernels._shared.errors import first_line
 from kernels.grouped_gemm.routing import lens
 from kernels.spec import Case, Unsupported, functional
 
@@ -131,8 +132,3 @@ def _package(module: str, remedy: str) -> Any:
 def _on_gpu(case: Case, what: str) -> None:
     if case.place.device == "cpu":
         raise Unsupported(f"{what} needs a GPU, this is a CPU")
-
-
-def first_line(error: BaseException) -> str:
-    """The error's first line: enough for one sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

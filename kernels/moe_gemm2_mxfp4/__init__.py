@@ -2,8 +2,8 @@
 
 out[t] = sum over the slots s of weight[t, s] * W2[expert of (t, s)] a[t, s]
 
-Rows of activations come sorted by expert, each expert's rows padded to blocks of BM (sorting.py); codes are e2m1, two a
-byte, with one e8m0 scale for 32 along K (formats.py).  a [padded rows, K / 2], w [E, N, K / 2] -> bf16 [M, N].
+Rows of activations come sorted by expert, each expert's rows padded to blocks of BM (sorting.py); codes are e2m1, two
+per byte, with one e8m0 scale per 32 along K (formats.py).  a [padded rows, K / 2], w [E, N, K / 2] -> bf16 [M, N].
 
 triton_atomic adds bf16 rows to a zeroed output; the zeroing is timed, and the bits depend on the order of the adds.
 triton_reduce stores each row by (token, slot) and sums the slots in order: the same bits at every call.
@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from kernels.moe_gemm2_mxfp4 import formats, launch, sorting, tuning, vendors
+from kernels.moe_gemm2_mxfp4 import config, formats, launch, sorting, vendors
 from kernels.moe_gemm2_mxfp4.cases import cases
-from kernels.moe_gemm2_mxfp4.tuning import candidates
+from kernels.moe_gemm2_mxfp4.config import candidates
 from kernels.numerics import seed_for
 from kernels.spec import Case, Cost, Kernel, Tolerance, Unsupported
 
@@ -95,26 +95,13 @@ Build = Callable[[Case, dict[str, torch.Tensor], dict[str, Any]], Callable[[], t
 
 
 def _declare(name: str, build: Build, atomic: bool) -> None:
-    @moe_gemm2_mxfp4.backend(name, config=tuning.config)
+    @moe_gemm2_mxfp4.backend(name, config=config.config)
     def triton(
-        case: Case,
-        x: dict[str, torch.Tensor],
-        *,
-        layout: str,
-        block_n: int,
-        block_k: int,
-        num_warps: int,
-        num_stages: int,
-        programs_per_cu: int,
-        non_temporal: bool,
-        maxnreg: int,
-        partial: str,
-        tiles: int,
-        rows: int,
-        few: int,
-        nonkdim: int = 16,
-        waves_per_eu: int = 0,
-    ) -> Callable[[], torch.Tensor]:
+        case: Case, x: dict[str, torch.Tensor], *,
+        layout: str, block_n: int, block_k: int, num_warps: int, num_stages: int, programs_per_cu: int,
+        non_temporal: bool, maxnreg: int, partial: str, tiles: int, rows: int, few: int,
+        nonkdim: int = 16, waves_per_eu: int = 0,
+    ) -> Callable[[], torch.Tensor]:  # fmt: skip
         knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "build")}
         return build(case, x, knobs)
 

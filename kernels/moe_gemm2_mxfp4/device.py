@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.tile_order import spread
+from kernels._shared.tile_order import spread
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def _sides(x, QUAD: tl.constexpr):
 
 @triton.jit
 def _in_place(words, ROTATION: tl.constexpr):
-    """One pair of codes as bf16 bits times 2^-126; up to 6 bits to the left, nothing that counts comes round."""
+    """One pair of codes as bf16 bits times 2^-126; up to 6 bits to the left, no bit that matters wraps around."""
     if ROTATION > 6:
         words = (words << ROTATION) | (words >> (32 - ROTATION))
     elif ROTATION > 0:
@@ -68,7 +68,7 @@ def _to_floats(pairs):
 @triton.jit
 def _exact(values, DOT: tl.constexpr):
     """fp32 values that bf16 holds exactly, as DOT: in bf16 their upper halves, since a conversion would also round and
-    look for NaN, 4 instructions a value where the GPU has none for it (gfx942)."""
+    look for NaN, 4 instructions per value where the GPU has none for it (gfx942)."""
     if tl.bfloat16 == DOT:
         values = (values.to(tl.int32, bitcast=True) >> 16).to(tl.int16).to(tl.bfloat16, bitcast=True)
     else:
@@ -174,7 +174,7 @@ def _product(words, fields, right, acc, PACKED: tl.constexpr, DOT: tl.constexpr)
 
 @triton.jit
 def _stream(pointers, mask, MASKED: tl.constexpr, NON_TEMPORAL: tl.constexpr, XCDS: tl.constexpr):
-    """Load weights, which no other program needs soon: with the hint they are the first to leave the caches."""
+    """Load weights, which no other program needs soon: with the hint the caches evict them first."""
     if NON_TEMPORAL and XCDS > 1:
         if MASKED:
             return tl.load(pointers, mask=mask, other=0, cache_modifier=".cg")
@@ -220,34 +220,12 @@ def _bound(item, items, tiles):
 
 @triton.jit
 def _columns(
-    a_ptr,
-    a_scale_ptr,
-    w_rows,
-    s_rows,
-    ids_ptr,
-    weights_ptr,
-    out_ptr,
-    row,
-    tile,
-    count,
-    tokens,
-    columns,
-    row_words,
-    w_words,
-    factor,
-    TOPK: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    STEP: tl.constexpr,
-    STEPS: tl.constexpr,
-    EVEN_N: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    XCDS: tl.constexpr,
-    ATOMIC: tl.constexpr,
-    NON_TEMPORAL: tl.constexpr,
-    PACKED: tl.constexpr,
-    DOT: tl.constexpr,
-):
+    a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens, columns, row_words,
+    w_words, factor,
+    TOPK: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr, STEPS: tl.constexpr,
+    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr,
+    PACKED: tl.constexpr, DOT: tl.constexpr,
+):  # fmt: skip
     """`count` column tiles, from `tile` on, of ROWS sorted rows, from `row` on; w_rows, s_rows: their expert's weights.
 
     The accumulator is transposed: columns by rows, so that weights, the large operand, stay in registers as the left
@@ -297,41 +275,17 @@ def _columns(
 
 @triton.jit
 def gemm2_kernel(
-    a_ptr,
-    a_scale_ptr,
-    w_ptr,
-    w_scale_ptr,
-    ids_ptr,
-    weights_ptr,
-    experts_ptr,
-    valid_ptr,
-    out_ptr,
-    tokens,
-    columns,
-    row_words,
-    w_words,
-    factor,
-    TOPK: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    ROWS: tl.constexpr,
-    FEW: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    STEP: tl.constexpr,
-    STEPS: tl.constexpr,
-    TILES: tl.constexpr,
-    EVEN_N: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    ATOMIC: tl.constexpr,
-    NON_TEMPORAL: tl.constexpr,
-    PACKED: tl.constexpr,
-    DOT: tl.constexpr,
-):
+    a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr, tokens, columns,
+    row_words, w_words, factor,
+    TOPK: tl.constexpr, BLOCK_M: tl.constexpr, ROWS: tl.constexpr, FEW: tl.constexpr, BLOCK_N: tl.constexpr,
+    STEP: tl.constexpr, STEPS: tl.constexpr, TILES: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
+    PROGRAMS: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr,
+    PACKED: tl.constexpr, DOT: tl.constexpr,
+):  # fmt: skip
     """Persistent: the column tiles of all blocks of rows, block after block, are cut into equal items, see _items;
     program p takes the items p, p + PROGRAMS, ....
 
-    a int32 [padded rows, row_words]: 8 codes a word, plain; a_scale u8 [padded rows, row_words / 4].
+    a int32 [padded rows, row_words]: 8 codes per word, plain; a_scale u8 [padded rows, row_words / 4].
     w int32 [experts, columns, w_words]: re-coded; w_scale u8: exponent fields, [experts, columns, w_words / 4].
     ids: slot << 24 | token for each sorted row; experts: one for each BLOCK_M rows; valid: number of padded rows.
     out: ATOMIC: [tokens, columns], added to.  Else [tokens * TOPK, columns], row token * TOPK + slot, stored.
@@ -358,34 +312,10 @@ def gemm2_kernel(
                 few = (tl.load(ids_ptr + row + FEW) & 0xFFFFFF) >= tokens
             if few:
                 _columns(
-                    a_ptr,
-                    a_scale_ptr,
-                    w_rows,
-                    s_rows,
-                    ids_ptr,
-                    weights_ptr,
-                    out_ptr,
-                    row,
-                    tile,
-                    count,
-                    tokens,
-                    columns,
-                    row_words,
-                    w_words,
-                    factor,
-                    TOPK,
-                    FEW,
-                    BLOCK_N,
-                    STEP,
-                    STEPS,
-                    EVEN_N,
-                    EVEN_K,
-                    XCDS,
-                    ATOMIC,
-                    NON_TEMPORAL,
-                    PACKED,
-                    DOT,
-                )
+                    a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens,
+                    columns, row_words, w_words, factor, TOPK, FEW, BLOCK_N, STEP, STEPS, EVEN_N, EVEN_K, XCDS,
+                    ATOMIC, NON_TEMPORAL, PACKED, DOT,
+                )  # fmt: skip
             else:
                 for part in range(0, BLOCK_M, ROWS):
                     used = True
@@ -393,62 +323,20 @@ def gemm2_kernel(
                         used = (tl.load(ids_ptr + row + part) & 0xFFFFFF) < tokens
                     if used:
                         _columns(
-                            a_ptr,
-                            a_scale_ptr,
-                            w_rows,
-                            s_rows,
-                            ids_ptr,
-                            weights_ptr,
-                            out_ptr,
-                            row + part,
-                            tile,
-                            count,
-                            tokens,
-                            columns,
-                            row_words,
-                            w_words,
-                            factor,
-                            TOPK,
-                            ROWS,
-                            BLOCK_N,
-                            STEP,
-                            STEPS,
-                            EVEN_N,
-                            EVEN_K,
-                            XCDS,
-                            ATOMIC,
-                            NON_TEMPORAL,
-                            PACKED,
-                            DOT,
-                        )
+                            a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row + part, tile,
+                            count, tokens, columns, row_words, w_words, factor, TOPK, ROWS, BLOCK_N, STEP, STEPS,
+                            EVEN_N, EVEN_K, XCDS, ATOMIC, NON_TEMPORAL, PACKED, DOT,
+                        )  # fmt: skip
 
 
 @triton.jit
 def gemm2_native_kernel(
-    a_ptr,
-    a_scale_ptr,
-    w_ptr,
-    w_scale_ptr,
-    ids_ptr,
-    weights_ptr,
-    experts_ptr,
-    valid_ptr,
-    out_ptr,
-    tokens,
-    columns,
+    a_ptr, a_scale_ptr, w_ptr, w_scale_ptr, ids_ptr, weights_ptr, experts_ptr, valid_ptr, out_ptr, tokens, columns,
     row_bytes,
-    TOPK: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    TILES: tl.constexpr,
-    EVEN_N: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    ATOMIC: tl.constexpr,
+    TOPK: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, TILES: tl.constexpr,
+    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr,
     NON_TEMPORAL: tl.constexpr,
-):
+):  # fmt: skip
     """The same product by the GPU's own scaled FP4 matrix instruction, on plain bytes with two codes each.
 
     a u8 [padded rows, row_bytes], a_scale u8 [padded rows, row_bytes / 16], w u8 [experts, columns, row_bytes],

@@ -1,6 +1,6 @@
 """MXFP4 in torch: quantise, dequantise, and the layout of weights for GPUs without FP4 matrix units.
 
-OCP Microscaling v1.0: e2m1 codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4, 6, bit 3 is the sign; two codes a byte, the even
+OCP Microscaling v1.0: e2m1 codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4, 6, bit 3 is the sign; two codes per byte, the even
 index in the low nibble; one e8m0 scale 2^(e - 127) for 32 codes along K, 255 is NaN.
 """
 
@@ -47,7 +47,7 @@ def quantise(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:
-    """Two codes a byte, [..., K] to [..., K / 2]."""
+    """Two codes per byte, [..., K] to [..., K / 2]."""
     return codes[..., 0::2] | codes[..., 1::2] << 4
 
 
@@ -64,7 +64,7 @@ def byte_values(dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
 
 
 def dequantise(packed: torch.Tensor, scales: torch.Tensor, table: torch.Tensor | None = None) -> torch.Tensor:
-    """Values [..., K] of packed [..., K / 2] and scales [..., K / 32], by one look-up for each byte.
+    """Values [..., K] of packed [..., K / 2] and scales [..., K / 32], by one look-up per byte.
 
     table: byte_values of the wanted type, fp32 if None; with one, nothing is copied from the host.
     """

@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 
-from kernels.moe_gemm2_mxfp4 import formats, tuning
+from kernels._shared.triton_needed import need_triton
+from kernels._shared.units import compute_units, xcds
+from kernels.moe_gemm2_mxfp4 import config, formats
 from kernels.spec import Case, Compilation
-from kernels.triton_needed import need_triton
 
 Split = tuple[dict[str, Any], dict[str, Any]]
 """Constants of a kernel, and options of the compiler."""
 
 SUM_BLOCK = 1024
-"""Columns of a program of the fixed-order sum: 4 KiB a row, so that a program's loads fill whole DRAM pages."""
+"""Columns of a program of the fixed-order sum: 4 KiB per row, so that a program's loads fill whole DRAM pages."""
 
 
 def atomic_call(
@@ -82,8 +83,8 @@ def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> Spl
         "TILES": knobs["tiles"],
         "EVEN_N": case.N % knobs["block_n"] == 0,
         "EVEN_K": case.K % knobs["block_k"] == 0,
-        "PROGRAMS": tuning.compute_units(case, arch) * knobs["programs_per_cu"],
-        "XCDS": tuning.xcds(arch),
+        "PROGRAMS": compute_units(case, arch) * knobs["programs_per_cu"],
+        "XCDS": xcds(arch),
         "ATOMIC": atomic,
         "NON_TEMPORAL": knobs["non_temporal"],
     }
@@ -158,7 +159,7 @@ def _product(
 ) -> Callable[[], None]:
     """Launcher of the product into `out`.  Re-codes the weights here, once, as a server does when it loads them."""
     check(case, x)
-    tuning.check_fits(case, knobs, case.place.arch)
+    config.check_fits(case, knobs, case.place.arch)
     device = device_module(case)
     chosen, options = constants(case, case.place.arch, knobs, atomic)
     order = (x["ids"], x["weights"], x["experts"], x["valid"], out, case.M, case.N)

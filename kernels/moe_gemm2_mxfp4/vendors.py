@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from kernels._shared.errors import first_line as _first_line
 from kernels.moe_gemm2_mxfp4 import formats
 from kernels.moe_gemm2_mxfp4.sorting import used_blocks
 from kernels.spec import Case, Unsupported
@@ -18,9 +19,9 @@ CPU_LIMIT_FLOP = 2e9
 def dequantise_and_multiply(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     """Dequantise to bf16, multiply, weight, add up: torch only, all of it timed, nothing known on the host.
 
-    Dequantising the weights is in the timed call: who has no MXFP4 kernel keeps them packed, for their size, and pays
-    this at every call.  With fewer blocks of rows than experts, one torch.bmm on the weights that the blocks need; else
-    all weights and torch._grouped_mm.
+    Dequantising the weights is in the timed call: without an MXFP4 kernel they stay packed, for their size, and every
+    call pays for this.  With fewer blocks of rows than experts, one torch.bmm on the weights that the blocks need;
+    else all weights and torch._grouped_mm.
     """
     flops = 2 * case.M * case.topk * case.N * case.K
     if case.place.device == "cpu" and flops > CPU_LIMIT_FLOP:
@@ -116,7 +117,3 @@ def _by_slot(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
     out = torch.zeros((case.M * case.topk, case.K // 2), dtype=torch.uint8, device=ids.device)
     out[at] = x["a"][real]
     return out.view(case.M, case.topk, case.K // 2)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

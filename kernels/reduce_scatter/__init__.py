@@ -14,12 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
-from kernels.collectives.placing import accept, heap_of, launcher, need_group, only_on_cpu
-from kernels.collectives.sizes import DTYPES, cases, fits_cpu, total_bytes
-from kernels.collectives.vectors import vector as _vector
+from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
+from kernels._shared.collectives.cases import vector as _vector
+from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
+from kernels._shared.triton_needed import launch_module
+from kernels._shared.tuning import all_knobs
 from kernels.reduce_scatter import config as knobs
+from kernels.reduce_scatter import vendors
 from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
 
 # The tolerances of kernels/all_reduce, for the same reason: libraries round the running sum at every hop.
@@ -66,39 +68,8 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     return total
 
 
-@reduce_scatter.baseline("rccl")
-def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """torch.distributed.reduce_scatter_tensor on ordinary tensors: RCCL, NCCL, gloo on a CPU."""
-    fits_cpu(case)
-    need_group(case)
-    x, out = inputs["x"], _output(case, inputs)
-
-    def call() -> torch.Tensor:
-        dist.reduce_scatter_tensor(out, x)
-        return out
-
-    return call
-
-
-@reduce_scatter.backend("torch")
-def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """For CPUs: every rank adds up its part of all ranks' vectors where they lie, in fp32 and rank order."""
-    only_on_cpu(case)
-    fits_cpu(case)
-    heap, x, out = heap_of(case), inputs["x"], _output(case, inputs)
-    mine = heap.alloc(x.shape, x.dtype).copy_(x)
-    parts = [heap.peer(rank, mine).view(case.world, -1)[case.place.rank] for rank in range(case.world)]
-    total = torch.empty(out.shape)
-
-    def call() -> torch.Tensor:
-        heap.barrier()
-        total.copy_(parts[0])
-        for part in parts[1:]:
-            total.add_(part)
-        heap.barrier()
-        return out.copy_(total)
-
-    return call
+reduce_scatter.baseline("rccl")(vendors.rccl)
+reduce_scatter.backend("torch")(vendors.copies)
 
 
 @reduce_scatter.backend("triton", config=knobs.config)
@@ -106,7 +77,7 @@ def triton(
     case: Case,
     inputs: dict[str, torch.Tensor],
     *,
-    way: str = "pull",
+    algorithm: str = "pull",
     programs: int = 64,
     num_warps: int = 16,
     unroll: int = 1,
@@ -116,19 +87,11 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """One kernel over the symmetric heap (kernels/reduce_scatter/device.py); knobs: config.py beside it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    launch = launcher(case, "reduce_scatter")
-    return launch.build(case, heap_of(case), inputs["x"], chosen)
+    return collective_launcher(case, "reduce_scatter").build(case, heap_of(case), inputs["x"], chosen)
 
 
 @reduce_scatter.isa("triton")
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
-    from kernels.reduce_scatter import launch
-
-    chosen = reduce_scatter.backends["triton"].knobs(case, arch, overrides)
-    return [launch.compilation(case, arch, {**triton.__kwdefaults__, **chosen})]
-
-
-def _output(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    x = inputs["x"]
-    return torch.empty(x.numel() // case.world, dtype=x.dtype, device=x.device)
+    chosen = all_knobs(reduce_scatter.backends["triton"], case, arch, overrides)
+    return [launch_module("reduce_scatter").compilation(case, arch, chosen)]

@@ -1,39 +1,35 @@
-"""Triton kernels of the reduce-scatter: read the own part from all ranks, or send every rank its part."""
+"""Triton kernels of the reduce-scatter: read one's own part from all ranks, or send every rank its part."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from kernels.collectives.device import heaps_from, meet, parts_to_peers, store_inside, sum_of_parts, summed, turn
-from kernels.symmetric_device import finish
+from kernels._shared.collectives.device import (
+    heaps_from,
+    parts_to_peers,
+    rank_barrier,
+    store_inside,
+    sum_of_parts,
+    summed,
+    turn,
+)
+from kernels._shared.symmetric_device import finish
 
 
 @triton.jit(do_not_specialize=["rank"])
 def pull(
-    x,
-    out,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+    x, out, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """out [count] is the sum of part `rank` of all ranks' x [WORLD * count], which lies on the symmetric heap.
 
-    signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (nobody reads them any more).
+    signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (no rank reads them any more).
     """
     program = tl.program_id(0)
     here = tl.load(bases + rank)
-    meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     part = x + rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
@@ -44,24 +40,11 @@ def pull(
 
 @triton.jit(do_not_specialize=["rank"])
 def push(
-    x,
-    out,
-    stage,
-    bases,
-    signals,
-    count,
-    rank,
-    PROGRAMS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
-    """Every rank sends part q of its x to rank q, then each adds up what it has got: one barrier.
+    x, out, stage, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
+    """Every rank sends part q of its x to rank q, then each adds up what it has received: one barrier.
 
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn (see turn); x and out anywhere.
     """
@@ -71,7 +54,7 @@ def push(
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         parts_to_peers(x, half, at, count, at < count, rank, heaps, WORLD, EVEN, STORE)
-    meet(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = sum_of_parts(x, half, at, count, at < count, rank, WORLD, EVEN, LOAD).to(out.dtype.element_ty)

@@ -7,25 +7,24 @@ from typing import Any
 
 import torch
 
-from kernels.collectives.launch import INTERPRETED, call_of, compilation_of, constants
+from kernels._shared.collectives.launch import call_of, compilation_of, constants
 from kernels.reduce_scatter import device
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
 
-__all__ = ["INTERPRETED", "build", "compilation"]
-
-FUNCTIONS = {"pull": (device.pull, 2), "push": (device.push, 1)}
-"""Kernel and its number of barriers, by the knob `way`."""
+ALGORITHMS = {"pull": (device.pull, 2), "push": (device.push, 1)}
+"""Kernel and its number of barriers, by the knob `algorithm`."""
 
 
 def _function(knobs: Mapping[str, Any]) -> tuple[Any, int]:
-    if knobs["way"] not in FUNCTIONS:
-        raise ValueError(f"reduce_scatter: way {knobs['way']!r} is not one of {', '.join(FUNCTIONS)}")
-    return FUNCTIONS[knobs["way"]]
+    name = knobs["algorithm"]
+    if name not in ALGORITHMS:
+        raise ValueError(f"reduce_scatter: algorithm {name!r} is not one of {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]
 
 
 def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
-    """A call that adds up this rank's part of all ranks' `given`; a collective: all build with the same knobs.
+    """A call that adds up this rank's part of the `given` of all ranks; a collective: all build with the same knobs.
 
     Where peers read the input, it lies on the symmetric heap, as with a user who allocates it there.
     """
@@ -33,7 +32,7 @@ def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[s
     count = given.numel() // case.world
     fixed = constants(case.world, count, given.element_size(), case.place.arch, knobs)
     tensors = {"x": given, "out": torch.empty(count, dtype=given.dtype, device=given.device)}
-    if knobs["way"] == "pull":
+    if knobs["algorithm"] == "pull":
         tensors["x"] = heap.alloc(given.shape, given.dtype).copy_(given)
     else:
         tensors["stage"] = heap.alloc((2, case.world, count), given.dtype)
@@ -47,7 +46,7 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     elements = int(case.KB * 1024) // int(case.itemsize)
     count = elements // case.world
     tensors = {"x": (case.dtype, elements), "out": (case.dtype, count)}
-    if knobs["way"] == "push":
+    if knobs["algorithm"] == "push":
         tensors["stage"] = (case.dtype, 2 * elements)
     fixed = constants(case.world, count, int(case.itemsize), arch, knobs)
     return compilation_of(case, function, arch, tensors, count, fixed, knobs, barriers)

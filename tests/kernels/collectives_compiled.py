@@ -36,7 +36,7 @@ def pushes(arch: str) -> Iterator[tuple[str, Compilation]]:
 
     for name in ("w2_fp32_4MB", "w4_fp16_256MB", "w8_bf16_256MB"):
         case = all_reduce.case(name)
-        tried = [knobs for knobs in config.candidates(case, arch) if knobs["way"] == "two_shot_push"]
+        tried = [knobs for knobs in config.candidates(case, arch) if knobs["algorithm"] == "two_shot_push"]
         for knobs in tried[::4]:
             yield (
                 f"all_reduce/{name}",

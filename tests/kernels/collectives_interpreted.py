@@ -33,11 +33,11 @@ def phases(world: int, kb: float, dtype: str, name: str, **knobs: Any) -> None:
         inputs = kernel.function("inputs")(case, 3)
         built.append(kernel.backends["triton"].build(case, inputs, wait=False, **{**SMALL, **knobs}))
         expected.append(kernel.function("reference")(case, inputs))
-    way = knobs.get("way", "")
+    algorithm = knobs.get("algorithm", "")
     outputs = [call() for call in built]
-    if way == "two_shot_push":  # the first sums of all but the last rank lack the parts of later ranks
+    if algorithm == "two_shot_push":  # the first sums of all but the last rank lack the parts of later ranks
         outputs = [call() for call in built]
-    staged = way in ("one_shot_push", "push")
+    staged = algorithm in ("one_shot_push", "push")
     for turn in range(3 if staged else 2):
         if staged:  # the last rank alone has found the parts of all
             outputs = outputs[-1:]
@@ -50,20 +50,20 @@ def phases(world: int, kb: float, dtype: str, name: str, **knobs: Any) -> None:
 
 
 def all_reduce() -> None:
-    """Every way, with 1, 4 and 8 ranks, whole blocks and tails."""
-    for way in ("two_shot", "two_shot_push", "one_shot_push", "one_shot_pull"):
-        phases(1, 1.5, "fp16", "all_reduce", way=way, programs=2)
-        phases(4, 2.0625, "fp16", "all_reduce", way=way, programs=2)
-    phases(8, 8.125, "fp32", "all_reduce", way="two_shot", programs=1, unroll=2)
-    phases(8, 8.125, "fp32", "all_reduce", way="two_shot_push", programs=3, ahead=1)
+    """Every algorithm, with 1, 4 and 8 ranks, whole blocks and tails."""
+    for algorithm in ("two_shot", "two_shot_push", "one_shot_push", "one_shot_pull"):
+        phases(1, 1.5, "fp16", "all_reduce", algorithm=algorithm, programs=2)
+        phases(4, 2.0625, "fp16", "all_reduce", algorithm=algorithm, programs=2)
+    phases(8, 8.125, "fp32", "all_reduce", algorithm="two_shot", programs=1, unroll=2)
+    phases(8, 8.125, "fp32", "all_reduce", algorithm="two_shot_push", programs=3, ahead=1)
 
 
 def reduce_scatter() -> None:
-    """Both ways, as for all_reduce."""
-    for way in ("pull", "push"):
-        phases(1, 1.5, "fp16", "reduce_scatter", way=way, programs=2)
-        phases(4, 4.0625, "fp16", "reduce_scatter", way=way, programs=2)
-    phases(8, 8.125, "fp32", "reduce_scatter", way="pull", programs=1, unroll=2)
+    """Both algorithms, as for all_reduce."""
+    for algorithm in ("pull", "push"):
+        phases(1, 1.5, "fp16", "reduce_scatter", algorithm=algorithm, programs=2)
+        phases(4, 4.0625, "fp16", "reduce_scatter", algorithm=algorithm, programs=2)
+    phases(8, 8.125, "fp32", "reduce_scatter", algorithm="pull", programs=1, unroll=2)
 
 
 def all_to_all() -> None:
@@ -85,18 +85,18 @@ def real_ranks(rank: int, world: int, directory: str) -> None:
     none, as the kernels promise.
     """
     with create(rank, world, "cpu", 1 << 20, directory) as heap:
-        for name, ways in WAYS.items():
+        for name, algorithms in ALGORITHMS.items():
             kernel = family(name)
             case = placed(world, rank, 2, "fp16", heap)
             inputs = kernel.function("inputs")(case, 5)
             expected = kernel.function("reference")(case, inputs)
             between = heap.barrier if name == "all_to_all" else lambda: None
-            for way in ways:
-                call = kernel.backends["triton"].build(case, inputs, programs=2, **SMALL, **way)
+            for algorithm in algorithms:
+                call = kernel.backends["triton"].build(case, inputs, programs=2, **SMALL, **algorithm)
                 for turn in range(4):
                     out = call()
                     found = compare(out, expected, kernel.tolerance_for(case))
-                    assert found.ok, (name, way, turn, rank, found.why)
+                    assert found.ok, (name, algorithm, turn, rank, found.why)
                     between()
                     poison(out)
                     between()
@@ -122,7 +122,7 @@ def chunks_in_a_row(rank: int, world: int, directory: str) -> None:
             inputs = kernel.function("inputs")(case, 0)
             heap.signals = _signals_from(heap, epoch)
             call = kernel.backends["triton"].build(
-                case, inputs, way="two_shot_push", programs=programs, ahead=ahead, **SMALL
+                case, inputs, algorithm="two_shot_push", programs=programs, ahead=ahead, **SMALL
             )
             for turn in range(5):
                 fresh = kernel.function("inputs")(case, turn)
@@ -146,25 +146,32 @@ def _signals_from(heap: Any, epoch: int) -> Any:
     return started
 
 
-WAYS: dict[str, tuple[dict[str, Any], ...]] = {
-    "all_reduce": ({"way": "two_shot"}, {"way": "two_shot_push"}, {"way": "one_shot_push"}, {"way": "one_shot_pull"}),
-    "reduce_scatter": ({"way": "pull"}, {"way": "push"}),
+ALGORITHMS: dict[str, tuple[dict[str, Any], ...]] = {
+    "all_reduce": (
+        {"algorithm": "two_shot"},
+        {"algorithm": "two_shot_push"},
+        {"algorithm": "one_shot_push"},
+        {"algorithm": "one_shot_pull"},
+    ),
+    "reduce_scatter": ({"algorithm": "pull"}, {"algorithm": "push"}),
     "all_to_all": ({"groups": 1}, {"groups": 2}),
 }
 
 
 def sums_are_in_rank_order() -> None:
-    """fp32, where the order shows: the very bits of the reference, for every way."""
+    """fp32, where the order shows: the very bits of the reference, for every algorithm."""
     for name in ("all_reduce", "reduce_scatter"):
-        for way in WAYS[name]:
+        for algorithm in ALGORITHMS[name]:
             kernel, ranks, built, expected = family(name), FakeRanks(4, HEAP), [], []
             for heap in ranks.heaps:
                 case = placed(4, heap.rank, 2, "fp32", heap)
                 inputs = kernel.function("inputs")(case, 3)
                 expected.append(kernel.function("reference")(case, inputs))
-                built.append(kernel.backends["triton"].build(case, inputs, wait=False, programs=2, **SMALL, **way))
+                built.append(
+                    kernel.backends["triton"].build(case, inputs, wait=False, programs=2, **SMALL, **algorithm)
+                )
             outputs = [[call() for call in built] for _ in range(2)][-1]  # two_shot_push: as in phases
-            assert torch.equal(outputs[-1], expected[-1]), (name, way)
+            assert torch.equal(outputs[-1], expected[-1]), (name, algorithm)
     backwards = expected[0] * 0
     for rank in reversed(range(4)):
         backwards += kernel.function("inputs")(placed(4, rank, 2, "fp32", None), 3)["x"].view(4, -1)[0]

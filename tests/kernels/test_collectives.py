@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from kernels import spec
-from kernels.collectives import sizes, vendor
+from kernels._shared.collectives import config as shared_config
+from kernels._shared.collectives import vendor
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
@@ -163,23 +164,23 @@ def plans_of_all_candidates(arch):
             for knobs in tried:
                 full = {**backend.build.__kwdefaults__, **backend.knobs(case, arch, knobs)}
                 job = launch.compilation(case, arch, full)
-                assert job.options.get("maxnreg", 64) * sizes.lanes(arch, full["num_warps"]) <= 65536
+                assert job.options.get("maxnreg", 64) * shared_config.lanes(arch, full["num_warps"]) <= 65536
                 assert job.options.get("maxnreg", 64) >= 64 or full["num_warps"] > 16, (case.name, knobs)
 
 
 def test_a_sweep_tries_two_shots_by_stores_from_4_mb_on():
     all_reduce, config = family("all_reduce"), importlib.import_module("kernels.all_reduce.config")
     for case in all_reduce.cases:
-        ways = [knobs["way"] for knobs in config.candidates(case, "sm_90")]
-        assert (ways.count("two_shot_push") >= 8) == (case.KB >= 4096), (case.name, ways)
-        assert ("one_shot_pull" in ways) == (case.KB < 4096), (case.name, ways)
+        algorithms = [knobs["algorithm"] for knobs in config.candidates(case, "sm_90")]
+        assert (algorithms.count("two_shot_push") >= 8) == (case.KB >= 4096), (case.name, algorithms)
+        assert ("one_shot_pull" in algorithms) == (case.KB < 4096), (case.name, algorithms)
 
 
 def bad_knobs():
     for name, wrong, text in (
-        ("all_reduce", {"way": "tree"}, "'tree' is not one of two_shot, two_shot_push"),
-        ("all_reduce", {"way": "two_shot_push", "ahead": -1}, "ahead -1 would wait for chunks"),
-        ("reduce_scatter", {"way": "tree"}, "'tree' is not one of pull, push"),
+        ("all_reduce", {"algorithm": "tree"}, "'tree' is not one of two_shot, two_shot_push"),
+        ("all_reduce", {"algorithm": "two_shot_push", "ahead": -1}, "ahead -1 would wait for chunks"),
+        ("reduce_scatter", {"algorithm": "tree"}, "'tree' is not one of pull, push"),
         ("all_to_all", {"groups": 3}, "groups 3 must divide the 4 ranks"),
     ):
         kernel, launch = family(name), importlib.import_module(f"kernels.{name}.launch")

@@ -97,7 +97,7 @@ def test_unsupported_says_what_is_needed():
     with pytest.raises(spec.Unsupported, match="init_process_group"):
         build["blas+rccl"](case.at(Place()), {})
     big = gemm_all_scatter.case("n4608_k36864_m8192_fp16_w4").at(Place())
-    with pytest.raises(spec.Unsupported, match=r"GFLOP a call and rank is too much"):
+    with pytest.raises(spec.Unsupported, match=r"GFLOP per call and rank is too much"):
         build["torch"](big, {})
     with pytest.raises(spec.Unsupported, match=r"sm_75.*config\.py"):
         config.config(big, "sm_75")

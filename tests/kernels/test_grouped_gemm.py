@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import grouped_gemm
-from kernels.grouped_gemm import autotune, models, routing, tuning, vendors
+from kernels.grouped_gemm import autotune, cases, config, routing, vendors
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.numerics import compare
 from kernels.spec import Case, Place, Tolerance, Unsupported, functional
@@ -40,7 +40,7 @@ def test_every_routing_hands_out_every_token(name, groups, mean):
 
 
 @pytest.mark.parametrize("groups", [4, 8, 16, 32])
-@pytest.mark.parametrize("mean", models.MEANS)
+@pytest.mark.parametrize("mean", cases.MEANS)
 def test_routings_are_as_skewed_as_they_say(groups, mean):
     assert set(routing.lens("balanced", groups, mean)) == {mean}
     mild = routing.lens("mild", groups, mean)
@@ -60,7 +60,7 @@ def test_cases_hold_the_published_shapes():
     shapes = {(c.N, c.K) for c in KERNELS["forward"].cases if not c.name.startswith("tiny")}
     assert shapes == {(4096, 7168), (7168, 2048), (5760, 2880), (2880, 2880), (3584, 2048), (2048, 1792)}
     tiers = [c.tier for c in KERNELS["forward"].cases]
-    assert tiers.count("pr") == len(models.PULL_REQUEST) == 6
+    assert tiers.count("pr") == len(cases.PULL_REQUEST) == 6
     assert {c.routing for c in KERNELS["forward"].cases if c.tier == "pr"} == set(routing.ROUTINGS)
 
 
@@ -87,7 +87,7 @@ def check_products(counts, n, k, **knobs):
     case = Case("t", dtype="fp16", G=len(counts), M=0, N=n, K=k).at(CPU)
     for name, kernel in KERNELS.items():
         other = "split" if name == "wgrad" else "queue"
-        chosen = {**tuning.candidates(case, "cpu", name)[0], **{k: v for k, v in knobs.items() if k != other}}
+        chosen = {**config.candidates(case, "cpu", name)[0], **{k: v for k, v in knobs.items() if k != other}}
         call = kernel.backends["triton"].build(case, x, **chosen)
         expected = kernel.function("reference")(case, x).half()
         for _ in range(2):  # flags and queues are not set back by hand
@@ -125,7 +125,7 @@ def interpreted_strides():
     wide = x | {name: torch.nn.functional.pad(x[name], (3, 4))[..., 3:-4] for name in ("a", "b", "dy")}
     assert wide["a"].stride(0) == 79
     for name, kernel in KERNELS.items():
-        knobs = {**tuning.candidates(case, "cpu", name)[0], "tma": True, "split": 1 if name == "wgrad" else 2}
+        knobs = {**config.candidates(case, "cpu", name)[0], "tma": True, "split": 1 if name == "wgrad" else 2}
         got = kernel.backends["triton"].build(case, wide, **knobs)()
         assert compare(got + 0, kernel.function("reference")(case, x).half() + 0, EXACT).ok
 
@@ -140,7 +140,7 @@ def interpreted_neighbours():
     for name, kernel in KERNELS.items():
         clean = kernel.function("reference")(case, x).half()
         for tma in (False, True):
-            knobs = {**tuning.candidates(case, "cpu", name)[0], "tma": tma}
+            knobs = {**config.candidates(case, "cpu", name)[0], "tma": tma}
             got = kernel.backends["triton"].build(case, spoilt, **knobs)()
             rest = [0, 2, 3] if name == "wgrad" else [*range(40), *range(65, 95)]
             assert compare(got[rest] + 0, clean[rest] + 0, EXACT).ok, (name, tma)
@@ -161,7 +161,7 @@ def interpreted_fault():
     case = Case("t", dtype="fp16", G=2, M=0, N=32, K=32).at(CPU)
     for kernel in KERNELS.values():
         shifted = {**x, "ends": torch.tensor([39, 64], dtype=torch.int32)}
-        got = kernel.backends["triton"].build(case, shifted, **tuning.candidates(case, "cpu")[0])()
+        got = kernel.backends["triton"].build(case, shifted, **config.candidates(case, "cpu")[0])()
         assert not compare(got + 0, kernel.function("reference")(case, x).half() + 0, EXACT).ok
 
 
@@ -206,11 +206,11 @@ def test_autotune_names_its_choice_and_skips_what_is_wrong(tiny, monkeypatch):
     kernel, case, x = tiny
     right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
     wrong = torch.zeros_like(right())
-    monkeypatch.setattr(autotune, "_ways", lambda *_: iter([("fast but wrong", lambda: wrong), ("loop", right)]))
+    monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("fast but wrong", lambda: wrong), ("loop", right)]))
     monkeypatch.setattr(autotune, "_on_host", lambda call: 1.0 if call is right else 0.5)
     assert autotune.best(kernel, case, x).choice == "loop"
-    monkeypatch.setattr(autotune, "_ways", lambda *_: iter([("fast but wrong", lambda: wrong)]))
-    with pytest.raises(Unsupported, match="rightly here; tried: fast but wrong"):
+    monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("fast but wrong", lambda: wrong)]))
+    with pytest.raises(Unsupported, match="correctly here; tried: fast but wrong"):
         autotune.best(kernel, case, x)
 
 
@@ -218,7 +218,7 @@ def test_autotune_takes_the_fastest_by_the_median_and_tells_of_new_outputs(tiny,
     kernel, case, x = tiny
     right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
     fresh = functional(lambda: right().clone())
-    monkeypatch.setattr(autotune, "_ways", lambda *_: iter([("loop", right), ("fresh", fresh)]))
+    monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("loop", right), ("fresh", fresh)]))
     times = {id(right): itertools.chain([0.1] * 7, itertools.repeat(2.0)), id(fresh): itertools.repeat(1.0)}
     monkeypatch.setattr(autotune, "_on_host", lambda call: next(times[id(call)]))
     chosen = autotune.best(kernel, case, x)
@@ -240,7 +240,7 @@ def test_costs_count_every_operand_once(tiny):
 def refuse(message, change=None, product="forward", **knobs):
     case = Case("t", dtype="fp16", G=2, M=0, N=32, K=32).at(Place(device="cuda:0", arch="sm_90", compute_units=132))
     x = {**operands((10, 20), 32, 32), **(change or {})}
-    knobs = {**tuning.candidates(case, "sm_90", product)[0], **knobs}
+    knobs = {**config.candidates(case, "sm_90", product)[0], **knobs}
     with pytest.raises(ValueError, match=message):
         KERNELS[product].backends["triton"].build(case, x, **knobs)
 
@@ -269,16 +269,16 @@ def test_what_does_not_fit_is_named_before_a_launch():
 
 def test_an_architecture_without_knobs_is_named():
     with pytest.raises(UnknownHardware, match="no knobs for arch 'gfx90a'"):
-        tuning.rows_config(KERNELS["forward"].cases[0], "gfx90a", 64)
+        config.rows_config(KERNELS["forward"].cases[0], "gfx90a", 64)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])
 @pytest.mark.parametrize("product", sorted(KERNELS))
 def test_every_point_of_a_sweep_fits_and_differs(arch, product):
     case = KERNELS[product].cases[0]
-    points = tuning.candidates(case, arch, product)
+    points = config.candidates(case, arch, product)
     for knobs in points:
-        tuning.check_fits(knobs, 2, arch, product)
+        config.check_fits(knobs, 2, arch, product)
     assert points[0] == KERNELS[product].backends["triton"].knobs(case, arch)
     assert len({json.dumps(p, sort_keys=True) for p in points}) == len(points) >= 8
 
@@ -319,8 +319,8 @@ def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp
         assert metrics["scratch_bytes"] == 0, record["name"]
         assert metrics.get("vgpr_spills", 0) + metrics.get("sgpr_spills", 0) == 0, record["name"]
         product = record["name"].split()[0].rsplit("_", 1)[1]
-        knobs = tuning.candidates(KERNELS[product].cases[0], arch, product)[0]
-        assert metrics["lds_bytes"] <= tuning.shared_bytes(knobs, 2, arch) <= lds_limit(arch), record["name"]
+        knobs = config.candidates(KERNELS[product].cases[0], arch, product)[0]
+        assert metrics["lds_bytes"] <= config.shared_bytes(knobs, 2, arch) <= lds_limit(arch), record["name"]
         assert metrics["matrix"], record["name"]
         if arch == "sm_90":  # four steps of 16 fill a block of 64; the assembler waits after each one if it must
             assert record["in_flight"] >= 4, record["name"]

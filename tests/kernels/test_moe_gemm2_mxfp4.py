@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.hardware import UnknownHardware, lds_limit
-from kernels.moe_gemm2_mxfp4 import formats, launch, moe_gemm2_mxfp4, sorting, tuning, vendors
+from kernels.moe_gemm2_mxfp4 import config, formats, launch, moe_gemm2_mxfp4, sorting, vendors
 from kernels.numerics import compare
 from kernels.spec import Case, Place, Tolerance, Unsupported
 from tests.kernels.ranks import run_alone
@@ -229,7 +229,7 @@ def test_what_is_not_here_says_what_it_needs():
 def check_kernels(case, x=None, atomic=True, **changes):
     """Both epilogues must give the bits of the reference; the data has sums that fp32 holds exactly in any order."""
     x = x or inputs_of(case)
-    knobs = {**tuning.config(case, "cpu"), **changes}
+    knobs = {**config.config(case, "cpu"), **changes}
     expected = moe_gemm2_mxfp4.function("reference")(case, x).float()
     for build in (launch.reduce_call, launch.atomic_call)[: 1 + atomic]:
         call = build(case, x, knobs, torch.float32)
@@ -273,7 +273,7 @@ def interpreted_fault():
     for name, change in (("a", 0x10), ("w", 0x10), ("w_scale", 1), ("a_scale", 1), ("experts", 1)):
         x = {key: value.clone() for key, value in right.items()}
         x[name].view(-1)[0] ^= change
-        got = launch.reduce_call(case, x, tuning.config(case, "cpu"), torch.float32)()
+        got = launch.reduce_call(case, x, config.config(case, "cpu"), torch.float32)()
         assert not compare(got.bfloat16().float() + 0, expected + 0, EXACT).ok, name
 
 
@@ -345,18 +345,18 @@ def test_operands_that_do_not_fit_are_named(name, change, message):
 def test_knobs_that_do_not_fit_are_named_before_a_launch(changes, message):
     case = moe_gemm2_mxfp4.case("kimi_m16_bm16")
     with pytest.raises(ValueError, match=message):
-        tuning.check_fits(case, {**tuning.config(case, "sm_90"), **changes}, "sm_90")
+        config.check_fits(case, {**config.config(case, "sm_90"), **changes}, "sm_90")
 
 
 def test_a_block_of_rows_that_is_no_power_of_two_is_named():
     case = small(BM=24)
     with pytest.raises(ValueError, match="BM is 24; it must be a power of two, at least 16"):
-        tuning.check_fits(case, tuning.config(case, "cpu"), "cpu")
+        config.check_fits(case, config.config(case, "cpu"), "cpu")
 
 
 def test_an_architecture_without_knobs_is_named():
     with pytest.raises(UnknownHardware, match="no knobs for arch 'gfx90a'"):
-        tuning.config(moe_gemm2_mxfp4.cases[0], "gfx90a")
+        config.config(moe_gemm2_mxfp4.cases[0], "gfx90a")
 
 
 # ---- knobs and the code that a GPU would get -----------------------------------------------------------------------
@@ -366,10 +366,10 @@ def test_an_architecture_without_knobs_is_named():
 def test_every_point_of_a_sweep_fits_and_differs(arch):
     for name in ("kimi_m4_bm16", "dsv3_m64_bm32", "kimi_m16384_bm64"):
         case = moe_gemm2_mxfp4.case(name)
-        points = tuning.candidates(case, arch)
+        points = config.candidates(case, arch)
         for knobs in points:
-            tuning.check_fits(case, knobs, arch)
-        assert points[0] == tuning.config(case, arch)
+            config.check_fits(case, knobs, arch)
+        assert points[0] == config.config(case, arch)
         assert len({json.dumps(p, sort_keys=True) for p in points}) == len(points) >= 6
 
 
@@ -401,7 +401,7 @@ def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp
         assert "local" not in (metrics["loop"] or {"mix": {}})["mix"], record
         assert metrics.get("vgpr_spills", 0) + metrics.get("sgpr_spills", 0) == 0, record
         case = moe_gemm2_mxfp4.case(record["label"].split()[0])
-        bound = tuning.shared_bytes(case, tuning.config(case, arch), arch)
+        bound = config.shared_bytes(case, config.config(case, arch), arch)
         assert metrics["lds_bytes"] <= max(bound, 1024) <= lds_limit(arch), record
         if not record["label"].endswith(" sum"):
             kinds = {"sm_90": ("HMMA", "HGMMA"), "gfx942": "v_mfma_f32", "gfx950": "v_mfma_scale_f32_16x16x128_f8f6f4"}

@@ -1,4 +1,4 @@
-"""Device functions that decide which tile a program computes next, for the sake of the caches."""
+"""Device functions that choose the order in which programs compute tiles, to make good use of the caches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def spread(pid, programs, XCDS: tl.constexpr):
-    """Renumber programs so that neighbours share an XCD: hardware deals them out round robin over the XCDs."""
+    """Renumber programs so that neighbours share an XCD: the hardware distributes them round robin over the XCDs."""
     if XCDS == 1:
         return pid
     xcd, local = pid % XCDS, pid // XCDS

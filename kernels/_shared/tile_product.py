@@ -1,4 +1,4 @@
-"""The inner loop of GEMM and of GEMM + all-scatter: one tile of a product, or a slice of it along K."""
+"""Device functions of tiled products: the inner loop, slices of a tile along K, halves of a tile."""
 
 from __future__ import annotations
 
@@ -8,22 +8,10 @@ import triton.language as tl
 
 @triton.jit
 def product(
-    a,
-    w,
-    row,
-    col,
-    first,
-    last,
-    M,
-    N,
-    K,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    TMA: tl.constexpr,
-    SWAP: tl.constexpr,
+    a, w, row, col, first, last, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
     EVEN_K: tl.constexpr,
-):
+):  # fmt: skip
     """The fp32 tile (row, col) of A[M, K] @ W[N, K]^T over the K steps [first, last); [BLOCK_N, BLOCK_M] with SWAP.
 
     a and w are pointers to row-major operands, or tensor descriptors of whole blocks with TMA.  SWAP takes the weights
@@ -54,3 +42,18 @@ def product(
         else:
             acc = tl.dot(x, y.T, acc)
     return acc
+
+
+@triton.jit
+def sum_of_slices(sums, ROWS: tl.constexpr, COLUMNS: tl.constexpr, SPLIT_K: tl.constexpr, STRIDE: tl.constexpr):
+    """fp32 [ROWS, COLUMNS]: the sum of SPLIT_K blocks in their order, STRIDE apart; sums: addresses of the first."""
+    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for i in range(SPLIT_K):
+        total += tl.load(sums + i * STRIDE, cache_modifier=".cg")
+    return total
+
+
+@triton.jit
+def halves(tile):
+    """The left and the right half of a tile's columns; each needs half the shared memory on its way out."""
+    return tl.split(tl.permute(tl.reshape(tile, (tile.shape[0], 2, tile.shape[1] // 2)), (0, 2, 1)))

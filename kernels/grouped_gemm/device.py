@@ -5,7 +5,7 @@ meanwhile (the fixed split of Osama et al., "Stream-K", PPoPP 2023, arxiv.org/ab
 programs end their whole tiles at different times, and do not all store at once.  The pieces of a tile belong to
 neighbouring programs.  All but the last leave their sums in a room of their own and raise a flag; the last one takes
 the flags down and adds the sums up in a fixed order, so that every run gives the same bits.  A program waits only for
-lower numbers, which start no later, and those wait for nobody.  All flags are down when a call is done, so a captured
+lower numbers, which start no later, and those wait for none.  All flags are down when a call is done, so a captured
 graph can be replayed.
 
 **Ragged descriptors** (triton.tools.ragged_tma) describe a tensor [rows, columns] whose rows belong to groups: each
@@ -18,18 +18,14 @@ import triton
 import triton.language as tl
 from triton.tools.ragged_tma import to_ragged_indices
 
+from kernels._shared.tile_product import halves
+
 
 @triton.jit
 def bounds(ends_ptr, ids, GROUPS: tl.constexpr):
     """(first rows, ends) of the groups with these ids, from the running sum of the sizes; 0 beyond the last group."""
     ends = tl.load(ends_ptr + ids, mask=ids < GROUPS, other=0)
     return tl.load(ends_ptr + ids - 1, mask=(ids > 0) & (ids < GROUPS), other=0), ends
-
-
-@triton.jit
-def halves(tile, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The left and the right half of a tile; each needs half the shared memory on its way out."""
-    return tile.reshape(ROWS, 2, COLUMNS // 2).permute(0, 2, 1).split()
 
 
 @triton.jit
@@ -48,7 +44,7 @@ def _room(rooms, program, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 @triton.jit
 def leave(sums, rooms, flags, program, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Leave a tile's sums in the program's room, and raise its flag."""
-    left, right = halves(sums, ROWS, COLUMNS)
+    left, right = halves(sums)
     room = _room(rooms, program, ROWS, COLUMNS)
     tl.store(room, left)
     tl.store(room + COLUMNS // 2, right)
@@ -59,7 +55,7 @@ def leave(sums, rooms, flags, program, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 @triton.jit
 def collect(sums, rooms, flags, program, pieces, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """(left, right) halves of the sums of a tile, with what the `pieces - 1` programs before this one have left."""
-    left, right = halves(sums, ROWS, COLUMNS)
+    left, right = halves(sums)
     for other in range(program + 1 - pieces, program):
         raised = 0
         while raised == 0:

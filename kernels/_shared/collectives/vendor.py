@@ -38,7 +38,7 @@ def all_reduce(given: torch.Tensor, out: torch.Tensor) -> Callable[[], torch.Ten
     backend = dist.distributed_c10d._get_default_group()._get_backend(given.device)
     if not hasattr(backend, "_comm_ptr"):
         raise Unsupported(
-            "this torch does not tell the communicator's address (ProcessGroupNCCL._comm_ptr); "
+            "this torch does not expose the communicator's address (ProcessGroupNCCL._comm_ptr); "
             "baseline rccl is the same collective in place, with a copy before it"
         )
     fixed = (given.data_ptr(), out.data_ptr(), given.numel(), _TYPES[given.dtype], _SUM, backend._comm_ptr())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernels.hardware import DEVICES, UnknownHardware, lds_limit
+from kernels.hardware import UnknownHardware, lds_limit
 from kernels.moe_gemm2_mxfp4.sorting import used_blocks
 from kernels.spec import Case
 
@@ -21,7 +21,7 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     rules = {"sm_90": _hopper, "sm_100": _hopper, "gfx942": _cdna3, "gfx950": _cdna4, "cpu": _interpreter}
     if arch not in rules:
         raise UnknownHardware(
-            f"no knobs for arch {arch!r}; known: {', '.join(rules)}; extend kernels/moe_gemm2_mxfp4/tuning.py"
+            f"no knobs for arch {arch!r}; known: {', '.join(rules)}; extend kernels/moe_gemm2_mxfp4/config.py"
         )
     shared = {
         "block_k": _depth(case),
@@ -158,18 +158,6 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     return points or [base]
 
 
-def compute_units(case: Case, arch: str) -> int:
-    """CUs or SMs of the placed case; without a device those of the first product with the architecture."""
-    if case.place is not None and case.place.compute_units:
-        return case.place.compute_units
-    return next((d.compute_units for d in DEVICES if d.arch == arch), 4)
-
-
-def xcds(arch: str) -> int:
-    """Compute dies that workgroups are dealt to in turn."""
-    return next((d.xcds for d in DEVICES if d.arch == arch), 1)
-
-
 def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:
     """Shared memory of a workgroup: activations of a step, and the weights in flight with their scales.
 
@@ -190,7 +178,7 @@ def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:
 
 
 def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
-    """ValueError, before any launch, for blocks that are no powers of two, that do not fit, or an unknown layout."""
+    """ValueError, before any launch, for blocks that are not powers of two, that do not fit, or an unknown layout."""
     if knobs["layout"] not in LAYOUTS:
         raise ValueError(f"layout {knobs['layout']!r} is not one of {', '.join(LAYOUTS)}")
     if knobs["partial"] not in ("fp32", "bf16"):

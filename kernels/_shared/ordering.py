@@ -1,4 +1,4 @@
-"""Device function for code in which one thread releases what a whole program has stored."""
+"""Device function for code in which one thread releases the stores of a whole program."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Device functions of collective kernels: move a pointer to a peer's heap, tell the peers, wait for them."""
+"""Device functions of collective kernels: move a pointer to a peer's heap, signal the peers, wait for them."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from kernels.ordering import stores_done
+from kernels._shared.ordering import stores_done
 
 
 @triton.jit
@@ -27,7 +27,7 @@ def reached(signals, program, rank, PROGRAMS: tl.constexpr):
 
 @triton.jit
 def later(epoch, steps):
-    """epoch + steps, which may wrap around: 2^31 are some hours of work for a collective that tells often."""
+    """epoch + steps, which may wrap around: 2^31 are some hours of work for a collective that signals often."""
     return tl.add(epoch, steps, sanitize_overflow=False)
 
 
@@ -41,11 +41,11 @@ def flags_at_peers(signals, bases, program, rank, PROGRAMS: tl.constexpr, WORLD:
 
 
 @triton.jit
-def tell(flags, rank, epoch, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr):
+def raise_flags(flags, rank, epoch, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr):
     """Raise this program's flags (flags_at_peers) to `epoch` at all peers; they may then see all that it has stored.
 
-    For a peer that has found this epoch, or a later one (await_peers), what this program did before lies in the past:
-    its stores are visible to that peer, its loads are done.
+    Once a peer has seen this epoch or a later one (await_peers), its stores before this call are visible to that peer,
+    and its loads before this call are done.
     """
     lane = tl.arange(0, LANES)
     stores_done(AMD)
@@ -54,18 +54,12 @@ def tell(flags, rank, epoch, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.c
 
 @triton.jit
 def await_peers(
-    signals,
-    program,
-    rank,
-    epoch,
-    PROGRAMS: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    WAIT: tl.constexpr = True,
-):
-    """Wait until the same program of all peers has told `epoch` or a later one.
+    signals, program, rank, epoch,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, WAIT: tl.constexpr = True,
+):  # fmt: skip
+    """Wait until the same program of all peers has raised its flags to `epoch` or later.
 
-    The flags are read by some threads: before all threads read what the peers have stored, a barrier is needed.
+    Only some threads read the flags: a barrier is needed before all threads read what the peers have stored.
     Epochs are compared by their difference, because they wrap around.
     """
     if WAIT:
@@ -80,30 +74,23 @@ def await_peers(
 
 @triton.jit
 def finish(
-    signals,
-    bases,
-    program,
-    rank,
-    PROGRAMS: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr = True,
-    told=0,
-):
+    signals, bases, program, rank,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr = True,
+    raised=0,
+):  # fmt: skip
     """End of a collective kernel: what `program` has stored is visible to all ranks, and theirs to us.
 
     signals: int32[WORLD, PROGRAMS] on the symmetric heap, zero at first (SymmetricHeap.signals).  Row r of rank q is
-    written by rank r: the epoch that its program has told last.  The own row is the epoch this rank has reached itself,
-    kept in device memory, so that a captured graph can be replayed and nothing has to be zeroed in between.
-    told: how often this call has told the peers already, the same for this program on all ranks.  So an epoch is the
-    number of calls completed, or more where a call tells more than once.
+    written by rank r: the epoch to which its program has raised its flags last.  A rank's own row is the epoch that it
+    has reached, kept in device memory, so that a captured graph can be replayed and nothing has to be zeroed.
+    raised: how often this call has raised its flags already, the same for this program on all ranks.  So an epoch is
+    the number of completed calls, or more where a call raises them more than once.
     A program meets only the same program of the peers; the kernel ends when all of them have met.  So programs need
     not be resident together on one device, as long as they start in the same order.
-    LANES: power of two, at least WORLD.  AMD: see kernels.ordering.  WAIT=False leaves the waiting out, for tests that
-    run the ranks one after the other.
+    LANES: power of two, at least WORLD.  AMD: see kernels._shared.ordering.  WAIT=False leaves out the
+    waiting, for tests that run the ranks one after the other.
     """
-    epoch = later(reached(signals, program, rank, PROGRAMS), told + 1)
-    tell(flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES), rank, epoch, WORLD, LANES, AMD)
+    epoch = later(reached(signals, program, rank, PROGRAMS), raised + 1)
+    raise_flags(flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES), rank, epoch, WORLD, LANES, AMD)
     await_peers(signals, program, rank, epoch, PROGRAMS, WORLD, LANES, WAIT)
     tl.store(signals + rank * PROGRAMS + program, epoch)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import bounds, collect, halves, leave, pieces_of, store_rows
-from kernels.tile_order import spread, tile_at
+from kernels._shared.tile_order import spread, tile_at
+from kernels._shared.tile_product import halves
+from kernels.grouped_gemm.device import bounds, collect, leave, pieces_of, store_rows
 
 
 @triton.jit
@@ -27,16 +28,9 @@ def _table(ends_ptr, tiles_n, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, B
 
 @triton.jit
 def _locate(
-    tile,
-    starts,
-    ends,
-    tile_ends,
-    tiles_n,
-    GROUPS_POW2: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    GROUP_M: tl.constexpr,
-):
+    tile, starts, ends, tile_ends, tiles_n,
+    GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
     """(group, first row, first column, end of the group's rows) of a tile."""
     group = tl.sum((tile_ends <= tile).to(tl.int32), 0)
     chosen = tl.arange(0, GROUPS_POW2) == group
@@ -50,28 +44,11 @@ def _locate(
 
 @triton.jit
 def rows_kernel(
-    a_ptr,
-    b_ptr,
-    out_ptr,
-    ends_ptr,
-    columns,
-    depth,
-    stride_a,
-    stride_b_group,
-    stride_b,
-    stride_out,
-    GROUPS: tl.constexpr,
-    GROUPS_POW2: tl.constexpr,
-    B_BY_COLUMN: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    EVEN_N: tl.constexpr,
-    EVEN_K: tl.constexpr,
-):
+    a_ptr, b_ptr, out_ptr, ends_ptr, columns, depth, stride_a, stride_b_group, stride_b, stride_out,
+    GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, B_BY_COLUMN: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr,
+    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
+):  # fmt: skip
     """Through pointers, for every GPU and every stride.  EVEN_N, EVEN_K: no tail of that dimension."""
     tiles_n = tl.cdiv(columns, BLOCK_N)
     starts, ends, tile_ends, total = _table(ends_ptr, tiles_n, GROUPS, GROUPS_POW2, BLOCK_M)
@@ -125,24 +102,10 @@ def _step(
 
 @triton.jit
 def rows_tma_kernel(
-    a_desc,
-    b_desc,
-    out_desc,
-    ends_ptr,
-    rooms,
-    flags,
-    columns,
-    depth,
-    GROUPS: tl.constexpr,
-    GROUPS_POW2: tl.constexpr,
-    B_BY_COLUMN: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    SPLIT: tl.constexpr,
-):
+    a_desc, b_desc, out_desc, ends_ptr, rooms, flags, columns, depth,
+    GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, B_BY_COLUMN: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
     """Through tensor descriptors (TMA): what is left over from complete rounds of tiles, cut along the depth, then
     the rounds in one flattened loop.
 
@@ -178,6 +141,6 @@ def rows_tma_kernel(
         acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for k0 in tl.range(0, depth, BLOCK_K):
             acc = _step(acc, a_desc, b_desc, group, m0, n0, k0, B_BY_COLUMN, BLOCK_N, BLOCK_K)
-        left, right = halves(acc, BLOCK_M, BLOCK_N)
+        left, right = halves(acc)
         store_rows(out_desc, m0, end, n0, left, BLOCK_M, HALF)
         store_rows(out_desc, m0, end, n0 + HALF, right, BLOCK_M, HALF)

@@ -3,7 +3,7 @@
 Zeros for a group without rows.  Both kernels take dy [rows, n_size], a [rows, k_size], out [GROUPS, n_size, k_size],
 last dimensions contiguous, and ends int32 [GROUPS], the inclusive running sum of the group sizes.  A tile is BLOCK_M
 values of n by BLOCK_N of k, summed over BLOCK_K rows at a time.  The tiles of the largest group come first, so that
-the last ones are short; they are dealt to the programs in turn.
+the last ones are short; they are dealt to the programs round robin.
 
 The rows after the last of a group belong to the next one and must not count: ragged descriptors end where the group
 ends and read zeros beyond; pointers mask, and only in the step that needs it.
@@ -14,30 +14,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.grouped_gemm.tiles import bounds, halves, load_rows
-from kernels.tile_order import spread, tile_at
+from kernels._shared.tile_order import spread, tile_at
+from kernels._shared.tile_product import halves
+from kernels.grouped_gemm.device import bounds, load_rows
 
 
 @triton.jit
 def _pointer_tile(
-    dy_ptr,
-    a_ptr,
-    out_ptr,
-    group,
-    start,
-    end,
-    n0,
-    k0,
-    n_size,
-    k_size,
-    stride_dy,
-    stride_a,
-    stride_out_group,
+    dy_ptr, a_ptr, out_ptr, group, start, end, n0, k0, n_size, k_size, stride_dy, stride_a, stride_out_group,
     stride_out,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
     """One whole tile through pointers."""
     ns = n0 + tl.arange(0, BLOCK_M)
     ks = k0 + tl.arange(0, BLOCK_N)
@@ -79,27 +66,10 @@ def _places(ends_ptr, GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr):
 
 @triton.jit
 def weights_kernel(
-    dy_ptr,
-    a_ptr,
-    out_ptr,
-    ends_ptr,
-    queue,
-    n_size,
-    k_size,
-    stride_dy,
-    stride_a,
-    stride_out_group,
-    stride_out,
-    GROUPS: tl.constexpr,
-    GROUPS_POW2: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    XCDS: tl.constexpr,
-    QUEUE: tl.constexpr,
-):
+    dy_ptr, a_ptr, out_ptr, ends_ptr, queue, n_size, k_size, stride_dy, stride_a, stride_out_group, stride_out,
+    GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, QUEUE: tl.constexpr,
+):  # fmt: skip
     """Through pointers, for every GPU and every stride.  With QUEUE each tile goes to whichever program is free.
 
     queue int32 [2], zero at first: tiles taken after the first PROGRAMS ones, and programs that are done; the last one
@@ -123,24 +93,9 @@ def weights_kernel(
                 following = tile + PROGRAMS
             tile_n, tile_k = tile_at(tile - place * per_group, tiles_n, tiles_k, GROUP_M)
             _pointer_tile(
-                dy_ptr,
-                a_ptr,
-                out_ptr,
-                group,
-                start,
-                end,
-                tile_n * BLOCK_M,
-                tile_k * BLOCK_N,
-                n_size,
-                k_size,
-                stride_dy,
-                stride_a,
-                stride_out_group,
-                stride_out,
-                BLOCK_M,
-                BLOCK_N,
-                BLOCK_K,
-            )
+                dy_ptr, a_ptr, out_ptr, group, start, end, tile_n * BLOCK_M, tile_k * BLOCK_N, n_size, k_size,
+                stride_dy, stride_a, stride_out_group, stride_out, BLOCK_M, BLOCK_N, BLOCK_K,
+            )  # fmt: skip
             tile = following
     if QUEUE and tl.atomic_add(queue + 1, 1, sem="acq_rel") == PROGRAMS - 1:
         tl.store(queue, 0)
@@ -166,20 +121,10 @@ def _dealt(tiles, program, PROGRAMS: tl.constexpr):
 
 @triton.jit
 def weights_tma_kernel(
-    dy_desc,
-    a_desc,
-    out_desc,
-    ends_ptr,
-    n_size,
-    k_size,
-    GROUPS: tl.constexpr,
-    GROUPS_POW2: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-):
+    dy_desc, a_desc, out_desc, ends_ptr, n_size, k_size,
+    GROUPS: tl.constexpr, GROUPS_POW2: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, PROGRAMS: tl.constexpr,
+):  # fmt: skip
     """Through descriptors (TMA), in one loop over the steps of all tiles of a program, whatever groups they belong to.
 
     So the loads of the next tile are on their way while the last steps of this one are multiplied: 3 to 13 % faster
@@ -216,7 +161,7 @@ def weights_tma_kernel(
         dy = load_rows(dy_desc, start, end, row, n0, BLOCK_K, BLOCK_M)
         acc = tl.dot(dy.T, load_rows(a_desc, start, end, row, k0, BLOCK_K, BLOCK_N), acc)
         if step == last_step:
-            left, right = halves(acc, BLOCK_M, BLOCK_N)
+            left, right = halves(acc)
             out_desc.store([group, n0, k0], left.to(out_desc.dtype).reshape(1, BLOCK_M, HALF))
             out_desc.store([group, n0, k0 + HALF], right.to(out_desc.dtype).reshape(1, BLOCK_M, HALF))
             acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)

@@ -6,13 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from triton import knobs as triton_knobs
 
-from kernels.collectives.sizes import block_bytes, lanes
+from kernels._shared.collectives.config import block_bytes, lanes
 from kernels.spec import Case, Compilation
-
-INTERPRETED = bool(triton_knobs.runtime.interpret)
-"""Whether kernels run in Triton's interpreter, on CPU tensors."""
 
 HOPPER_SMS, REGISTERS = 132, 65536
 """Streaming multiprocessors of H100 SXM and H200; registers of one."""
@@ -57,13 +53,8 @@ def call_of(
 ) -> Callable[[], torch.Tensor]:
     """A call that launches and returns out."""
     launch = function[(fixed["PROGRAMS"],)]
-    every = {
-        **arguments,
-        "bases": case.place.heap.bases,
-        "rank": case.place.rank,
-        **fixed,
-        **options(case.place.arch, knobs),
-    }
+    place = {"bases": case.place.heap.bases, "rank": case.place.rank}
+    every = {**arguments, **place, **fixed, **options(case.place.arch, knobs)}
 
     def call() -> torch.Tensor:
         launch(**every)

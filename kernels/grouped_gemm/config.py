@@ -5,59 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernels.hardware import DEVICES, UnknownHardware, lds_limit
+from kernels.hardware import UnknownHardware, lds_limit
 from kernels.spec import Case
 
-_SM90 = {
-    "block_m": 128,
-    "block_n": 256,
-    "block_k": 64,
-    "group_m": 8,
-    "num_warps": 8,
-    "num_stages": 3,
-    "tma": True,
-    "groups_per_cu": 1,
-}
-_CDNA = {
-    "block_m": 256,
-    "block_n": 128,
-    "block_k": 64,
-    "group_m": 4,
-    "num_warps": 8,
-    "num_stages": 2,
-    "tma": False,
-    "groups_per_cu": 1,
-    "nonkdim": 16,
-    "kpack": 1,
-    "waves_per_eu": 0,
-}
+
+def _tile(m: int, n: int, k: int, warps: int, stages: int, group_m: int, **others: Any) -> dict[str, Any]:
+    blocks = {"block_m": m, "block_n": n, "block_k": k}
+    return {**blocks, "num_warps": warps, "num_stages": stages, "group_m": group_m, "groups_per_cu": 1, **others}
+
+
+_SM90 = _tile(128, 256, 64, 8, 3, group_m=8, tma=True)
+_CDNA = _tile(256, 128, 64, 8, 2, group_m=4, tma=False, nonkdim=16, kpack=1, waves_per_eu=0)
 """256x256 tiles spill registers in some product under Triton 3.6 and 3.8, this one in none, with
 32 rows at a time for wgrad (compiled 2026-11)."""
 
 _CDNA3 = {**_CDNA, "kpack": 2}
-"""gfx942 reads 16 bytes a lane from LDS for two of its matrix instructions; gfx950 has one as deep."""
+"""gfx942 reads 16 bytes per lane from LDS for two of its matrix instructions; gfx950 has one as deep."""
 
 _CDNA3_WEIGHTS = {"block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 4, "groups_per_cu": 2}
 """Both operands of wgrad lie the wrong way round in memory.  Threads that load two rows each turn them on their way to
-LDS; in 256x128 they load one, and LDS is then read 2 bytes a lane: 41 instructions instead of 16 for 32 products."""
+LDS; in 256x128 they load one, and LDS is then read 2 bytes per lane: 41 instructions instead of 16 for 32 products."""
 
-_CPU = {
-    "block_m": 64,
-    "block_n": 64,
-    "block_k": 32,
-    "group_m": 2,
-    "num_warps": 4,
-    "num_stages": 1,
-    "tma": False,
-    "groups_per_cu": 1,
-}
-"""For Triton's interpreter, which has no use for any of them."""
+_CPU = _tile(64, 64, 32, 4, 1, group_m=2, tma=False)
+"""For Triton's interpreter, to which none of them matters."""
 
 _BY_ARCH = {"sm_90": _SM90, "sm_100": _SM90, "gfx942": _CDNA3, "gfx950": _CDNA, "cpu": _CPU}
 
 _WEIGHTS_BY_ARCH = {"gfx942": _CDNA3_WEIGHTS, "gfx950": {"block_k": 32}}
 
-BY_POINTERS = {"tma": False, "split": 1}
+BY_POINTERS: dict[str, Any] = {"tma": False, "split": 1}
 """What knobs become for tensors that no descriptor can describe."""
 
 WIDE = 4096
@@ -78,7 +54,7 @@ def weights_config(case: Case, arch: str) -> dict[str, Any]:
 def _known(arch: str) -> dict[str, Any]:
     if arch not in _BY_ARCH:
         raise UnknownHardware(
-            f"no knobs for arch {arch!r}; known: {', '.join(_BY_ARCH)}; extend kernels/grouped_gemm/tuning.py"
+            f"no knobs for arch {arch!r}; known: {', '.join(_BY_ARCH)}; extend kernels/grouped_gemm/config.py"
         )
     return {**_BY_ARCH[arch], "split": 1, "queue": False}
 
@@ -99,60 +75,55 @@ def candidates(case: Case, arch: str, product: str = "forward") -> list[dict[str
 
 def _changes(arch: str, product: str) -> list[dict[str, Any]]:
     """What differs from the default in the points of a sweep, the most promising first."""
-    square: dict[str, Any] = {"block_m": 128, "block_n": 128}
     if arch.startswith("gfx"):
-        return [
-            {"block_n": 256, "block_k": 32},
-            {"block_m": 128, "block_n": 256},
-            {"block_k": 32},
-            {"block_k": 32, "num_stages": 3},
-            {"group_m": 8},
-            {"nonkdim": 32},
-            {"waves_per_eu": 2},
-            {"num_warps": 4},
-            {**square, "num_warps": 4, "groups_per_cu": 2},
-            {"block_m": 256, "num_warps": 8, "groups_per_cu": 1},
-            {"kpack": 1},
-        ]
-    if not arch.startswith("sm_"):
-        return []
-    tall, pairs = {"block_m": 256, "block_n": 128}, {**square, "num_warps": 4, "groups_per_cu": 2}
-    if product == "wgrad":
-        return [
-            {"group_m": 4},
-            {"num_stages": 4},
-            pairs,
-            {"group_m": 16},
-            {**square, "num_stages": 4},
-            tall,
-            {**BY_POINTERS, "queue": True},
-            BY_POINTERS,
-        ]
-    return [
-        {"group_m": 8},
-        {"group_m": 16},
-        {"group_m": 4},
-        {"split": 1},
-        pairs,
-        {"split": 2},
-        {"split": 8},
-        {"num_stages": 4},
-        tall,
-        {**square, "num_stages": 4},
-        BY_POINTERS,
-    ]
+        return _CDNA_CHANGES
+    if arch.startswith("sm_"):
+        return _HOPPER_WEIGHTS_CHANGES if product == "wgrad" else _HOPPER_ROWS_CHANGES
+    return []
 
 
-def compute_units(case: Case, arch: str) -> int:
-    """CUs or SMs of the placed case; without a device those of the first product with the architecture."""
-    if case.place is not None and case.place.compute_units:
-        return case.place.compute_units
-    return next((d.compute_units for d in DEVICES if d.arch == arch), 4)
+_SQUARE: dict[str, Any] = {"block_m": 128, "block_n": 128}
+_PAIRS: dict[str, Any] = {**_SQUARE, "num_warps": 4, "groups_per_cu": 2}
+_TALL: dict[str, Any] = {"block_m": 256, "block_n": 128}
 
+_CDNA_CHANGES: list[dict[str, Any]] = [
+    {"block_n": 256, "block_k": 32},
+    {"block_m": 128, "block_n": 256},
+    {"block_k": 32},
+    {"block_k": 32, "num_stages": 3},
+    {"group_m": 8},
+    {"nonkdim": 32},
+    {"waves_per_eu": 2},
+    {"num_warps": 4},
+    _PAIRS,
+    {"block_m": 256, "num_warps": 8, "groups_per_cu": 1},
+    {"kpack": 1},
+]
 
-def xcds(arch: str) -> int:
-    """Compute dies that workgroups are dealt to in turn."""
-    return next((d.xcds for d in DEVICES if d.arch == arch), 1)
+_HOPPER_WEIGHTS_CHANGES: list[dict[str, Any]] = [
+    {"group_m": 4},
+    {"num_stages": 4},
+    _PAIRS,
+    {"group_m": 16},
+    {**_SQUARE, "num_stages": 4},
+    _TALL,
+    {**BY_POINTERS, "queue": True},
+    BY_POINTERS,
+]
+
+_HOPPER_ROWS_CHANGES: list[dict[str, Any]] = [
+    {"group_m": 8},
+    {"group_m": 16},
+    {"group_m": 4},
+    {"split": 1},
+    _PAIRS,
+    {"split": 2},
+    {"split": 8},
+    {"num_stages": 4},
+    _TALL,
+    {**_SQUARE, "num_stages": 4},
+    BY_POINTERS,
+]
 
 
 def shared_bytes(knobs: Mapping[str, Any], itemsize: int, arch: str) -> int:

@@ -1,32 +1,25 @@
-"""Device functions that collective kernels share, beside kernels/symmetric_device.py."""
+"""Device functions that collective kernels share, in addition to kernels/_shared/symmetric_device.py."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from kernels.symmetric_device import finish, reached, translate
+from kernels._shared.symmetric_device import finish, reached, translate
 
 
 @triton.jit
-def meet(
-    signals,
-    bases,
-    program,
-    rank,
-    PROGRAMS: tl.constexpr,
-    WORLD: tl.constexpr,
-    LANES: tl.constexpr,
-    AMD: tl.constexpr,
-    WAIT: tl.constexpr,
-):
+def rank_barrier(
+    signals, bases, program, rank,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
+):  # fmt: skip
     """A barrier of the same program of all ranks, after which all threads may read what the peers wrote before it.
 
-    At the start of a kernel it says: the peers' inputs are ready, since their kernels come after whatever made them.
+    At the start of a kernel it means that the peers' inputs are ready: their kernels start after whatever made them.
     signals: as for finish, int32[WORLD, PROGRAMS] of its own for every barrier of a kernel.
     """
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
-    tl.debug_barrier()  # the flags are read by some threads, the data by all
+    tl.debug_barrier()  # some threads read the flags, all read the data
 
 
 @triton.jit
@@ -57,7 +50,7 @@ def _added(parts, WORLD: tl.constexpr):
 
 @triton.jit
 def summed(x, at, inside, bases, here, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
-    """fp32 sum of x[at] over all ranks; all loads are written down before the first sum, to be in flight together."""
+    """fp32 sum of x[at] over all ranks; all loads are issued before the first sum, to be in flight together."""
     parts = (load_inside(translate(x, here, tl.load(bases)) + at, inside, EVEN, LOAD),)
     for i in tl.static_range(1, WORLD):
         parts = parts + (load_inside(translate(x, here, tl.load(bases + i)) + at, inside, EVEN, LOAD),)
@@ -75,9 +68,9 @@ def staged_sum(staged, at, count, inside, WORLD: tl.constexpr, EVEN: tl.constexp
 
 @triton.jit
 def heaps_from(bases, rank, WORLD: tl.constexpr):
-    """Bases of the heaps of rank, rank + 1, rank + 2, ...: everyone's own first, and no link crowded in any step.
+    """Bases of the heaps of rank, rank + 1, rank + 2, ...: its own first, and no link is crowded in any step.
 
-    Read once: an acquire, as in a wait for peers, throws away what is cached close by.
+    They are read once: an acquire, as in a wait for peers, discards what is cached close by.
     """
     heaps = (tl.load(bases + rank),)
     for i in tl.static_range(1, WORLD):
@@ -98,7 +91,7 @@ def parts_to_peers(
 ):
     """Store x[q * count + at] in row `rank` of the stage [WORLD, count] of every peer q, in the order of heaps_from.
 
-    All loads are written down before the first store, to be in flight together.
+    All loads are issued before the first store, to be in flight together.
     """
     row = stage + rank.to(tl.int64) * count
     values = ()
@@ -117,7 +110,7 @@ def _either(condition, first, second):
 
 @triton.jit
 def sum_of_parts(x, stage, at, count, inside, rank, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
-    """As summed, over part `rank`: the own one from x [WORLD, count], the peers' from where parts_to_peers put them."""
+    """As summed, over part `rank`: its own from x [WORLD, count], the peers' from the stage of parts_to_peers."""
     own = x + rank.to(tl.int64) * count
     parts = (load_inside(_either(rank == 0, own, stage) + at, inside, EVEN, LOAD),)
     for i in tl.static_range(1, WORLD):

@@ -1,19 +1,19 @@
-"""What a collective needs of the place where it runs, asked before anything is launched."""
+"""What a collective needs of the place where it runs, checked before anything is launched."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from kernels.collectives.sizes import DTYPES, total_bytes
+from kernels._shared.collectives.cases import DTYPES, total_bytes
+from kernels._shared.triton_needed import launcher
 from kernels.spec import Case, Unsupported
 
 
 def heap_of(case: Case) -> Any:
-    """The symmetric heap of the case's ranks; Unsupported if there is none, with the number of GPUs seen here."""
+    """The symmetric heap of the case's ranks; Unsupported without one, with the number of GPUs of this machine."""
     heap = case.place.heap
     if heap is None or heap.world != case.world:
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -32,7 +32,7 @@ def accept(case: Case, dtypes: Sequence[str]) -> None:
 
 
 def need_group(case: Case) -> None:
-    """Unsupported unless a process group is there for the vendor's library."""
+    """Unsupported unless there is a process group for the library's collectives."""
     if not torch.distributed.is_initialized():
         raise Unsupported(
             "the process group is not initialised; torch.distributed.init_process_group is needed "
@@ -46,22 +46,8 @@ def only_on_cpu(case: Case) -> None:
         raise Unsupported("plain copies and a barrier are timed on a CPU only; on a GPU use triton or the baseline")
 
 
-def can_launch(case: Case, interpreted: bool) -> None:
-    """Unsupported where Triton has nothing to compile for."""
-    if case.place.device == "cpu" and not interpreted:
-        raise Unsupported(
-            "Triton compiles for GPUs only, and this machine has none; "
-            "GPUs are needed (Triton's interpreter is for tests and is never timed)"
-        )
-
-
-def launcher(case: Case, family: str) -> Any:
-    """The module kernels.<family>.launch, after all refusals of a case of `sizes` that need no GPU."""
+def collective_launcher(case: Case, operator: str) -> Any:
+    """The module that launches a collective operator, after all refusals that need no GPU."""
     accept(case, DTYPES)
     total_bytes(case)
-    try:
-        launch = importlib.import_module(f"kernels.{family}.launch")
-    except ImportError as error:
-        raise Unsupported(f"Triton cannot be imported here ({error}); install the triton package") from error
-    can_launch(case, launch.INTERPRETED)
-    return launch
+    return launcher(case, operator)

@@ -1,0 +1,1 @@
+"""Device code and helpers that several operators use.  Declares no kernel."""

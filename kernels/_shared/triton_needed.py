@@ -1,0 +1,41 @@
+"""What must hold on this machine before a Triton kernel is launched, and how to get the module that launches it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from kernels.spec import Case, Unsupported
+
+
+def need_triton(case: Case) -> None:
+    """Unsupported where Triton cannot be imported, or has no device to compile for."""
+    try:
+        from triton import knobs
+    except ImportError as error:
+        raise _missing("Triton", error) from error
+    if case.place.device == "cpu" and not knobs.runtime.interpret:
+        needed = "a GPU is needed" if case.world == 1 else "GPUs are needed"
+        raise Unsupported(
+            f"Triton compiles for GPUs only, and this machine has none; {needed} "
+            "(Triton's interpreter is for tests and is never timed)"
+        )
+
+
+def launch_module(operator: str, module: str = "launch", language: str = "Triton") -> Any:
+    """The module of an operator that launches; Unsupported where its language cannot be imported."""
+    try:
+        return importlib.import_module(f"kernels.{operator}.{module}")
+    except (ImportError, AttributeError) as error:
+        raise _missing(language, error) from error
+
+
+def launcher(case: Case, operator: str, module: str = "launch", language: str = "Triton") -> Any:
+    """launch_module, on a machine that can launch the case."""
+    loaded = launch_module(operator, module, language)
+    need_triton(case)
+    return loaded
+
+
+def _missing(language: str, error: Exception) -> Unsupported:
+    return Unsupported(f"{language} cannot be imported here ({error}); install triton 3.6 or later")

@@ -1,0 +1,55 @@
+"""The baselines of the all-reduce, and what stands in for a GPU kernel on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from kernels._shared.collectives import vendor
+from kernels._shared.collectives.cases import fits_cpu
+from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
+from kernels.spec import Case
+
+
+def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """A copy, then torch.distributed.all_reduce in place, which is all it offers: RCCL, NCCL, gloo on a CPU.
+
+    The copy, S read and S written in HBM, is what keeping the input costs with this interface; `rccl_direct` has none.
+    """
+    fits_cpu(case)
+    need_group(case)
+    x, out = inputs["x"], torch.empty_like(inputs["x"])
+
+    def call() -> torch.Tensor:
+        out.copy_(x)
+        dist.all_reduce(out)
+        return out
+
+    return call
+
+
+def rccl_direct(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """ncclAllReduce from one buffer to another, as nccl-tests times it, with torch's communicator."""
+    need_group(case)
+    return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]))
+
+
+def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """For CPUs: every rank adds up the vectors of all ranks where they lie, in fp32, in the order of the ranks."""
+    only_on_cpu(case)
+    fits_cpu(case)
+    heap, x = heap_of(case), inputs["x"]
+    mine = heap.alloc(x.shape, x.dtype).copy_(x)
+    every, out, total = [heap.peer(r, mine) for r in range(case.world)], torch.empty_like(x), torch.empty(x.shape)
+
+    def call() -> torch.Tensor:
+        heap.barrier()
+        total.copy_(every[0])
+        for vector in every[1:]:
+            total.add_(vector)
+        heap.barrier()
+        return out.copy_(total)
+
+    return call

@@ -1,0 +1,43 @@
+"""The baseline of the all-to-all, and what stands in for a GPU kernel on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from kernels._shared.collectives.cases import fits_cpu
+from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
+from kernels.spec import Case
+
+
+def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """torch.distributed.all_to_all_single on ordinary tensors: RCCL, NCCL, gloo on a CPU."""
+    fits_cpu(case)
+    need_group(case)
+    x, out = inputs["x"], torch.empty_like(inputs["x"])
+
+    def call() -> torch.Tensor:
+        dist.all_to_all_single(out, x)
+        return out
+
+    return call
+
+
+def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """For CPUs: every rank copies its parts into the outputs of their receivers, then they meet."""
+    only_on_cpu(case)
+    fits_cpu(case)
+    heap, rank, parts = heap_of(case), case.place.rank, inputs["x"].view(case.world, -1)
+    out = heap.alloc(inputs["x"].shape, inputs["x"].dtype)
+    order = [(rank + i) % case.world for i in range(case.world)]
+    moves = [(heap.peer(peer, out).view(case.world, -1)[rank], parts[peer]) for peer in order]
+
+    def call() -> torch.Tensor:
+        for target, part in moves:
+            target.copy_(part)
+        heap.barrier()
+        return out
+
+    return call

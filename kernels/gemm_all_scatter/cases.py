@@ -1,0 +1,47 @@
+"""The cases of GEMM + all-scatter, and which of them the ranks can share evenly.  Names are permanent."""
+
+from __future__ import annotations
+
+from kernels.spec import Case, Unsupported
+
+WEIGHTS = ((4096, 4096), (4096, 14336), (8192, 4096), (8192, 28672))
+"""(N, K) of the whole weight matrices: attention output, MLP down and up of 8B- and 70B-class models."""
+
+TOKENS = (64, 128, 256, 512, 1024)
+"""M of every weight matrix."""
+
+DECODE = (1, 2, 4, 8, 16, 32)
+"""More M of (4096, 14336): single tokens and small batches."""
+
+PULL_REQUEST = (
+    "n4096_k14336_m1",
+    "n4096_k14336_m64",
+    "n4096_k14336_m256",
+    "n4096_k4096_m1024",
+    "n8192_k28672_m512",
+    "n4608_k36864_m8192",
+)
+"""Shapes of the tier `pr`, in fp16 for 2 and 4 ranks."""
+
+
+def cases() -> list[Case]:
+    """Every shape, for 2, 4 and 8 ranks in fp16 and bf16."""
+    shapes = [(n, k, m) for n, k in WEIGHTS for m in TOKENS]
+    shapes += [(4096, 14336, m) for m in DECODE] + [(4608, 36864, 8192)]
+    return [_case(world, dtype, *shape) for world in (2, 4, 8) for dtype in ("fp16", "bf16") for shape in shapes]
+
+
+def _case(world: int, dtype: str, n: int, k: int, m: int) -> Case:
+    shape = f"n{n}_k{k}_m{m}"
+    often = shape in PULL_REQUEST and dtype == "fp16" and world in (2, 4)
+    tier = "pr" if often else "nightly"
+    return Case(f"{shape}_{dtype}_w{world}", tier=tier, world=world, dtype=dtype, M=m, N=n, K=k)
+
+
+def columns_of(case: Case) -> int:
+    """Columns of a rank; Unsupported if the ranks do not share them evenly."""
+    if case.N % case.world:
+        raise Unsupported(
+            f"N = {case.N} columns cannot be shared evenly by {case.world} ranks; N must be a multiple of {case.world}"
+        )
+    return int(case.N // case.world)

@@ -1,0 +1,107 @@
+"""Which modules declare kernels, and which packages a project lists."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernels.project import ProjectError, listed_packages
+from kernels.registry import declares, discover
+from kernels.spec import DeclarationError
+
+ROOT = Path(__file__).parents[2]
+
+WITHOUT_TRITON = """
+import importlib.abc, sys
+
+class Hidden(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "triton":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+from kernels.registry import discover
+found = discover()
+print(*(f"{b.module}: {b.reason}" for b in found.broken), sep="\\n")
+print(*sorted(found.kernels))
+"""
+
+
+def run(code, folder=ROOT):
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_without_triton_every_kernel_is_declared_and_no_module_is_broken():
+    *broken, kernels = run(WITHOUT_TRITON)
+    assert broken == [""]
+    assert kernels.split() == sorted(discover().kernels)
+
+
+def test_a_module_that_fails_is_broken_unless_its_name_says_that_it_declares_nothing(tmp_path):
+    package = tmp_path / "others"
+    package.mkdir()
+    for name in ("__init__", "_helper", "numerics", "scale"):
+        (package / f"{name}.py").write_text("" if name == "__init__" else "import no_such_module")
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + (
+        "from kernels.registry import discover\nprint(*(b.module for b in discover(['others']).broken))"
+    )
+    assert run(code, tmp_path) == ["others.numerics others.scale"]
+
+
+def test_what_declares_kernels():
+    assert [declares("kernels", name) for name in ("gemm", "numerics", "project", "_shared")] == [True] + 3 * [False]
+    assert [declares("their.package", name) for name in ("numerics", "_helper")] == [True, False]
+
+
+def test_every_operator_has_the_same_files():
+    """What a file is called says what is in it; other files are rare."""
+    usual = {"__init__.py", "cases.py", "config.py", "device.py", "launch.py", "vendors.py", "tuned.toml"}
+    others = {}
+    for folder in (ROOT / "kernels").iterdir():
+        if folder.is_dir() and declares("kernels", folder.name) and (folder / "__init__.py").is_file():
+            names = {path.name for path in folder.iterdir() if path.is_file()}
+            others[folder.name] = names - usual
+            assert {"__init__.py", "config.py", "device.py", "launch.py", "vendors.py"} <= names, folder.name
+    assert {name: found for name, found in others.items() if found} == {
+        "all_gather": {"gluon_device.py", "gluon_launch.py", "registered.py"},
+        "grouped_gemm": {"autotune.py", "routing.py", "rows_device.py", "weights_device.py"},
+        "moe_gemm2_mxfp4": {"formats.py", "sorting.py"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, ["kernels"]),
+        ("[project]\nname = 'x'", ["kernels"]),
+        ("[tool.ridgeline]\nother = 1", ["kernels"]),
+        ("[tool.ridgeline]\nkernels = ['kernels', 'their.package']", ["kernels", "their.package"]),
+    ],
+)
+def test_listed_packages(tmp_path, text, expected):
+    if text is not None:
+        (tmp_path / "pyproject.toml").write_text(text)
+    assert listed_packages(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.ridgeline]\nkernels = 'kernels'", r"kernels is 'kernels'; allowed is a list"),
+        ("[tool.ridgeline]\nkernels = []", r"kernels is \[\]; allowed"),
+        ("[tool.ridgeline]\nkernels = ['../x']", r"kernels is \['\.\./x'\]; allowed"),
+        ("[tool.ridgeline]\nkernels = [1]", r"kernels is \[1\]; allowed"),
+        ("[tool]\nridgeline = 3", r"\[tool.ridgeline\] is 3, not a table; allowed"),
+        ("tool = 1", r"\[tool\] is 1, not a table; allowed"),
+        ("[tool", "cannot be read as TOML.*; correct the file"),
+    ],
+)
+def test_a_wrong_list_of_packages_is_one_clear_error(tmp_path, text, said):
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(ProjectError, match=said) as caught:
+        listed_packages(tmp_path)
+    assert str(tmp_path / "pyproject.toml") in str(caught.value)
+    assert isinstance(caught.value, DeclarationError)
