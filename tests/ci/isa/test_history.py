@@ -139,7 +139,7 @@ def test_what_was_asked_otherwise_or_failed_to_list_is_compiled_again(repository
         {
             **GOOD,
             "second": document(
-                entry("gemm"), failures=[{"arch": "gfx950", "why": "the kernels could not be listed for gfx950"}]
+                entry("gemm"), failures={"gfx950": "the kernels could not be listed for gfx950"}
             ),
         },
     )
@@ -153,7 +153,7 @@ def test_a_commit_that_cannot_be_compiled_is_told_and_the_others_go_on(repositor
     broken = document(
         entry("gemm"),
         entry("gather", status="failed"),
-        broken=[{"module": "kernels.three", "why": "ModuleNotFoundError: no iris"}],
+        broken={"kernels.three": "ModuleNotFoundError: no iris"},
     )
     filled, _, told = fill(repository, tmp_path, {**GOOD, "first": CompileError("it said nothing"), "notes": broken})
     assert len(filled.recorded) == 3
