@@ -56,8 +56,12 @@ def test_a_module_that_no_longer_imports_is_broken_although_its_kernels_only_see
     base, head = document(entry("gemm"), entry("gather")), document(entry("gather"), broken=broken)
     judgement = compare(base, head, IsaPolicy())
     assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.BROKEN, 1)
-    assert judgement.why == "Modules with kernels can no longer be imported: kernels.gemm (ModuleNotFoundError: no iris)."
-    assert compare(dataclasses.replace(base, broken=head.broken), head, IsaPolicy()).verdict is CodeVerdict.SAME, "it was broken before"
+    assert (
+        judgement.why == "Modules with kernels can no longer be imported: kernels.gemm (ModuleNotFoundError: no iris)."
+    )
+    assert compare(dataclasses.replace(base, broken=head.broken), head, IsaPolicy()).verdict is CodeVerdict.SAME, (
+        "it was broken before"
+    )
     both = compare(base, document(entry("gather", status="failed"), broken=broken), IsaPolicy())
     assert both.why.endswith("1 of 2 configurations no longer compiles: gather.")
 

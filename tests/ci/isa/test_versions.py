@@ -36,10 +36,7 @@ def test_the_two_published_regressions_are_found_and_nothing_else_breaks(judged)
 
 
 def test_the_table_marks_the_version_that_breaks(judged):
-    marks = {
-        row.name: [version for version, cell in row.cells.items() if cell.breaks]
-        for row in versions.rows(judged)
-    }
+    marks = {row.name: [version for version, cell in row.cells.items() if cell.breaks] for row in versions.rows(judged)}
     assert marks == {"sample_wgrad/triton [tile]": ["3.8.0"], "sample_gluon_gather/triton [tile]": ["3.9.0"]}
 
 
