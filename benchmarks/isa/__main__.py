@@ -1,4 +1,4 @@
-"""`python -m benchmarks.isa metrics|explain`: compile a source tree ahead of time and say what came out.
+"""`python -m benchmarks.isa metrics|explain`: compile a source tree ahead of time and report what came out.
 
 Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 3 usage.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.isa.explain import explain, explain_markdown
 from benchmarks.isa.metrics import document
-from benchmarks.isa.pool import Choice, Limits, Setting, compile_all
+from benchmarks.isa.pool import Choice, CompileSetting, Limits, compile_all
 from benchmarks.isa.targets import ARCHES, UnknownArch, target
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
@@ -33,13 +33,13 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
     for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
         root.add_argument(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
-    root.add_argument("--lenient", action="store_true", help="a name that this tree does not have is no mistake")
+    root.add_argument("--lenient", action="store_true", help="a name that this tree does not have is not an error")
     root.add_argument(
         "--knobs",
         type=Path,
         metavar="FILE",
-        help="JSON list of knob sets that override config(): "
-        "every case is compiled with each; `will_not_load` says which of them no GPU need be asked for",
+        help="JSON list of knob sets that override config(): every case is compiled with each; "
+        "`will_not_load` says which of them need not be tried on a GPU",
     )
     root.add_argument("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     root.add_argument("--out", type=Path, help="file to write (default: standard output)")
@@ -89,22 +89,13 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
         target(arch)
     if not asked.tree.is_dir():
         raise ValueError(f"the source tree {asked.tree} is not a folder")
-    choice = Choice(
-        TIERS[: TIERS.index(asked.tier) + 1],
-        tuple(asked.kernel),
-        tuple(asked.case),
-        tuple(asked.backend),
-        knob_sets(asked.knobs),
-    )
-    setting = Setting(
-        asked.tree,
-        asked.cache,
-        asked.python,
-        tuple(p.resolve() for p in asked.packages),
-        Limits(asked.timeout, asked.memory),
-    )
+    tiers = TIERS[: TIERS.index(asked.tier) + 1]
+    named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
+    packages = tuple(folder.resolve() for folder in asked.packages)
+    limits = Limits(asked.timeout, asked.memory)
+    setting = CompileSetting(asked.tree, asked.cache, asked.python, packages, limits)
     setting.cache.mkdir(parents=True, exist_ok=True)
-    runs = compile_all(arches, choice, setting, _teller(asked.progress))
+    runs = compile_all(arches, Choice(tiers, *named, knob_sets(asked.knobs)), setting, _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
     return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
@@ -124,7 +115,7 @@ def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
 
 
 def _check_names(asked: argparse.Namespace, listings: list[dict[str, Any]]) -> None:
-    """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module excuses both."""
+    """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module may be why, and excuses both."""
     for listing in listings:
         if listing["broken"]:
             continue
@@ -147,15 +138,15 @@ def _some(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + more if names else "none"
 
 
-def _teller(style: str) -> Any:
+def _reporter(style: str) -> Any:
     lock = threading.Lock()
 
-    def tell(arch: str, done: int, total: int) -> None:
+    def report(arch: str, done: int, total: int) -> None:
         line = json.dumps({"arch": arch, "done": done, "total": total}) if style == "json" else f"{arch} {done}/{total}"
         with lock:
             print(line, file=sys.stderr, flush=True)
 
-    return (lambda **progress: None) if style == "none" else tell
+    return (lambda **progress: None) if style == "none" else report
 
 
 def _exit_code(result: dict[str, Any]) -> int:

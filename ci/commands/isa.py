@@ -342,7 +342,7 @@ def _write(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _named(tree: Tree) -> dict[str, Any]:
+def _named(tree: Tree) -> dict[str, str | bool | None]:
     return {"commit": tree.commit.hash if tree.commit else None, "dirty": tree.dirty}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ci.git.repository import Commit, Repository, TreeError, listed_packages
 from ci.isa import series
 from ci.isa.compile import CompileError
-from ci.isa.compiled import CompiledTree, IsaError, Status
+from ci.isa.compiled import CompiledTree, CompileStatus, IsaError
 from ci.report.words import plural
 
 Compile = Callable[[Path, str], CompiledTree]
@@ -96,7 +96,7 @@ class Backfill:
         filled.recorded.append(series.record(tree, commit, self.results, None if failures else self.asked))
         if not tree.entries:
             return "declares nothing to compile"
-        failed = sum(entry.status in (Status.FAILED, Status.REFUSED) for entry in tree.entries)
+        failed = sum(entry.status in (CompileStatus.FAILED, CompileStatus.REFUSED) for entry in tree.entries)
         doubt = f", {failed} of them {'does' if failed == 1 else 'do'} not compile" if failed else ""
         return plural(len(tree.entries), "configuration") + doubt
 

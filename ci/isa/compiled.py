@@ -37,7 +37,7 @@ class IsaError(ValueError):
     """A result file cannot be used; the text names it and says why."""
 
 
-class Status(enum.StrEnum):
+class CompileStatus(enum.StrEnum):
     """What became of one compilation."""
 
     OK = "ok"
@@ -139,7 +139,7 @@ class CompiledEntry:
     label: str
     arch: str
     cases: tuple[str, ...]
-    status: Status
+    status: CompileStatus
     why: str
     code: CompiledCode | None
 
@@ -269,7 +269,7 @@ def _entry(fields: _Object) -> CompiledEntry:
     kernel, backend, label, arch = (fields.get(name, _name) for name in ("kernel", "backend", "label", "arch"))
     fields = fields.called(f"{called(kernel, backend, label)} on {arch}")
     cases, status = fields.get("cases", _names), fields.get("status", _status)
-    if status is not Status.OK:
+    if status is not CompileStatus.OK:
         return CompiledEntry(kernel, backend, label, arch, cases, status, fields.get("why", _prose), None)
     code = CompiledCode(
         fields.get("hash", _name),
@@ -327,10 +327,10 @@ def _file_name(value: object) -> str:
     return value
 
 
-def _status(value: object) -> Status:
-    if not isinstance(value, str) or value not in set(Status):
-        raise _Unfit(f"one of {', '.join(Status)}")
-    return Status(value)
+def _status(value: object) -> CompileStatus:
+    if not isinstance(value, str) or value not in set(CompileStatus):
+        raise _Unfit(f"one of {', '.join(CompileStatus)}")
+    return CompileStatus(value)
 
 
 def _list(value: object) -> list[object]:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ci.isa.compiled import CompiledEntry, CompiledTree, Status, called
+from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, called
 from ci.isa.policy import IsaPolicy
 from ci.isa.rules import CodeFinding, findings
 from ci.report.words import plural
@@ -172,7 +172,7 @@ def _decide(base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaP
 def _without_code(head: CompiledEntry, compiled_before: bool) -> Decided:
     """The verdict on a configuration that head does not compile."""
     why = CodeFinding("compile", f"{_STATUS[head.status]}: {head.why}", judged=False)
-    if head.status is Status.UNSUPPORTED:
+    if head.status is CompileStatus.UNSUPPORTED:
         return CodeVerdict.GONE if compiled_before else CodeVerdict.SAME, (why,)
     if compiled_before:
         return CodeVerdict.BROKEN, (dataclasses.replace(why, judged=True),)
@@ -180,9 +180,9 @@ def _without_code(head: CompiledEntry, compiled_before: bool) -> Decided:
 
 
 _STATUS = {
-    Status.FAILED: "does not compile",
-    Status.REFUSED: "is declared wrongly",
-    Status.UNSUPPORTED: "is not supported",
+    CompileStatus.FAILED: "does not compile",
+    CompileStatus.REFUSED: "is declared wrongly",
+    CompileStatus.UNSUPPORTED: "is not supported",
 }
 
 

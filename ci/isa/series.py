@@ -20,7 +20,7 @@ from typing import Any
 from filelock import FileLock
 
 from ci.git.repository import Commit
-from ci.isa.compiled import CompiledEntry, CompiledTree, Metrics, Status
+from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, Metrics
 from ci.isa.judge import entries_by_case
 from ci.records import asv_files
 from ci.records.store import read_benchmarks
@@ -91,7 +91,9 @@ def env_name(triton: str | None) -> str:
 def grid(tree: CompiledTree) -> Grid:
     """kernel -> (backend, configuration, arch) -> entry; a configuration is a case, and its label if it has more."""
     found: Grid = {}
-    declared = dataclasses.replace(tree, entries=tuple(e for e in tree.entries if e.status is not Status.UNSUPPORTED))
+    declared = dataclasses.replace(
+        tree, entries=tuple(e for e in tree.entries if e.status is not CompileStatus.UNSUPPORTED)
+    )
     labels = {where: {e.label for e in entries} for where, entries in entries_by_case(declared).items()}
     for entry in declared.entries:
         for case in entry.cases:

@@ -72,7 +72,7 @@ class Versions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class VersionCell:
     """One compilation in the table: what is shown of it, its digest or why it failed, whether the upgrade broke it."""
 
     text: str
@@ -80,19 +80,19 @@ class Cell:
     why: str = ""
     breaks: bool = False
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, str | bool]:
         """Text, digest or reason, and whether it breaks."""
         return {"text": self.text, **({"why": self.why} if self.why else {"hash": self.hash}), "breaks": self.breaks}
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class VersionRow:
     """One configuration in the table, with a cell per version; None where a version does not have it."""
 
     name: str
     arch: str
     cases: tuple[str, ...]
-    cells: dict[str, Cell | None]
+    cells: dict[str, VersionCell | None]
 
 
 def parse_versions(asked: str) -> list[str]:
@@ -158,15 +158,15 @@ def judge(trees: Mapping[str, CompiledTree], missing: Mapping[str, str], policy:
     return Versions(trees, tuple(steps), missing)
 
 
-def rows(versions: Versions) -> list[Row]:
+def rows(versions: Versions) -> list[VersionRow]:
     """One row per configuration."""
     broken = {d.head for step in versions.steps for d in step.breaks}
-    found: dict[tuple[object, ...], Row] = {}
+    found: dict[tuple[object, ...], VersionRow] = {}
     for version, tree in versions.trees.items():
         for (_, entry), cases in pairs(EMPTY, tree):
             assert entry is not None
             key = (entry.kernel, entry.backend, entry.label, entry.arch, cases)
-            row = found.setdefault(key, Row(entry.name, entry.arch, cases, dict.fromkeys(versions.trees)))
+            row = found.setdefault(key, VersionRow(entry.name, entry.arch, cases, dict.fromkeys(versions.trees)))
             row.cells[version] = dataclasses.replace(cell(entry), breaks=entry in broken)
     return list(found.values())
 
@@ -175,10 +175,10 @@ EMPTY = CompiledTree(triton=None, arches=(), entries=())
 """A tree that declares nothing."""
 
 
-def cell(entry: CompiledEntry) -> Cell:
+def cell(entry: CompiledEntry) -> VersionCell:
     """What the table shows of one compilation: registers, spills, scratch, LDS, occupancy, widths; or why it failed."""
     if entry.code is None:
-        return Cell(str(entry.status), why=entry.why)
+        return VersionCell(str(entry.status), why=entry.why)
     metrics = entry.code.metrics
     width = metrics.bytes_per_remote_store or metrics.bytes_per_store
     parts = [
@@ -189,7 +189,7 @@ def cell(entry: CompiledEntry) -> Cell:
         f"occ {metrics.occupancy}",
         f"st {width:g} B" if width else "",
     ]
-    return Cell(", ".join(filter(None, parts)), hash=entry.code.hash)
+    return VersionCell(", ".join(filter(None, parts)), hash=entry.code.hash)
 
 
 def _size(count: int) -> str:
@@ -214,7 +214,7 @@ def table(versions: Versions) -> Table:
     return out
 
 
-def _differs(cells: Sequence[Cell | None]) -> bool:
+def _differs(cells: Sequence[VersionCell | None]) -> bool:
     """Whether versions differ beyond the count of registers, which stands first in a cell, or one breaks something."""
     texts = [one.text if one else "-" for one in cells]
     shown = {text.partition(" regs, ")[2] or text for text in texts}
@@ -245,7 +245,7 @@ def as_json(versions: Versions) -> dict[str, Any]:
     }
 
 
-def _row_as_json(row: Row) -> dict[str, Any]:
+def _row_as_json(row: VersionRow) -> dict[str, Any]:
     cells = {version: one.as_json() if one else {} for version, one in row.cells.items()}
     return {"name": row.name, "arch": row.arch, "cases": list(row.cases), "cells": cells}
 
