@@ -22,40 +22,31 @@ from benchmarks.isa.targets import ARCHES, UnknownArch, target
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
 
+KNOBS = """JSON list of knob sets that override config(): every case is compiled with each; `will_not_load` says which of
+them need not be tried on a GPU"""
+PACKAGES = "folder put before that Python's packages, such as one with another Triton (repeatable)"
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(prog="python -m benchmarks.isa", description=__doc__.splitlines()[0])
-    root.add_argument("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
-    root.add_argument("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
-    root.add_argument(
-        "--arch", action="append", metavar="ARCH", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)"
-    )
-    root.add_argument("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
+    add = root.add_argument
+    add("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
+    add("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
+    add("--arch", action="append", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
+    add("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
     for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
-        root.add_argument(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
-    root.add_argument("--lenient", action="store_true", help="a name that this tree does not have is not an error")
-    root.add_argument(
-        "--knobs",
-        type=Path,
-        metavar="FILE",
-        help="JSON list of knob sets that override config(): every case is compiled with each; "
-        "`will_not_load` says which of them need not be tried on a GPU",
-    )
-    root.add_argument("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
-    root.add_argument("--out", type=Path, help="file to write (default: standard output)")
-    root.add_argument("--json", action="store_true", help="JSON (metrics always are)")
-    root.add_argument("--python", default=sys.executable, help="Python to compile with")
-    root.add_argument(
-        "--packages",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="folder put before that Python's packages, such as one with another Triton (repeatable)",
-    )
-    root.add_argument("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
-    root.add_argument("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
-    root.add_argument("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
+        add(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
+    add("--lenient", action="store_true", help="a name that this tree does not have is not an error")
+    add("--knobs", type=Path, metavar="FILE", help=KNOBS)
+    add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
+    add("--out", type=Path, help="file to write (default: standard output)")
+    add("--json", action="store_true", help="JSON (metrics always are)")
+    add("--python", default=sys.executable, help="Python to compile with")
+    add("--packages", type=Path, action="append", default=[], metavar="DIR", help=PACKAGES)
+    add("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
+    add("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
+    add("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
     return root
 
 
@@ -89,6 +80,8 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
         target(arch)
     if not asked.tree.is_dir():
         raise ValueError(f"the source tree {asked.tree} is not a folder")
+    if asked.out and not asked.out.absolute().parent.is_dir():
+        raise ValueError(f"--out {asked.out} cannot be written: its folder does not exist")
     tiers = TIERS[: TIERS.index(asked.tier) + 1]
     named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
     packages = tuple(folder.resolve() for folder in asked.packages)
@@ -115,7 +108,7 @@ def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
 
 
 def _check_names(asked: argparse.Namespace, listings: list[dict[str, Any]]) -> None:
-    """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module may be why, and excuses both."""
+    """ValueError if a kernel does not exist, or if nothing is left to compile; a broken module excuses both."""
     for listing in listings:
         if listing["broken"]:
             continue

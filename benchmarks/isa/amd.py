@@ -123,7 +123,7 @@ def weight(instructions: Sequence[Instruction]) -> tuple[int, ...]:
 def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str, Any]:
     """All metrics that the text gives, by name; see benchmarks.isa.metrics for the meaning and unit of each.
 
-    translates: the kernel forms pointers from integers, so loads of peers' heap bases can be distinguished from other loads.
+    translates: the kernel forms pointers from integers, so heap-base loads can be distinguished from other loads.
     """
     fields = {name: _field(text, key) for name, key in _FIELDS.items()}
     threads, wave = fields.pop("_workgroup"), fields.pop("_wave")

@@ -152,22 +152,28 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
             f"function is a {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
             "with the chosen constants (not the autotuner around it)"
         )
-    options = known_options(gpu_target)
-    for name in compilation.options:
-        if name not in options:
+    _check_options(compilation.options, gpu_target, version)
+    _check_parameters(function, {**compilation.arguments, **compilation.constants})
+
+
+def _check_options(given: Mapping[str, Any], gpu_target: Any, version: str) -> None:
+    known = known_options(gpu_target)
+    for name in given:
+        if name not in known:
             raise WrongDeclaration(
                 f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, "
-                f"which would ignore it; it knows {', '.join(o for o in options if o not in _INTERNAL)}"
+                f"which would ignore it; it knows {', '.join(o for o in known if o not in _INTERNAL)}"
             )
-    given = {**compilation.arguments, **compilation.constants}
+
+
+def _check_parameters(function: Any, given: Mapping[str, Any]) -> None:
+    called, known = function.__name__, function.arg_names
     for name in given:
-        if name not in function.arg_names:
-            raise WrongDeclaration(
-                f"{function.__name__} has no parameter {name!r}; it has {', '.join(function.arg_names)}"
-            )
+        if name not in known:
+            raise WrongDeclaration(f"{called} has no parameter {name!r}; it has {', '.join(known)}")
     missing = [p.name for p in function.params if not p.has_default and p.name not in given]
     if missing:
-        raise WrongDeclaration(f"{function.__name__} needs {', '.join(missing)}, which the declaration does not give")
+        raise WrongDeclaration(f"{called} needs {', '.join(missing)}, which the declaration does not give")
 
 
 _INTERNAL = {

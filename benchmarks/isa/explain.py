@@ -20,7 +20,7 @@ def explain(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def limiter(metrics: Mapping[str, Any], arch: str) -> str:
-    """What keeps more waves from a SIMD: registers, LDS, both, or nothing."""
+    """What keeps a SIMD from holding more waves: registers, LDS, both, or nothing."""
     registers, lds, now = metrics["occupancy_by_registers"], metrics["occupancy_by_lds"], metrics["occupancy"]
     if metrics["lds_bytes"] > metrics["lds_limit"]:
         return "LDS over the limit"

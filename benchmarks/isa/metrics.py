@@ -76,7 +76,7 @@ def mean_width(widths: Mapping[str, int]) -> float | None:
 
 
 def will_not_load(metrics: Mapping[str, Any], arch: str) -> str | None:
-    """Why a configuration cannot be launched on the chip at all, or None; a sweep asks this before it asks for a GPU."""
+    """Why a configuration cannot be launched on the chip, or None; a sweep asks this before it asks for a GPU."""
     device = next(d for d in DEVICES if d.arch == arch)
     threads = metrics["waves_per_group"] * device.wave_size
     if metrics["lds_bytes"] > lds_limit(arch):

@@ -20,7 +20,7 @@ from benchmarks.isa.targets import environment, target
 
 HARNESS = Path(__file__).resolve().parents[2]
 MOST_PROCESSES = 4
-"""Processes per architecture on a large machine: each imports torch and Triton anew (about 2 s and 0.5 GB)."""
+"""Processes per architecture on a large machine: each imports torch and Triton again (about 2 s and 0.5 GB)."""
 
 UNITS_PER_PROCESS = 8
 """Compilations for which one more process is worth its start."""

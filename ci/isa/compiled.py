@@ -257,8 +257,8 @@ class _Object:
 
 def _tree(fields: _Object) -> CompiledTree:
     return CompiledTree(
-        fields.get("triton", lambda value: None if value is None else _name(value)),
-        fields.get("arches", _names),
+        fields.get("triton", _or_null(_name)),
+        fields.get("arches", _each(_name)),
         tuple(_entry(one) for one in fields.each("entries", "entry")),
         tuple(LostModule(one.get("module", _name), one.get("why", _prose)) for one in fields.each("broken", "module")),
         tuple(LostArch(one.get("arch", _name), one.get("why", _prose)) for one in fields.each("failures", "failure")),
@@ -268,15 +268,15 @@ def _tree(fields: _Object) -> CompiledTree:
 def _entry(fields: _Object) -> CompiledEntry:
     kernel, backend, label, arch = (fields.get(name, _name) for name in ("kernel", "backend", "label", "arch"))
     fields = fields.called(f"{called(kernel, backend, label)} on {arch}")
-    cases, status = fields.get("cases", _names), fields.get("status", _status)
+    cases, status = fields.get("cases", _each(_name)), fields.get("status", _status)
     if status is not CompileStatus.OK:
         return CompiledEntry(kernel, backend, label, arch, cases, status, fields.get("why", _prose), None)
     code = CompiledCode(
         fields.get("hash", _name),
         fields.get("asm", _file_name),
         _metrics(fields.inner("metrics")),
-        fields.maybe("notes", _sentences) or (),
-        fields.get("will_not_load", lambda value: "" if value is None else _prose(value)),
+        fields.maybe("notes", _each(_prose)) or (),
+        fields.get("will_not_load", _or_null(_prose)) or "",
     )
     return CompiledEntry(kernel, backend, label, arch, cases, status, "", code)
 
@@ -306,19 +306,11 @@ def _name(value: object) -> str:
     return value
 
 
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(_name(one) for one in _list(value))
-
-
 def _prose(value: object) -> str:
     """A sentence, perhaps with words of a compiler or a foreign package: one line without control characters."""
     if not isinstance(value, str):
         raise _Unfit("text")
     return plain(value, MOST_CHARACTERS)
-
-
-def _sentences(value: object) -> tuple[str, ...]:
-    return tuple(_prose(one) for one in _list(value))
 
 
 def _file_name(value: object) -> str:
@@ -339,24 +331,28 @@ def _list(value: object) -> list[object]:
     return value
 
 
+def _each(kind: Callable[[object], T]) -> Callable[[object], tuple[T, ...]]:
+    return lambda value: tuple(kind(one) for one in _list(value))
+
+
+def _or_null(kind: Callable[[object], T]) -> Callable[[object], T | None]:
+    return lambda value: None if value is None else kind(value)
+
+
 def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_COUNT:
         raise _Unfit("a whole number of at least 0")
     return value
 
 
-def _mean(value: object) -> float | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST_COUNT:
-        raise _Unfit("a number of at least 0, or null")
+def _number(value: object, most: int = MOST_COUNT) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+        raise _Unfit(f"a number between 0 and {most}")
     return value
 
 
 def _share(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise _Unfit("a number between 0 and 1")
-    return value
+    return _number(value, most=1)
 
 
 def _counts(value: object) -> Counts:
@@ -380,23 +376,17 @@ def _shown(value: object) -> str:
 
 _KINDS: dict[str, Callable[[object], object]] = {
     "int": _count,
-    "float | None": _mean,
+    "float | None": _or_null(_number),
     "Counts": _counts,
     "Widths": _widths,
 }
 """How a metric is read, by the annotation of its field."""
 
-_METRIC_KINDS = {
-    field.name: str(field.type) if field.name.startswith("bytes_per_") else str(field.type).removesuffix(" | None")
-    for field in dataclasses.fields(Metrics)
-    if field.name != "loop"
-}
-
 NVIDIA_ONLY = ("registers",)
-AMD_ONLY = tuple(
-    field.name
-    for field in dataclasses.fields(Metrics)
-    if str(field.type).endswith("| None")
-    and field.name not in (*NVIDIA_ONLY, "bytes_per_load", "bytes_per_store", "loop")
-)
-"""Metrics that the other vendor's code does not have."""
+MEANS = ("bytes_per_load", "bytes_per_store", "bytes_per_remote_store")
+_ANNOTATIONS = {field.name: str(field.type) for field in dataclasses.fields(Metrics) if field.name != "loop"}
+_EVERYWHERE = (*NVIDIA_ONLY, "bytes_per_load", "bytes_per_store")
+AMD_ONLY = tuple(name for name, kind in _ANNOTATIONS.items() if kind.endswith("None") and name not in _EVERYWHERE)
+"""Metrics that the other vendor's code does not have; MEANS may be null in a file."""
+
+_METRIC_KINDS = {name: kind if name in MEANS else kind.removesuffix(" | None") for name, kind in _ANNOTATIONS.items()}

@@ -86,7 +86,7 @@ WRONG = {
     "matrix": (r"matrix is \['v_mfma'\]; expected: an object of counts", ["v_mfma"]),
     "load_widths": ("load_widths is .*; expected: counts by bytes per lane", {"wide": 3}),
     "store_widths": ("store_widths is .*; expected: a whole number", {"16": None}),
-    "bytes_per_load": ("bytes_per_load is nan|NaN; expected: a number of at least 0, or null", float("nan")),
+    "bytes_per_load": ("bytes_per_load is nan|NaN; expected: a number between 0 and 9007199254740992", float("nan")),
     "loop": ("loop is 7; an object is expected", 7),
 }
 
