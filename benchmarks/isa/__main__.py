@@ -22,8 +22,8 @@ from benchmarks.isa.targets import ARCHES, UnknownArch, target
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
 
-KNOBS = """JSON list of knob sets that override config(): every case is compiled with each; `will_not_load` says which of
-them need not be tried on a GPU"""
+KNOBS = """JSON list of knob sets that override config(): every case is compiled with each;
+`will_not_load` says which of them need not be tried on a GPU"""
 PACKAGES = "folder put before that Python's packages, such as one with another Triton (repeatable)"
 
 
