@@ -107,14 +107,12 @@ class IsaOptions:
         if sum(map(bool, (self.base, self.versions, self.span, self.history))) > 1:
             raise IsaFailure("BASE HEAD, --triton, --range and --history exclude each other; give one of them")
         if not self.span and (self.newest or self.push_to or self.every or self.again):
-            raise IsaFailure(
-                "--newest, --push, --every and --again belong to --range; give for instance --range ..HEAD"
-            )
-        for file in (self.page, self.markdown):
-            if file and not os.access(file.absolute().parent, os.W_OK):
-                raise IsaFailure(
-                    f"{file} cannot be written: {file.absolute().parent} is not a folder that can be written to"
-                )
+            options = "--newest, --push, --every and --again"
+            raise IsaFailure(f"{options} belong to --range; give for instance --range ..HEAD")
+        for file in filter(None, (self.page, self.markdown)):
+            folder = file.absolute().parent
+            if not os.access(folder, os.W_OK):
+                raise IsaFailure(f"{file} cannot be written: {folder} is not a folder that you can write to")
 
     @property
     def wanted(self) -> Wanted:
@@ -125,9 +123,8 @@ class IsaOptions:
     @property
     def asked(self) -> series.Asked:
         """What a recorded commit says of how it was compiled."""
-        return series.Asked(
-            self.arches, self.tier, self.kernels, self.cases, self.backends, triton=versions.installed()
-        )
+        chosen = (self.arches, self.tier, self.kernels, self.cases, self.backends)
+        return series.Asked(*chosen, triton=versions.installed())
 
 
 @click.command(epilog=EXAMPLES)
@@ -250,10 +247,8 @@ class IsaJob:
         commits = backfill.commits_of(repository, span, self.options.every)[-(self.options.newest or 0) :]
         if self._dry(f"compile {plural(len(commits), 'commit')} and record their series under {results}"):
             return 0
-        recorder = backfill.Backfill(
-            repository, results, self.options.asked, self._lenient, self._tell, self.options.again
-        )
-        filled = recorder.fill(commits)
+        recorder = backfill.Backfill(repository, results, self.options.asked, self._lenient, self._tell)
+        filled = dataclasses.replace(recorder, again=self.options.again).fill(commits)
         if self.options.as_json:
             recorded = [str(path) for path in filled.recorded]
             click.echo(json.dumps({"recorded": recorded, "known": filled.known, "problems": filled.problems}, indent=1))

@@ -132,7 +132,7 @@ def load(path: Path | None = None) -> Policy:
 
 def parse(data: Mapping[str, Any], source: str = "policy") -> Policy:
     """The policy in parsed TOML.  Raises PolicyError."""
-    _known(data, ("default", *SECTION_TABLES, "floor", "isa"), source)  # [isa] is checked by ci.isa.rules
+    _known(data, ("default", *SECTION_TABLES, "floor", "isa"), source)  # [isa] is checked by ci.isa.policy
     sections: dict[tuple[str, str], Mapping[str, Any]] = {}
     if "default" in data:
         sections["default", ""] = _section(_table(data["default"], f"{source}: [default]"), f"{source}: [default]")

@@ -12,10 +12,13 @@ import click
 import pytest
 from asv.results import Results
 
+from benchmarks.isa.__main__ import parser
+from benchmarks.isa.pool import Limits
 from ci.commands.isa import isa
 from ci.isa import versions
-from ci.isa.compile import TreeCompiler
+from ci.isa.compile import TreeCompiler, Wanted
 from tests.ci.histories import SECOND
+from tests.ci.isa.documents import document_json, entry_json
 
 SAMPLES = Path(__file__).resolve().parents[2] / "benchmarks" / "isa" / "tree"
 HINT = "tl.max_contiguous(tl.multiple_of(remote, (1, 16)), (1, 16))"
@@ -181,6 +184,32 @@ def test_mistakes_are_one_sentence_and_exit_code_3(run, arguments, said):
     with pytest.raises(click.ClickException, match=said) as caught:
         run(*arguments)
     assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(("option", "words"), [("--markdown", ["main~1", "main"]), ("--page", ["--triton", "3.8.0"])])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compiled(
+    run, monkeypatch, tmp_path, option, words
+):
+    monkeypatch.setattr(TreeCompiler, "result", None)
+    with pytest.raises(click.ClickException, match="cannot be written: .*none is not a folder") as caught:
+        run(*words, option, str(tmp_path / "none" / "report"))
+    assert caught.value.exit_code == 3
+
+
+def test_a_broken_result_is_one_sentence_and_exit_code_3(run, monkeypatch):
+    monkeypatch.setattr(TreeCompiler, "result", lambda *_: json.dumps(document_json(entry_json(vgpr="many"))))
+    with pytest.raises(click.ClickException, match="entry 1 .*: metrics: vgpr is 'many'; expected") as caught:
+        run("--arch", "gfx942")
+    assert caught.value.exit_code == 3
+
+
+def test_what_is_wanted_as_options_of_the_compiling_program():
+    wanted = Wanted(arches=["gfx942", "sm_90"], cases=["a*"], timeout_s=2.5, packages=Path("p"), lenient=True)
+    arguments = ["metrics", *wanted.options()]
+    asked = parser().parse_args(arguments)
+    assert (asked.arch, asked.case, asked.kernel, asked.tier) == (["gfx942", "sm_90"], ["a*"], [], "pr")
+    assert (asked.timeout, asked.memory, asked.packages) == (2.5, Limits.memory_mb, [Path("p")])
+    assert asked.lenient
 
 
 @pytest.mark.parametrize("arguments", [["main"], ["--triton", "3.8.0"], ["--range", "main~1..main"], []])
