@@ -68,7 +68,7 @@ def test_a_missing_or_failing_tool_is_named(tmp_path):
     tool = tmp_path / "nvdisasm"
     tool.write_text("#!/bin/sh\necho broken cubin >&2\nexit 3\n")
     tool.chmod(0o755)
-    with pytest.raises(nvidia.ToolError, match=r"nvdisasm left with 3: broken cubin"):
+    with pytest.raises(nvidia.ToolError, match=r"nvdisasm ended with exit code 3: broken cubin"):
         nvidia.disassemble(b"", tmp_path)
 
 
