@@ -87,7 +87,7 @@ def chosen(wanted: Wanted) -> Callable[[Point], bool]:
 def read(
     results: Path, keep: Callable[[Point], bool] = lambda point: True, repository: Path | None = None
 ) -> list[RecordedCommit]:
-    """The recorded commits, oldest first, each environment (version of Triton) for itself; torn files are left out.
+    """The recorded commits, oldest first, each environment (version of Triton) on its own; torn files are left out.
 
     Only configurations that both commits have are compared.  keep: which series to look at.  repository: a folder in
     the repository whose history puts commits of the same second in order; without it, the one around `results`.

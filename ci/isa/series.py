@@ -66,7 +66,7 @@ Grid = dict[str, dict[tuple[str, str, str], CompiledEntry]]
 class Asked:
     """What was asked of the compiler when a commit was recorded; asked again, the record is left as it is.
 
-    series: what a metric meant then (SERIES_VERSION).  A record that has something else there is made anew.
+    series: what a metric meant then (SERIES_VERSION).  A record that has something else there is made again.
     """
 
     arches: Sequence[str]
