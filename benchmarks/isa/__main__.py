@@ -1,4 +1,4 @@
-"""`python -m benchmarks.isa metrics|explain`: compile a source tree ahead of time and say what came out.
+"""`python -m benchmarks.isa metrics|explain`: compile a source tree ahead of time and report what came out.
 
 Exit codes: 0 everything compiled, 1 something did not, 2 nothing was compiled, 3 usage.
 """
@@ -16,46 +16,37 @@ from typing import Any
 
 from benchmarks.isa.explain import explain, explain_markdown
 from benchmarks.isa.metrics import document
-from benchmarks.isa.pool import Choice, Limits, Setting, compile_all
+from benchmarks.isa.pool import Choice, CompileSetting, Limits, compile_all
 from benchmarks.isa.targets import ARCHES, UnknownArch, target
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
 
+KNOBS = """JSON list of knob sets that override config(): every case is compiled with each;
+`will_not_load` says which of them need not be tried on a GPU"""
+PACKAGES = "folder put before that Python's packages, such as one with another Triton (repeatable)"
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     root = argparse.ArgumentParser(prog="python -m benchmarks.isa", description=__doc__.splitlines()[0])
-    root.add_argument("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
-    root.add_argument("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
-    root.add_argument(
-        "--arch", action="append", metavar="ARCH", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)"
-    )
-    root.add_argument("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
+    add = root.add_argument
+    add("verb", choices=["metrics", "explain"], help="metrics as JSON, or a short report per kernel")
+    add("--tree", type=Path, default=Path(), help="source tree to compile (default: this folder)")
+    add("--arch", action="append", help=f"one of {', '.join(ARCHES)} (repeatable; default: AMD)")
+    add("--tier", choices=["pr", "nightly", "sweep"], default="pr", help="which cases (default: pr)")
     for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
-        root.add_argument(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
-    root.add_argument("--lenient", action="store_true", help="a name that this tree does not have is no mistake")
-    root.add_argument(
-        "--knobs",
-        type=Path,
-        metavar="FILE",
-        help="JSON list of knob sets that override config(): "
-        "every case is compiled with each; `will_not_load` says which of them no GPU need be asked for",
-    )
-    root.add_argument("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
-    root.add_argument("--out", type=Path, help="file to write (default: standard output)")
-    root.add_argument("--json", action="store_true", help="JSON (metrics always are)")
-    root.add_argument("--python", default=sys.executable, help="Python to compile with")
-    root.add_argument(
-        "--packages",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="folder put before that Python's packages, such as one with another Triton (repeatable)",
-    )
-    root.add_argument("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
-    root.add_argument("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
-    root.add_argument("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
+        add(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
+    add("--lenient", action="store_true", help="a name that this tree does not have is not an error")
+    add("--knobs", type=Path, metavar="FILE", help=KNOBS)
+    add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
+    add("--out", type=Path, help="file to write (default: standard output)")
+    add("--json", action="store_true", help="JSON (metrics always are)")
+    add("--python", default=sys.executable, help="Python to compile with")
+    add("--packages", type=Path, action="append", default=[], metavar="DIR", help=PACKAGES)
+    add("--timeout", type=float, default=Limits.seconds, metavar="S", help="for one compilation")
+    add("--memory", type=int, default=Limits.memory_mb, metavar="MB", help="for one compilation")
+    add("--progress", choices=["none", "text", "json"], default="text", help="progress lines on stderr")
     return root
 
 
@@ -89,22 +80,15 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
         target(arch)
     if not asked.tree.is_dir():
         raise ValueError(f"the source tree {asked.tree} is not a folder")
-    choice = Choice(
-        TIERS[: TIERS.index(asked.tier) + 1],
-        tuple(asked.kernel),
-        tuple(asked.case),
-        tuple(asked.backend),
-        knob_sets(asked.knobs),
-    )
-    setting = Setting(
-        asked.tree,
-        asked.cache,
-        asked.python,
-        tuple(p.resolve() for p in asked.packages),
-        Limits(asked.timeout, asked.memory),
-    )
+    if asked.out and not asked.out.absolute().parent.is_dir():
+        raise ValueError(f"--out {asked.out} cannot be written: its folder does not exist")
+    tiers = TIERS[: TIERS.index(asked.tier) + 1]
+    named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
+    packages = tuple(folder.resolve() for folder in asked.packages)
+    limits = Limits(asked.timeout, asked.memory)
+    setting = CompileSetting(asked.tree, asked.cache, asked.python, packages, limits)
     setting.cache.mkdir(parents=True, exist_ok=True)
-    runs = compile_all(arches, choice, setting, _teller(asked.progress))
+    runs = compile_all(arches, Choice(tiers, *named, knob_sets(asked.knobs)), setting, _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
     return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
@@ -147,15 +131,15 @@ def _some(names: Sequence[str], most: int = 12) -> str:
     return ", ".join(names[:most]) + more if names else "none"
 
 
-def _teller(style: str) -> Any:
+def _reporter(style: str) -> Any:
     lock = threading.Lock()
 
-    def tell(arch: str, done: int, total: int) -> None:
+    def report(arch: str, done: int, total: int) -> None:
         line = json.dumps({"arch": arch, "done": done, "total": total}) if style == "json" else f"{arch} {done}/{total}"
         with lock:
             print(line, file=sys.stderr, flush=True)
 
-    return (lambda **progress: None) if style == "none" else tell
+    return (lambda **progress: None) if style == "none" else report
 
 
 def _exit_code(result: dict[str, Any]) -> int:

@@ -28,7 +28,7 @@ MEMORY_BYTES = {
     "sbyte": 1,
     "byte": 1,
 }
-"""Bytes a lane moves, by the size word in the name of a buffer, global, flat, scratch or scalar memory instruction."""
+"""Bytes per lane, by the size word in the name of a buffer, global, flat, scratch or scalar memory instruction."""
 
 _LDS_ACCESS = re.compile(
     r"ds_(read|write|load|store)(2|_2addr)?(?:st64|_stride64)?_(?:[a-z0-9]+_)*?[bui](\d+)(?:_\w+)?"
@@ -100,7 +100,7 @@ def kind(instruction: Instruction) -> str:
 
 
 def access_bytes(instruction: Instruction) -> int | None:
-    """Bytes a lane moves in a memory instruction; None where the name has no size word."""
+    """Bytes per lane that a memory instruction moves; None where the name has no size word."""
     words = instruction.mnemonic.split("_")
     return next((MEMORY_BYTES[word] for word in words if word in MEMORY_BYTES), None)
 
@@ -110,8 +110,8 @@ def lds_access(instruction: Instruction) -> tuple[str, str] | None:
     match = _LDS_ACCESS.fullmatch(instruction.mnemonic)
     if match is None:
         return None
-    way = {"load": "read", "store": "write"}.get(match[1], match[1])
-    return way, ("2x" if match[2] else "") + str(int(match[3]) // 8)
+    direction = {"load": "read", "store": "write"}.get(match[1], match[1])
+    return direction, ("2x" if match[2] else "") + str(int(match[3]) // 8)
 
 
 def weight(instructions: Sequence[Instruction]) -> tuple[int, ...]:
@@ -121,9 +121,9 @@ def weight(instructions: Sequence[Instruction]) -> tuple[int, ...]:
 
 
 def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str, Any]:
-    """All that the text says, by name; see benchmarks.isa.metrics for the meaning and unit of each.
+    """All metrics that the text gives, by name; see benchmarks.isa.metrics for the meaning and unit of each.
 
-    translates: the kernel forms pointers from integers, so loads of peers' heap bases can be told from other loads.
+    translates: the kernel forms pointers from integers, so heap-base loads can be distinguished from other loads.
     """
     fields = {name: _field(text, key) for name, key in _FIELDS.items()}
     threads, wave = fields.pop("_workgroup"), fields.pop("_wave")
@@ -152,7 +152,7 @@ def metrics(text: str, code: Code, lds_bytes: int, translates: bool) -> dict[str
 
 
 def _memory(instructions: Iterable[Instruction]) -> dict[str, Any]:
-    """Widths of vector loads and stores: number of instructions by bytes a lane."""
+    """Widths of vector loads and stores: number of instructions by bytes per lane."""
     found: dict[str, list[Instruction]] = {"load": [], "store": []}
     for instruction in instructions:
         found.get(kind(instruction), []).append(instruction)
@@ -193,9 +193,9 @@ def _inside(weights: Mapping[int, int], code: Code) -> dict[int, int]:
 
 def _lds(instructions: Iterable[Instruction]) -> dict[str, Any]:
     accesses = [access for i in instructions if kind(i) == "lds" and (access := lds_access(i))]
-    return {
-        f"lds_{way}_widths": _counted(width for found, width in accesses if found == way) for way in ("read", "write")
-    }
+    reads = [width for direction, width in accesses if direction == "read"]
+    writes = [width for direction, width in accesses if direction == "write"]
+    return {"lds_read_widths": _counted(reads), "lds_write_widths": _counted(writes)}
 
 
 def _loop(code: Code, loop: Loop | None) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _loop(code: Code, loop: Loop | None) -> dict[str, Any]:
 
 
 def widths(sizes: Iterable[int | None]) -> dict[str, int]:
-    """Instruction counts by bytes a lane, widest first; keys are strings as JSON has them."""
+    """Instruction counts by bytes per lane, widest first; keys are strings as JSON has them."""
     counts = Counter(size for size in sizes if size is not None)
     return {str(size): counts[size] for size in sorted(counts, reverse=True)}
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 _SAID = (r"LLVM ERROR: (.+)", r"(?:^|\s)error: (.+)", r"Assertion [`'](.+)' failed", r"ptxas fatal\s*: (.+)")
-"""How LLVM, MLIR, an assertion and ptxas begin what they say, most telling first."""
+"""How messages of LLVM, MLIR, assertions and ptxas begin, the most specific first."""
 
 
 def first_cause(error: BaseException, log: str = "") -> str:

@@ -44,8 +44,8 @@ ELEMENT_BYTES = {
 """Bytes of the element types a pointer argument may name (Triton's own short names)."""
 
 
-class Refused(Exception):
-    """A declared compilation that would not be what it says; the text says what to change."""
+class WrongDeclaration(Exception):
+    """A declared compilation that would not do what it says; the text says what to change."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +130,7 @@ def argument(name: str, declared: Any) -> Any:
     kind, shape, *storage = declared
     element = str(kind).removeprefix("*")
     if not str(kind).startswith("*") or element not in ELEMENT_BYTES:
-        raise Refused(
+        raise WrongDeclaration(
             f"argument {name!r} has the type {kind!r}; a pointer type is '*' and one of {', '.join(ELEMENT_BYTES)}"
         )
     size = storage[0] if storage else math.prod(shape) * ELEMENT_BYTES[element]
@@ -148,24 +148,32 @@ def check(compilation: Any, gpu_target: Any, version: str) -> None:
     """Refuse what Triton would ignore or not understand, by name."""
     function = compilation.function
     if not hasattr(function, "warmup") or not hasattr(function, "arg_names") or not hasattr(function, "create_binder"):
-        raise Refused(
+        raise WrongDeclaration(
             f"function is a {type(function).__name__}; declare the @triton.jit or @gluon.jit function itself "
             "with the chosen constants (not the autotuner around it)"
         )
-    options = known_options(gpu_target)
-    for name in compilation.options:
-        if name not in options:
-            raise Refused(
-                f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, "
-                f"which would ignore it; it knows {', '.join(o for o in options if o not in _INTERNAL)}"
-            )
-    given = {**compilation.arguments, **compilation.constants}
+    _check_options(compilation.options, gpu_target, version)
+    _check_parameters(function, {**compilation.arguments, **compilation.constants})
+
+
+def _check_options(given: Mapping[str, Any], gpu_target: Any, version: str) -> None:
+    known = known_options(gpu_target)
     for name in given:
-        if name not in function.arg_names:
-            raise Refused(f"{function.__name__} has no parameter {name!r}; it has {', '.join(function.arg_names)}")
+        if name not in known:
+            raise WrongDeclaration(
+                f"option {name!r} means nothing to the {gpu_target.backend} backend of Triton {version}, "
+                f"which would ignore it; it knows {', '.join(o for o in known if o not in _INTERNAL)}"
+            )
+
+
+def _check_parameters(function: Any, given: Mapping[str, Any]) -> None:
+    called, known = function.__name__, function.arg_names
+    for name in given:
+        if name not in known:
+            raise WrongDeclaration(f"{called} has no parameter {name!r}; it has {', '.join(known)}")
     missing = [p.name for p in function.params if not p.has_default and p.name not in given]
     if missing:
-        raise Refused(f"{function.__name__} needs {', '.join(missing)}, which the declaration does not give")
+        raise WrongDeclaration(f"{called} needs {', '.join(missing)}, which the declaration does not give")
 
 
 _INTERNAL = {
@@ -256,7 +264,7 @@ class Compiler:
             check(compilation, self._gpu_target, self.version)
             found = specialise(compilation, self._gpu_target)
             name = key(found, self.arch, self.version)
-        except Refused as error:
+        except WrongDeclaration as error:
             return {"status": "refused", "why": str(error)}
         except Exception as error:
             forget_half_made_keys()

@@ -20,7 +20,7 @@ def explain(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def limiter(metrics: Mapping[str, Any], arch: str) -> str:
-    """What keeps more waves from a SIMD: registers, LDS, both, or nothing."""
+    """What keeps a SIMD from holding more waves: registers, LDS, both, or nothing."""
     registers, lds, now = metrics["occupancy_by_registers"], metrics["occupancy_by_lds"], metrics["occupancy"]
     if metrics["lds_bytes"] > metrics["lds_limit"]:
         return "LDS over the limit"
@@ -38,11 +38,11 @@ def sentences(metrics: Mapping[str, Any], arch: str) -> list[str]:
 def _occupancy(metrics: Mapping[str, Any], arch: str) -> str:
     registers = metrics.get("vgpr", metrics.get("registers"))
     share, by = 100 * metrics["lds_bytes"] / metrics["lds_limit"], limiter(metrics, arch)
-    head = "as many as there can be" if by == "nothing" else f"limited by {by}"
-    unit = ("wave", "a SIMD") if arch.startswith("gfx") else ("warp", "a scheduler")
-    waves = f"{metrics['occupancy']} {unit[0]}{'s' * (metrics['occupancy'] != 1)} {unit[1]}"
+    head = "the most there can be" if by == "nothing" else f"limited by {by}"
+    unit, place = ("wave", "SIMD") if arch.startswith("gfx") else ("warp", "scheduler")
+    waves = f"{metrics['occupancy']} {unit}{'s' * (metrics['occupancy'] != 1)} per {place}"
     return (
-        f"{waves}, {head}: {registers} registers a lane "
+        f"{waves}, {head}: {registers} registers per lane "
         f"allow {metrics['occupancy_by_registers']}, {metrics['lds_bytes']} B of LDS ({share:.0f} % of the chip's) "
         f"allow {metrics['occupancy_by_lds']}."
     )
@@ -53,7 +53,7 @@ def _spills(metrics: Mapping[str, Any]) -> str:
         return ""
     spilled = f"{metrics['vgpr_spills']} registers spill, " if "vgpr_spills" in metrics else ""
     return (
-        f"{spilled}{metrics['scratch_bytes']} B of scratch a lane; {metrics['scratch_ops_in_loops']} of "
+        f"{spilled}{metrics['scratch_bytes']} B of scratch per lane; {metrics['scratch_ops_in_loops']} of "
         f"{metrics['scratch_ops']} scratch instructions lie in loops."
     )
 
@@ -81,7 +81,7 @@ def _stores(metrics: Mapping[str, Any]) -> str:
         if metrics.get(f"{name}_widths"):
             parts.append(f"{what}: {_widths(metrics[f'{name}_widths'])}")
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]} a lane." if text else ""
+    return f"{text[0].upper()}{text[1:]} per lane." if text else ""
 
 
 def _widths(widths: Mapping[str, int]) -> str:
@@ -90,7 +90,7 @@ def _widths(widths: Mapping[str, int]) -> str:
 
 
 def explain_markdown(explanations: list[dict[str, Any]]) -> str:
-    """The explanations as Markdown, one heading a kernel."""
+    """The explanations as Markdown, one heading per kernel."""
     lines: list[str] = []
     heading = None
     for one in explanations:

@@ -8,41 +8,41 @@ from typing import Any
 from kernels.hardware import DEVICES, lds_limit, resident_waves
 
 MEANING: dict[str, str] = {
-    "vgpr": "vector registers a lane, architectural and accumulation together (AMD)",
-    "agpr": "accumulation registers a lane, part of vgpr (AMD)",
-    "sgpr": "scalar registers a wave (AMD)",
-    "registers": "registers a thread (NVIDIA)",
+    "vgpr": "vector registers per lane, architectural and accumulation together (AMD)",
+    "agpr": "accumulation registers per lane, part of vgpr (AMD)",
+    "sgpr": "scalar registers per wave (AMD)",
+    "registers": "registers per thread (NVIDIA)",
     "vgpr_spills": "vector registers spilled to memory",
     "sgpr_spills": "scalar registers spilled to lanes of vector registers",
-    "scratch_bytes": "private memory a lane, bytes",
+    "scratch_bytes": "private memory per lane, bytes",
     "scratch_ops": "instructions that read or write private memory",
     "scratch_ops_in_loops": "those of them in loops",
     "agpr_moves_in_loops": "moves between architectural and accumulation registers in loops",
-    "lds_bytes": "LDS (shared memory) a workgroup, bytes",
+    "lds_bytes": "LDS (shared memory) per workgroup, bytes",
     "lds_limit": "LDS that a workgroup may have on this chip, bytes",
-    "waves_per_group": "waves (warps) a workgroup",
-    "occupancy": "waves resident on a SIMD, from registers and LDS; 0: the kernel does not load",
-    "occupancy_by_registers": "waves resident on a SIMD if LDS were unlimited",
-    "occupancy_by_lds": "waves resident on a SIMD if registers were unlimited",
+    "waves_per_group": "waves (warps) per workgroup",
+    "occupancy": "resident waves per SIMD, from registers and LDS; 0: the kernel does not load",
+    "occupancy_by_registers": "resident waves per SIMD if LDS were unlimited",
+    "occupancy_by_lds": "resident waves per SIMD if registers were unlimited",
     "code_bytes": "size of the machine code, bytes",
     "instructions": "machine instructions",
     "matrix": "matrix (MFMA, tensor-core) instructions by name",
-    "load_widths": "vector loads by bytes a lane",
-    "store_widths": "vector stores by bytes a lane",
+    "load_widths": "vector loads by bytes per lane",
+    "store_widths": "vector stores by bytes per lane",
     "store_names": "vector stores by name",
-    "bytes_per_load": "mean bytes a lane of a vector load",
-    "bytes_per_store": "mean bytes a lane of a vector store",
+    "bytes_per_load": "mean bytes per lane of a vector load",
+    "bytes_per_store": "mean bytes per lane of a vector store",
     "loads_to_lds": "loads that write LDS directly",
-    "remote_store_widths": "stores through peers' heap bases by bytes a lane (AMD)",
+    "remote_store_widths": "stores through peers' heap bases by bytes per lane (AMD)",
     "remote_store_names": "the same by name",
-    "remote_store_bytes": "bytes a lane of all remote stores on the path with most, each loop run once",
+    "remote_store_bytes": "bytes per lane of all remote stores on the path with the most, each loop run once",
     "remote_store_bytes_in_loops": "the same of those in loops",
-    "bytes_per_remote_store": "mean bytes a lane of a remote store",
-    "subdword_remote_stores": "remote stores of less than 4 bytes a lane",
-    "heap_base_loads": "heap bases loaded on the path with most, each loop run once",
+    "bytes_per_remote_store": "mean bytes per lane of a remote store",
+    "subdword_remote_stores": "remote stores of less than 4 bytes per lane",
+    "heap_base_loads": "heap bases loaded on the path with the most, each loop run once",
     "heap_base_loads_in_loops": "the same of those in loops",
-    "lds_read_widths": "LDS reads by bytes a lane; 2x8 is two of 8 bytes in one instruction",
-    "lds_write_widths": "LDS writes by bytes a lane",
+    "lds_read_widths": "LDS reads by bytes per lane; 2x8 is two of 8 bytes in one instruction",
+    "lds_write_widths": "LDS writes by bytes per lane",
     "barriers": "workgroup barriers",
     "waits": "wait instructions",
     "atomics": "atomic instructions by name",
@@ -70,26 +70,24 @@ def finish(raw: Mapping[str, Any], arch: str) -> dict[str, Any]:
 
 
 def mean_width(widths: Mapping[str, int]) -> float | None:
-    """Mean bytes a lane over instructions; None without any."""
+    """Mean bytes per lane over instructions; None without any."""
     count = sum(widths.values())
     return round(sum(int(width) * number for width, number in widths.items()) / count, 3) if count else None
 
 
-def will_load(metrics: Mapping[str, Any], arch: str) -> str | None:
-    """Why a configuration cannot be launched on the chip at all, or None: what a sweep asks before it asks a GPU."""
+def will_not_load(metrics: Mapping[str, Any], arch: str) -> str | None:
+    """Why a configuration cannot be launched on the chip, or None; a sweep asks this before it asks for a GPU."""
     device = next(d for d in DEVICES if d.arch == arch)
     threads = metrics["waves_per_group"] * device.wave_size
     if metrics["lds_bytes"] > lds_limit(arch):
-        return (
-            f"it needs {metrics['lds_bytes']} B of LDS and a workgroup on {arch} may have {lds_limit(arch)} B; "
-            "use fewer stages or smaller tiles"
-        )
+        limit = f"a workgroup on {arch} may have {lds_limit(arch)} B"
+        return f"it needs {metrics['lds_bytes']} B of LDS and {limit}; use fewer stages or smaller tiles"
     if threads > 1024:
         return f"its workgroup has {threads} threads and {arch} allows 1024; use fewer warps"
     if metrics["occupancy"] == 0:
         registers = metrics["vgpr"] if "vgpr" in metrics else metrics["registers"]
         return (
-            f"{registers} registers a lane times {metrics['waves_per_group']} waves do not fit the register file "
+            f"{registers} registers per lane times {metrics['waves_per_group']} waves do not fit the register file "
             f"of {arch}; use smaller tiles or fewer warps"
         )
     return None
@@ -109,32 +107,22 @@ def entries(arch: str, listing: Mapping[str, Any], records: Mapping[int, Mapping
 
 
 def _entry(arch: str, triton: str, unit: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "kernel": unit["kernel"],
-        "backend": unit["backend"],
-        "label": unit["label"],
-        "arch": arch,
-        "triton": triton,
-        "cases": [],
-        "status": record["status"],
-    }
+    entry: dict[str, Any] = {name: unit[name] for name in ("kernel", "backend", "label")}
+    entry |= {"arch": arch, "triton": triton, "cases": [], "status": record["status"]}
     entry |= {"knobs": unit["knobs"]} if "knobs" in unit else {}
     if record["status"] != "ok":
         return entry | {"why": record["why"]}
     done = finish(record["metrics"], arch)
-    return entry | {
-        "hash": record["hash"],
-        "asm": record["asm"],
-        "metrics": done,
-        "notes": list(record["notes"]),
-        "will_not_load": will_load(done, arch),
-    }
+    entry |= {"hash": record["hash"], "asm": record["asm"], "metrics": done}
+    return entry | {"notes": list(record["notes"]), "will_not_load": will_not_load(done, arch)}
 
 
-def document(
-    runs: Sequence[tuple[str, Mapping[str, Any] | None, Mapping[int, Mapping[str, Any]], str]],
-) -> dict[str, Any]:
-    """The result file of (arch, listing, records, failure) per architecture; free of paths, dates and chance."""
+Run = tuple[str, Mapping[str, Any] | None, Mapping[int, Mapping[str, Any]], str]
+"""Architecture, listing (None without), records by unit, and what made the whole of it fail ("" if nothing did)."""
+
+
+def document(runs: Sequence[Run]) -> dict[str, Any]:
+    """The result file of all architectures; free of paths, dates and chance."""
     broken: dict[str, dict[str, str]] = {}
     found: list[dict[str, Any]] = []
     failures: list[dict[str, str]] = []

@@ -57,10 +57,10 @@ def _tool(*command: Any) -> str:
             list(map(str, command)), capture_output=True, text=True, timeout=_TOOL_SECONDS, stdin=subprocess.DEVNULL
         )
     except FileNotFoundError:
-        raise ToolError(f"{command[0]} is not there; the triton wheel for Linux x86-64 brings it") from None
+        raise ToolError(f"{command[0]} is missing; the triton wheel for Linux x86-64 contains it") from None
     if done.returncode:
         said = done.stderr.strip() or done.stdout.strip()
-        raise ToolError(f"{Path(command[0]).name} left with {done.returncode}: {said}")
+        raise ToolError(f"{Path(command[0]).name} ended with exit code {done.returncode}: {said}")
     return done.stdout
 
 
@@ -104,7 +104,7 @@ def kind(instruction: Instruction) -> str:
 
 
 def access_bytes(instruction: Instruction) -> int | None:
-    """Bytes a lane moves in a memory instruction; 4 without a size word; None for bulk (TMA) copies."""
+    """Bytes per lane that a memory instruction moves; 4 without a size word; None for bulk (TMA) copies."""
     if instruction.mnemonic.startswith("UTMA"):
         return None
     sizes = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
@@ -118,7 +118,7 @@ def weight(instructions: Sequence[Instruction]) -> tuple[int, ...]:
 
 
 def metrics(usage: str, code: Code, lds_bytes: int, num_warps: int) -> dict[str, Any]:
-    """All that SASS and the resource usage say, by name; see benchmarks.isa.metrics."""
+    """All metrics that SASS and the resource usage give, by name; see benchmarks.isa.metrics."""
     everything = code.instructions
     kinds = Counter(map(kind, everything))
     looped = Counter(map(kind, code.within(code.in_loops)))
@@ -168,5 +168,5 @@ def _counted(names: Any) -> dict[str, int]:
 def _used(usage: str, key: str) -> int:
     match = re.search(rf"\b{key}:(\d+)", usage)
     if match is None:
-        raise ToolError(f"cuobjdump -res-usage says no {key}: {usage.strip()!r}")
+        raise ToolError(f"cuobjdump -res-usage does not give {key}: {usage.strip()!r}")
     return int(match[1])

@@ -1,4 +1,4 @@
-"""Compile everything a tree declares: worker processes per architecture, each watched for time and memory."""
+"""Compile everything a tree declares: compiling processes per architecture, each watched for time and memory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import Any
 from benchmarks.isa.targets import environment, target
 
 HARNESS = Path(__file__).resolve().parents[2]
-MOST_WORKERS = 4
-"""Processes per architecture on a large machine: each imports torch and Triton anew (about 2 s and 0.5 GB)."""
+MOST_PROCESSES = 4
+"""Processes per architecture on a large machine: each imports torch and Triton again (about 2 s and 0.5 GB)."""
 
-UNITS_PER_WORKER = 8
+UNITS_PER_PROCESS = 8
 """Compilations for which one more process is worth its start."""
 
 LIST_LIMIT_S = 120.0
@@ -53,7 +53,7 @@ class Choice:
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
+class CompileSetting:
     """Where and with what: the tree under test, cache folder, Python, and folders to put before its packages."""
 
     tree: Path
@@ -64,37 +64,23 @@ class Setting:
 
 
 class Ended(Exception):
-    """A worker is gone: the text says why, as a sentence about the compilation it was doing."""
+    """A compiling process is gone: the text says why, as a sentence about the compilation it was doing."""
 
 
-class Worker:
+class CompileProcess:
     """One compiling process."""
 
-    def __init__(self, arch: str, compute_units: int, setting: Setting, scratch: Path) -> None:
+    def __init__(self, arch: str, compute_units: int, setting: CompileSetting, scratch: Path) -> None:
         self._log = tempfile.NamedTemporaryFile(dir=scratch, suffix=".log")  # noqa: SIM115 - closed in kill()
         self._buffer = b""
-        command = [
-            setting.python,
-            "-m",
-            "benchmarks.isa.worker",
-            arch,
-            str(setting.tree.resolve()),
-            str(setting.cache.resolve()),
-            str(compute_units),
-            self._log.name,
-        ]
+        folders = (str(setting.tree.resolve()), str(setting.cache.resolve()))
+        arguments = (arch, *folders, str(compute_units), self._log.name)
         cleaned = environment(os.environ) | {"TRITON_CACHE_DIR": str(scratch / f"triton-{id(self)}")}
         if setting.packages:
             cleaned["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
-        self._process = subprocess.Popen(
-            command,
-            cwd=HARNESS,
-            env=cleaned,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            start_new_session=True,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
+        command = [setting.python, "-m", "benchmarks.isa.worker", *arguments]
+        self._process = subprocess.Popen(command, cwd=HARNESS, env=cleaned, start_new_session=True, **pipes)
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         """The answer to a request; Ended if the process died or was killed for time or memory."""
@@ -156,10 +142,12 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6 + sum(resident_mb(int(child)) for child in children)
 
 
-class ArchRun:
-    """All compilations for one architecture, shared by its workers.  Results are kept by unit index."""
+class CompilePool:
+    """All compilations for one architecture, shared by its processes.  Results are kept by unit index."""
 
-    def __init__(self, arch: str, choice: Choice, setting: Setting, scratch: Path, tell: Callable[..., None]) -> None:
+    def __init__(
+        self, arch: str, choice: Choice, setting: CompileSetting, scratch: Path, tell: Callable[..., None]
+    ) -> None:
         from kernels.hardware import DEVICES
 
         target(arch)
@@ -174,45 +162,48 @@ class ArchRun:
         self.records: dict[int, dict[str, Any]] = {}
 
     def work(self, slot: int) -> None:
-        """The life of one worker slot: list, then compile until nothing is left; a dead worker is replaced.
+        """What one slot does: list, then compile until nothing is left; a process that died is replaced.
 
         Slots beyond the first wait for the listing, and start only if there is enough to do for one more.
         """
-        worker: Worker | None = None
+        process: CompileProcess | None = None
         if slot:
             self._listed.wait()
-            if not self.listing or len(self.listing["units"]) < UNITS_PER_WORKER * (slot + 1):
+            if not self.listing or len(self.listing["units"]) < UNITS_PER_PROCESS * (slot + 1):
                 return
         try:
             while self._more():
-                worker = worker or self._ready()
-                if worker is None:
+                process = process or self._ready()
+                index = self._take() if process else None
+                if process is None or index is None:
                     return
-                index = self._take()
-                if index is None:
-                    return
-                try:
-                    answer = worker.ask({"op": "compile", "index": index}, self.setting.limits)
-                except Ended as end:
-                    answer = {"ok": True, "status": "failed", "why": str(end)}
-                    worker.kill()
-                    worker = None
-                self._keep(index, answer)
+                if not self._compile(process, index):
+                    process = None
         finally:
             self._listed.set()
-            if worker:
-                worker.kill()
+            if process:
+                process.kill()
+
+    def _compile(self, process: CompileProcess, index: int) -> bool:
+        """Compile one unit; whether the process is still there."""
+        try:
+            self._keep(index, process.ask({"op": "compile", "index": index}, self.setting.limits))
+        except Ended as end:
+            process.kill()
+            self._keep(index, {"ok": True, "status": "failed", "why": str(end)})
+            return False
+        return True
 
     def _more(self) -> bool:
         with self._lock:
             return not self.failure and (self.listing is None or self._next < len(self.listing["units"]))
 
-    def _ready(self) -> Worker | None:
-        """A worker that has listed the tree; None if it cannot."""
-        worker = Worker(self.arch, self._compute_units, self.setting, self._scratch)
+    def _ready(self) -> CompileProcess | None:
+        """A process that has listed the tree; None if it cannot."""
+        process = CompileProcess(self.arch, self._compute_units, self.setting, self._scratch)
         try:
             limits = Limits(LIST_LIMIT_S, self.setting.limits.memory_mb)
-            listing = worker.ask({"op": "list", "choose": self._choice}, limits)
+            listing = process.ask({"op": "list", "choose": self._choice}, limits)
             if not listing["ok"]:
                 raise Ended(listing["why"])
             with self._lock:
@@ -220,10 +211,10 @@ class ArchRun:
                     raise Ended("two processes listed different compilations; declarations must not depend on chance")
                 self.listing = self.listing or listing
             self._listed.set()
-            return worker
+            return process
         except Ended as end:
             self.failure = f"the kernels could not be listed for {self.arch}: {end}"
-            worker.kill()
+            process.kill()
             return None
 
     def _take(self) -> int | None:
@@ -247,15 +238,15 @@ class ArchRun:
 
 
 def compile_all(
-    arches: Sequence[str], choice: Choice, setting: Setting, tell: Callable[..., None] = lambda **progress: None
-) -> list[ArchRun]:
+    arches: Sequence[str], choice: Choice, setting: CompileSetting, tell: Callable[..., None] = lambda **progress: None
+) -> list[CompilePool]:
     """Run every architecture in parallel; returns the runs with their listings and records, in the order asked.
 
     tell(arch=, done=, total=) is called after each compilation, from any thread.
     """
-    slots = min(MOST_WORKERS, max(1, (os.cpu_count() or 1) // len(arches)))
+    slots = min(MOST_PROCESSES, max(1, (os.cpu_count() or 1) // len(arches)))
     with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as scratch:
-        runs = [ArchRun(arch, choice, setting, Path(scratch), tell) for arch in arches]
+        runs = [CompilePool(arch, choice, setting, Path(scratch), tell) for arch in arches]
         threads = [
             threading.Thread(target=run.work, args=(slot,), daemon=True) for run in runs for slot in range(slots)
         ]

@@ -1,4 +1,4 @@
-"""Which loads an address was computed from: how remote stores are told from local ones in AMD machine code.
+"""Which loads an address was computed from: how remote stores are distinguished from local ones in AMD code.
 
 A remote pointer is `heap_bases[peer] + (pointer - heap_bases[own])`, so its address registers carry the result of a
 load of 8 bytes that is not a kernel argument.  A forward data-flow analysis over the control-flow graph follows each

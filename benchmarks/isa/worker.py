@@ -21,6 +21,7 @@ from benchmarks.isa.causes import first_cause
 from benchmarks.isa.compile import Compiler
 
 HARNESS = Path(__file__).resolve().parents[2]
+TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
 CPU_SLACK_S = 30
 """CPU seconds beyond a request's limit after which the kernel ends this process, should the parent be gone."""
 
@@ -70,10 +71,7 @@ class Units:
         name = {"kernel": kernel.name, "backend": backend, "case": case.name} | ({"knobs": knobs} if knobs else {})
         place = Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)
         if not _takes(declare, knobs):
-            why = (
-                f"its isa() declaration does not take the knobs {', '.join(knobs)}; "
-                "declare it as (case, arch, **knobs) and put them over config()"
-            )
+            why = f"its isa() declaration does not take the knobs {', '.join(knobs)}; {TAKE_KNOBS}"
             return [self._unit(name | {"label": "", "status": "refused", "why": why}, None)]
         try:
             declared = list(declare(case.at(place), self._arch, **knobs))

@@ -1,4 +1,4 @@
-"""The part of `ridgeline check` that needs no GPU: the code both trees compile to for AMD, and what changed in it."""
+"""The part of `ridgeline check` that needs no GPU: the code both sides compile to for AMD, and what changed in it."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from rich.console import Console
 
 from ci.git.repository import Tree
 from ci.harness import Plan
-from ci.isa.compile import Wanted, compile_tree
-from ci.isa.judge import IsaJudgement, compare
-from ci.isa.judge import Verdict as IsaVerdict
-from ci.isa.rules import load_policy
+from ci.isa.compile import TreeCompiler, Wanted
+from ci.isa.judge import CodeVerdict, IsaJudgement, compare
+from ci.isa.policy import load_policy
 from ci.judging.types import Judgement, Verdict
 
-WORSE = {IsaVerdict.SLOWER: Verdict.SLOWER, IsaVerdict.BROKEN: Verdict.BROKEN}
-"""What the code alone can make of the verdict: a rule of policy.toml expects SLOWER, or head does not compile."""
+WORSE = {CodeVerdict.SLOWER: Verdict.SLOWER, CodeVerdict.BROKEN: Verdict.BROKEN}
+"""What the code alone can turn the verdict into: a rule of policy.toml expects SLOWER, or head does not compile."""
 
 
 def judged(trees: Sequence[Tree], plan: Plan, root: Path, console: Console) -> IsaJudgement:
-    """Compile base and head for the AMD architectures and compare; what has not changed comes from the cache."""
+    """Compile base and head for the AMD architectures and compare; unchanged code comes from the cache."""
     wanted = Wanted(tier=plan.tier, kernels=plan.kernels, cases=plan.cases, lenient=True)
-    cache = root / ".ridgeline" / "isa"
-    base, head = (compile_tree(tree.path, wanted, cache, console, f"code of {tree.label}") for tree in trees)
+    compiler = TreeCompiler(root / ".ridgeline" / "isa", console)
+    base, head = (compiler.compile(tree.path, wanted, f"code of {tree.label}") for tree in trees)
     return compare(base, head, load_policy(None))
 
 
 def joined(judgement: Judgement, isa: IsaJudgement) -> Judgement:
     """The judgement of the times with what the code says: its findings as warnings, its regressions as the verdict."""
-    told = [
+    warnings = [
         f"code of {d.name} on {d.arch}: {finding.sentence}"
-        for d in isa.of(IsaVerdict.BROKEN, IsaVerdict.SLOWER)
+        for d in isa.of(CodeVerdict.BROKEN, CodeVerdict.SLOWER)
         for finding in d.alarms
     ]
     verdict, why = judgement.verdict, judgement.why
     if isa.verdict in WORSE and verdict is not Verdict.BROKEN:
         verdict, why = WORSE[isa.verdict], f"{isa.why}; by the clock: {why}"
-    return dataclasses.replace(judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *told))
+    return dataclasses.replace(judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *warnings))

@@ -9,17 +9,18 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from ci.isa.judge import read
+from ci.isa import compiled
+from ci.isa.compiled import CompiledTree
 
 HARNESS = Path(__file__).resolve().parents[2]
-"""The tree whose `benchmarks` compiles and reads metrics: always the one that started the run."""
+"""The checkout whose `benchmarks` compiles and reads metrics: always the one that started the run."""
 
 USAGE = 3
 
@@ -33,7 +34,7 @@ class Wanted:
     """What to compile; empty means all (arches: the AMD ones).  Limits are for one compilation, None: the default.
 
     packages: folder put before the Python's own packages, with another Triton in it.
-    lenient: a kernel, case or backend that the tree does not have is no mistake, as in an older commit.
+    lenient: a kernel, case or backend that the tree does not have is not an error, as in an older commit.
     """
 
     arches: Sequence[str] = ()
@@ -46,57 +47,58 @@ class Wanted:
     packages: Path | None = None
     lenient: bool = False
 
-
-def command(tree: Path, wanted: Wanted, cache: Path, out: Path, verb: str = "metrics") -> list[str]:
-    """The argument list that compiles `tree` into the file `out`: metrics, or explanations of them."""
-    argv = [
-        sys.executable,
-        "-m",
-        "benchmarks.isa",
-        verb,
-        "--tree",
-        str(tree.resolve()),
-        "--tier",
-        wanted.tier,
-        "--cache",
-        str(cache.resolve()),
-        "--out",
-        str(out),
-        "--progress",
-        "json",
-    ]
-    for flag, values in (
-        ("--arch", wanted.arches),
-        ("--kernel", wanted.kernels),
-        ("--case", wanted.cases),
-        ("--backend", wanted.backends),
-    ):
-        for value in values:
-            argv += [flag, value]
-    for flag, single in (
-        ("--timeout", wanted.timeout_s),
-        ("--memory", wanted.memory_mb),
-        ("--packages", wanted.packages),
-    ):
-        if single is not None:
-            argv += [flag, str(single)]
-    return argv + ["--lenient"] * wanted.lenient
+    def options(self) -> Iterator[str]:
+        """As options of `python -m benchmarks.isa`."""
+        yield from ("--tier", self.tier)
+        repeated = {"arch": self.arches, "kernel": self.kernels, "case": self.cases, "backend": self.backends}
+        for name, values in repeated.items():
+            for value in values:
+                yield from (f"--{name}", value)
+        for name, one in (("timeout", self.timeout_s), ("memory", self.memory_mb), ("packages", self.packages)):
+            if one is not None:
+                yield from (f"--{name}", str(one))
+        if self.lenient:
+            yield "--lenient"
 
 
-def compile_tree(tree: Path, wanted: Wanted, cache: Path, console: Console, what: str = "") -> dict[str, Any]:
-    """The result file of a tree, compiled with a progress bar called `what`; CompileError if there is none."""
-    with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as folder:
-        out = Path(folder) / "isa.json"
-        _run(command(tree, wanted, cache, out), out, console, what or str(tree))
-        return read(out)
+@dataclasses.dataclass(frozen=True)
+class TreeCompiler:
+    """Compiles source trees; the cache keeps what is compiled, the console shows progress."""
+
+    cache: Path
+    console: Console
+
+    def compile(self, tree: Path, wanted: Wanted, what: str = "") -> CompiledTree:
+        """A tree, compiled with a progress bar called `what`; CompileError or IsaError if there is no result."""
+        return compiled.parse(self.result(tree, wanted, what), f"the result of compiling {tree}")
+
+    def result(self, tree: Path, wanted: Wanted, what: str = "") -> str:
+        """The text of a tree's result file."""
+        return self._written("metrics", tree, wanted, what or str(tree))
+
+    def explain(self, tree: Path, wanted: Wanted, as_json: bool) -> str:
+        """What bounds each kernel of a tree statically, as Markdown or JSON text."""
+        return self._written("explain", tree, wanted, str(tree), *["--json"] * as_json)
+
+    def _written(self, verb: str, tree: Path, wanted: Wanted, what: str, *more: str) -> str:
+        """The text of the file that `python -m benchmarks.isa VERB` writes."""
+        with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as folder:
+            out = Path(folder) / "written"
+            folders = ["--tree", str(tree.resolve()), "--cache", str(self.cache.resolve()), "--out", str(out)]
+            argv = [sys.executable, "-m", "benchmarks.isa", verb, *folders, *wanted.options(), *more]
+            _run([*argv, "--progress", "json"], out, self.console, what)
+            return out.read_text(encoding="utf-8")
 
 
-def explain_tree(tree: Path, wanted: Wanted, cache: Path, as_json: bool, console: Console) -> str:
-    """What bounds each kernel of a tree statically, as Markdown or JSON text."""
-    with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as folder:
-        out = Path(folder) / "explained"
-        _run(command(tree, wanted, cache, out, "explain") + ["--json"] * as_json, out, console, str(tree))
-        return out.read_text(encoding="utf-8")
+# ---- the process ---------------------------------------------------------------------------------------------------
+
+
+class _Event(NamedTuple):
+    """How far the compilations for one architecture are."""
+
+    arch: str
+    done: int
+    total: int
 
 
 def _run(argv: Sequence[str], out: Path, console: Console, what: str) -> None:
@@ -118,33 +120,30 @@ def _run(argv: Sequence[str], out: Path, console: Console, what: str) -> None:
         raise
     code = process.wait()
     if code == USAGE or not out.exists():
-        raise CompileError(
-            said[-1].removeprefix("Error: ")
-            if said
-            else f"`{' '.join(argv[1:4])}` left with exit code {code} and said nothing"
-        )
+        silent = f"`{' '.join(argv[1:4])}` ended with exit code {code} and wrote nothing"
+        raise CompileError(said[-1].removeprefix("Error: ") if said else silent)
 
 
 def _follow(process: subprocess.Popen[str], console: Console, what: str) -> list[str]:
-    """Show progress until the process closes its stderr; returns the lines that are no progress."""
+    """Show progress until the process closes its stderr; returns the lines that are not progress."""
     said: list[str] = []
     assert process.stderr is not None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, TaskID] = {}
         for line in process.stderr:
             event = _event(line)
             if event is None:
                 said += [line.rstrip()] if line.strip() else []
                 continue
-            task = tasks.get(event["arch"]) or tasks.setdefault(event["arch"], bar.add_task(f"{what} {event['arch']}"))
-            bar.update(task, completed=event["done"], total=event["total"])
+            if event.arch not in tasks:
+                tasks[event.arch] = bar.add_task(f"{what} {event.arch}")
+            bar.update(tasks[event.arch], completed=event.done, total=event.total)
     return said
 
 
-def _event(line: str) -> dict[str, Any] | None:
+def _event(line: str) -> _Event | None:
     try:
-        event = json.loads(line)
-    except ValueError:
+        return _Event(**json.loads(line))
+    except (ValueError, TypeError):
         return None
-    return event if isinstance(event, dict) and {"arch", "done", "total"} <= event.keys() else None

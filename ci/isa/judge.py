@@ -1,33 +1,27 @@
 """Compare what the compiler emitted for two source trees: findings per configuration, and one verdict by rules.
 
-Reads the result files of `python -m benchmarks.isa metrics`; nothing here compiles, and nothing is random: the same two
-files give the same judgement.
+Nothing here compiles, and nothing is random: the same two trees give the same judgement.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ci.isa.rules import Finding, IsaPolicy, findings
-
-FORMAT, VERSION = "ridgeline-isa", 1
-
-Entry = Mapping[str, Any]
-
-
-class IsaError(ValueError):
-    """A result file cannot be used; the text names it and says why."""
+from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, called
+from ci.isa.policy import IsaPolicy
+from ci.isa.rules import CodeFinding, findings
+from ci.report.words import plural
 
 
-class Verdict(enum.StrEnum):
-    """What the code alone says about one configuration, or about all together.
+class CodeVerdict(enum.StrEnum):
+    """What the code alone says about one configuration, or about all together; the worst comes first.
 
-    SLOWER is an expectation by rule, not a measurement.  CHANGED: other code, no rule speaks; a timing run tells more.
+    SLOWER is an expectation by rule, not a measurement.  CHANGED: the code differs and no rule says that it is worse;
+    a timing run tells more.
     """
 
     BROKEN = "BROKEN"
@@ -51,18 +45,18 @@ class Difference:
     label: str
     arch: str
     cases: tuple[str, ...]
-    verdict: Verdict
-    findings: tuple[Finding, ...] = ()
-    base: Entry | None = None
-    head: Entry | None = None
+    verdict: CodeVerdict
+    findings: tuple[CodeFinding, ...] = ()
+    base: CompiledEntry | None = None
+    head: CompiledEntry | None = None
 
     @property
     def name(self) -> str:
         """How it is called in tables: kernel/backend, and the label in brackets."""
-        return f"{self.kernel}/{self.backend}" + (f" [{self.label}]" if self.label else "")
+        return called(self.kernel, self.backend, self.label)
 
     @property
-    def alarms(self) -> tuple[Finding, ...]:
+    def alarms(self) -> tuple[CodeFinding, ...]:
         """The findings that a rule judges."""
         return tuple(finding for finding in self.findings if finding.judged)
 
@@ -71,7 +65,7 @@ class Difference:
 class IsaJudgement:
     """The verdict on all configurations together; `warnings` concern the whole comparison."""
 
-    verdict: Verdict
+    verdict: CodeVerdict
     why: str
     differences: tuple[Difference, ...]
     warnings: tuple[str, ...] = ()
@@ -79,154 +73,159 @@ class IsaJudgement:
     @property
     def exit_code(self) -> int:
         """0 pass, 1 regression, 2 no verdict."""
-        return {Verdict.SLOWER: 1, Verdict.BROKEN: 1, Verdict.CANNOT_TELL: 2}.get(self.verdict, 0)
+        return {CodeVerdict.SLOWER: 1, CodeVerdict.BROKEN: 1, CodeVerdict.CANNOT_TELL: 2}.get(self.verdict, 0)
 
-    def of(self, *verdicts: Verdict) -> tuple[Difference, ...]:
+    def of(self, *verdicts: CodeVerdict) -> tuple[Difference, ...]:
         """The configurations with one of these verdicts, in order."""
         return tuple(d for d in self.differences if d.verdict in verdicts)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A result file; IsaError if it is not one."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise IsaError(f"{path} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise IsaError(f"{path} is not JSON: {error}") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise IsaError(f"{path} is not written by `python -m benchmarks.isa metrics`")
-    if document.get("version") != VERSION:
-        raise IsaError(
-            f"{path} has version {document.get('version')!r} of its format; this tree reads version {VERSION}"
-        )
-    return document
-
-
-def compare(base: Mapping[str, Any], head: Mapping[str, Any], policy: IsaPolicy) -> IsaJudgement:
+def compare(base: CompiledTree, head: CompiledTree, policy: IsaPolicy) -> IsaJudgement:
     """Judge head's code against base's."""
-    differences = tuple(_difference(one, two, cases, policy) for one, two, cases in pairs(base, head))
-    order = {verdict: rank for rank, verdict in enumerate(Verdict)}
-    differences = tuple(sorted(differences, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
-    verdict, lost = _overall(differences, head), _lost_modules(base, head)
-    why = " ".join(filter(None, (lost, _why(verdict, differences) if not lost or verdict is Verdict.BROKEN else "")))
-    return IsaJudgement(Verdict.BROKEN if lost else verdict, why, differences, tuple(_warnings(base, head)))
+    order = {verdict: rank for rank, verdict in enumerate(CodeVerdict)}
+    found = [_difference(sides, cases, policy) for sides, cases in pairs(base, head)]
+    differences = tuple(sorted(found, key=lambda d: (order[d.verdict], d.kernel, d.backend, d.arch, d.label)))
+    verdict, why = _overall(differences, head), ""
+    lost = _lost_modules(base, head)
+    if not lost or verdict is CodeVerdict.BROKEN:
+        why = _why(verdict, differences)
+    verdict = CodeVerdict.BROKEN if lost else verdict
+    return IsaJudgement(verdict, f"{lost} {why}".strip(), differences, tuple(_warnings(base, head)))
 
 
-def _lost_modules(base: Mapping[str, Any], head: Mapping[str, Any]) -> str:
-    """A sentence on the modules that base could import and head cannot: their kernels are gone without a word."""
-    before = {broken["module"] for broken in base["broken"]}
-    lost = [f"{b['module']} ({b['why']})" for b in head["broken"] if b["module"] not in before]
-    return f"Modules with kernels no longer import: {', '.join(lost)}." if lost else ""
+def _lost_modules(base: CompiledTree, head: CompiledTree) -> str:
+    """A sentence on the modules that base could import and head cannot; their kernels would only seem gone."""
+    before = {broken.module for broken in base.broken}
+    lost = [f"{broken.module} ({broken.why})" for broken in head.broken if broken.module not in before]
+    return f"Modules with kernels can no longer be imported: {', '.join(lost)}." if lost else ""
 
 
-def pairs(base: Mapping[str, Any], head: Mapping[str, Any]) -> list[tuple[Entry | None, Entry | None, tuple[str, ...]]]:
-    """(base entry, head entry, cases) of every configuration of either side.
+# ---- which configurations belong together --------------------------------------------------------------------------
+
+Sides = tuple[CompiledEntry | None, CompiledEntry | None]
+
+
+def pairs(base: CompiledTree, head: CompiledTree) -> list[tuple[Sides, tuple[str, ...]]]:
+    """((base entry, head entry), cases) of every configuration of either side.
 
     A configuration is found again by kernel, backend, architecture and case.  Where a case has several compilations
     they are found by label, and those left over in declared order: a label may name the tile that was changed.
     """
-    grouped: dict[tuple[int, int], tuple[Entry | None, Entry | None, list[str]]] = {}
-    sides = [_by_case(base), _by_case(head)]
-    for where in dict.fromkeys([*sides[0], *sides[1]]):
-        for one, two in _matched(sides[0].get(where, []), sides[1].get(where, [])):
-            grouped.setdefault((id(one), id(two)), (one, two, []))[2].append(where[3])
-    return [(one, two, tuple(cases)) for one, two, cases in grouped.values()]
+    grouped: dict[Sides, list[str]] = {}
+    old, new = entries_by_case(base), entries_by_case(head)
+    for where in dict.fromkeys([*old, *new]):
+        for sides in _matched(old.get(where, []), new.get(where, [])):
+            grouped.setdefault(sides, []).append(where[3])
+    return [(sides, tuple(cases)) for sides, cases in grouped.items()]
 
 
-def _by_case(document: Mapping[str, Any]) -> dict[tuple[str, str, str, str], list[Entry]]:
-    found: dict[tuple[str, str, str, str], list[Entry]] = {}
-    for entry in document["entries"]:
-        for case in entry["cases"]:
-            found.setdefault((entry["kernel"], entry["backend"], entry["arch"], case), []).append(entry)
+def entries_by_case(tree: CompiledTree) -> dict[tuple[str, str, str, str], list[CompiledEntry]]:
+    """The entries of each (kernel, backend, arch, case)."""
+    found: dict[tuple[str, str, str, str], list[CompiledEntry]] = {}
+    for entry in tree.entries:
+        for case in entry.cases:
+            found.setdefault((entry.kernel, entry.backend, entry.arch, case), []).append(entry)
     return found
 
 
-def _matched(base: Sequence[Entry], head: Sequence[Entry]) -> Iterator[tuple[Entry | None, Entry | None]]:
-    by_label = {entry["label"]: entry for entry in base}
+def _matched(base: Sequence[CompiledEntry], head: Sequence[CompiledEntry]) -> Iterator[Sides]:
+    by_label = {entry.label: entry for entry in base}
     left_base, left_head = list(base), []
     for entry in head:
-        found = by_label.get(entry["label"])
-        if found is not None and any(found is entry for entry in left_base):
-            left_base = [entry for entry in left_base if entry is not found]
+        found = by_label.get(entry.label)
+        if found is not None and found in left_base:
+            left_base.remove(found)
             yield found, entry
         else:
             left_head.append(entry)
-    for index in range(max(len(left_base), len(left_head))):
-        yield (
-            left_base[index] if index < len(left_base) else None,
-            left_head[index] if index < len(left_head) else None,
-        )
+    yield from itertools.zip_longest(left_base, left_head)
 
 
-def _difference(base: Entry | None, head: Entry | None, cases: tuple[str, ...], policy: IsaPolicy) -> Difference:
-    known = head if head is not None else base
+# ---- verdicts ------------------------------------------------------------------------------------------------------
+
+Decided = tuple[CodeVerdict, tuple[CodeFinding, ...]]
+
+
+def _difference(sides: Sides, cases: tuple[str, ...], policy: IsaPolicy) -> Difference:
+    base, head = sides
+    known = head or base
     assert known is not None
     verdict, found = _decide(base, head, policy)
-    return Difference(
-        known["kernel"], known["backend"], known["label"], known["arch"], cases, verdict, found, base, head
-    )
+    return Difference(known.kernel, known.backend, known.label, known.arch, cases, verdict, found, base, head)
 
 
-def _decide(base: Entry | None, head: Entry | None, policy: IsaPolicy) -> tuple[Verdict, tuple[Finding, ...]]:
+def _decide(base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaPolicy) -> Decided:
     """The verdict on one configuration and what led to it."""
     if head is None:
-        return Verdict.GONE, ()
-    if head["status"] != "ok":
-        why = Finding("compile", f"{_STATUS[head['status']]}: {head['why']}", judged=False)
-        if head["status"] == "unsupported":
-            return Verdict.GONE if base is not None and base["status"] == "ok" else Verdict.SAME, (why,)
-        if base is not None and base["status"] == "ok":
-            return Verdict.BROKEN, (dataclasses.replace(why, judged=True),)
-        return Verdict.CANNOT_TELL, (why,)
-    if base is None or base["status"] != "ok":
-        note = () if not head.get("will_not_load") else (Finding("load", head["will_not_load"], judged=False),)
-        return Verdict.NEW, note
-    if base["hash"] == head["hash"]:
-        return Verdict.SAME, ()
+        return CodeVerdict.GONE, ()
+    if head.code is None:
+        return _without_code(head, compiled_before=base is not None and base.code is not None)
+    if base is None or base.code is None:
+        why = head.code.will_not_load
+        return CodeVerdict.NEW, (CodeFinding("load", why, judged=False),) if why else ()
+    if base.code.hash == head.code.hash:
+        return CodeVerdict.SAME, ()
     found = findings(base, head, policy)
-    return Verdict.SLOWER if any(f.judged for f in found) else Verdict.CHANGED, found
+    return CodeVerdict.SLOWER if any(f.judged for f in found) else CodeVerdict.CHANGED, found
 
 
-_STATUS = {"failed": "does not compile", "refused": "is declared wrongly", "unsupported": "is not supported"}
+def _without_code(head: CompiledEntry, compiled_before: bool) -> Decided:
+    """The verdict on a configuration that head does not compile."""
+    why = CodeFinding("compile", f"{_STATUS[head.status]}: {head.why}", judged=False)
+    if head.status is CompileStatus.UNSUPPORTED:
+        return CodeVerdict.GONE if compiled_before else CodeVerdict.SAME, (why,)
+    if compiled_before:
+        return CodeVerdict.BROKEN, (dataclasses.replace(why, judged=True),)
+    return CodeVerdict.CANNOT_TELL, (why,)
 
 
-def _overall(differences: Sequence[Difference], head: Mapping[str, Any]) -> Verdict:
+_STATUS = {
+    CompileStatus.FAILED: "does not compile",
+    CompileStatus.REFUSED: "is declared wrongly",
+    CompileStatus.UNSUPPORTED: "is not supported",
+}
+
+
+def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdict:
     said = {difference.verdict for difference in differences}
-    for verdict in (Verdict.BROKEN, Verdict.SLOWER):
+    for verdict in (CodeVerdict.BROKEN, CodeVerdict.SLOWER):
         if verdict in said:
             return verdict
-    compared = said & {Verdict.CHANGED, Verdict.SAME}
-    new_faults = any(d.verdict is Verdict.CANNOT_TELL and d.base is None for d in differences)
-    if not compared or new_faults or head["failures"]:
-        return Verdict.CANNOT_TELL
-    return Verdict.CHANGED if Verdict.CHANGED in said else Verdict.SAME
+    compared = said & {CodeVerdict.CHANGED, CodeVerdict.SAME}
+    new_faults = any(d.verdict is CodeVerdict.CANNOT_TELL and d.base is None for d in differences)
+    if not compared or new_faults or head.failures:
+        return CodeVerdict.CANNOT_TELL
+    return CodeVerdict.CHANGED if CodeVerdict.CHANGED in said else CodeVerdict.SAME
 
 
-def _why(verdict: Verdict, differences: Sequence[Difference]) -> str:
+def _why(verdict: CodeVerdict, differences: Sequence[Difference]) -> str:
     """One sentence for the heading."""
     concerned = [d for d in differences if d.verdict is verdict]
+    if verdict is CodeVerdict.CANNOT_TELL and not concerned:
+        return "Nothing could be compared."
+    one = len(concerned) == 1
     kernels = ", ".join(dict.fromkeys(d.kernel for d in concerned))
-    number = f"Of {len(differences)} configurations, {len(concerned)}"
-    return {
-        Verdict.BROKEN: f"{number} no longer compile: {kernels}.",
-        Verdict.SLOWER: f"{number} expected to be slower by what the compiler emits: {kernels}.",
-        Verdict.CHANGED: f"{number} with other code, and no rule says for the worse: {kernels}.",
-        Verdict.SAME: f"{number} with the same code on both sides, none with other code.",
-    }.get(verdict, "Nothing could be compared." if not concerned else f"{number} could not be compiled: {kernels}.")
+    said = {
+        CodeVerdict.BROKEN: f"no longer {'compiles' if one else 'compile'}: {kernels}",
+        CodeVerdict.SLOWER: f"{'is' if one else 'are'} expected to be slower, by what the compiler emits: {kernels}",
+        CodeVerdict.CHANGED: f"{'has' if one else 'have'} other code that no rule calls worse: {kernels}",
+        CodeVerdict.SAME: f"{'has' if one else 'have'} the same code on both sides, none has other code",
+        CodeVerdict.CANNOT_TELL: f"could not be compiled: {kernels}",
+    }[verdict]
+    return f"{len(concerned)} of {plural(len(differences), 'configuration')} {said}."
 
 
-def _warnings(base: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[str]:
-    if base["triton"] != head["triton"]:
-        yield f"base was compiled with Triton {base['triton']}, head with {head['triton']}"
-    for side, document in (("base", base), ("head", head)):
-        for broken in document["broken"]:
-            yield f"{side}: module {broken['module']} cannot be imported: {broken['why']}"
-        for failure in document["failures"]:
-            yield f"{side}: {failure['why']}"
-        for entry in document["entries"]:
-            for note in entry.get("notes", ()):
-                yield f"{side}: {entry['kernel']}/{entry['backend']} on {entry['arch']}: {note}"
+def _warnings(base: CompiledTree, head: CompiledTree) -> Iterator[str]:
+    if base.triton != head.triton:
+        yield f"base was compiled with Triton {base.triton}, head with {head.triton}"
+    for side, tree in (("base", base), ("head", head)):
+        for broken in tree.broken:
+            yield f"{side}: module {broken.module} cannot be imported: {broken.why}"
+        for failure in tree.failures:
+            yield f"{side}: {failure.why}"
+        for entry in tree.entries:
+            for note in entry.code.notes if entry.code else ():
+                yield f"{side}: {entry.kernel}/{entry.backend} on {entry.arch}: {note}"
 
 
 def as_json(judgement: IsaJudgement) -> dict[str, Any]:
@@ -235,18 +234,20 @@ def as_json(judgement: IsaJudgement) -> dict[str, Any]:
         "verdict": str(judgement.verdict),
         "why": judgement.why,
         "warnings": list(judgement.warnings),
-        "configurations": [
-            {
-                "kernel": d.kernel,
-                "backend": d.backend,
-                "label": d.label,
-                "arch": d.arch,
-                "cases": list(d.cases),
-                "verdict": str(d.verdict),
-                "base_hash": (d.base or {}).get("hash"),
-                "head_hash": (d.head or {}).get("hash"),
-                "findings": [dataclasses.asdict(f) for f in d.findings],
-            }
-            for d in judgement.differences
-        ],
+        "configurations": [_configuration(difference) for difference in judgement.differences],
+    }
+
+
+def _configuration(difference: Difference) -> dict[str, Any]:
+    hashes = [entry.code.hash if entry and entry.code else None for entry in (difference.base, difference.head)]
+    return {
+        "kernel": difference.kernel,
+        "backend": difference.backend,
+        "label": difference.label,
+        "arch": difference.arch,
+        "cases": list(difference.cases),
+        "verdict": str(difference.verdict),
+        "base_hash": hashes[0],
+        "head_hash": hashes[1],
+        "findings": [dataclasses.asdict(finding) for finding in difference.findings],
     }

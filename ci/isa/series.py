@@ -2,166 +2,206 @@
 
 They lie in a results folder of their own (asv.isa.json) under one machine, `isa`: code depends on the commit and on
 Triton, not on the machine that compiled it.  In the folder of the measured records asv would find one machine more, and
-ask for `--machine` where a desk has only one.  asv takes smaller for better: of each series less is better.
+ask for `--machine` where there is only one.  asv takes smaller for better, and of each series less is better.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
 from ci.git.repository import Commit
+from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, Metrics
+from ci.isa.judge import entries_by_case
 from ci.records import asv_files
 from ci.records.store import read_benchmarks
 
 MACHINE = "isa"
 """Name of the machine in asv's sense.  No device reports it, so it collides with none."""
 
-YARDSTICK = "isa-1"
+SERIES_VERSION = "isa-1"
 """asv version of every series; raise it when a metric means something else."""
 
 _AMD_WAVES, _NVIDIA_WARPS = 8, 16
-"""Waves a SIMD can hold: CDNA3 and CDNA4 8, Hopper 16 warps a sub-core (kernels.hardware: waves_per_simd)."""
+"""Waves that a SIMD can hold: CDNA3 and CDNA4 8, Hopper 16 warps per sub-core (kernels.hardware: waves_per_simd)."""
 
-SERIES: dict[str, tuple[str, Callable[[Mapping[str, Any]], float | None]]] = {
-    "vgpr": ("registers", lambda m: m.get("vgpr", m.get("registers"))),
-    "spills": ("registers", lambda m: m.get("vgpr_spills")),
-    "scalar_spills": ("registers", lambda m: m.get("sgpr_spills")),
-    "scratch_bytes": ("bytes", lambda m: m["scratch_bytes"]),
-    "scratch_ops_in_loops": ("instructions", lambda m: m["scratch_ops_in_loops"]),
-    "lds_bytes": ("bytes", lambda m: m["lds_bytes"]),
-    "empty_wave_slots": ("waves", lambda m: (_AMD_WAVES if "vgpr" in m else _NVIDIA_WARPS) - m["occupancy"]),
-    "code_bytes": ("bytes", lambda m: m["code_bytes"]),
-    "loop_instructions": ("instructions", lambda m: (m["loop"] or {}).get("instructions")),
-    "stores": ("instructions", lambda m: sum(m["store_widths"].values())),
-    "loads": ("instructions", lambda m: sum(m["load_widths"].values())),
-    "remote_stores": ("instructions", lambda m: sum(m.get("remote_store_widths", {}).values())),
-    "subdword_remote_stores": ("instructions", lambda m: m.get("subdword_remote_stores")),
-    "heap_base_loads": ("loads", lambda m: m.get("heap_base_loads")),
-    "barriers": ("instructions", lambda m: m["barriers"]),
-    "waits": ("instructions", lambda m: m["waits"]),
+ValueOf = Callable[[Metrics], int | None]
+
+SERIES: dict[str, tuple[str, ValueOf]] = {
+    "vgpr": ("registers", lambda m: m.lane_registers),
+    "spills": ("registers", lambda m: m.vgpr_spills),
+    "scalar_spills": ("registers", lambda m: m.sgpr_spills),
+    "scratch_bytes": ("bytes", lambda m: m.scratch_bytes),
+    "scratch_ops_in_loops": ("instructions", lambda m: m.scratch_ops_in_loops),
+    "lds_bytes": ("bytes", lambda m: m.lds_bytes),
+    "empty_wave_slots": ("waves", lambda m: (_AMD_WAVES if m.is_amd else _NVIDIA_WARPS) - m.occupancy),
+    "code_bytes": ("bytes", lambda m: m.code_bytes),
+    "loop_instructions": ("instructions", lambda m: m.loop.instructions if m.loop else None),
+    "stores": ("instructions", lambda m: sum(m.store_widths.values())),
+    "loads": ("instructions", lambda m: sum(m.load_widths.values())),
+    "remote_stores": ("instructions", lambda m: sum((m.remote_store_widths or {}).values())),
+    "subdword_remote_stores": ("instructions", lambda m: m.subdword_remote_stores),
+    "heap_base_loads": ("loads", lambda m: m.heap_base_loads),
+    "barriers": ("instructions", lambda m: m.barriers),
+    "waits": ("instructions", lambda m: m.waits),
 }
 """Unit and value of each series, None where the architecture does not have it."""
 
 Rows = dict[str, list[Any]]
-Grid = dict[str, dict[tuple[str, str, str], Mapping[str, Any]]]
+"""Results in asv's format: benchmark name -> [values, params, version, start]."""
+
+Grid = dict[str, dict[tuple[str, str, str], CompiledEntry]]
 
 
-def env_name(document: Mapping[str, Any]) -> str:
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What was asked of the compiler when a commit was recorded; asked again, the record is left as it is.
+
+    series: what a metric meant then (SERIES_VERSION).  A record that has something else there is made again.
+    """
+
+    arches: Sequence[str]
+    tier: str
+    kernels: Sequence[str]
+    cases: Sequence[str]
+    backends: Sequence[str]
+    triton: str | None
+    series: str = SERIES_VERSION
+
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in the file, under "asked"."""
+        listed = {name: list(getattr(self, name)) for name in ("kernels", "cases", "backends")}
+        return {"arches": list(self.arches), "tier": self.tier, **listed, "triton": self.triton, "series": self.series}
+
+
+def env_name(triton: str | None) -> str:
     """The asv environment: only Triton matters."""
-    return f"triton{str(document['triton']).split('+')[0]}"
+    return f"triton{str(triton).split('+')[0]}"
 
 
-def grid(document: Mapping[str, Any]) -> Grid:
+def grid(tree: CompiledTree) -> Grid:
     """kernel -> (backend, configuration, arch) -> entry; a configuration is a case, and its label if it has more."""
     found: Grid = {}
-    entries = [(e, case) for e in document["entries"] if e["status"] != "unsupported" for case in e["cases"]]
-    labels: dict[tuple[str, ...], set[str]] = {}
-    for entry, case in entries:
-        labels.setdefault((entry["kernel"], entry["backend"], entry["arch"], case), set()).add(entry["label"])
-    for entry, case in entries:
-        several = len(labels[entry["kernel"], entry["backend"], entry["arch"], case]) > 1
-        name = f"{case} [{entry['label']}]" if several else case
-        found.setdefault(entry["kernel"], {})[entry["backend"], name, entry["arch"]] = entry
+    declared = dataclasses.replace(
+        tree, entries=tuple(e for e in tree.entries if e.status is not CompileStatus.UNSUPPORTED)
+    )
+    labels = {where: {e.label for e in entries} for where, entries in entries_by_case(declared).items()}
+    for entry in declared.entries:
+        for case in entry.cases:
+            several = len(labels[entry.kernel, entry.backend, entry.arch, case]) > 1
+            name = f"{case} [{entry.label}]" if several else case
+            found.setdefault(entry.kernel, {})[entry.backend, name, entry.arch] = entry
     return found
 
 
-def rows(document: Mapping[str, Any], started_ms: int) -> Rows:
+def rows(tree: CompiledTree, started_ms: int) -> Rows:
     """asv rows by benchmark name: null for what failed to compile, NaN for what does not exist."""
-    return {name: [values, params, YARDSTICK, started_ms] for name, _, params, values in _series(document)}
+    return {one.name: [one.values, one.params, SERIES_VERSION, started_ms] for one in _series(tree)}
 
 
-def benchmarks(document: Mapping[str, Any], date_ms: int) -> dict[str, dict[str, Any]]:
-    """Entries of benchmarks.json for the series of a result file."""
+def benchmarks(tree: CompiledTree, date_ms: int) -> dict[str, dict[str, Any]]:
+    """Entries of benchmarks.json for the series of a compiled tree."""
     return {
-        name: {
-            "name": name,
-            "unit": unit,
+        one.name: {
+            "name": one.name,
+            "unit": one.unit,
             "type": "track",
             "param_names": ["backend", "configuration", "arch"],
-            "params": params,
-            "version": YARDSTICK,
+            "params": one.params,
+            "version": SERIES_VERSION,
             "declared_ms": date_ms,
         }
-        for name, unit, params, _ in _series(document)
+        for one in _series(tree)
     }
 
 
-def _series(document: Mapping[str, Any]) -> Iterator[tuple[str, str, list[list[str]], list[float | None]]]:
-    for kernel, cells in grid(document).items():
-        keys = list(cells)
-        axes = [list(dict.fromkeys(axis)) for axis in zip(*keys, strict=True)]
+@dataclasses.dataclass(frozen=True)
+class _Series:
+    """One series of a kernel over its parameters, as asv has it: the values in the order of the params' product."""
+
+    name: str
+    unit: str
+    params: list[list[str]]
+    values: list[float | None]
+
+
+def _series(tree: CompiledTree) -> Iterator[_Series]:
+    for kernel, cells in grid(tree).items():
+        axes = [list(dict.fromkeys(axis)) for axis in zip(*cells, strict=True)]
         params = [[repr(value) for value in axis] for axis in axes]
+        entries = [cells.get((backend, name, arch)) for backend, name, arch in itertools.product(*axes)]
         for series, (unit, value_of) in SERIES.items():
-            values = [
-                _value(cells.get((backend, name, arch)), value_of) for backend, name, arch in itertools.product(*axes)
-            ]
+            values = [_value(entry, value_of) for entry in entries]
             if any(value is None or not math.isnan(value) for value in values):
-                yield f"{kernel}.track_isa_{series}", unit, params, values
+                yield _Series(f"{kernel}.track_isa_{series}", unit, params, values)
 
 
-def _value(entry: Mapping[str, Any] | None, value_of: Callable[[Mapping[str, Any]], float | None]) -> float | None:
+def _value(entry: CompiledEntry | None, value_of: ValueOf) -> float | None:
     if entry is None:
         return math.nan
-    if entry["status"] != "ok":
+    if entry.code is None:
         return None
-    value = value_of(entry["metrics"])
+    value = value_of(entry.code.metrics)
     return math.nan if value is None else value
 
 
-def path_of(results_dir: Path, commit: Commit, triton: str) -> Path:
+# ---- files ---------------------------------------------------------------------------------------------------------
+
+
+def path_of(results_dir: Path, commit: Commit, triton: str | None) -> Path:
     """The asv file of a commit under a version of Triton."""
-    return results_dir / MACHINE / f"{commit.hash[:8]}-{env_name({'triton': triton})}.json"
+    return results_dir / MACHINE / f"{commit.hash[:8]}-{env_name(triton)}.json"
 
 
-def recorded_as(path: Path, commit: Commit) -> Mapping[str, Any] | None:
-    """What was asked of the compiler for a commit's file, as given to :func:`record`; None without such a file."""
-    asked = _file_of(path, commit).get("asked")
-    return asked if isinstance(asked, dict) else None
+def is_recorded(results_dir: Path, commit: Commit, asked: Asked) -> bool:
+    """Whether a commit has been recorded as asked, see :func:`record`."""
+    found = _file_of(path_of(results_dir, commit, asked.triton), commit).get("asked")
+    return bool(found == asked.as_json())
 
 
-def record(
-    document: Mapping[str, Any], commit: Commit, results_dir: Path, asked: Mapping[str, Any] | None = None
-) -> Path:
+def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Asked | None = None) -> Path:
     """Write a commit's series into its asv file; other kernels' rows in it are kept.  Twice is the same as once.
 
-    asked: JSON values that say what was to be compiled; kept for :func:`recorded_as`, unknown to asv.
+    asked: what was to be compiled; kept for :func:`is_recorded`, unknown to asv.
     """
-    env, python = env_name(document), ".".join(platform.python_version_tuple()[:2])
-    path = path_of(results_dir, commit, document["triton"])
+    path = path_of(results_dir, commit, tree.triton)
     path.parent.mkdir(parents=True, exist_ok=True)
-    needs = {"triton": env.removeprefix("triton")}
     with FileLock(results_dir / ".ridgeline.lock"):
-        kept = _file_of(path, commit).get("results", {})
-        new = rows(document, commit.date_ms)
-        file = {
-            "commit_hash": commit.hash,
-            "env_name": env,
-            "date": commit.date_ms,
-            "python": python,
-            "params": {"machine": MACHINE, "kind": "compiler", "python": python, **needs},
-            "requirements": needs,
-            "env_vars": {},
-            "result_columns": asv_files.COLUMNS,
-            "results": dict(sorted((kept | new).items())),
-            "durations": {},
-            "version": asv_files.VERSION,
-            "asked": asked,
-        }
+        file = _asv_file(tree, commit, _file_of(path, commit).get("results", {}), asked)
         _write(path, json.dumps(file, separators=(",", ":")))
         machine = {"machine": MACHINE, "kind": "compiler", "version": 1}
         _write(path.with_name("machine.json"), json.dumps(machine, indent=4))
-        grids = asv_files.merged(read_benchmarks(results_dir), benchmarks(document, commit.date_ms))
+        grids = asv_files.merged(read_benchmarks(results_dir), benchmarks(tree, commit.date_ms))
         _write(results_dir / "benchmarks.json", json.dumps(grids, indent=1, sort_keys=True))
     return path
+
+
+def _asv_file(tree: CompiledTree, commit: Commit, kept: Rows, asked: Asked | None) -> dict[str, Any]:
+    env, python = env_name(tree.triton), ".".join(platform.python_version_tuple()[:2])
+    needs = {"triton": env.removeprefix("triton")}
+    return {
+        "commit_hash": commit.hash,
+        "env_name": env,
+        "date": commit.date_ms,
+        "python": python,
+        "params": {"machine": MACHINE, "kind": "compiler", "python": python, **needs},
+        "requirements": needs,
+        "env_vars": {},
+        "result_columns": asv_files.COLUMNS,
+        "results": dict(sorted((kept | rows(tree, commit.date_ms)).items())),
+        "durations": {},
+        "version": asv_files.VERSION,
+        "asked": asked.as_json() if asked else None,
+    }
 
 
 def _file_of(path: Path, commit: Commit) -> dict[str, Any]:

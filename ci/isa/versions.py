@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,51 +22,87 @@ from filelock import FileLock
 from rich.table import Table
 from rich.text import Text
 
-from ci.isa.judge import IsaJudgement, Verdict, compare, pairs
-from ci.isa.rules import IsaPolicy
+from ci.isa.compiled import CompiledEntry, CompiledTree
+from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, compare, pairs
+from ci.isa.policy import IsaPolicy
 from ci.isa.text import few
+from ci.report.words import plural
 
 INSTALL_SECONDS = 900
-VERSION = re.compile(r"\d+(\.\d+){1,3}((a|b|rc|\.post|\.dev)\d+)?(\+[\w.]+)?")
+VERSION = re.compile(r"\d+(\.\d+){1,3}((a|b|rc|\.post|\.dev)\d+)?(\+[\w.]+)?", re.ASCII)
+PIP_INSTALL = ("install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:")
 
 
 class InstallError(Exception):
     """A version of Triton cannot be installed; the text says why."""
 
 
+class VersionError(ValueError):
+    """A version of Triton is not written as one; the text says how."""
+
+
 @dataclasses.dataclass(frozen=True)
-class Step:
+class VersionStep:
     """An upgrade from one version to the next, judged as base and head."""
 
     old: str
     new: str
     judgement: IsaJudgement
 
+    @property
+    def breaks(self) -> tuple[Difference, ...]:
+        """The configurations that the upgrade breaks or makes worse."""
+        return self.judgement.of(CodeVerdict.BROKEN, CodeVerdict.SLOWER)
+
 
 @dataclasses.dataclass(frozen=True)
 class Versions:
-    """Result files by version in the order asked, the steps between neighbours, and versions that are missing."""
+    """Compiled trees by version in the order asked, the steps between neighbours, and versions that are missing."""
 
-    documents: Mapping[str, Mapping[str, Any]]
-    steps: tuple[Step, ...]
+    trees: Mapping[str, CompiledTree]
+    steps: tuple[VersionStep, ...]
     missing: Mapping[str, str]
 
     @property
     def exit_code(self) -> int:
         """1 if an upgrade breaks something, 2 if fewer than two versions could be compiled, else 0."""
-        if len(self.documents) < 2:
+        if len(self.trees) < 2:
             return 2
         return max(step.judgement.exit_code == 1 for step in self.steps)
 
 
+@dataclasses.dataclass(frozen=True)
+class VersionCell:
+    """One compilation in the table: what is shown of it, its digest or why it failed, whether the upgrade broke it."""
+
+    text: str
+    hash: str = ""
+    why: str = ""
+    breaks: bool = False
+
+    def as_json(self) -> dict[str, str | bool]:
+        """Text, digest or reason, and whether it breaks."""
+        return {"text": self.text, **({"why": self.why} if self.why else {"hash": self.hash}), "breaks": self.breaks}
+
+
+@dataclasses.dataclass(frozen=True)
+class VersionRow:
+    """One configuration in the table, with a cell per version; None where a version does not have it."""
+
+    name: str
+    arch: str
+    cases: tuple[str, ...]
+    cells: dict[str, VersionCell | None]
+
+
 def parse_versions(asked: str) -> list[str]:
-    """Versions of a comma-separated list; ValueError names a wrong one."""
+    """Versions of a comma-separated list; VersionError names a wrong one."""
     versions = [part.strip() for part in asked.split(",") if part.strip()]
     for version in versions:
         if not VERSION.fullmatch(version):
-            raise ValueError(f"{version!r} is no version of Triton; give for instance 3.7.1,3.8.0")
+            raise VersionError(f"{version!r} is not a version of Triton; give for instance 3.7.1,3.8.0")
     if not versions:
-        raise ValueError("--triton names no version; give for instance 3.7.1,3.8.0")
+        raise VersionError("--triton names no version; give for instance 3.7.1,3.8.0")
     return list(dict.fromkeys(versions))
 
 
@@ -92,20 +128,7 @@ def provide(version: str, folder: Path) -> Path | None:
 
 def _install(version: str, place: Path) -> None:
     draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=".installing-"))
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--target",
-        str(draft),
-        f"triton=={version}",
-    ]
+    command = [sys.executable, "-m", "pip", *PIP_INSTALL, "--target", str(draft), f"triton=={version}"]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=INSTALL_SECONDS
@@ -125,53 +148,48 @@ def _first_error(said: str) -> str:
     return ([line for line in errors if "No matching" in line] or errors or lines or ["pip said nothing"])[0]
 
 
-def judge(documents: Mapping[str, Mapping[str, Any]], missing: Mapping[str, str], policy: IsaPolicy) -> Versions:
+# ---- the table -----------------------------------------------------------------------------------------------------
+
+
+def judge(trees: Mapping[str, CompiledTree], missing: Mapping[str, str], policy: IsaPolicy) -> Versions:
     """Judge every version against the one before it."""
-    names = list(documents)
-    steps = [
-        Step(old, new, compare(documents[old], documents[new], policy))
-        for old, new in zip(names, names[1:], strict=False)
-    ]
-    return Versions(documents, tuple(steps), missing)
+    neighbours = zip(list(trees), list(trees)[1:], strict=False)
+    steps = [VersionStep(old, new, compare(trees[old], trees[new], policy)) for old, new in neighbours]
+    return Versions(trees, tuple(steps), missing)
 
 
-def rows(versions: Versions) -> list[dict[str, Any]]:
-    """One row per configuration: its name, architecture, cases, and a cell per version ({} where it is absent)."""
-    broken = {id(d.head) for step in versions.steps for d in step.judgement.of(Verdict.SLOWER, Verdict.BROKEN)}
-    table: dict[tuple[str, ...], dict[str, Any]] = {}
-    for version, document in versions.documents.items():
-        for _, entry, cases in pairs({"entries": []}, document):
+def rows(versions: Versions) -> list[VersionRow]:
+    """One row per configuration."""
+    broken = {d.head for step in versions.steps for d in step.breaks}
+    found: dict[tuple[object, ...], VersionRow] = {}
+    for version, tree in versions.trees.items():
+        for (_, entry), cases in pairs(EMPTY, tree):
             assert entry is not None
-            where = (entry["kernel"], entry["backend"], entry["label"], entry["arch"])
-            row = table.setdefault(
-                (*where, *cases),
-                {
-                    "name": f"{where[0]}/{where[1]}" + (f" [{where[2]}]" if where[2] else ""),
-                    "arch": where[3],
-                    "cases": list(cases),
-                    "cells": {name: {} for name in versions.documents},
-                },
-            )
-            row["cells"][version] = cell(entry) | {"breaks": id(entry) in broken}
-    return list(table.values())
+            key = (entry.kernel, entry.backend, entry.label, entry.arch, cases)
+            row = found.setdefault(key, VersionRow(entry.name, entry.arch, cases, dict.fromkeys(versions.trees)))
+            row.cells[version] = dataclasses.replace(cell(entry), breaks=entry in broken)
+    return list(found.values())
 
 
-def cell(entry: Mapping[str, Any]) -> dict[str, Any]:
+EMPTY = CompiledTree(triton=None, arches=(), entries=())
+"""A tree that declares nothing."""
+
+
+def cell(entry: CompiledEntry) -> VersionCell:
     """What the table shows of one compilation: registers, spills, scratch, LDS, occupancy, widths; or why it failed."""
-    if entry["status"] != "ok":
-        return {"text": entry["status"], "why": entry["why"]}
-    metrics = entry["metrics"]
-    width = metrics.get("bytes_per_remote_store") or metrics.get("bytes_per_store")
-    spilled = metrics.get("vgpr_spills", 0)
+    if entry.code is None:
+        return VersionCell(str(entry.status), why=entry.why)
+    metrics = entry.code.metrics
+    width = metrics.bytes_per_remote_store or metrics.bytes_per_store
     parts = [
-        f"{metrics.get('vgpr', metrics.get('registers'))} regs",
-        f"{spilled} spilled" if spilled else "",
-        f"{metrics['scratch_bytes']} B scratch" if metrics["scratch_bytes"] else "",
-        f"{_size(metrics['lds_bytes'])} LDS" if metrics["lds_bytes"] else "",
-        f"occ {metrics['occupancy']}",
+        f"{metrics.lane_registers} regs",
+        f"{metrics.vgpr_spills} spilled" if metrics.vgpr_spills else "",
+        f"{metrics.scratch_bytes} B scratch" if metrics.scratch_bytes else "",
+        f"{_size(metrics.lds_bytes)} LDS" if metrics.lds_bytes else "",
+        f"occ {metrics.occupancy}",
         f"st {width:g} B" if width else "",
     ]
-    return {"text": ", ".join(part for part in parts if part), "hash": entry["hash"]}
+    return VersionCell(", ".join(filter(None, parts)), hash=entry.code.hash)
 
 
 def _size(count: int) -> str:
@@ -181,81 +199,85 @@ def _size(count: int) -> str:
 def table(versions: Versions) -> Table:
     """The table for a terminal: the rows in which more than the number of registers differs; `!` marks a break."""
     every = rows(versions)
-    found = [row for row in every if _differs(list(row["cells"].values()))]
-    alike = len(every) - len(found)
-    told = f"{alike} more configurations differ in the number of registers at most; --page and --json show all."
-    out = Table(
-        title="What each version of Triton makes of the same kernels", expand=False, caption=told if alike else None
-    )
+    found = [row for row in every if _differs(list(row.cells.values()))]
+    out = Table(title="What each version of Triton makes of the same kernels", expand=False)
+    if alike := len(every) - len(found):
+        more = plural(alike, "further configuration")
+        out.caption = f"{more} with no difference but in the number of registers; --page and --json show all."
     out.add_column("configuration", overflow="fold")
     out.add_column("arch")
-    for version in versions.documents:
+    for version in versions.trees:
         out.add_column(version, overflow="fold")
     for row in found:
-        cells = [f"{'! ' if one.get('breaks') else ''}{one.get('text', '-')}" for one in row["cells"].values()]
-        out.add_row(Text(f"{row['name']} {few(row['cases'], 1)}"), row["arch"], *map(Text, cells))
+        cells = [f"{'! ' if one.breaks else ''}{one.text}" if one else "-" for one in row.cells.values()]
+        out.add_row(Text(f"{row.name} {few(row.cases, 1)}"), row.arch, *map(Text, cells))
     return out
 
 
-def _differs(cells: Sequence[Mapping[str, Any]]) -> bool:
+def _differs(cells: Sequence[VersionCell | None]) -> bool:
     """Whether versions differ beyond the count of registers, which stands first in a cell, or one breaks something."""
-    shown = {one.get("text", "-").partition(" regs, ")[2] or one.get("text", "-") for one in cells}
-    return len(shown) > 1 or any(one.get("breaks") for one in cells)
+    texts = [one.text if one else "-" for one in cells]
+    shown = {text.partition(" regs, ")[2] or text for text in texts}
+    return len(shown) > 1 or any(one is not None and one.breaks for one in cells)
 
 
 def sentences(versions: Versions) -> list[str]:
     """Every break in one sentence: which upgrade, which configuration, what."""
     return [
         f"{step.old} → {step.new}: {d.name} on {d.arch} ({few(d.cases)}): {d.alarms[0].sentence}"
-        for step in versions.steps
-        for d in step.judgement.of(Verdict.BROKEN, Verdict.SLOWER)
+        for step, d in _breaks(versions)
     ]
+
+
+def _breaks(versions: Versions) -> Iterator[tuple[VersionStep, Difference]]:
+    for step in versions.steps:
+        for difference in step.breaks:
+            yield step, difference
 
 
 def as_json(versions: Versions) -> dict[str, Any]:
     """Table and breaks as JSON values."""
     return {
-        "versions": list(versions.documents),
+        "versions": list(versions.trees),
         "missing": dict(versions.missing),
-        "rows": rows(versions),
-        "breaks": [
-            {
-                "from": step.old,
-                "to": step.new,
-                "kernel": d.kernel,
-                "backend": d.backend,
-                "label": d.label,
-                "arch": d.arch,
-                "cases": list(d.cases),
-                "findings": [dataclasses.asdict(f) for f in d.alarms],
-            }
-            for step in versions.steps
-            for d in step.judgement.of(Verdict.BROKEN, Verdict.SLOWER)
-        ],
+        "rows": [_row_as_json(row) for row in rows(versions)],
+        "breaks": [_break_as_json(step, difference) for step, difference in _breaks(versions)],
+    }
+
+
+def _row_as_json(row: VersionRow) -> dict[str, Any]:
+    cells = {version: one.as_json() if one else {} for version, one in row.cells.items()}
+    return {"name": row.name, "arch": row.arch, "cases": list(row.cases), "cells": cells}
+
+
+def _break_as_json(step: VersionStep, difference: Difference) -> dict[str, Any]:
+    return {
+        "from": step.old,
+        "to": step.new,
+        "kernel": difference.kernel,
+        "backend": difference.backend,
+        "label": difference.label,
+        "arch": difference.arch,
+        "cases": list(difference.cases),
+        "findings": [dataclasses.asdict(finding) for finding in difference.alarms],
     }
 
 
 def page(versions: Versions) -> str:
     """The table and the breaks as one HTML page without references to anything else."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "report"),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("isa_triton.html.j2").render(
-        versions=list(versions.documents), rows=rows(versions), breaks=sentences(versions), missing=versions.missing
+    return environment.get_template("triton.html.j2").render(
+        versions=list(versions.trees), rows=rows(versions), breaks=sentences(versions), missing=versions.missing
     )
 
 
-def warnings(versions: Versions) -> Sequence[str]:
+def warnings(versions: Versions) -> list[str]:
     """What the reader must know beside the table."""
-    return [
-        *versions.missing.values(),
-        *(
-            f"{version}: {failure['why']}"
-            for version, document in versions.documents.items()
-            for failure in document["failures"]
-        ),
-    ]
+    failures = [f"{version}: {lost.why}" for version, tree in versions.trees.items() for lost in tree.failures]
+    return [*versions.missing.values(), *failures]

@@ -135,7 +135,7 @@ def load(path: Path | None = None) -> Policy:
 
 def parse(data: Table, source: str = "policy") -> Policy:
     """The policy in parsed TOML.  Raises PolicyError."""
-    _known(data, ("default", *SECTION_TABLES, "floor", "isa"), source)  # [isa] is checked by ci.isa.rules
+    _known(data, ("default", *SECTION_TABLES, "floor", "isa"), source)  # [isa] is checked by ci.isa.policy
     floors = data.get("floor", [])
     if not isinstance(floors, list):
         raise PolicyError(f"{source}: floor is a list of tables, written [[floor]]")

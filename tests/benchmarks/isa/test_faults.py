@@ -26,29 +26,18 @@ def run(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
+def compile_for_gfx942(tree, cache, *more):
+    """The options of a compilation without progress lines."""
+    return ["--tree", tree, "--arch", "gfx942", "--cache", cache, "--progress", "none", *more]
+
+
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
     """All faults at once on both AMD architectures, with tight limits."""
     out = tmp_path_factory.mktemp("faults") / "isa.json"
-    code, _, said = run(
-        "metrics",
-        "--tree",
-        FAULTS,
-        "--arch",
-        "gfx942",
-        "--arch",
-        "gfx950",
-        "--cache",
-        out.parent / "cache",
-        "--out",
-        out,
-        "--timeout",
-        15,
-        "--memory",
-        1500,
-        "--progress",
-        "none",
-    )
+    limits = ("--timeout", 15, "--memory", 1500)
+    files = ("--tree", FAULTS, "--cache", out.parent / "cache", "--out", out)
+    code, _, said = run("metrics", *files, "--arch", "gfx942", "--arch", "gfx950", *limits, "--progress", "none")
     assert code == 1, said
     return json.loads(out.read_text()) | {"folder": out.parent / "cache"}
 
@@ -118,7 +107,7 @@ def test_an_option_that_an_architecture_overrides_is_noted(result):
     assert any("kpack" in note for note in entry(result, "kpack", "gfx950")["notes"])
 
 
-def test_unsupported_is_no_failure(result):
+def test_unsupported_is_not_a_failure(result):
     assert entry(result, "only_gfx950", "gfx942")["status"] == "unsupported"
     assert entry(result, "only_gfx950", "gfx942")["why"] == "needs gfx950"
     assert entry(result, "only_gfx950", "gfx950")["status"] == "ok"
@@ -142,10 +131,16 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones():
     assert said.strip() == "Error: architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"
 
 
-def test_a_tree_that_is_no_folder_is_refused(tmp_path):
+def test_a_tree_that_is_not_a_folder_is_refused(tmp_path):
     code, _, said = run("metrics", "--tree", tmp_path / "none", "--arch", "gfx942")
     assert code == 3
     assert "is not a folder" in said
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compiled(tmp_path):
+    out = tmp_path / "none" / "isa.json"
+    code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--out", out)
+    assert (code, said) == (3, f"Error: --out {out} cannot be written: its folder does not exist\n")
 
 
 def test_an_unknown_kernel_is_refused_with_the_known_ones(tmp_path):
@@ -163,17 +158,7 @@ def test_an_unknown_kernel_is_refused_with_the_known_ones(tmp_path):
     ],
 )
 def test_a_name_that_chooses_nothing_is_a_usage_error_unless_the_tree_may_lack_it(tmp_path, arguments, known):
-    chosen = [
-        "--tree",
-        FAULTS.parent / "tree",
-        "--arch",
-        "gfx942",
-        "--cache",
-        tmp_path,
-        "--progress",
-        "none",
-        *arguments,
-    ]
+    chosen = compile_for_gfx942(FAULTS.parent / "tree", tmp_path, *arguments)
     code, _, said = run("metrics", *chosen)
     assert code == 3
     assert known in said
@@ -198,23 +183,10 @@ def test_a_package_that_ends_the_process_is_a_failure_of_the_listing(tmp_path):
     ]
 
 
-def test_knobs_of_a_sweep_that_cannot_load_are_told_before_a_gpu_is_asked(tmp_path):
+def test_knobs_of_a_sweep_that_cannot_load_are_named_before_a_gpu_is_asked(tmp_path):
     (tmp_path / "knobs.json").write_text(json.dumps([{"num_stages": 2}, {"num_stages": 4}]))
-    code, out, said = run(
-        "metrics",
-        "--tree",
-        FAULTS.parent / "tree",
-        "--arch",
-        "gfx942",
-        "--kernel",
-        "sample_gemm",
-        "--cache",
-        tmp_path / "cache",
-        "--knobs",
-        tmp_path / "knobs.json",
-        "--progress",
-        "none",
-    )
+    knobs = ("--kernel", "sample_gemm", "--knobs", tmp_path / "knobs.json")
+    code, out, said = run("metrics", *compile_for_gfx942(FAULTS.parent / "tree", tmp_path / "cache", *knobs))
     assert code == 0, said
     found = {entry["knobs"]["num_stages"]: entry["will_not_load"] for entry in json.loads(out)["entries"]}
     assert found[2] is None
@@ -223,27 +195,14 @@ def test_knobs_of_a_sweep_that_cannot_load_are_told_before_a_gpu_is_asked(tmp_pa
 
 def test_a_declaration_without_knobs_refuses_them(tmp_path):
     (tmp_path / "knobs.json").write_text('[{"block": 64}]')
-    _, out, _ = run(
-        "metrics",
-        "--tree",
-        FAULTS,
-        "--arch",
-        "gfx942",
-        "--kernel",
-        "sound",
-        "--cache",
-        tmp_path / "cache",
-        "--knobs",
-        tmp_path / "knobs.json",
-        "--progress",
-        "none",
-    )
+    knobs = ("--kernel", "sound", "--knobs", tmp_path / "knobs.json")
+    _, out, _ = run("metrics", *compile_for_gfx942(FAULTS, tmp_path / "cache", *knobs))
     (only,) = json.loads(out)["entries"]
     assert only["why"].startswith("its isa() declaration does not take the knobs block")
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[]", "[1]"])
-def test_a_file_of_knobs_that_is_none_is_refused(tmp_path, text):
+def test_a_file_of_knobs_that_is_not_one_is_refused(tmp_path, text):
     (tmp_path / "knobs.json").write_text(text)
     code, _, said = run("metrics", "--tree", FAULTS, "--arch", "gfx942", "--knobs", tmp_path / "knobs.json")
     assert code == 3

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.isa.cache import Cache, key_of
 from benchmarks.isa.causes import first_cause
 from benchmarks.isa.explain import explain, explain_markdown, limiter
-from benchmarks.isa.metrics import MEANING, document, entries, finish, mean_width, will_load
+from benchmarks.isa.metrics import MEANING, document, entries, finish, mean_width, will_not_load
 from benchmarks.isa.targets import UnknownArch, environment, target
 
 RAW = {
@@ -64,16 +64,16 @@ def test_mean_width():
     [
         ({"lds_bytes": 98304}, "gfx942", "it needs 98304 B of LDS and a workgroup on gfx942 may have 65536 B"),
         ({"waves_per_group": 32}, "gfx942", "its workgroup has 2048 threads and gfx942 allows 1024"),
-        ({"vgpr": 264, "waves_per_group": 16}, "gfx942", "264 registers a lane times 16 waves do not fit"),
+        ({"vgpr": 264, "waves_per_group": 16}, "gfx942", "264 registers per lane times 16 waves do not fit"),
     ],
 )
 def test_what_cannot_be_launched_is_said(changed, arch, said):
-    assert will_load(finish({**RAW, **changed}, arch), arch).startswith(said)
+    assert will_not_load(finish({**RAW, **changed}, arch), arch).startswith(said)
 
 
 def test_what_fits_another_chip_loads_there():
-    assert will_load(finish(RAW, "gfx942"), "gfx942") is None
-    assert will_load(finish({**RAW, "lds_bytes": 98304}, "gfx950"), "gfx950") is None
+    assert will_not_load(finish(RAW, "gfx942"), "gfx942") is None
+    assert will_not_load(finish({**RAW, "lds_bytes": 98304}, "gfx950"), "gfx950") is None
 
 
 LISTING = {
@@ -179,15 +179,15 @@ def test_an_explanation_as_markdown():
 
 **triton a on gfx942** (cases: one, two)
 
-- 4 waves a SIMD, limited by registers and LDS: 86 registers a lane \
+- 4 waves per SIMD, limited by registers and LDS: 86 registers per lane \
 """
     )
     assert (
         rest
         == """ B of LDS (50 % of the chip's) allow 4.
-- 104 registers spill, 404 B of scratch a lane; 213 of 213 scratch instructions lie in loops.
+- 104 registers spill, 404 B of scratch per lane; 213 of 213 scratch instructions lie in loops.
 - The hot loop has 70 instructions, 46 % of them MFMA: 32 mfma, 22 valu, 16 lds.  Kinds: v_mfma_f32_16x16x16_f16.
-- All stores: 6 of 8 B, 2 of 2 B; loads: 12 of 16 B a lane.
+- All stores: 6 of 8 B, 2 of 2 B; loads: 12 of 16 B per lane.
 """
     )
 
@@ -207,4 +207,4 @@ def test_what_fills_the_hot_loop_is_named():
     )
     free = explain(result(lds_bytes=0, vgpr=20))[0]
     assert free["limiter"] == "nothing"
-    assert free["sentences"][0].startswith("8 waves a SIMD, as many as there can be: 20 registers a lane allow 8, ")
+    assert free["sentences"][0].startswith("8 waves per SIMD, the most there can be: 20 registers per lane allow 8, ")

@@ -63,15 +63,15 @@ def test_bytes_a_lane(name, width):
 
 
 def test_a_missing_or_failing_tool_is_named(tmp_path):
-    with pytest.raises(nvidia.ToolError, match=r"nvdisasm is not there; the triton wheel"):
+    with pytest.raises(nvidia.ToolError, match=r"nvdisasm is missing; the triton wheel"):
         nvidia.disassemble(b"", tmp_path)
     tool = tmp_path / "nvdisasm"
     tool.write_text("#!/bin/sh\necho broken cubin >&2\nexit 3\n")
     tool.chmod(0o755)
-    with pytest.raises(nvidia.ToolError, match=r"nvdisasm left with 3: broken cubin"):
+    with pytest.raises(nvidia.ToolError, match=r"nvdisasm ended with exit code 3: broken cubin"):
         nvidia.disassemble(b"", tmp_path)
 
 
 def test_usage_without_registers_is_refused():
-    with pytest.raises(nvidia.ToolError, match="says no REG"):
+    with pytest.raises(nvidia.ToolError, match="does not give REG"):
         nvidia.metrics("nothing", nvidia.parse(SASS), 0, 4)

@@ -1,8 +1,11 @@
-"""Result files of `python -m benchmarks.isa` by hand, for tests of what reads them."""
+"""Compiled trees and result files of `python -m benchmarks.isa` by hand, for tests of what reads them."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+from ci.isa.compiled import CompiledEntry, CompiledTree, LostArch, LostModule, parse
 
 METRICS: dict[str, Any] = {
     "vgpr": 86,
@@ -57,7 +60,7 @@ REMOTE: dict[str, Any] = {
 """What differs in a kernel that stores to remote ranks."""
 
 
-def entry(
+def entry_json(
     kernel="gemm",
     code="a",
     *,
@@ -69,37 +72,31 @@ def entry(
     why="",
     will_not_load=None,
     notes=(),
+    without=(),
     **metrics,
 ) -> dict[str, Any]:
-    """One compilation; `code` is its hash, further keywords are its metrics."""
-    head = {
-        "kernel": kernel,
-        "backend": backend,
-        "label": label,
-        "arch": arch,
-        "triton": "3.8.0",
-        "cases": list(cases),
-        "status": status,
-    }
+    """One compilation; `code` is its hash, further keywords are its metrics.  without: metrics that are left out."""
+    head = {"kernel": kernel, "backend": backend, "label": label, "arch": arch, "triton": "3.8.0"}
+    head |= {"cases": list(cases), "status": status}
     if status != "ok":
         return head | {"why": why or "it says why"}
-    return head | {
-        "hash": code,
-        "asm": f"{code}.s",
-        "metrics": METRICS | metrics,
-        "notes": list(notes),
-        "will_not_load": will_not_load,
-    }
+    kept = {name: value for name, value in (METRICS | metrics).items() if name not in without}
+    remarks = {"notes": list(notes), "will_not_load": will_not_load}
+    return head | {"hash": code, "asm": f"{code}.s", "metrics": kept} | remarks
 
 
-def document(*entries, triton="3.8.0", broken=(), failures=()) -> dict[str, Any]:
+def document_json(*entries, triton="3.8.0", broken=(), failures=()) -> dict[str, Any]:
     """A result file of these entries."""
-    return {
-        "format": "ridgeline-isa",
-        "version": 1,
-        "triton": triton,
-        "arches": ["gfx942"],
-        "entries": list(entries),
-        "broken": list(broken),
-        "failures": list(failures),
-    }
+    head = {"format": "ridgeline-isa", "version": 1, "triton": triton, "arches": ["gfx942"]}
+    return head | {"entries": list(entries), "broken": list(broken), "failures": list(failures)}
+
+
+def entry(*words, **fields) -> CompiledEntry:
+    """The same, as it is read."""
+    return parse(json.dumps(document_json(entry_json(*words, **fields))), "a result file").entries[0]
+
+
+def document(*entries, triton="3.8.0", broken=(), failures=()) -> CompiledTree:
+    """A compiled tree of these entries; broken and failures: {module or architecture: why}."""
+    lost = tuple(LostModule(*one) for one in dict(broken).items())
+    return CompiledTree(triton, ("gfx942",), entries, lost, tuple(LostArch(*one) for one in dict(failures).items()))

@@ -12,17 +12,20 @@ import click
 import pytest
 from asv.results import Results
 
-from ci.commands import isa as isa_cli
+from benchmarks.isa.__main__ import parser
+from benchmarks.isa.pool import Limits
 from ci.commands.isa import isa
-from ci.isa import versions as isa_triton
+from ci.isa import versions
+from ci.isa.compile import TreeCompiler, Wanted
 from tests.ci.histories import SECOND
+from tests.ci.isa.documents import document_json, entry_json
 
 SAMPLES = Path(__file__).resolve().parents[2] / "benchmarks" / "isa" / "tree"
 HINT = "tl.max_contiguous(tl.multiple_of(remote, (1, 16)), (1, 16))"
 
 
 def git(folder, *arguments):
-    """Commits of one second each time: on a fast machine they are, and what is shown must not hang on it."""
+    """All commits have the same second, as on a fast machine; what is shown must not depend on it."""
     subprocess.run(
         ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
         check=True,
@@ -65,10 +68,10 @@ def run(repository, monkeypatch, capsys):
     return call
 
 
-def test_a_lost_hint_is_a_regression_and_a_comment_is_none(run, tmp_path):
+def test_a_lost_hint_is_a_regression_and_a_comment_is_not(run, tmp_path):
     code, out = run("main~1", "main", "--arch", "gfx942", "--show", "--markdown", str(tmp_path / "isa.md"))
     assert code == 1
-    assert "! stores to remote ranks went from 16 B to 2 B a lane: 64 global_store_short" in out
+    assert "! stores to remote ranks went from 16 B to 2 B per lane: 64 global_store_short" in out
     assert "base: outside loops" in out
     assert (tmp_path / "isa.md").read_text().startswith("## ❌ ISA: SLOWER expected\n")
     code, out = run("main~2", "main~1", "--arch", "gfx942", "--json")
@@ -114,7 +117,7 @@ def test_the_newest_commits_are_recorded_and_pushed(run, tmp_path, repository, m
     monkeypatch.chdir(tmp_path / "clone")
     words = ["--range", "..", "--newest", "1", "--arch", "gfx942", "--case", "m1024", "--push", "main"]
     code, out = run(*words)
-    assert (code, out) == (0, "1 commits recorded in results_isa, 0 known already, 0 problems.\n")
+    assert (code, out) == (0, "1 commit recorded in results_isa, 0 known already, 0 problems.\n")
     listed = subprocess.run(
         ["git", "-C", str(tmp_path / "shared"), "show", "--format=%P|%s", "--name-only", "main"],
         check=True,
@@ -125,7 +128,7 @@ def test_the_newest_commits_are_recorded_and_pushed(run, tmp_path, repository, m
         ["git", "rev-parse", "main"], cwd=repository, check=True, capture_output=True, text=True
     ).stdout.strip()
     assert listed[0] == f"{head}|Record machine code"
-    assert f"results_isa/isa/{head[:8]}-triton{isa_triton.installed()}.json" in listed
+    assert f"results_isa/isa/{head[:8]}-triton{versions.installed()}.json" in listed
     code, out = run(*words)
     assert (code, out) == (0, "0 commits recorded in results_isa, 1 known already, 0 problems.\n")
 
@@ -146,13 +149,13 @@ def test_the_working_tree_is_described_and_explained(run):
     assert json.loads(out)["format"] == "ridgeline-isa"
 
 
-def test_versions_that_cannot_be_installed_are_told_and_the_others_go_on(run, monkeypatch, tmp_path):
+def test_versions_that_cannot_be_installed_are_named_and_the_others_go_on(run, monkeypatch, tmp_path):
     def provide(version, folder):
         if version == "9.9.9":
-            raise isa_triton.InstallError("Triton 9.9.9 cannot be installed: No matching distribution")
+            raise versions.InstallError("Triton 9.9.9 cannot be installed: No matching distribution")
         return
 
-    monkeypatch.setattr(isa_triton, "provide", provide)
+    monkeypatch.setattr(versions, "provide", provide)
     code, out = run("--triton", "9.9.9,3.8.0,3.8.1", "--arch", "gfx942", "--json", "--page", str(tmp_path / "p.html"))
     assert code == 0
     told = json.loads(out)
@@ -169,10 +172,10 @@ def test_versions_that_cannot_be_installed_are_told_and_the_others_go_on(run, mo
     [
         (["main", "--triton", "3.8.0"], "exclude each other"),
         (["no-such-branch"], "'no-such-branch' names no commit"),
-        (["--range", "main"], "'main' is no range"),
+        (["--range", "main"], "'main' is not a range"),
         (["--history", "main"], "exclude each other"),
         (["--history", "--results", "none"], "none holds no recorded code; record it: ridgeline isa --range ..HEAD"),
-        (["--triton", "newest"], "'newest' is no version of Triton"),
+        (["--triton", "newest"], "'newest' is not a version of Triton"),
         (["--arch", "gfx90z"], "architecture 'gfx90z' is not known; known: gfx942, gfx950, sm_90"),
         (["main~1", "main", "--policy", "none.toml"], "cannot be read"),
     ],
@@ -183,9 +186,35 @@ def test_mistakes_are_one_sentence_and_exit_code_3(run, arguments, said):
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.parametrize(("option", "words"), [("--markdown", ["main~1", "main"]), ("--page", ["--triton", "3.8.0"])])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compiled(
+    run, monkeypatch, tmp_path, option, words
+):
+    monkeypatch.setattr(TreeCompiler, "result", None)
+    with pytest.raises(click.ClickException, match="cannot be written: .*none is not a folder") as caught:
+        run(*words, option, str(tmp_path / "none" / "report"))
+    assert caught.value.exit_code == 3
+
+
+def test_a_broken_result_is_one_sentence_and_exit_code_3(run, monkeypatch):
+    monkeypatch.setattr(TreeCompiler, "result", lambda *_: json.dumps(document_json(entry_json(vgpr="many"))))
+    with pytest.raises(click.ClickException, match="entry 1 .*: metrics: vgpr is 'many'; expected") as caught:
+        run("--arch", "gfx942")
+    assert caught.value.exit_code == 3
+
+
+def test_what_is_wanted_as_options_of_the_compiling_program():
+    wanted = Wanted(arches=["gfx942", "sm_90"], cases=["a*"], timeout_s=2.5, packages=Path("p"), lenient=True)
+    arguments = ["metrics", *wanted.options()]
+    asked = parser().parse_args(arguments)
+    assert (asked.arch, asked.case, asked.kernel, asked.tier) == (["gfx942", "sm_90"], ["a*"], [], "pr")
+    assert (asked.timeout, asked.memory, asked.packages) == (2.5, Limits.memory_mb, [Path("p")])
+    assert asked.lenient
+
+
 @pytest.mark.parametrize("arguments", [["main"], ["--triton", "3.8.0"], ["--range", "main~1..main"], []])
 def test_a_dry_run_compiles_nothing(run, arguments, monkeypatch):
-    monkeypatch.setattr(isa_cli, "compile_tree", None)
+    monkeypatch.setattr(TreeCompiler, "result", None)
     code, out = run(*arguments, "--dry-run")
     assert code == 0
     assert out.startswith("Would ")

@@ -1,7 +1,8 @@
-"""The history of the code: which commits of a range are compiled, going on where it broke off, and the steps told."""
+"""The history of the code: which commits of a range are compiled, going on where it broke off, and the steps."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -11,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from ci.git.repository import Commit, Repository
-from ci.isa import history as isa_history
-from ci.isa import series as isa_series
+from ci.isa import history, series
+from ci.isa.backfill import Backfill, RangeError, commits_of
 from ci.isa.compile import CompileError, Wanted
 from tests.ci.histories import commits_of_one_second
 from tests.ci.isa.documents import document, entry
 
 ROOT = Path(__file__).resolve().parents[3]
-ASKED = {"triton": "3.8.0", "tier": "pr"}
+ASKED = series.Asked(arches=(), tier="pr", kernels=(), cases=(), backends=(), triton="3.8.0")
 
 
 def git(folder, *arguments):
@@ -61,17 +62,17 @@ def repository(tmp_path_factory):
     ],
 )
 def test_a_range_is_the_commits_that_touch_kernels_oldest_first(repository, span, every, subjects):
-    assert [commit.subject for commit in isa_history.commits_of(repository, span, every)] == subjects
+    assert [commit.subject for commit in commits_of(repository, span, every)] == subjects
 
 
 @pytest.mark.parametrize("span", ["main", "a...b", "", "a"])
-def test_another_form_is_no_range(repository, span):
-    with pytest.raises(ValueError, match=r"for instance v1\.0\.\.HEAD, or \.\.HEAD for all commits"):
-        isa_history.commits_of(repository, span)
+def test_another_form_is_not_a_range(repository, span):
+    with pytest.raises(RangeError, match=r"for instance v1\.0\.\.HEAD, or \.\.HEAD for all commits"):
+        commits_of(repository, span)
 
 
 class Compiler:
-    """Stands for compile_tree: answers from a script by subject, and keeps what it was asked."""
+    """Stands for TreeCompiler.compile: answers from a script by subject, and keeps what it was asked."""
 
     def __init__(self, answers):
         self.answers, self.trees = answers, []
@@ -87,8 +88,8 @@ class Compiler:
 def fill(repository, results, answers, again=False, span=".."):
     told = []
     compiler = Compiler(answers)
-    commits = isa_history.commits_of(repository, span, every=True)
-    filled = isa_history.backfill(repository, commits, results, ASKED, compiler, told.append, again)
+    commits = commits_of(repository, span, every=True)
+    filled = Backfill(repository, results, ASKED, compiler, told.append, again).fill(commits)
     return filled, compiler, told
 
 
@@ -100,14 +101,14 @@ GOOD = {
 }
 
 
-def test_every_commit_is_told_and_one_without_kernels_is_no_failure(repository, tmp_path):
+def test_every_commit_is_reported_and_one_without_kernels_is_not_a_failure(repository, tmp_path):
     filled, compiler, told = fill(repository, tmp_path, GOOD)
     assert len(filled.recorded) == 4
     assert filled.exit_code == 0
     assert [line.split(": ")[-1] for line in told] == [
         "declares nothing to compile",
-        "1 configurations",
-        "1 configurations",
+        "1 configuration",
+        "1 configuration",
         "2 configurations",
     ]
     assert told[0].startswith("1/4 ")
@@ -136,24 +137,17 @@ def test_what_was_asked_otherwise_or_failed_to_list_is_compiled_again(repository
     fill(
         repository,
         tmp_path,
-        {
-            **GOOD,
-            "second": document(
-                entry("gemm"), failures=[{"arch": "gfx950", "why": "the kernels could not be listed for gfx950"}]
-            ),
-        },
+        {**GOOD, "second": document(entry("gemm"), failures={"gfx950": "the kernels could not be listed for gfx950"})},
     )
     commit = repository.resolve("main")
-    isa_series.record(GOOD["first"], repository.resolve("main~2"), tmp_path, {**ASKED, "tier": "nightly"})
+    series.record(GOOD["first"], repository.resolve("main~2"), tmp_path, dataclasses.replace(ASKED, tier="nightly"))
     filled, _, _ = fill(repository, tmp_path, GOOD)
     assert {path.name[:8] for path in filled.recorded} == {commit.short, repository.resolve("main~2").short}
 
 
-def test_a_commit_that_cannot_be_compiled_is_told_and_the_others_go_on(repository, tmp_path):
+def test_a_commit_that_cannot_be_compiled_is_reported_and_the_others_go_on(repository, tmp_path):
     broken = document(
-        entry("gemm"),
-        entry("gather", status="failed"),
-        broken=[{"module": "kernels.three", "why": "ModuleNotFoundError: no iris"}],
+        entry("gemm"), entry("gather", status="failed"), broken={"kernels.three": "ModuleNotFoundError: no iris"}
     )
     filled, _, told = fill(repository, tmp_path, {**GOOD, "first": CompileError("it said nothing"), "notes": broken})
     assert len(filled.recorded) == 3
@@ -162,7 +156,7 @@ def test_a_commit_that_cannot_be_compiled_is_told_and_the_others_go_on(repositor
         f"{first}: it said nothing",
         f"{notes}: module kernels.three cannot be imported: ModuleNotFoundError: no iris",
     ]
-    assert told[2].endswith("2 configurations, 1 do not compile")
+    assert told[2].endswith("2 configurations, 1 of them does not compile")
     filled, _, _ = fill(repository, tmp_path / "none", {**GOOD, "first": CompileError("no")}, span="main~3..main~2")
     assert filled.exit_code == 2
 
@@ -173,11 +167,11 @@ def test_a_commit_that_cannot_be_compiled_is_told_and_the_others_go_on(repositor
 def recorded(folder, *documents):
     for day, one in enumerate(documents):
         commit = Commit(f"{day}" * 40, 1_790_000_000_000 + day * 86_400_000, f"day {day}")
-        isa_series.record(one, commit, folder, ASKED)
+        series.record(one, commit, folder, ASKED)
     return folder
 
 
-def test_steps_are_told_commit_by_commit(tmp_path):
+def test_steps_are_shown_commit_by_commit(tmp_path):
     recorded(
         tmp_path,
         document(entry("gemm", cases=["one", "two"])),
@@ -189,21 +183,21 @@ def test_steps_are_told_commit_by_commit(tmp_path):
             entry("gather", status="failed"),
         ),
     )
-    text = isa_history.told(isa_history.read(tmp_path), lambda commit: f"day {commit[0]}").plain
+    text = history.terminal(history.read(tmp_path), lambda commit: f"day {commit[0]}").plain
     assert text == (
         "00000000 day 0\n    first code of gemm\n"
         "11111111 day 1\n    gemm/triton on gfx942, 2 configurations: code bytes 3400 → 3500\n"
         "33333333 day 3\n    first code of gather\n"
         "    gemm/triton on gfx942, 2 configurations: vgpr 86 → 128 to 256, spills 0 → 4\n"
-        "4 commits are recorded, 1 of them with the counts of the commit before.\n"
+        "4 commits are recorded, 1 with the same counts as the one before.\n"
     )
 
 
 def test_a_failure_and_its_end_are_steps(tmp_path):
-    stops = isa_history.read(recorded(tmp_path, document(entry()), document(entry(status="failed")), document(entry())))
+    stops = history.read(recorded(tmp_path, document(entry()), document(entry(status="failed")), document(entry())))
     steps = [[(s.before, s.after) for s in stop.steps if s.series == "vgpr"] for stop in stops]
     assert steps == [[], [(86, None)], [(None, 86)]]
-    assert "vgpr 86 → failed" in isa_history.told(stops, lambda commit: "").plain
+    assert "vgpr 86 → failed" in history.terminal(stops, lambda commit: "").plain
 
 
 @pytest.mark.parametrize("results", ["inside", "../outside"])
@@ -212,10 +206,8 @@ def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
     folder.mkdir()
     commits = commits_of_one_second(folder, 6)
     for number, commit in sorted(enumerate(commits), key=lambda pair: pair[1]):
-        isa_series.record(
-            document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results, ASKED
-        )
-    stops = isa_history.read(folder / results, repository=None if results == "inside" else folder)
+        series.record(document(entry(vgpr=64 + number)), Commit(commit, 1_790_000_000_000, ""), folder / results, ASKED)
+    stops = history.read(folder / results, repository=None if results == "inside" else folder)
     assert [stop.commit for stop in stops] == commits
     assert [[(step.before, step.after) for step in stop.steps] for stop in stops[1:]] == [
         [(64 + number, 65 + number)] for number in range(5)
@@ -224,7 +216,7 @@ def test_commits_of_one_second_come_as_in_the_history(tmp_path, results):
 
 def test_versions_of_triton_are_histories_of_their_own(tmp_path):
     recorded(tmp_path, document(entry(), triton="3.8.0"), document(entry(vgpr=99), triton="3.9.0"))
-    assert [(stop.env, stop.steps) for stop in isa_history.read(tmp_path)] == [("triton3.8.0", ()), ("triton3.9.0", ())]
+    assert [(stop.env, stop.steps) for stop in history.read(tmp_path)] == [("triton3.8.0", ()), ("triton3.9.0", ())]
 
 
 def test_only_what_is_chosen_and_no_torn_file(tmp_path):
@@ -232,10 +224,10 @@ def test_only_what_is_chosen_and_no_torn_file(tmp_path):
         tmp_path, document(entry("gemm"), entry("gather")), document(entry("gemm", vgpr=99), entry("gather", vgpr=9))
     )
     (tmp_path / "isa" / "22222222-triton3.8.0.json").write_text('{"results"')
-    stops = isa_history.read(tmp_path, isa_history.chosen(Wanted(kernels=["gather"], cases=["on?"])))
+    stops = history.read(tmp_path, history.chosen(Wanted(kernels=["gather"], cases=["on?"])))
     assert [step.kernel for stop in stops for step in stop.steps] == ["gather"]
-    assert isa_history.read(tmp_path, isa_history.chosen(Wanted(arches=["sm_90"])))[1].steps == ()
-    assert isa_history.read(tmp_path / "nothing") == []
+    assert history.read(tmp_path, history.chosen(Wanted(arches=["sm_90"])))[1].steps == ()
+    assert history.read(tmp_path / "nothing") == []
 
 
 # ---- asv -----------------------------------------------------------------------------------------------------------
@@ -249,7 +241,7 @@ def test_asv_compares_without_a_machine_and_times_beside_it_too(tmp_path):
     for number, one in enumerate((document(entry(vgpr=86)), document(entry(vgpr=90, code="b")))):
         git(tmp_path, "commit", "-q", "--allow-empty", "-m", f"{number}")
         commits.append(Repository(tmp_path).resolve("HEAD"))
-        isa_series.record(one, commits[-1], tmp_path / "results_isa", ASKED)
+        series.record(one, commits[-1], tmp_path / "results_isa", ASKED)
     (tmp_path / "results" / "mi300x").mkdir(parents=True)
     (tmp_path / "results" / "mi300x" / "machine.json").write_text(json.dumps({"machine": "mi300x", "version": 1}))
     command = ["asv", "--config", "asv.isa.json", "compare", "-f", "1", *(commit.hash for commit in commits)]

@@ -1,19 +1,18 @@
 """Regressions planted in the repository's own kernels: each is found and named, and nothing else is alarmed.
 
-One or two cases a kernel, and the architecture where the regression shows; test_isa_planted.py does the same with small
+One or two cases per kernel, and the architecture where the regression shows; test_planted.py does the same with small
 sample kernels on both.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
 
-from ci.isa.judge import Verdict, compare
-from ci.isa.rules import IsaPolicy
-from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled
+from ci.isa.judge import CodeVerdict, compare
+from ci.isa.policy import IsaPolicy
+from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, result_file
 
 CHOSEN = {
     "gfx942": {
@@ -37,13 +36,13 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bases(cache):
-    """arch -> result file of this tree, compiled when it is asked for."""
+    """arch -> this tree, compiled when it is asked for."""
     done = {}
 
     def base(arch):
         if arch not in done:
             done[arch] = compiled(ROOT, cache, arch, **CHOSEN[arch])
-            kernels = {entry["kernel"] for entry in done[arch]["entries"] if entry["status"] == "ok"}
+            kernels = {entry.kernel for entry in done[arch].entries if entry.code}
             assert kernels == set(CHOSEN[arch]["kernels"])
         return done[arch]
 
@@ -65,7 +64,7 @@ PLANTED = {
         "all_gather",
         "gfx942",
         "remote_store_width",
-        "stores to remote ranks went from 16 B to 4 B a lane: ",
+        "stores to remote ranks went from 16 B to 4 B per lane: ",
     ),
     "the hints of its Gluon backend removed": (
         "all_gather/gluon_device.py",
@@ -76,7 +75,7 @@ PLANTED = {
         "all_gather",
         "gfx942",
         "remote_store_width",
-        "stores to remote ranks went from 16 B to 8 B a lane: ",
+        "stores to remote ranks went from 16 B to 8 B per lane: ",
     ),
     "the hint of gemm_all_scatter removed": (
         "gemm_all_scatter/device.py",
@@ -95,7 +94,7 @@ PLANTED = {
         "all_gather",
         "gfx942",
         "heap_bases",
-        "(reloaded where they were kept)",
+        "(reloaded, no longer kept)",
     ),
     "heap bases reloaded in the loop of gemm_all_scatter": (
         "gemm_all_scatter/device.py",
@@ -103,7 +102,7 @@ PLANTED = {
         "gemm_all_scatter",
         "gfx942",
         "heap_bases",
-        "(reloaded where they were kept)",
+        "(reloaded, no longer kept)",
     ),
     "a tile that spills": (
         "gemm_all_scatter/config.py",
@@ -150,7 +149,7 @@ def test_a_planted_regression_is_the_only_alarm(bases, cache, tree, name):
     judgement = compare(bases(arch), compiled(tree, cache, arch, **CHOSEN[arch]), IsaPolicy())
     assert alarms(judgement) == {(kernel, arch): [rule]}
     assert all(words in d.alarms[0].sentence for d in judgement.differences if d.alarms)
-    assert (judgement.verdict, judgement.exit_code) == (Verdict.SLOWER, 1)
+    assert (judgement.verdict, judgement.exit_code) == (CodeVerdict.SLOWER, 1)
 
 
 def test_one_line_takes_the_hint_from_every_kernel_that_translates(bases, cache, tree):
@@ -177,12 +176,11 @@ def test_comments_moved_lines_and_other_names_make_no_difference(bases, cache, t
         ("@triton.jit\ndef translate", "\n\n@triton.jit\ndef translate"),
     )
     judgement = compare(bases("gfx942"), compiled(tree, cache, "gfx942", **CHOSEN["gfx942"]), IsaPolicy())
-    assert judgement.verdict is Verdict.SAME
+    assert judgement.verdict is CodeVerdict.SAME
     assert not any(difference.findings for difference in judgement.differences)
 
 
-def test_another_folder_and_another_cache_give_the_same_bytes(bases, tree, tmp_path):
+def test_another_folder_and_another_cache_give_the_same_bytes(cache, tree, tmp_path):
     wanted = CHOSEN["gfx942"] | {"kernels": ["all_gather", "gemm"], "cases": ["w4_fp16_8MB", "n8192_k4096_m256_fp16"]}
-    again = compiled(tree, tmp_path / "another cache", "gfx942", **wanted)
-    before = [entry for entry in bases("gfx942")["entries"] if entry["kernel"] in wanted["kernels"]]
-    assert json.dumps(again["entries"]) == json.dumps(before)
+    again = result_file(tree, tmp_path / "another cache", "gfx942", **wanted)
+    assert again == result_file(ROOT, cache, "gfx942", **wanted)

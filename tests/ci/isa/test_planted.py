@@ -1,19 +1,18 @@
 """Planted code-generation regressions: each is found and named by compiling for real, and nothing else is alarmed.
 
-Small sample kernels (tests/benchmarks/isa/tree); test_isa_own_kernels.py plants in the repository's own.
+Small sample kernels (tests/benchmarks/isa/tree); test_own_kernels.py plants in the repository's own.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from ci.isa.judge import IsaJudgement, Verdict, compare
-from ci.isa.rules import IsaPolicy
-from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, sentence
+from ci.isa.judge import CodeVerdict, IsaJudgement, compare
+from ci.isa.policy import IsaPolicy
+from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, result_file, sentence
 
 SAMPLES = ROOT / "tests" / "benchmarks" / "isa" / "tree"
 ARCHES = ("gfx942", "gfx950")
@@ -49,7 +48,7 @@ def test_a_lost_hint_collapses_remote_stores_of_both_kernels_that_translate(base
     assert set(found) == {(kernel, arch) for kernel in ("sample_all_gather", "sample_gemm_scatter") for arch in ARCHES}
     assert all("remote_store_width" in rules for rules in found.values())
     assert sentence(judgement, "sample_all_gather", "gfx942", "remote_store_width").startswith(
-        "stores to remote ranks went from 16 B to 2 B a lane: "
+        "stores to remote ranks went from 16 B to 2 B per lane: "
     )
     assert "global_store_short" in sentence(judgement, "sample_all_gather", "gfx942", "remote_store_width")
     assert judgement.exit_code == 1
@@ -104,7 +103,7 @@ def test_dot_scaled_replaced_by_a_dequantise(base, cache, tmp_path):
     (difference,) = (d for d in judgement.differences if d.kernel == "sample_mxfp4" and d.arch == "gfx950")
     assert "v_mfma_scale_f32_16x16x128_f8f6f4 is gone" in sentence(judgement, "sample_mxfp4", "gfx950", "matrix_kind")
     assert {d.kernel for d in judgement.differences if d.alarms} == {"sample_mxfp4"}
-    assert difference.verdict is Verdict.SLOWER
+    assert difference.verdict is CodeVerdict.SLOWER
 
 
 def test_refactoring_that_changes_no_code_makes_no_difference(base, cache, tmp_path):
@@ -117,14 +116,14 @@ def test_refactoring_that_changes_no_code_makes_no_difference(base, cache, tmp_p
         ("gemm_tile", "gemm_kernel"),
     )
     judgement = judged(base, tree, cache)
-    assert judgement.verdict is Verdict.SAME
+    assert judgement.verdict is CodeVerdict.SAME
     assert judgement.exit_code == 0
     assert not any(d.findings for d in judgement.differences)
 
 
-def test_two_checkouts_in_different_folders_give_the_same_bytes(base, tmp_path):
+def test_two_checkouts_in_different_folders_give_the_same_bytes(cache, tmp_path):
     elsewhere = tmp_path / "a much longer folder name" / "checkout"
     shutil.copytree(SAMPLES, elsewhere, ignore=shutil.ignore_patterns("__pycache__"))
     kernels = ("sample_gemm_scatter", "sample_gluon_gather", "sample_wgrad")
-    again = compiled(elsewhere, tmp_path / "another cache", *ARCHES, kernels=kernels)
-    assert json.dumps(again["entries"]) == json.dumps([e for e in base["entries"] if e["kernel"] in kernels])
+    again = result_file(elsewhere, tmp_path / "another cache", *ARCHES, kernels=kernels)
+    assert again == result_file(SAMPLES, cache, *ARCHES, kernels=kernels)

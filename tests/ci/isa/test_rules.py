@@ -6,7 +6,8 @@ import datetime
 
 import pytest
 
-from ci.isa.rules import IsaPolicy, findings, load_policy, matrix_rate, parse_policy
+from ci.isa.policy import IsaPolicy, load_policy, parse_policy
+from ci.isa.rules import findings, matrix_rate
 from ci.judging.policy import PolicyError
 from tests.ci.isa.documents import REMOTE, entry
 
@@ -27,7 +28,7 @@ def test_a_collapse_of_remote_stores_in_an_engineers_words():
         "remote_store_names": {"global_store_short": 128},
     }
     assert found(REMOTE, collapsed) == {
-        "remote_store_width": ("stores to remote ranks went from 16 B to 2 B a lane: 128 global_store_short", True)
+        "remote_store_width": ("stores to remote ranks went from 16 B to 2 B per lane: 128 global_store_short", True)
     }
 
 
@@ -37,7 +38,7 @@ def test_a_collapse_of_local_stores_is_told_apart_from_remote_ones():
         "store_widths": {"16": 16, "2": 64},
         "store_names": {"global_store_dwordx4": 16, "global_store_short": 64},
     }
-    assert found(base, head) == {"store_width": ("stores went from 16 B to 2 B a lane: 64 global_store_short", True)}
+    assert found(base, head) == {"store_width": ("stores went from 16 B to 2 B per lane: 64 global_store_short", True)}
 
 
 @pytest.mark.parametrize(("width", "judged"), [("8", True), ("12", False), ("32", False)])
@@ -47,24 +48,24 @@ def test_the_width_from_which_stores_have_collapsed(width, judged):
 
 def test_more_stores_of_the_same_width_are_no_collapse():
     assert found({"store_widths": {"8": 8}}, {"store_widths": {"8": 32}}) == {
-        "store_width": ("stores: 8 → 32 of 8 B a lane", False)
+        "store_width": ("stores: 8 → 32 of 8 B per lane", False)
     }
 
 
-def test_stores_that_come_or_go_are_told():
+def test_stores_that_come_or_go_are_shown():
     assert found(REMOTE, {"store_widths": {}, "store_names": {}})["remote_store_width"] == (
-        "stores to remote ranks: none any more; before 16 of 16 B",
+        "stores to remote ranks: none now; before: 16 of 16 B",
         False,
     )
     assert found({}, REMOTE)["remote_store_width"] == (
-        "stores to remote ranks: none before; now 16 global_store_dwordx4",
+        "stores to remote ranks: none before; now: 16 global_store_dwordx4",
         False,
     )
 
 
 def test_loads_collapse_at_a_quarter():
     assert found({"load_widths": {"16": 8}}, {"load_widths": {"8": 16}})["load_width"] == (
-        "loads went from 16 B to 8 B a lane: 16 of 8 B",
+        "loads went from 16 B to 8 B per lane: 16 of 8 B",
         False,
     )
     assert found({"load_widths": {"16": 8}}, {"load_widths": {"2": 64}})["load_width"][1]
@@ -83,19 +84,17 @@ def test_spills_in_words_and_their_end():
     said, judged = found({"vgpr_spills": 39, "scratch_bytes": 160, "scratch_ops_in_loops": 78}, spilled)["spills"]
     assert judged
     assert said == (
-        "vector registers spilled: 39 → 104, scratch: 160 → 404 B a lane, scratch instructions in loops: 78 → 213"
+        "vector registers spilled: 39 → 104, scratch: 160 → 404 B per lane, scratch instructions in loops: 78 → 213"
     )
     assert found(spilled, {})["spills"][1] is False
 
 
 def test_nvidia_has_no_spill_count_but_scratch_in_loops():
-    base, head = entry(), entry(code="b", scratch_ops_in_loops=26, scratch_bytes=112)
-    for one in (base, head):
-        del one["metrics"]["vgpr"], one["metrics"]["vgpr_spills"]
-        one["metrics"]["registers"] = 255
-    finding = findings(base, head, IsaPolicy())[0]
+    nvidia = {"arch": "sm_90", "without": ("vgpr", "vgpr_spills"), "registers": 255}
+    head = entry(code="b", scratch_ops_in_loops=26, scratch_bytes=112, **nvidia)
+    finding = findings(entry(**nvidia), head, IsaPolicy())[0]
     assert finding.judged
-    assert finding.sentence == "scratch: 0 → 112 B a lane, scratch instructions in loops: 0 → 26"
+    assert finding.sentence == "scratch: 0 → 112 B per lane, scratch instructions in loops: 0 → 26"
 
 
 def test_lds_over_the_limit_does_not_load():
@@ -108,7 +107,7 @@ def test_lds_over_the_limit_does_not_load():
 
 def test_an_occupancy_step_names_its_cause():
     assert found({}, {"occupancy": 3, "vgpr": 132})["occupancy"] == (
-        "occupancy: 4 → 3 waves a SIMD (86 → 132 VGPRs)",
+        "occupancy: 4 → 3 waves per SIMD (86 → 132 VGPRs)",
         True,
     )
     assert found({}, {"occupancy": 5, "vgpr": 80})["occupancy"][1] is False
@@ -152,7 +151,7 @@ def looped(loads, stored, loads_outside=0):
 
 def test_reloaded_heap_bases_are_judged_and_named():
     assert found(looped(7, 448, 1), looped(14, 448))["heap_bases"] == (
-        "heap-base loads: 8 → 14, of them in loops: 7 → 14 (reloaded where they were kept)",
+        "heap-base loads: 8 → 14, in loops: 7 → 14 (reloaded, no longer kept)",
         True,
     )
 
@@ -198,7 +197,7 @@ def test_rates_of_matrix_instructions():
     assert matrix_rate("QGMMA.64x128x32.F32.E4M3.E4M3") > matrix_rate("HGMMA.64x128x16.F32")
 
 
-def test_everything_else_is_told_and_not_judged():
+def test_everything_else_is_shown_and_not_judged():
     loop = {"instructions": 121, "depth": 1, "matrix_share": 0.13, "mix": {"mfma": 16, "lds": 50, "valu": 22}}
     head = entry(
         code="b", barriers=7, atomics={"global_atomic_add": 1}, lds_bytes=16384, lds_read_widths={"8": 72}, loop=loop

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ci.isa.code import changed, parts, side_by_side
 from ci.isa.judge import compare
-from ci.isa.rules import IsaPolicy, parse_policy
+from ci.isa.policy import IsaPolicy, parse_policy
+from ci.isa.side_by_side import changed, parts, side_by_side
 from ci.isa.text import listing, markdown, terminal
 from tests.ci.isa.documents import REMOTE, document, entry
 from tests.ci.isa.test_rules import ACCEPTED, SECTION
@@ -24,7 +24,7 @@ BASE = document(
     entry("broken"),
     entry("quiet"),
     entry("never", status="failed"),
-    broken=[{"module": "kernels.<b>", "why": "ImportError: @someone [link](http://x)"}],
+    broken={"kernels.<b>": "ImportError: @someone [link](http://x)"},
 )
 HEAD = document(
     entry("all_gather", "b", cases=["m1024", "m2048", "m4096", "m8192", "m16384"], **COLLAPSED),
@@ -73,10 +73,10 @@ def test_what_many_configurations_share_is_told_once():
     judgement = compare(side("a", narrow=False, bytes_=3400), side("b", narrow=True, bytes_=3404), IsaPolicy())
     assert terminal(judgement).plain.splitlines()[1:] == [
         "SLOWER  all_gather/triton on gfx942 (small)",
-        "    ! stores to remote ranks went from 16 B to 2 B a lane: 128 global_store_short",
+        "    ! stores to remote ranks went from 16 B to 2 B per lane: 128 global_store_short",
         "      VGPRs: 86 → 136",
-        "    + also on gfx942 (large): stores to remote ranks went from 16 B to 4 B a lane: 128 global_store_short",
-        "    + the same of 2 more: 2 on gfx950",
+        "    + also on gfx942 (large): stores to remote ranks went from 16 B to 4 B per lane: 128 global_store_short",
+        "    + the same for 2 more: 2 on gfx950",
         "CHANGED  gemm/triton on gfx942 (a)",
         "      code bytes: 3400 → 3404",
         "    + likewise 5 more: 2 on gfx942, 3 on gfx950",
@@ -102,8 +102,8 @@ def test_the_listing(golden):
         entry("all_gather", **REMOTE, bytes_per_remote_store=16.0),
         entry("large", will_not_load="it needs 98304 B of LDS", lds_bytes=98304),
         entry("never", status="failed", why="the compiler says no"),
-        broken=[{"module": "kernels.x", "why": "ImportError: y"}],
-        failures=[{"arch": "gfx950", "why": "it died"}],
+        broken={"kernels.x": "ImportError: y"},
+        failures={"gfx950": "it died"},
     )
     golden("isa/listing.txt", listing(head).plain)
 

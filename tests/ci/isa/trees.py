@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from ci.isa.judge import IsaJudgement, Verdict
+from ci.isa.compiled import CompiledTree, parse
+from ci.isa.judge import CodeVerdict, IsaJudgement
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def compiled(tree: Path, cache: Path, *arches: str, kernels=(), cases=(), backends=()) -> dict[str, Any]:
-    """The result file of a tree."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.isa",
-        "metrics",
-        "--tree",
-        tree,
-        "--cache",
-        cache,
-        "--progress",
-        "none",
-    ]
+def compiled(tree: Path, cache: Path, *arches: str, **chosen) -> CompiledTree:
+    """A source tree, compiled; chosen: see result_file."""
+    return parse(result_file(tree, cache, *arches, **chosen), str(tree))
+
+
+def result_file(tree: Path, cache: Path, *arches: str, kernels=(), cases=(), backends=()) -> str:
+    """The text of a tree's result file."""
+    command = [sys.executable, "-m", "benchmarks.isa", "metrics", "--tree", tree, "--cache", cache]
+    command += ["--progress", "none"]
     for flag, values in (("--arch", arches), ("--kernel", kernels), ("--case", cases), ("--backend", backends)):
         for value in values:
             command += [flag, value]
     done = subprocess.run([str(part) for part in command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 def change(path: Path, *changes: tuple[str, str]) -> None:
@@ -47,7 +41,7 @@ def change(path: Path, *changes: tuple[str, str]) -> None:
 def alarms(judgement: IsaJudgement) -> dict[tuple[str, str], list[str]]:
     """(kernel, arch) -> rules that alarm; every configuration without alarm must be SAME."""
     for difference in judgement.differences:
-        assert difference.alarms or difference.verdict is Verdict.SAME, (difference, difference.findings)
+        assert difference.alarms or difference.verdict is CodeVerdict.SAME, (difference, difference.findings)
     found: dict[tuple[str, str], list[str]] = {}
     for difference in judgement.differences:
         for finding in difference.alarms:

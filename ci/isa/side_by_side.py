@@ -1,7 +1,7 @@
 """Machine code of two sides next to each other: the loop that changed, or the code outside loops.
 
-Texts are what benchmarks.isa keeps: one instruction a line, and a line `; loop L3 depth 2` or `; no loop` where another
-innermost loop begins.
+Texts are what benchmarks.isa keeps: one instruction per line, and a line `; loop L3 depth 2` or `; no loop` where
+another innermost loop begins.
 """
 
 from __future__ import annotations

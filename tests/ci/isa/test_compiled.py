@@ -1,0 +1,163 @@
+"""Result files: what is read is what was written, writer and reader agree, and a broken file is named by its field."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.isa.metrics import MEANING, document
+from ci.isa.compiled import AMD_ONLY, NVIDIA_ONLY, CompileStatus, IsaError, Metrics, parse
+from ci.isa.rules import _OTHER_METRICS
+from tests.benchmarks.isa.test_metrics import LISTING, RAW, ok
+from tests.ci.isa.documents import METRICS, REMOTE, document_json, entry_json
+
+RECORDED = sorted((Path(__file__).resolve().parents[2] / "recordings" / "isa").glob("*.json"))
+
+
+def read(*entries, **head):
+    return parse(json.dumps(document_json(*entries) | head), "isa.json")
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda path: path.stem)
+def test_every_recorded_metric_is_read(file):
+    written = json.loads(file.read_text())
+    tree = parse(file.read_text(), file.name)
+    assert len(tree.entries) == len(written["entries"])
+    for entry, raw in zip(tree.entries, written["entries"], strict=True):
+        found = dataclasses.asdict(entry.emitted.metrics)
+        found["loop"] = found["loop"] or {}
+        assert found == dict.fromkeys(found) | raw["metrics"]
+
+
+def test_writer_and_reader_know_the_same_metrics_in_the_same_order():
+    assert [field.name for field in dataclasses.fields(Metrics)] == list(MEANING)
+    assert set(NVIDIA_ONLY) | set(AMD_ONLY) <= set(MEANING)
+
+
+def test_what_the_writer_makes_is_read():
+    raw = RAW | {name: 0 for name in AMD_ONLY if name not in RAW and not name.startswith(("remote", "bytes"))}
+    raw |= {"remote_store_names": {}, "remote_store_bytes": 0, "remote_store_bytes_in_loops": 0}
+    raw |= {"store_names": {}, "loads_to_lds": 0}
+    records = dict.fromkeys(range(3), {**ok("k"), "metrics": raw}) | {3: {"status": "failed", "why": "no"}}
+    written = document([("gfx942", LISTING, records, ""), ("gfx950", None, {}, "it died")])
+    tree = parse(json.dumps(written), "isa.json")
+    assert [(entry.label, entry.cases, entry.status) for entry in tree.entries] == [
+        ("a", ("one", "two"), CompileStatus.OK),
+        ("b", ("one",), CompileStatus.OK),
+        ("b", ("two",), CompileStatus.FAILED),
+    ]
+    assert [(lost.arch, lost.why) for lost in tree.failures] == [("gfx950", "it died")]
+
+
+def test_every_metric_is_shown_by_a_rule_or_follows_from_one():
+    """A new metric needs a place: in _OTHER_METRICS, or in a rule of its own and here."""
+    in_words = {
+        *("vgpr_spills", "scratch_bytes", "scratch_ops_in_loops", "matrix", "occupancy", "loop"),
+        *("load_widths", "store_widths", "store_names", "remote_store_widths", "remote_store_names"),
+        *("remote_store_bytes", "remote_store_bytes_in_loops", "heap_base_loads", "heap_base_loads_in_loops"),
+    }
+    following = {
+        *("bytes_per_load", "bytes_per_store", "bytes_per_remote_store", "subdword_remote_stores"),
+        *("occupancy_by_registers", "occupancy_by_lds", "lds_limit", "instructions", "loops"),
+    }
+    assert set(_OTHER_METRICS) | in_words | following == set(MEANING)
+
+
+def test_nvidia_lacks_what_is_amds():
+    metrics = {name: value for name, value in METRICS.items() if name not in AMD_ONLY} | {"registers": 255}
+    found = read(entry_json(arch="sm_90") | {"metrics": metrics}).entries[0].emitted.metrics
+    assert (found.lane_registers, found.is_amd, found.vgpr_spills) == (255, False, None)
+
+
+def test_foreign_text_cannot_steer_a_terminal():
+    (entry,) = read(entry_json(status="failed", why="\x1b[31mred\x1b[0m\nand \ud800 half")).entries
+    assert entry.why == "[31mred[0m and half"
+
+
+WRONG = {
+    "vgpr": ("vgpr is 'two'; expected: a whole number of at least 0", "two"),
+    "occupancy": ("occupancy is -1; expected: a whole number", -1),
+    "lds_bytes": ("lds_bytes is True; expected: a whole number", True),
+    "waits": (r"waits is 10{50,}\.\.\.; expected: a whole number", 10**100),
+    "matrix": (r"matrix is \['v_mfma'\]; expected: an object of counts", ["v_mfma"]),
+    "load_widths": ("load_widths is .*; expected: counts by bytes per lane", {"wide": 3}),
+    "store_widths": ("store_widths is .*; expected: a whole number", {"16": None}),
+    "bytes_per_load": ("bytes_per_load is nan|NaN; expected: a number between 0 and 9007199254740992", float("nan")),
+    "loop": ("loop is 7; an object is expected", 7),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_metric_is_named_with_its_entry(name):
+    said, value = WRONG[name]
+    with pytest.raises(IsaError, match=rf"isa\.json: entry 2 \(gemm/triton on gfx942\): metrics: ({said})"):
+        read(entry_json(), entry_json(**{name: value}))
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if not name.startswith("loop")])
+def test_a_missing_metric_is_named(name):
+    with pytest.raises(IsaError, match=r"metrics: \w+ is missing"):
+        read(entry_json(without=(name,), **({} if name in REMOTE else REMOTE)))
+
+
+def test_a_broken_loop_is_named():
+    with pytest.raises(IsaError, match="metrics: loop: depth is missing"):
+        read(entry_json(loop={"instructions": 7}))
+    with pytest.raises(IsaError, match="loop: matrix_share is 1.5; expected: a number between 0 and 1"):
+        read(entry_json(loop=METRICS["loop"] | {"matrix_share": 1.5}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("kernel", 3, "kernel is 3; expected: printable text"),
+        ("kernel", "a\x1b[0m", "kernel is .*; expected: printable text"),
+        ("kernel", "\ud800", r"kernel is '\\ud800'; expected: printable text"),
+        ("label", "x" * 2000, r"label is 'x{56}\.\.\.; expected: printable text of at most 1000 characters"),
+        ("cases", "one", "cases is 'one'; expected: a list"),
+        ("cases", [None], "cases is .*; expected: printable text"),
+        ("status", "good", "status is 'good'; expected: one of ok, failed, refused, unsupported"),
+        ("status", [], r"status is \[\]; expected: one of"),
+        ("asm", "../../secret", "asm is .*; expected: the name of a file in the cache"),
+        ("hash", None, "hash is None; expected: printable text"),
+        ("metrics", [], r"metrics is \[\]; an object is expected"),
+        ("notes", {}, "notes is {}; expected: a list"),
+        ("will_not_load", False, "will_not_load is False; expected: text"),
+    ],
+)
+def test_a_wrong_field_of_an_entry_is_named(field, value, said):
+    with pytest.raises(IsaError, match=rf"isa\.json: entry 1.*: {said}"):
+        read(entry_json() | {field: value})
+
+
+@pytest.mark.parametrize("field", ["kernel", "backend", "label", "arch", "cases", "status", "hash", "asm", "metrics"])
+def test_a_missing_field_of_an_entry_is_named(field):
+    broken = copy.deepcopy(entry_json())
+    del broken[field]
+    with pytest.raises(IsaError, match=f"entry 1.*: {field} is missing"):
+        read(broken)
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ({"entries": {}}, "entries is {}; expected: a list"),
+        ({"entries": [1]}, "entry 1 is 1; an object is expected"),
+        ({"arches": None}, "arches is None; expected: a list"),
+        ({"broken": [{"module": "x"}]}, "module 1: why is missing"),
+        ({"failures": [{"why": "x"}]}, "failure 1: arch is missing"),
+        ({"triton": 3.8}, "triton is 3.8; expected: printable text"),
+    ],
+)
+def test_a_broken_head_is_named(head, said):
+    with pytest.raises(IsaError, match=rf"isa\.json: {said}"):
+        read(**head)
+
+
+def test_deep_nesting_is_refused():
+    with pytest.raises(IsaError, match="is not JSON"):
+        parse('{"format": ' + "[" * 100_000, "isa.json")
