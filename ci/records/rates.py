@@ -23,7 +23,7 @@ Chosen by this arithmetic, 2026-11."""
 
 
 class Rate(enum.StrEnum):
-    """A unit in which speed is quoted; the values are column names of :mod:`ci.records.derived` and keys of the page."""
+    """A unit in which speed is quoted.  The values are columns of :mod:`ci.records.derived` and keys of the page."""
 
     TFLOPS = "tflops"
     """TFLOP/s of all ranks together."""

@@ -8,9 +8,9 @@
  *   right      {title, full: the value that is 100 %} or null
  *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole
  *   marks      [{i, lines: [text]}] vertical lines: something changed at x index i
- *   faults     [{i, text, color}] crosses on the floor: not measured
+ *   faults     [{i, text, color}] crosses at the bottom: not measured
  *   tip(i)     nodes for the box at the cursor
- *   range      [from, to] visible indices; zoomed([from, to] or null) is told of a change
+ *   range      [from, to] visible indices; zoomed([from, to] or null) is called on a change
  *   picked(i)  Enter or click
  */
 "use strict";
