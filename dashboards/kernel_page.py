@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dashboards.lanes import breaks, commits, natural
-from dashboards.values import COST, costs, count, headline, minute, significant
+from dashboards.values import CostRow, costs, count, different, headline, minute, significant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +24,14 @@ class _Index:
     commits: dict[str, int]
     whys: dict[str, int]
     cases: dict[str, int]
-    costs: dict[str, dict[tuple[float, ...], int]]
+    costs: dict[str, dict[CostRow, int]]
 
 
 def kernel_data(frame: pd.DataFrame) -> dict[str, Any]:
     """All that the page of a kernel draws; static/kernel.js reads it.
 
     {"kernel", "commits": [[hash, "YYYY-MM-DD HH:MM", env index]], "envs": [...], "whys": [...],
-     "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{column of COST: value}], newest cost last}],
+     "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{field of CostRow: value}], newest last}],
      "series": [{"case", "backend", "baseline", "us", "low", "high", "ratio", "samples", "trials", "cost", "breaks",
                  "bad"}]}
     """
@@ -44,7 +44,7 @@ def kernel_data(frame: pd.DataFrame) -> dict[str, Any]:
         _numbered(order["commit"]),
         _numbered(whys),
         _numbered(name for name, _ in by_case),
-        {name: _numbered(costs(rows).itertuples(index=False, name=None)) for name, rows in by_case},
+        {name: _numbered(different(costs(rows))) for name, rows in by_case},
     )
     return {
         "kernel": str(frame["kernel"].iloc[0]),
@@ -68,13 +68,14 @@ def _case(name: str, rows: pd.DataFrame, index: _Index) -> dict[str, Any]:
         "dtype": newest["dtype"],
         "world": count(newest["world"]),
         "rate": headline(rows),
-        "costs": [{k: _exact(v) for k, v in zip(COST, cost, strict=True) if v} for cost in index.costs[name]],
+        "costs": [_plain(cost) for cost in index.costs[name]],
     }
 
 
-def _exact(value: float) -> float:
-    """The value itself, without a needless ".0"."""
-    return int(value) if value.is_integer() else value
+def _plain(cost: CostRow) -> dict[str, float]:
+    """What is known of a cost, exactly; whole numbers without ".0"."""
+    known = {name: value for name, value in cost._asdict().items() if value}
+    return {name: int(value) if value.is_integer() else value for name, value in known.items()}
 
 
 def _series(rows: pd.DataFrame, index: _Index) -> dict[str, Any]:
@@ -96,16 +97,11 @@ def _series(rows: pd.DataFrame, index: _Index) -> dict[str, Any]:
         "high": line("seconds_high", 1e6),
         "samples": _changes(good["samples"], at[ok]),
         "trials": _changes(good["trials"], at[ok]),
-        "cost": _changes(_cost_numbers(good, index.costs[newest["case"]]), at[ok]),
+        "cost": _changes([index.costs[newest["case"]][cost] for cost in costs(good)], at[ok]),
         "breaks": breaks(rows, at),
         "bad": {str(i): [s, index.whys[w]] for i, s, w in zip(at[~ok], bad["status"], bad["why"], strict=True)},
     }
     return data if data["baseline"] else data | {"ratio": line("baseline_ratio", digits=5)}
-
-
-def _cost_numbers(rows: pd.DataFrame, numbers: dict[tuple[float, ...], int]) -> list[int]:
-    """Which of the costs of its case each row has."""
-    return [numbers[cost] for cost in rows[COST].astype(float).fillna(0.0).itertuples(index=False, name=None)]
 
 
 def _changes(values: Any, at: np.ndarray) -> list[list[int | None]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,22 +11,37 @@ import pandas as pd
 from ci.records import derived, rates
 from ci.records.rates import Rate
 
-AMOUNTS = list(rates.AMOUNT.values())
 
-COST = [*AMOUNTS, "world", "roofline_seconds"]
-"""Columns that, with a time, give every rate of a row; static/values.js reads them by these names."""
+class CostRow(NamedTuple):
+    """What, with a time, gives every rate of a row; 0 where not known.  static/values.js reads it by these names."""
+
+    flops: float
+    hbm_bytes: float
+    link_bytes: float
+    payload_bytes: float
+    world: float
+    roofline_seconds: float
+
+    @property
+    def stated(self) -> bool:
+        """Does the record tell any of it?"""
+        return any((self.flops, self.hbm_bytes, self.link_bytes, self.payload_bytes))
 
 
-def costs(rows: pd.DataFrame) -> pd.DataFrame:
-    """The different costs (columns COST) of the rows of a case, 0 where not known; the newest stated one comes last."""
-    all_costs = rows[COST].astype(float).fillna(0.0)
-    stated = all_costs[AMOUNTS].gt(0).any(axis=1)
-    return pd.concat([all_costs[~stated], all_costs[stated]]).drop_duplicates(keep="last")
+def costs(rows: pd.DataFrame) -> list[CostRow]:
+    """The cost of each row."""
+    return [CostRow(*row) for row in np.nan_to_num(rows[list(CostRow._fields)].to_numpy(float)).tolist()]
+
+
+def different(found: Iterable[CostRow]) -> list[CostRow]:
+    """Each cost once; the newest stated one comes last."""
+    last = {cost: n for n, cost in enumerate(found)}
+    return sorted(last, key=lambda cost: (cost.stated, last[cost]))
 
 
 def headline(rows: pd.DataFrame) -> Rate:
-    """The unit in which a case is quoted, by its newest cost."""
-    return rates.headline(next(costs(rows).tail(1).itertuples(index=False)))
+    """The unit in which a case is quoted, by its newest stated cost."""
+    return rates.headline(different(costs(rows))[-1])
 
 
 def in_rate(rows: pd.DataFrame, rate: Rate, column: str = "seconds") -> np.ndarray:

@@ -70,7 +70,7 @@ def holes(column: pd.Series) -> list[float | None]:
 
 
 def test_the_page_computes_the_rates_of_every_recorded_row_by_the_same_formulas(recorded: pd.DataFrame) -> None:
-    sent = {column: holes(recorded[column]) for column in (*values.COST, "seconds")}
+    sent = {column: holes(recorded[column]) for column in (*values.CostRow._fields, "seconds")}
     cost = "Object.fromEntries(Object.keys(input).map(key => [key, input[key][i]]))"
     one = f"(rate, i) => R.rateOf(rate, {cost}, input.seconds[i])"
     got = in_node(f"{list(RATES)}.map(rate => input.seconds.map((_, i) => ({one})(rate, i)))", sent)
@@ -83,22 +83,25 @@ def test_the_page_computes_the_rates_of_every_recorded_row_by_the_same_formulas(
 
 @pytest.mark.parametrize("history", ["recorded", "synthetic"])
 def test_the_data_of_the_page_give_back_every_rate_and_interval(history: str, recorded: pd.DataFrame) -> None:
+    """To the six digits in which times travel."""
     frame = recorded if history == "recorded" else lanes.tidy(synthetic.lively(12))
-    line = "series => [R.inRate(data, series, rate), ...R.interval(data, series, rate)]"
-    expression = f"input.map(data => {list(RATES)}.map(rate => data.series.map({line})))"
     parts = [rows for lane in lanes.lanes(frame) for _, rows in lane.frame.groupby("kernel")]
     sent = [json.loads(json.dumps(kernel_data(rows), allow_nan=False)) for rows in parts]
-    for rows, data, by_rate in zip(parts, sent, in_node(expression, sent), strict=True):
-        for rate, by_series in zip(RATES, by_rate, strict=True):
-            for series, found in zip(data["series"], by_series, strict=True):
-                check_series(rows, data, series, rate, found)
+    line = "series => [R.inRate(data, series, rate), ...R.interval(data, series, rate)]"
+    got = in_node(f"input.map(data => {list(RATES)}.map(rate => data.series.map({line})))", sent)
+    for rows, data, by_rate in zip(parts, sent, got, strict=True):
+        series = [(data["cases"][one["case"]]["name"], one["backend"]) for one in data["series"]]
+        for rate, found in zip(RATES, by_rate, strict=True):
+            compared = np.array(found, dtype=float).transpose(1, 0, 2)
+            np.testing.assert_allclose(compared, expected(rows, rate, series, data["commits"]), rtol=2e-5, err_msg=rate)
 
 
-def check_series(rows: pd.DataFrame, data: Any, series: Any, rate: str, found: Any) -> None:
-    """The values and ends of one series in one rate are those of the frame, to the six digits that travel."""
-    case = data["cases"][series["case"]]["name"]
-    truth = rows[(rows["case"] == case) & (rows["backend"] == series["backend"])].set_index("commit")
-    truth = truth.reindex([commit for commit, *_ in data["commits"]])
-    low, high = (truth[rate] * truth["seconds"] / truth[end] for end in ("seconds_high", "seconds_low"))
-    for got, wanted in zip(found, (truth[rate], low, high), strict=True):
-        np.testing.assert_allclose(np.array(got, dtype=float), wanted, rtol=2e-5, err_msg=f"{case} {rate}")
+def expected(rows: pd.DataFrame, rate: str, series: Any, commits: Any) -> np.ndarray:
+    """Value, lower and upper end of a rate of each series at each commit, from the columns of ci.records.derived."""
+    low, high = (rows[rate] * rows["seconds"] / rows[end] for end in ("seconds_high", "seconds_low"))
+    index = pd.MultiIndex.from_frame(rows[["case", "backend"]])
+    tables = [
+        pd.Series(c.to_numpy(), [index.to_flat_index(), rows["commit"]]).unstack() for c in (rows[rate], low, high)
+    ]
+    order = [commit for commit, *_ in commits]
+    return np.stack([table.reindex(index=pd.Index(series, tupleize_cols=False), columns=order) for table in tables])
