@@ -42,8 +42,8 @@ AMOUNT = {Rate.TFLOPS: "flops", Rate.GBS: "hbm_bytes", Rate.ALGBW: "payload_byte
 """The field of the cost that a rate divides by the time (kernels.spec.Cost, per rank)."""
 
 
-class Cost(Protocol):
-    """What decides the unit of a case: FLOP and bytes per rank; NaN where they are not known."""
+class PerRankCost(Protocol):
+    """What decides the unit of a case: its FLOP and bytes per rank; 0 or NaN where they are not known."""
 
     @property
     def flops(self) -> float: ...
@@ -53,7 +53,7 @@ class Cost(Protocol):
     def link_bytes(self) -> float: ...
 
 
-def headline(cost: Cost) -> Rate:
+def headline(cost: PerRankCost) -> Rate:
     """The unit in which a case is quoted."""
     if not cost.flops > 0:
         return Rate.BUSBW if cost.link_bytes > 0 else Rate.GBS if cost.hbm_bytes > 0 else Rate.TIME
