@@ -1,4 +1,4 @@
-/* What both pages share: elements, numbers with units, the state in the URL, data files, the head of the page.
+/* Shared by both pages: elements, numbers with units, the state in the URL, data files, the head of the page.
  *
  * Pages must work from a folder, so there are no modules, no fetch and no server: a data file is a script that calls
  * Ridgeline.receive(path, value).  Text from records only ever becomes a text node or an attribute value, never markup.
@@ -54,7 +54,7 @@ var Ridgeline = (() => {
     peak_share: {name: "% of peak", unit: "%", up: true},
   };
 
-  /** Four significant digits, thousands grouped; "–" for a hole. */
+  /** Four significant digits, thousands grouped; "–" where there is none. */
   function number(value, digits = 4) {
     if (value === null || value === undefined || !Number.isFinite(value)) return "–";
     if (value === 0) return "0";

@@ -1,4 +1,4 @@
-/* The history of one case: every backend over the commits, with what changed besides the code. */
+/* The history of one case: every backend over the commits, and what changed besides the code. */
 "use strict";
 
 (() => {

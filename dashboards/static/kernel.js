@@ -1,4 +1,4 @@
-/* The page of a kernel: its cases in a table; the opened one shows its history below its row. */
+/* The page of a kernel: a table of its cases; the open case shows its history below its row. */
 "use strict";
 
 (() => {

@@ -17,7 +17,7 @@
       `${Math.round(100 * limits.beside)} % or more (without a baseline: the speed by ${Math.round(100 * limits.alone)} %)`,
   };
 
-  /** Least height of a sparkline as a share of its values: noise of 1 % must not look like a mountain. */
+  /** Least height of a sparkline as a share of its values: noise of 1 % must not fill the cell. */
   const SPARK_SPAN = 0.05;
 
   HELP.history = `last ${limits.spark} records; the axis spans the values (${100 * SPARK_SPAN} % at least) and does not start at 0`;
@@ -88,7 +88,7 @@
     });
   }
 
-  /** Rows in the order; holes stay last in both directions, equal rows keep their place. */
+  /** Rows in the order; holes stay last in both directions, equal rows keep their order. */
   function sorted(rows, columns, order) {
     const key = columns[order.column] && columns[order.column].sort;
     if (!key) return rows;
@@ -127,7 +127,7 @@
     });
   }
 
-  /** Name the column in each cell: a narrow page shows rows as cards, without a head. */
+  /** Name the column in each cell: a narrow page shows rows as cards, without a header. */
   function labelled(row, columns) {
     [...row.children].forEach((cell, i) => {
       cell.dataset.label = columns[i].title;

@@ -93,8 +93,8 @@ def history(
     dates = pd.Timestamp("2026-01-05T09:00:00Z") + pd.to_timedelta(np.cumsum(rng.integers(2, 40, commits)), unit="h")
     parts = []
     for machine in machines or MACHINES:
-        wander = np.cumsum(rng.normal(0, 0.004, commits))
-        drift = 1 + 0.02 * np.tanh(wander / 0.02) * 0.8
+        walk = np.cumsum(rng.normal(0, 0.004, commits))
+        drift = 1 + 0.02 * np.tanh(walk / 0.02) * 0.8
         for case in CASES if cases is None else cases:
             library = "rccl" if case["flops"] == 0 else "blas" if "gemm" in case["kernel"] else "torch"
             for backend in (*backends, library):
@@ -177,7 +177,7 @@ def spoil(frame: pd.DataFrame, select: Any, status: str, why: str) -> pd.DataFra
 
 
 def lively(commits: int = 120) -> pd.DataFrame:
-    """A history with everything that happens: faults, a new yardstick, a new environment, gaps."""
+    """A history with everything that happens: faults, a new benchmark definition, a new environment, gaps."""
     frame = history(commits)
     order = frame["commit"].drop_duplicates().tolist()
     last, late = order[-1], set(order[-commits // 6 :])

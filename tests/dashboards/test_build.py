@@ -1,4 +1,4 @@
-"""The site as files: the same records give the same bytes, nothing leaks out of texts, nothing foreign is replaced."""
+"""The site as files: the same records give the same bytes, text stays text, and no foreign file is replaced."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def site_of(files: dict[str, bytes]) -> Any:
 
 
 def hostile(commits: int = 3) -> pd.DataFrame:
-    """A history in which every text of a record tries to get out."""
+    """A history in which every text of a record tries to become markup."""
     frame = synthetic.history(commits, synthetic.CASES[:2], machines=["h200x2-1a2b3c4d"])
     for column in (
         "machine",
@@ -59,7 +59,7 @@ def hostile(commits: int = 3) -> pd.DataFrame:
 
 
 def small(commits: int = 2) -> pd.DataFrame:
-    """A GEMM on one machine: enough for what happens to files."""
+    """A GEMM on one machine: enough to test what happens to files."""
     return synthetic.history(commits, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])
 
 
@@ -133,7 +133,7 @@ def test_few_commits(commits: int) -> None:
     assert len(received(files, "h200x2-1a2b3c4d/kernel-gemm")["commits"]) == commits
 
 
-def test_numbers_that_are_none_become_holes() -> None:
+def test_infinities_and_missing_numbers_become_holes() -> None:
     frame = synthetic.history(3, machines=["h200x2-1a2b3c4d"])
     frame.loc[::2, ["seconds", "seconds_low", "tflops", "gbs", "busbw", "algbw", "peak_share", "baseline_ratio"]] = (
         np.nan
@@ -166,7 +166,7 @@ def test_missing_costs_tiers_and_dates() -> None:
 # ---- texts from records ---------------------------------------------------------------------------------------------
 
 
-def test_texts_cannot_leave_their_place() -> None:
+def test_texts_never_become_markup_or_paths() -> None:
     files = build.site_files(hostile(), problems=[HOSTILE])
     for name, content in files.items():
         assert ".." not in Path(name).parts
@@ -359,7 +359,7 @@ def test_a_script_of_ours_is_short_enough_to_read() -> None:
 
 
 def test_markup_is_never_made_from_text() -> None:
-    """The scripts build elements; none of the doors through which a text becomes markup or code is used."""
+    """The scripts build elements; nothing that turns text into markup or code is used."""
     for path in (build.HERE / "static").glob("*.js"):
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", path.read_text()

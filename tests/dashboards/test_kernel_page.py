@@ -51,7 +51,7 @@ def test_what_was_not_measured_is_a_hole_with_its_reason() -> None:
     }
 
 
-def test_a_number_that_is_none_never_reaches_the_page() -> None:
+def test_infinities_and_missing_numbers_never_reach_the_page() -> None:
     frame = synthetic.one_case(4, seconds=[1e-3, np.inf, -np.inf, np.nan], seconds_low=np.nan)
     triton = kernel_data(frame)["series"][1]
     assert triton["us"] == [1000.0, None, None, None]
