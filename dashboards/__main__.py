@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.build import SiteError, build
+
+EXAMPLE = """example:
+  python -m dashboards --results results --out site --repo-url https://github.com/OWNER/NAME
+then open site/index.html in a browser; no server is needed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,15 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m dashboards",
         description=(__doc__ or "").strip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example:\n  python -m dashboards --results results --out site --repo-url https://github.com/OWNER/NAME\n"
-        "then open site/index.html in a browser; no server is needed.",
+        epilog=EXAMPLE,
     )
-    parser.add_argument(
-        "--results", type=Path, default=Path("results"), metavar="DIR", help="records to show (default: results)"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("site"), metavar="DIR", help="folder to build or replace (default: site)"
-    )
+    option = functools.partial(parser.add_argument, type=Path, metavar="DIR")
+    option("--results", default=Path("results"), help="records to show (default: results)")
+    option("--out", default=Path("site"), help="folder to build or replace (default: site)")
     parser.add_argument("--repo-url", metavar="URL", help="link commits to URL/commit/HASH (default: no links)")
     wanted = parser.parse_args(arguments)
     try:

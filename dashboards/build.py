@@ -2,8 +2,8 @@
 
     python -m dashboards --results results --out site
 
-Pages ask for nothing over the network and hold no time of building: the same records give the same bytes.  Data travel
-as scripts that call `Ridgeline.receive(...)`, because a browser does not let a page fetch files from disk.
+Pages load nothing over the network and do not say when they were built: the same records give the same bytes.  Data
+travel as scripts that call `Ridgeline.receive(...)`, because a browser does not let a page fetch files from disk.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
-from ci.records import derived as derive
-from ci.records import store as records
-from dashboards import machines, series
+from ci.records import derived, store
+from dashboards import machines, overview
+from dashboards.kernel_page import kernel_data
+from dashboards.lanes import Lane, lanes, slug, tidy
 
 HERE = Path(__file__).parent
+STATIC = HERE / "static"
 MARKER = ".ridgeline-site"
 """File that says a folder was built here and may be replaced."""
 
-SHARED_SCRIPTS = ["static/common.js", "data/site.js", "static/table.js"]
-SCRIPTS = {
-    "index.html": [*SHARED_SCRIPTS, "static/overview.js"],
-    "kernel.html": [
-        *SHARED_SCRIPTS,
-        *(f"static/{name}.js" for name in ("values", "chart", "panel", "numbers", "history", "curves", "kernel")),
-    ],
-}
+_SHARED = ["static/common.js", "data/site.js", "static/table.js"]
+_KERNEL = [f"static/{name}.js" for name in ("values", "chart", "panel", "numbers", "history", "curves", "kernel")]
+SCRIPTS = {"index.html": [*_SHARED, "static/overview.js"], "kernel.html": [*_SHARED, *_KERNEL]}
 """Scripts of each page, in the order in which they need each other."""
+
+LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELINE, "alone": overview.MOVED_ALONE}
+"""Constants that the page names in its help."""
 
 
 class SiteError(Exception):
@@ -49,16 +49,16 @@ def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = N
     """Build the site of all records in `results_dir` into `out_dir`, replacing an older site; returns `out_dir`.
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
-    Raises SiteError if `out_dir` holds something else than a site, and leaves it alone.
+    Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
-    frame = records.load(results_dir)
+    frame = store.load(results_dir)
     problems = [text.replace(f"{results_dir}/", "") for text in frame.attrs.get("problems", [])]
 
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Mapping[str, Any]]:
-        return records.load_notes(results_dir, machine, commit, env)
+        return store.load_notes(results_dir, machine, commit, env)
 
-    return build_frame(derive.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems)
+    return build_frame(derived.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems)
 
 
 def build_frame(
@@ -69,7 +69,7 @@ def build_frame(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
 ) -> Path:
-    """Build the site of a frame (columns of `records.load` and `derive.derive`).
+    """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
 
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
     problems: sentences about records that could not be read; shown on the first page.
@@ -98,54 +98,45 @@ def site_files(
     problems: Sequence[str] = (),
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
-    places = series.places(series.tidy(frame)) if len(frame) else []
-    files = {
-        f"static/{path.relative_to(HERE / 'static').as_posix()}": path.read_bytes()
-        for path in sorted((HERE / "static").rglob("*"))
-        if path.is_file()
-    }
-    described = [_place_files(place, notes_of, files) for place in places]
-    kernels = sorted({kernel for place in described for kernel in place["kernels"]})
-    limits = {"spark": series.SPARK_POINTS, "beside": series.MOVED_BESIDE_BASELINE, "alone": series.MOVED_ALONE}
+    files = {f"static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _static_files()}
+    described = [_lane_files(lane, notes_of, files) for lane in (lanes(tidy(frame)) if len(frame) else [])]
+    kernels = sorted({kernel for lane in described for kernel in lane["kernels"]})
     site = {
         "repo": repo,
-        "limits": limits,
-        "places": described,
+        "limits": LIMITS,
+        "lanes": described,
         "problems": list(problems),
-        "kernels": [{"name": kernel, "slug": series.slug(kernel)} for kernel in kernels],
+        "kernels": [{"name": kernel, "slug": slug(kernel)} for kernel in kernels],
     }
     version = _digest(files, site)
     files["data/site.js"] = b"Ridgeline.site = " + script_json({**site, "version": version}) + b";\n"
-    files |= _pages(kernels, version, bool(places))
+    files |= _pages(kernels, version, bool(described))
     files[MARKER] = b"Built by Ridgeline from its records; replaced as a whole by the next build.\n"
     return files
 
 
-def _place_files(place: series.Place, notes_of: machines.NotesOf, files: dict[str, bytes]) -> dict[str, Any]:
-    """Add the data files of a place; return what the pages must know before they load one."""
-    facts = machines.describe(place.frame, notes_of)
-    overview = series.overview_data(place.frame) | {"broken": facts.broken}
-    _add_data(files, f"{place.slug}/overview", overview)
+def _static_files() -> list[Path]:
+    return [path for path in sorted(STATIC.rglob("*")) if path.is_file()]
+
+
+def _lane_files(lane: Lane, notes_of: machines.NotesOf, files: dict[str, bytes]) -> dict[str, Any]:
+    """Add the data files of a lane; return what the pages must know before they load one."""
+    facts = machines.describe(lane.frame, notes_of)
+    _add_data(files, f"{lane.slug}/overview", overview.overview_data(lane.frame) | {"broken": facts.broken})
     names: dict[str, str] = {}
-    for kernel, rows in place.frame.groupby("kernel", sort=True):
-        names[str(kernel)] = f"kernel-{series.slug(str(kernel))}"
-        _add_data(files, f"{place.slug}/{names[str(kernel)]}", series.kernel_data(rows))
-    return {
-        "machine": place.machine,
-        "env": place.env,
-        "slug": place.slug,
-        "title": facts.title,
-        "facts": facts.rows,
-        "kernels": names,
-    }
+    for kernel, rows in lane.frame.groupby("kernel", sort=True):
+        names[str(kernel)] = f"kernel-{slug(str(kernel))}"
+        _add_data(files, f"{lane.slug}/{names[str(kernel)]}", kernel_data(rows))
+    known = {"machine": lane.machine, "env": lane.env, "slug": lane.slug}
+    return known | {"title": facts.title, "facts": facts.rows, "kernels": names}
 
 
 def _add_data(files: dict[str, bytes], path: str, value: Any) -> None:
     files[f"data/{path}.js"] = b"Ridgeline.receive(" + script_json(path) + b"," + script_json(value) + b");\n"
 
 
-def _pages(kernels: Sequence[str], version: str, any_place: bool) -> dict[str, bytes]:
-    jinja = jinja2.Environment(
+def _pages(kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, bytes]:
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=True,
         trim_blocks=True,
@@ -153,16 +144,12 @@ def _pages(kernels: Sequence[str], version: str, any_place: bool) -> dict[str, b
         keep_trailing_newline=True,
     )
 
-    def page(template: str, **values: Any) -> bytes:
-        html = jinja.get_template(template).render(
-            version=version, scripts=SCRIPTS[template], places=any_place, **values
-        )
-        return html.encode()
+    def page(name: str, **values: Any) -> bytes:
+        values |= {"version": version, "scripts": SCRIPTS[name], "lanes": any_lane}
+        return templates.get_template(name).render(values).encode()
 
-    pages = {"index.html": page("index.html", root="")}
-    return pages | {
-        f"kernels/{series.slug(kernel)}.html": page("kernel.html", root="../", kernel=kernel) for kernel in kernels
-    }
+    of_kernels = {f"kernels/{slug(k)}.html": page("kernel.html", root="../", kernel=k) for k in kernels}
+    return {"index.html": page("index.html", root="")} | of_kernels
 
 
 def script_json(value: Any) -> bytes:
@@ -177,16 +164,14 @@ def repository(url: str | None) -> str | None:
     """The address under which /commit/HASH is found; SiteError for anything but http and https."""
     if not url:
         return None
-    parts = urlsplit(url)
+    parts, wanted = urlsplit(url), "give one that a browser opens, like https://github.com/OWNER/NAME"
     if parts.scheme not in ("http", "https") or not parts.netloc or re.search(r"[\s\"'<>]", url):
-        raise SiteError(
-            f"the repository address is {url!r}; give one that a browser opens, like https://github.com/OWNER/NAME"
-        )
+        raise SiteError(f"the repository address is {url!r}; {wanted}")
     return url.rstrip("/").removesuffix(".git")
 
 
 def _digest(files: Mapping[str, bytes], site: Any) -> str:
-    """Short digest of all content; it stands behind each address, so that a browser never mixes two builds."""
+    """Short digest of all content.  Every address ends in it, so that a browser never mixes two builds."""
     whole = hashlib.sha256(json.dumps(site, sort_keys=True).encode())
     for name in sorted(files):
         whole.update(name.encode() + b"\0" + hashlib.sha256(files[name]).digest())
@@ -200,10 +185,8 @@ def _check_target(out: Path) -> None:
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise SiteError(f"{out} is not a folder; give another --out")
     if out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists():
-        raise SiteError(
-            f"{out} holds files that are no Ridgeline site, and building would replace them; "
-            "give an empty or new folder with --out"
-        )
+        advice = "building would replace them; give an empty or new folder with --out"
+        raise SiteError(f"{out} holds files that are not a Ridgeline site, and {advice}")
 
 
 def _swap(draft: Path, out: Path) -> None:

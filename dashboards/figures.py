@@ -5,6 +5,7 @@ The suffix of the path chooses the format (.png, .svg, .pdf).  The same records 
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +16,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from ci import units
-from dashboards import series
+from ci.records.rates import Rate
+from dashboards.lanes import KEY, breaks, commits, tidy
+from dashboards.values import ends_in_rate, headline, in_rate
 
 LABELS = {
-    "tflops": "TFLOPS",
-    "gbs": "HBM GB/s",
-    "algbw": "algbw, GB/s",
-    "busbw": "busbw, GB/s",
-    "time": "time, µs (less is better)",
+    Rate.TFLOPS: "TFLOPS",
+    Rate.GBS: "HBM GB/s",
+    Rate.ALGBW: "algbw, GB/s",
+    Rate.BUSBW: "busbw, GB/s",
+    Rate.TIME: "time, µs (less is better)",
 }
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito, Color Universal Design (2008): told apart with every common colour vision."""
+"""Okabe and Ito, Color Universal Design (2008): distinct with every common colour vision."""
 
 BASELINE = {"color": "#6b7280", "linestyle": (0, (5, 3)), "linewidth": 1.2}
+MARK = "#5b636d"
 LEAST_SPAN = 0.02
 """Least height of a history's axis as a share of its values: noise of 0.1 % must not fill the figure."""
+
+MARKERS_BELOW = 40
+"""Points of a history get markers while there are fewer commits."""
+
+BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 _STYLE: dict[str, Any] = {
     "svg.hashsalt": "ridgeline",
@@ -52,75 +60,65 @@ def history(
 ) -> Path:
     """Every backend of a case over the commits of a machine, with intervals and a second axis in % of peak.
 
-    frame: columns of `ci.records.store.load` and `ci.records.derived.derive`.  rate: a key of LABELS;
-    default: as the case is quoted.
-    The line breaks where the yardstick changed or nothing was measured.
+    frame: columns of `ci.records.store.load` and `ci.records.derived.derive`.  rate: a value of
+    `ci.records.rates.Rate`; default: as the case is quoted.
+    The line breaks where the benchmark definition changed or nothing was measured.
     """
     rows = _rows(frame, machine, kernel, case)
-    rate = _known_rate(rate or series.headline_rate(rows))
-    order = series.commits(rows).reset_index(drop=True)
-    place = {commit: i for i, commit in enumerate(order["commit"])}
+    wanted = _known_rate(rate) if rate else headline(rows)
+    order = commits(rows).reset_index(drop=True)
+    index = {commit: i for i, commit in enumerate(order["commit"])}
     with mpl.rc_context(_STYLE):
-        figure, axes = _canvas(f"{kernel} / {case} on {machine}", rate)
+        figure, axes = _canvas(f"{kernel} / {case} on {machine}", wanted)
         for backend, part in rows.groupby("backend", sort=True):
-            _history_line(axes, str(backend), part, place, rate, _look(rows, str(backend)))
+            at = part["commit"].map(index).to_numpy()
+            _draw_line(axes, _Line(str(backend), part, at, len(order), wanted, _look(rows, str(backend))))
         _span(axes)
         _commit_ticks(axes, order)
-        _peak_axis(axes, rows, rate)
+        _peak_axis(axes, rows, wanted)
         axes.legend(loc="best", ncols=4)
         return _save(figure, path)
 
 
 def curve(frame: pd.DataFrame, machine: str, kernel: str, path: Path | str, rate: str = "busbw") -> Path:
     """The newest record of each collective case of a kernel over its payload; one line per backend, dtype and world."""
-    rate = _known_rate(rate)
+    wanted = _known_rate(rate)
     rows = _rows(frame, machine, kernel)
-    rows = rows[(rows["payload_bytes"] > 0) & (rows["status"] == "ok")].drop_duplicates(series.KEY, keep="last")
+    rows = rows[(rows["payload_bytes"] > 0) & (rows["status"] == "ok")].drop_duplicates(KEY, keep="last")
     if not len(rows):
         raise FigureError(f"{kernel} on {machine} has no measured case with a payload; curves are for collectives")
     groups = rows.groupby(["dtype", "world"], sort=True)
     with mpl.rc_context(_STYLE):
-        figure, axes = _canvas(f"{kernel} on {machine}", rate)
+        figure, axes = _canvas(f"{kernel} on {machine}", wanted)
         for (dtype, world), group in groups:
             suffix = f", {dtype}, {world} ranks" if len(groups) > 1 else ""
             for backend, part in group.sort_values("payload_bytes").groupby("backend", sort=True):
-                axes.plot(
-                    part["payload_bytes"],
-                    series.in_rate(part, rate),
-                    label=f"{backend}{suffix}",
-                    marker=".",
-                    **_look(rows, str(backend)),
-                )
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: _binary(size)))
-        axes.set_xlabel("payload")
-        if rate == "time":
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0)
+                look = _look(rows, str(backend)) | {"label": f"{backend}{suffix}", "marker": "."}
+                axes.plot(part["payload_bytes"], in_rate(part, wanted), **look)
+        _payload_axes(axes, wanted)
         axes.legend(loc="best")
         return _save(figure, path)
 
 
 def _rows(frame: pd.DataFrame, machine: str, kernel: str, case: str | None = None) -> pd.DataFrame:
     """Tidy rows of one kernel (or case) on a machine; FigureError lists what there is if that is not there."""
-    rows = series.tidy(frame)
+    rows = tidy(frame)
     for column, wanted in (("machine", machine), ("kernel", kernel), ("case", case)):
         if wanted is None:
             continue
         found = rows[rows[column] == wanted]
         if not len(found):
-            raise FigureError(
-                f"no record has {column} {wanted!r}; there is: {', '.join(sorted(rows[column].unique())) or 'nothing'}"
-            )
+            present = ", ".join(sorted(rows[column].unique())) or "nothing"
+            raise FigureError(f"no record has {column} {wanted!r}; there is: {present}")
         rows = found
     return rows
 
 
-def _known_rate(rate: str) -> str:
-    if rate not in LABELS:
-        raise FigureError(f"the rate {rate!r} is not known; choose one of {', '.join(LABELS)}")
-    return rate
+def _known_rate(rate: str) -> Rate:
+    try:
+        return Rate(rate)
+    except ValueError:
+        raise FigureError(f"the rate {rate!r} is not known; choose one of {', '.join(LABELS)}") from None
 
 
 def _canvas(title: str, rate: str) -> tuple[Figure, Axes]:
@@ -137,46 +135,51 @@ def _look(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
     return {"color": COLOURS[own.index(backend) % len(COLOURS)], "linewidth": 1.5} if backend in own else BASELINE
 
 
-def _history_line(
-    axes: Axes, backend: str, part: pd.DataFrame, place: dict[str, int], rate: str, look: dict[str, Any]
-) -> None:
-    """One backend: a line with its interval per stretch of one yardstick, holes left open, crosses where it failed."""
-    ok = (part["status"] == "ok").to_numpy()
-    good, bad = part[ok], part[~ok]
-    at = good["commit"].map(place).to_numpy()
-    starts = series.breaks(part, part["commit"].map(place).to_numpy())
-    stretch = np.searchsorted(starts, at, side="right") if starts else np.zeros(len(at), int)
-    if not len(good):
-        axes.plot([], [], label=f"{backend}, never measured", **look)
-    for n in np.unique(stretch):
-        lines = {column: np.full(len(place), np.nan) for column in ("value", "low", "high")}
-        some = good[stretch == n]
-        lines["value"][at[stretch == n]] = series.in_rate(some, rate)
-        lines["low"][at[stretch == n]], lines["high"][at[stretch == n]] = series.ends_in_rate(some, rate)
-        axes.fill_between(range(len(place)), lines["low"], lines["high"], color=look["color"], alpha=0.2, linewidth=0)
-        axes.plot(
-            lines["value"], label=backend if n == stretch[0] else None, marker="." if len(place) < 40 else None, **look
-        )
+@dataclasses.dataclass(frozen=True)
+class _Line:
+    """One backend of a history.  at: index of the commit of each row; commits: how many there are."""
+
+    backend: str
+    rows: pd.DataFrame
+    at: np.ndarray
+    commits: int
+    rate: Rate
+    look: dict[str, Any]
+
+    def aligned(self, values: np.ndarray, select: np.ndarray) -> np.ndarray:
+        """Values of the selected rows, one per commit, NaN elsewhere."""
+        line = np.full(self.commits, np.nan)
+        line[self.at[select]] = values[select]
+        return line
+
+
+def _draw_line(axes: Axes, line: _Line) -> None:
+    """One stretch per benchmark definition with its interval, holes left open, crosses where a case failed."""
+    ok = (line.rows["status"] == "ok").to_numpy()
+    starts = breaks(line.rows, line.at)
+    stretch = np.searchsorted(starts, line.at, side="right")
+    values, (low, high) = in_rate(line.rows, line.rate), ends_in_rate(line.rows, line.rate)
+    label = line.backend if ok.any() else f"{line.backend}, never measured"
+    marker = "." if line.commits < MARKERS_BELOW else None
+    if not ok.any():
+        axes.plot([], [], label=label, **line.look)
+    for n in np.unique(stretch[ok]):
+        some = ok & (stretch == n)
+        ends = line.aligned(low, some), line.aligned(high, some)
+        axes.fill_between(range(line.commits), *ends, color=line.look["color"], alpha=0.2, linewidth=0)
+        axes.plot(line.aligned(values, some), label=label, marker=marker, **line.look)
+        label = None
+    _draw_marks(axes, line, starts, line.at[~ok])
+
+
+def _draw_marks(axes: Axes, line: _Line, starts: list[int], failed: np.ndarray) -> None:
+    """A dotted line where a new benchmark definition starts, crosses at the bottom where a case failed."""
+    text = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 7, "color": MARK}
     for start in starts:
-        axes.axvline(start - 0.5, color="#5b636d", linestyle=":", linewidth=1)
-        axes.annotate(
-            "yardstick changed",
-            (start - 0.5, 1),
-            xycoords=("data", "axes fraction"),
-            fontsize=7,
-            color="#5b636d",
-            xytext=(3, -2),
-            textcoords="offset points",
-            va="top",
-        )
-    axes.plot(
-        bad["commit"].map(place),
-        np.full(len(bad), 0.02),
-        "x",
-        color=look["color"],
-        transform=axes.get_xaxis_transform(),
-        markersize=5,
-    )
+        axes.axvline(start - 0.5, color=MARK, linestyle=":", linewidth=1)
+        axes.annotate("benchmark definition changed", (start - 0.5, 1), xytext=(3, -2), va="top", **text)
+    height, bottom = np.full(len(failed), 0.02), axes.get_xaxis_transform()
+    axes.plot(failed, height, "x", color=line.look["color"], transform=bottom, markersize=5)
 
 
 def _span(axes: Axes) -> None:
@@ -195,23 +198,32 @@ def _commit_ticks(axes: Axes, order: pd.DataFrame) -> None:
     axes.set_xlim(-0.5, max(count - 0.5, 0.5))
 
 
-def _peak_axis(axes: Axes, rows: pd.DataFrame, rate: str) -> None:
+def _peak_axis(axes: Axes, rows: pd.DataFrame, rate: Rate) -> None:
     """The same heights in % of peak, if the device is known and the rate has a peak."""
-    if rate == "time":
+    if rate is Rate.TIME:
         return
-    full = (rows[rate] / rows["peak_share"]).dropna()
-    if not len(full):
+    peaks = in_rate(rows, rate, "roofline_seconds")
+    peaks = peaks[np.isfinite(peaks)]
+    if not len(peaks):
         return
-    roof = 100 / float(full.iloc[-1])
-    right = axes.secondary_yaxis("right", functions=(lambda value: value * roof, lambda share: share / roof))
+    percent = 100 / float(peaks[-1])
+    right = axes.secondary_yaxis("right", functions=(lambda value: value * percent, lambda share: share / percent))
     right.set_ylabel("% of peak")
 
 
+def _payload_axes(axes: Axes, rate: Rate) -> None:
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: _binary(size)))
+    axes.set_xlabel("payload")
+    if rate is Rate.TIME:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+
+
 def _binary(size: float) -> str:
-    for prefix in ("Gi", "Mi", "Ki"):
-        if size >= units.PREFIXES[prefix]:
-            return f"{size / units.PREFIXES[prefix]:g} {prefix}B"
-    return f"{size:g} B"
+    scale, unit = next((pair for pair in BINARY if size >= pair[0]), BINARY[-1])
+    return f"{size / scale:g} {unit}"
 
 
 def _save(figure: Figure, path: Path | str) -> Path:

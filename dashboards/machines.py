@@ -1,4 +1,4 @@
-"""What a machine is, in the words of its newest record."""
+"""What a machine is, as its newest record describes it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ NotesOf = Callable[[str, str, str], Sequence[Mapping[str, Any]]]
 """(machine, commit, env) -> the trials of that record, oldest first (`ci.records.store.load_notes`)."""
 
 
+FINGERPRINT = ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")
+"""Columns of the frame that describe a machine."""
+
+SOFTWARE = {"torch": "torch", "Triton": "triton", "CUDA": "cuda", "HIP": "hip", "NCCL/RCCL": "nccl", "Python": "python"}
+"""What the page calls each entry of a trial's `environment`."""
+
+
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class MachineFacts:
     """title: for the selector; rows: (name, value) of the fingerprint; broken: modules that did not import."""
 
     title: str
@@ -26,42 +33,35 @@ def no_notes(machine: str, commit: str, env: str) -> Sequence[Mapping[str, Any]]
     return []
 
 
-def describe(frame: pd.DataFrame, notes_of: NotesOf) -> Facts:
-    """Facts of the place whose tidy rows these are, at its newest commit."""
+def describe(frame: pd.DataFrame, notes_of: NotesOf) -> MachineFacts:
+    """Facts of the lane whose tidy rows these are, at its newest commit."""
     newest = frame.iloc[-1]
     notes = notes_of(newest["machine"], newest["commit"], newest["env"])
     trial = notes[-1] if notes else {}
-    tree = _tree(trial, newest["commit"])
-    seen = {**_from_frame(newest), **{k: v for k, v in (trial.get("machine") or {}).items() if v not in (None, "")}}
+    checkout = _checkout(trial, newest["commit"])
+    noted = {key: value for key, value in (trial.get("machine") or {}).items() if value not in (None, "")}
+    seen = _from_frame(newest) | noted
     name = str(seen.get("device") or newest["machine"])
     title = f"{seen['count']} × {name}" if seen.get("count", 1) > 1 else name
-    rows = [
-        ("device", title),
-        *_hardware(seen),
-        *_software(seen, tree, newest["env"]),
-        ("newest commit", f"{newest['commit'][:8]}, {_day(newest['date'])}"),
-    ]
-    return Facts(
-        title,
-        rows,
-        [{"module": str(b.get("module", "")), "why": str(b.get("reason", ""))} for b in tree.get("broken") or []],
-    )
+    commit = ("newest commit", f"{newest['commit'][:8]}, {_day(newest['date'])}")
+    rows = [("device", title), *_hardware(seen), *_software(seen, checkout, newest["env"]), commit]
+    return MachineFacts(title, rows, _broken(checkout))
 
 
-def _tree(trial: Mapping[str, Any], commit: str) -> Mapping[str, Any]:
-    """The tree of a trial that was at this commit (an A/B trial has two)."""
-    trees = list((trial.get("trees") or {}).values())
-    return next(
-        (tree for tree in trees if commit in (tree.get("commit"), tree.get("recorded_as"))), trees[-1] if trees else {}
-    )
+def _checkout(trial: Mapping[str, Any], commit: str) -> Mapping[str, Any]:
+    """The checkout of a trial that was at this commit (an A/B trial has two)."""
+    checkouts = list((trial.get("trees") or {}).values())
+    fitting = (one for one in checkouts if commit in (one.get("commit"), one.get("recorded_as")))
+    return next(fitting, checkouts[-1] if checkouts else {})
+
+
+def _broken(checkout: Mapping[str, Any]) -> list[dict[str, str]]:
+    modules = checkout.get("broken") or []
+    return [{"module": str(one.get("module", "")), "why": str(one.get("reason", ""))} for one in modules]
 
 
 def _from_frame(row: pd.Series) -> dict[str, Any]:
-    kept = {
-        key: row.get(key)
-        for key in ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")
-    }
-    return {key: value for key, value in kept.items() if pd.notna(value) and value != ""}
+    return {key: row.get(key) for key in FINGERPRINT if pd.notna(row.get(key)) and row.get(key) != ""}
 
 
 def _hardware(seen: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -80,22 +80,9 @@ def _hardware(seen: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
 
 
-def _software(seen: Mapping[str, Any], tree: Mapping[str, Any], env: str) -> list[tuple[str, str]]:
-    versions = tree.get("environment") or {}
-    rows = [
-        ("driver", seen.get("driver")),
-        *(
-            (name, versions.get(key))
-            for name, key in (
-                ("torch", "torch"),
-                ("Triton", "triton"),
-                ("CUDA", "cuda"),
-                ("HIP", "hip"),
-                ("NCCL/RCCL", "nccl"),
-                ("Python", "python"),
-            )
-        ),
-    ]
+def _software(seen: Mapping[str, Any], checkout: Mapping[str, Any], env: str) -> list[tuple[str, str]]:
+    versions = checkout.get("environment") or {}
+    rows = [("driver", seen.get("driver")), *((name, versions.get(key)) for name, key in SOFTWARE.items())]
     known = [(name, str(value)) for name, value in rows if value]
     return known if versions else [*known, ("environment", env)]
 

@@ -1,7 +1,7 @@
 """What is shown beside the seconds: rates, shares of the peak, ratios to the vendor library.
 
-Every function takes the long frame of :func:`ci.records.store.load` and returns one float column aligned with it; NaN
-where a row has no time or the quantity means nothing (TFLOPS of a copy).  Nothing here is ever stored.
+Functions take the long frame of :func:`ci.records.store.load` and return columns aligned with it; NaN where a row has
+no time or the quantity means nothing (TFLOPS of a copy).  Nothing here is ever stored.
 """
 
 from __future__ import annotations
@@ -12,76 +12,70 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ci.records import rates
+from ci.records.rates import Rate
 from kernels.hardware import Hardware, UnknownHardware, by_market_name, lookup
 
-TERA, GIGA = 1e12, 1e9
-
-PLACE = ["machine", "commit", "env", "kernel", "case"]
+COMPARABLE = ["machine", "commit", "env", "kernel", "case"]
 """What two rows must share to be compared with each other."""
 
 
 def derive(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with tflops, gbs, algbw, busbw, peak_share and baseline_ratio added; `frame` is left alone."""
+    """The frame with more columns; `frame` itself is not changed.
+
+    tflops, gbs, algbw, busbw: rates.  roofline_seconds, peak_share: least possible time, and its share of the time.
+    baseline_name, baseline_ratio: the fastest baseline of the same machine, commit, env and case ("" without any), and
+    its time / the time of the row.
+    """
+    seconds, roofline, best = frame["seconds"], roofline_seconds(frame), fastest_baseline(frame)
     return frame.assign(
-        tflops=tflops(frame),
-        gbs=gbs(frame),
-        algbw=algbw(frame),
-        busbw=busbw(frame),
-        peak_share=peak_share(frame),
-        baseline_ratio=baseline_ratio(frame),
+        **{rate.value: in_rate(frame, rate) for rate in rates.AMOUNT},
+        roofline_seconds=roofline,
+        peak_share=rates.peak_share(roofline, seconds),
+        baseline_name=best["name"],
+        baseline_ratio=rates.baseline_ratio(best["seconds"], seconds),
     )
 
 
-def tflops(frame: pd.DataFrame) -> pd.Series:
-    """TFLOP/s of all ranks together: flops * world / seconds / 1e12, flops per rank as the kernel's cost states."""
-    return _rate(frame, "flops", TERA) * frame["world"]
+def in_rate(frame: pd.DataFrame, rate: Rate, column: str = "seconds") -> pd.Series:
+    """The times of a column as a rate, NaN where that part of the cost is 0 or not known; TIME: the seconds themselves.
 
-
-def gbs(frame: pd.DataFrame) -> pd.Series:
-    """HBM GB/s of one rank: hbm_bytes / seconds / 1e9.  The bytes are what the call must move at least, per rank."""
-    return _rate(frame, "hbm_bytes", GIGA)
-
-
-def algbw(frame: pd.DataFrame) -> pd.Series:
-    """Algorithm bandwidth in GB/s: payload_bytes / seconds / 1e9 (nccl-tests doc/PERFORMANCE.md, "S / t")."""
-    return _rate(frame, "payload_bytes", GIGA)
-
-
-def busbw(frame: pd.DataFrame) -> pd.Series:
-    """Bus bandwidth in GB/s: link_bytes / seconds / 1e9; comparable with one rank's link speed for any world size.
-
-    link_bytes already holds nccl-tests' factor, (n-1)/n of the payload for an all-gather (doc/PERFORMANCE.md).
+    column: "seconds"; "seconds_high" and "seconds_low" give the lower and the upper end of the rate's interval,
+    "roofline_seconds" its peak.
     """
-    return _rate(frame, "link_bytes", GIGA)
+    if rate is Rate.TIME:
+        return frame[column]
+    amount = frame[rates.AMOUNT[rate]]
+    return rates.value(rate, amount, frame["world"], frame[column]).where(amount > 0)
 
 
-def peak_share(frame: pd.DataFrame) -> pd.Series:
-    """Share of the roofline bound, 0 to 1: the least possible seconds / seconds.
+def roofline_seconds(frame: pd.DataFrame) -> pd.Series:
+    """The least possible seconds of each row by the roofline of its device; NaN where device or cost is not known.
 
     The least time of a rank is the longest of flops / peak FLOP/s, hbm_bytes / HBM bandwidth and link_bytes / link
     bandwidth to `world - 1` peers (Williams, Waterman, Patterson, CACM 52(4), 2009; kernels.hardware.roofline_seconds).
-    NaN on hardware that kernels/hardware.py does not know.
     """
     bound = pd.Series(np.nan, index=frame.index)
     for _, rows in frame.groupby(["machine", "dtype", "world"], sort=False, dropna=False):
         hardware = hardware_of(rows.iloc[0])
         if hardware is not None:
             bound.loc[rows.index] = _least_seconds(rows, hardware)
-    return (bound / frame["seconds"]).where(bound > 0)
+    return bound.where(bound > 0)
 
 
-def baseline_ratio(frame: pd.DataFrame) -> pd.Series:
-    """Seconds of the fastest baseline / seconds, at the same machine, commit, env and case: above 1 ours is faster."""
+def fastest_baseline(frame: pd.DataFrame) -> pd.DataFrame:
+    """name and seconds of the fastest baseline that each row may be compared with; "" and NaN without a timed one."""
     timed = frame[frame["baseline"].astype(bool) & frame["seconds"].notna()]
-    best = timed.groupby(PLACE, observed=True)["seconds"].min().rename("best").reset_index()
-    joined = frame[PLACE].merge(best, on=PLACE, how="left")
-    return pd.Series(joined["best"].to_numpy(), index=frame.index) / frame["seconds"]
+    best = timed.sort_values("seconds", kind="stable").drop_duplicates(COMPARABLE)
+    best = best[[*COMPARABLE, "backend", "seconds"]].rename(columns={"backend": "name"})
+    joined = frame[COMPARABLE].merge(best, on=COMPARABLE, how="left").set_axis(frame.index)
+    return joined[["name", "seconds"]].fillna({"name": ""})
 
 
 def hardware_of(row: Any) -> Hardware | None:
     """The device of a row (anything with .get): by market name, else by what it reported; None if unknown."""
     reported = {key: _known(row.get(key)) for key in ("arch", "compute_units", "chip_id", "memory_bytes")}
-    with contextlib.suppress(UnknownHardware):  # a partition has no entry of its own; what it reported tells
+    with contextlib.suppress(UnknownHardware):  # a partition has no entry of its own: what it reported decides
         return by_market_name(str(row.get("market_name")))
     with contextlib.suppress(UnknownHardware):
         return lookup(_known(row.get("device")), **reported)
@@ -89,7 +83,7 @@ def hardware_of(row: Any) -> Hardware | None:
 
 
 def _least_seconds(rows: pd.DataFrame, hardware: Hardware) -> pd.Series:
-    """The roofline bound of rows that share a device, a dtype and a world size, in seconds."""
+    """The roofline time of rows that share a device, a dtype and a world size."""
     world = int(rows["world"].iloc[0])
     link = hardware.link_bandwidth if world < 2 else hardware.link_to(world - 1)
     try:
@@ -97,17 +91,12 @@ def _least_seconds(rows: pd.DataFrame, hardware: Hardware) -> pd.Series:
     except ValueError:
         peak = np.nan
     compute = (rows["flops"] / peak).where(rows["flops"] != 0, 0.0)
-    return pd.concat([compute, rows["hbm_bytes"] / hardware.hbm_bandwidth, rows["link_bytes"] / link], axis=1).max(
-        axis=1, skipna=False
-    )
-
-
-def _rate(frame: pd.DataFrame, amount: str, scale: float) -> pd.Series:
-    return (frame[amount] / frame["seconds"] / scale).where(frame[amount] > 0)
+    parts = [compute, rows["hbm_bytes"] / hardware.hbm_bandwidth, rows["link_bytes"] / link]
+    return pd.concat(parts, axis=1).max(axis=1, skipna=False)
 
 
 def _known(value: Any) -> Any:
-    """None for whatever pandas holds in place of nothing, plain Python values otherwise."""
+    """None for whatever pandas holds in place of a missing value, plain Python values otherwise."""
     if value is None or value is pd.NA or value == "" or (isinstance(value, float) and np.isnan(value)):
         return None
     return int(value) if isinstance(value, (float, np.floating, np.integer)) else value

@@ -8,9 +8,9 @@
  *   right      {title, full: the value that is 100 %} or null
  *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole
  *   marks      [{i, lines: [text]}] vertical lines: something changed at x index i
- *   faults     [{i, text, color}] crosses on the floor: not measured
+ *   faults     [{i, text, color}] crosses at the bottom: not measured
  *   tip(i)     nodes for the box at the cursor
- *   range      [from, to] visible indices; zoomed([from, to] or null) is told of a change
+ *   range      [from, to] visible indices; zoomed([from, to] or null) is called on a change
  *   picked(i)  Enter or click
  */
 "use strict";
@@ -18,7 +18,7 @@
 (() => {
   const {h, s, path} = Ridgeline;
   const MARGIN = {top: 30, right: 58, bottom: 42, left: 66};
-  const MARK_LINE = 13; // height of a line of a mark's text; the texts stand above the plot
+  const MARK_LINE = 13; // height of a line of a mark's text; the text is above the plot
   const MARK_LINES = 4; // lines of such text at most; further marks keep their line and their title
   const LETTER = 6.4; // mean width of a letter of that text
   const LEAST_SPAN = 0.02; // of the values: noise of 0.1 % must not fill the chart
@@ -47,7 +47,7 @@
     return found.filter(value => value >= low && value <= high);
   }
 
-  /** Visible [low, high] of all lines with their bands, with air; never an empty interval. */
+  /** Visible [low, high] of all lines with their bands, with a margin; never an empty interval. */
   function extent(spec, from, to) {
     let low = Infinity,
       high = -Infinity;
@@ -242,7 +242,7 @@
     return [...marks, ...faults];
   }
 
-  /* ---- the whole ---- */
+  /* ---- the chart ---- */
 
   function chart(host, spec) {
     const box = h("div", {class: "tip", hidden: true}),
@@ -368,7 +368,7 @@
           const start = cursor === null ? (moves[event.key] > 0 ? at.from - 1 : at.to + 1) : cursor;
           moveTo(Math.min(at.to, Math.max(at.from, start + moves[event.key])), true);
         } else if (event.key === "Enter" && cursor !== null && spec.picked) {
-          event.preventDefault(); // else the control that gets the focus would be pressed too
+          event.preventDefault(); // else the control that gets the focus would be pressed as well
           spec.picked(cursor);
         } else if (event.key === "Escape") {
           moveTo(null);

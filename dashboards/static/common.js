@@ -1,4 +1,4 @@
-/* What both pages share: elements, numbers with units, the state in the URL, data files, the head of the page.
+/* Shared by both pages: elements, numbers with units, the state in the URL, data files, the head of the page.
  *
  * Pages must work from a folder, so there are no modules, no fetch and no server: a data file is a script that calls
  * Ridgeline.receive(path, value).  Text from records only ever becomes a text node or an attribute value, never markup.
@@ -33,7 +33,7 @@ var Ridgeline = (() => {
     return element;
   }
 
-  /** Draw `host` anew; the control that had the focus before (the n-th) has it after. */
+  /** Redraw `host`; the control that had the focus (the n-th) keeps it. */
   function keepFocus(host, draw) {
     const controls = () => [...host.querySelectorAll("button, input, select, summary")];
     const focused = controls().indexOf(document.activeElement);
@@ -41,9 +41,9 @@ var Ridgeline = (() => {
     if (focused >= 0) controls()[focused]?.focus({preventScroll: true});
   }
 
-  /* ---- numbers: every one leaves here with its unit ---- */
+  /* ---- numbers with their units ---- */
 
-  /** name: how the field calls it; unit: what stands behind the number; up: more is better. */
+  /** name: the usual name; unit: printed after the number; up: more is better. */
   const RATES = {
     tflops: {name: "TFLOPS", unit: "TFLOPS", up: true},
     gbs: {name: "HBM GB/s", unit: "GB/s", up: true},
@@ -54,7 +54,7 @@ var Ridgeline = (() => {
     peak_share: {name: "% of peak", unit: "%", up: true},
   };
 
-  /** Four significant digits, thousands grouped; "–" for a hole. */
+  /** Four significant digits, thousands grouped; "–" where there is none. */
   function number(value, digits = 4) {
     if (value === null || value === undefined || !Number.isFinite(value)) return "–";
     if (value === 0) return "0";
@@ -62,7 +62,7 @@ var Ridgeline = (() => {
     return value.toLocaleString("en-US", {minimumFractionDigits: places, maximumFractionDigits: places});
   }
 
-  /** The label of a tick: no digits that say nothing. */
+  /** The label of a tick, without trailing zeros. */
   const tick = value => Number(value.toPrecision(4)).toLocaleString("en-US", {maximumFractionDigits: 6});
 
   function withUnit(value, rate) {
@@ -72,7 +72,7 @@ var Ridgeline = (() => {
     return number(value, rate === "ratio" ? 3 : 4) + " " + RATES[rate].unit;
   }
 
-  /** Microseconds in the unit that people would use. */
+  /** Microseconds in µs, ms or s. */
   function duration(us) {
     const [scale, unit] = us >= 1e6 ? [1e6, "s"] : us >= 1e3 ? [1e3, "ms"] : [1, "µs"];
     return number(us / scale) + " " + unit;
@@ -103,7 +103,7 @@ var Ridgeline = (() => {
     [1, ""],
   ];
 
-  /** 137438953472, "FLOP" -> "137.4 GFLOP"; sizes of messages read better in binary: 1048576 -> "1 MiB". */
+  /** 137438953472, "FLOP" -> "137.4 GFLOP"; message sizes are binary: 1048576 -> "1 MiB". */
   function quantity(value, unit, binary = false) {
     const [scale, prefix] = (binary ? BINARY : DECIMAL).find(([size]) => Math.abs(value) >= size) || [1, ""];
     return Number((value / scale).toPrecision(4)).toLocaleString("en-US") + " " + prefix + unit;
@@ -120,7 +120,7 @@ var Ridgeline = (() => {
     return h("a", {href: Ridgeline.site.repo + "/commit/" + hash, title: "commit " + hash, rel: "noopener"}, label);
   }
 
-  /* ---- the state of a page, in the hash: what you see can be sent to a colleague ---- */
+  /* ---- the state of a page is in the hash, so that a link shows what its sender saw ---- */
 
   function state() {
     return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
@@ -132,7 +132,7 @@ var Ridgeline = (() => {
     return "#" + new URLSearchParams(kept).toString();
   }
 
-  /** Change some values of the state without a new entry in the history of the browser. */
+  /** Change some values of the state without a new entry in the browser history. */
   function setState(changes) {
     history.replaceState(null, "", hashOf({...state(), ...changes}));
   }
@@ -161,51 +161,34 @@ var Ridgeline = (() => {
 
   /* ---- head of the page ---- */
 
-  /** The place that the state names, else the first. */
-  function place(values) {
-    const {places} = Ridgeline.site;
+  /** The lane that the state names, else the first. */
+  function lane(values) {
+    const {lanes} = Ridgeline.site;
     return (
-      places.find(p => p.machine === values.machine && (p.env === null || p.env === values.env)) ||
-      places.find(p => p.machine === values.machine) ||
-      places[0]
+      lanes.find(one => one.machine === values.machine && (one.env === null || one.env === values.env)) ||
+      lanes.find(one => one.machine === values.machine) ||
+      lanes[0]
     );
   }
 
   /** Fill the selectors and the fingerprint, and complete the address; `change` is called with the chosen {machine, env}. */
   function header(current, change) {
     const host = document.getElementById("selectors"),
-      {places} = Ridgeline.site;
-    const machines = [...new Set(places.map(p => p.machine))];
-    const envs = places.filter(p => p.machine === current.machine && p.env !== null).map(p => p.env);
+      {lanes} = Ridgeline.site;
+    const machines = [...new Set(lanes.map(one => one.machine))];
+    const envs = lanes.filter(one => one.machine === current.machine && one.env !== null).map(one => one.env);
     const unknown = document.getElementById("unknown-machine"),
       asked = state().machine;
     unknown.hidden = !asked || asked === current.machine;
-    unknown.textContent = `There is no machine “${asked}” in these records; this is ${current.machine}.`;
+    unknown.textContent = `There is no machine “${asked}” in these records; showing ${current.machine}.`;
     if (unknown.hidden) setState({machine: current.machine, env: current.env});
-    const draw = (...selectors) => keepFocus(host, () => host.replaceChildren(...selectors));
-    draw(
-      selector(
-        "machine",
-        machines,
-        current.machine,
-        machine => change({machine, env: null}),
-        machine => {
-          const {title} = places.find(p => p.machine === machine);
-          return title === machine ? machine : `${title} (${machine})`;
-        },
-      ),
-      ...(envs.length > 1
-        ? [
-            selector(
-              "environment",
-              envs,
-              current.env,
-              env => change({env}),
-              env => env,
-            ),
-          ]
-        : []),
-    );
+    const titled = machine => {
+      const {title} = lanes.find(one => one.machine === machine);
+      return title === machine ? machine : `${title} (${machine})`;
+    };
+    const selectors = [selector("machine", machines, current.machine, machine => change({machine, env: null}), titled)];
+    if (envs.length > 1) selectors.push(selector("environment", envs, current.env, env => change({env}), env => env));
+    keepFocus(host, () => host.replaceChildren(...selectors));
     document
       .getElementById("fingerprint")
       .replaceChildren(
@@ -218,7 +201,7 @@ var Ridgeline = (() => {
     return h("label", {}, label + " ", h("select", {change: event => change(event.target.value)}, options));
   }
 
-  /** Say in the page what went wrong, rather than leave it empty. */
+  /** Show on the page what went wrong, rather than leave it empty. */
   function fail(error) {
     document
       .querySelector("main")
@@ -245,7 +228,7 @@ var Ridgeline = (() => {
     setState,
     receive,
     load,
-    place,
+    lane,
     header,
     fail,
     root: document.documentElement.dataset.root || "",

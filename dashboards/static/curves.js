@@ -5,12 +5,13 @@
   const R = Ridgeline,
     {h} = R;
 
-  /** Cases that differ in nothing but their payload: [{title, cases: case numbers by size}]; two sizes at least. */
-  function families(data) {
+  /** Cases that differ only in their payload: [{title, cases: case numbers by size}]; at least two sizes. */
+  function groupsOf(data) {
     const found = new Map(),
-      size = number => data.cases[number].costs.payload_bytes;
+      size = number => R.costOf(data, number).payload_bytes;
     data.cases.forEach((info, number) => {
-      if (!info.costs.payload_bytes || info.costs.flops) return;
+      const cost = R.costOf(data, number);
+      if (!cost.payload_bytes || cost.flops) return;
       const title = `${info.dtype}, ${info.world} ranks`;
       found.set(title, [...(found.get(title) || []), number]);
     });
@@ -19,21 +20,21 @@
       .filter(({cases}) => new Set(cases.map(size)).size > 1);
   }
 
-  /** Draw one panel per family into `host`; a click on a size calls select(case number). */
+  /** Draw one panel per group into `host`; a click on a size calls select(case number). */
   function curves(host, data, select) {
-    const found = families(data);
+    const found = groupsOf(data);
     host.hidden = found.length === 0;
     host.replaceChildren();
-    for (const family of found) {
-      host.append(h("h2", {}, "Over the message size ", h("span", {class: "sub"}, family.title + ", newest records")));
-      curve(host, data, family, select);
+    for (const group of found) {
+      host.append(h("h2", {}, "Over the message size ", h("span", {class: "sub"}, group.title + ", newest records")));
+      curve(host, data, group, select);
     }
   }
 
-  function curve(host, data, family, select) {
+  function curve(host, data, group, select) {
     const style = R.styles(data),
       now = {rate: "busbw"},
-      members = data.series.filter(series => family.cases.includes(series.case));
+      members = data.series.filter(series => group.cases.includes(series.case));
     const names = [...new Set(members.map(series => series.backend))];
     const entries = names.map(name => ({
       name,
@@ -45,20 +46,13 @@
       entries,
       now,
       changed: () => {},
-      spec: (_, shown) =>
-        picture(
-          data,
-          family,
-          entries.filter(({name}) => shown.has(name)),
-          now.rate,
-          select,
-        ),
+      spec: (_, shown) => picture(data, group, entries.filter(({name}) => shown.has(name)), now.rate, select),
       extra: () => [h("span", {class: "hint"}, "click a size for its history")],
     });
   }
 
   function picture(data, {title, cases}, entries, rate, select) {
-    const sizes = cases.map(number => data.cases[number].costs.payload_bytes);
+    const sizes = cases.map(number => R.costOf(data, number).payload_bytes);
     const member = (name, n) => data.series.find(series => series.backend === name && series.case === cases[n]);
     const newest = (series, values) => (series ? (values(series)[R.lastGood(series.us)] ?? null) : null);
     const lines = entries.map(entry => {
@@ -67,9 +61,9 @@
       return {
         ...entry,
         quiet: entry.baseline,
-        y: take(series => R.inRate(series, rate)),
-        low: take(series => R.interval(series, rate)[0]),
-        high: take(series => R.interval(series, rate)[1]),
+        y: take(series => R.inRate(data, series, rate)),
+        low: take(series => R.interval(data, series, rate)[0]),
+        high: take(series => R.interval(data, series, rate)[1]),
       };
     });
     return {

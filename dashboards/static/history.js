@@ -1,4 +1,4 @@
-/* The history of one case: every backend over the commits, with what changed besides the code. */
+/* The history of one case: every backend over the commits, and what changed besides the code. */
 "use strict";
 
 (() => {
@@ -33,7 +33,7 @@
       numbers.refresh();
     }
 
-    host.replaceChildren(facts(info));
+    host.replaceChildren(facts(info, R.costOf(data, number)));
     const again = R.panel(host, {
       rates,
       now,
@@ -49,7 +49,7 @@
     host.append(numbers.element);
   }
 
-  /** What the URL asks for, as far as this case has it. */
+  /** What the URL asks for, where this case has it. */
   function wanted({commits}, rates, info) {
     const values = R.state(),
       count = commits.length,
@@ -103,10 +103,10 @@
       style = R.styles(data),
       visible = all.filter(series => shown.has(series.backend));
     const lines = visible.map(series => {
-      const [low, high] = R.interval(series, now.rate);
+      const [low, high] = R.interval(data, series, now.rate);
       return {
         name: series.backend,
-        y: R.inRate(series, now.rate),
+        y: R.inRate(data, series, now.rate),
         low,
         high,
         breaks: new Set(series.breaks),
@@ -119,7 +119,7 @@
       label: `${data.kernel}, ${info.name}: ${R.RATES[now.rate].name} over ${commits.length} commits`,
       x: {kind: "commits", count: commits.length, tick: i => [commits[i][1].slice(0, 10), R.short(commits[i][0])]},
       y: {title: R.axisTitle(now.rate), tick: R.tick, zero: now.zero},
-      right: roof(all, now.rate),
+      right: roof(info, all, now.rate),
       range: now.range,
       marks: marks(data, all),
       faults: faults(data, visible),
@@ -129,19 +129,17 @@
   }
 
   /** The value that is 100 % of peak, for the second axis; a time or a ratio has none. */
-  function roof(all, rate) {
+  function roof(info, all, rate) {
     if (rate === "time" || rate === "ratio") return null;
-    const costs = all
-      .flatMap(series => series.numerators.slice(-1))
-      .map(([, costs]) => costs)
-      .find(costs => costs.peak_share && costs[rate]);
-    return costs ? {full: costs[rate] / costs.peak_share, title: "% of peak"} : null;
+    const newest = all.flatMap(series => series.cost.slice(-1)).map(([, number]) => info.costs[number]);
+    const full = newest.map(cost => R.rateOf(rate, cost, cost.roofline_seconds)).find(peak => peak !== null);
+    return full === undefined ? null : {full, title: "% of peak"};
   }
 
-  /** Vertical marks: a new yardstick (the line is broken there), a new environment; one mark per commit. */
+  /** Vertical marks: a new benchmark definition (the line is broken there), a new environment; one mark per commit. */
   function marks({commits, envs}, all) {
     const texts = new Map();
-    for (const i of all.flatMap(series => series.breaks)) texts.set(i, ["yardstick changed"]);
+    for (const i of all.flatMap(series => series.breaks)) texts.set(i, ["benchmark definition changed"]);
     commits.forEach(([, , env], i) => {
       if (i > 0 && env !== commits[i - 1][2])
         texts.set(i, [...(texts.get(i) || []), ...environmentStep(envs[commits[i - 1][2]], envs[env])]);
@@ -181,8 +179,8 @@
     if (link.href) window.open(link.href, "_blank", "noopener");
   }
 
-  function facts(info) {
-    const {flops, hbm_bytes: hbm, link_bytes: link, payload_bytes: payload} = info.costs;
+  function facts(info, cost) {
+    const {flops, hbm_bytes: hbm, link_bytes: link, payload_bytes: payload} = cost;
     const parts = [
       ["dtype", info.dtype],
       ["ranks", info.world > 1 ? String(info.world) : null],

@@ -1,4 +1,4 @@
-/* The page of a kernel: its cases in a table; the opened one shows its history below its row. */
+/* The page of a kernel: a table of its cases; the open case shows its history below its row. */
 "use strict";
 
 (() => {
@@ -143,19 +143,19 @@
 
   async function show() {
     const values = R.state(),
-      place = R.place(values),
-      entry = place.kernels[kernel];
-    R.header(place, change => {
-      R.setState({machine: place.machine, env: place.env, ...change, from: "", to: ""});
+      lane = R.lane(values),
+      entry = lane.kernels[kernel];
+    R.header(lane, change => {
+      R.setState({machine: lane.machine, env: lane.env, ...change, from: "", to: ""});
       show().catch(R.fail);
     });
     for (const link of document.querySelectorAll("a.home"))
-      link.hash = R.hashOf({machine: place.machine, env: place.env});
+      link.hash = R.hashOf({machine: lane.machine, env: lane.env});
     document.getElementById("absent-here").hidden = entry !== undefined;
     document.getElementById("here").hidden = entry === undefined;
     if (entry === undefined) return;
-    const [data, overview] = await Promise.all([R.load(place.slug + "/" + entry), R.load(place.slug + "/overview")]);
-    if (R.place(R.state()) !== place) return;
+    const [data, overview] = await Promise.all([R.load(lane.slug + "/" + entry), R.load(lane.slug + "/overview")]);
+    if (R.lane(R.state()) !== lane) return;
     Object.assign(view, {data, commits: overview.commits, rows: overview.rows.filter(row => row.kernel === kernel)});
     view.open = wanted(values);
     const unknown = document.getElementById("unknown-case");

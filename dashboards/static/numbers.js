@@ -5,7 +5,7 @@
   const R = Ridgeline,
     {h} = R;
 
-  /** {element, refresh()}: a fold that is filled when it is opened. */
+  /** {element, refresh()}: a <details> that is filled when it is opened. */
   function numbers(data, info, all, rate) {
     const element = h("details", {class: "numbers", toggle: refresh}, h("summary", {}, "Numbers behind the chart"));
     function refresh() {
@@ -25,20 +25,15 @@
   function numberRows(data, all, rate) {
     const columns = all.map(series => ({
       series,
-      value: R.inRate(series, rate),
-      ends: R.interval(series, rate),
-      share: R.inRate(series, "peak_share"),
+      value: R.inRate(data, series, rate),
+      ends: R.interval(data, series, rate),
+      share: R.inRate(data, series, "peak_share"),
       samples: R.unfold(series.samples, series.us.length),
     }));
     const rows = [];
     for (let i = data.commits.length - 1; i >= 0; i--) {
-      for (const {
-        series,
-        value,
-        ends: [low, high],
-        share,
-        samples,
-      } of columns) {
+      for (const column of columns) {
+        const {series, value, ends, share, samples} = column;
         const [status, why] = series.bad[i] || ["ok", null];
         if (status === "ok" && series.us[i] === null) continue;
         rows.push({
@@ -47,8 +42,8 @@
           status,
           why: why === null ? "" : data.whys[why],
           value: value[i],
-          low: low[i],
-          high: high[i],
+          low: ends[0][i],
+          high: ends[1][i],
           us: series.us[i],
           share: share[i],
           ratio: series.ratio ? series.ratio[i] : null,
@@ -60,37 +55,11 @@
   }
 
   function table(data, rows, rate) {
-    const heads = [
-      "commit",
-      "date",
-      "backend",
-      "status",
-      R.RATES[rate].name,
-      "low",
-      "high",
-      "time",
-      "% of peak",
-      "vs baseline",
-      "samples",
-    ];
-    return h(
-      "table",
-      {},
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          heads.map((name, n) => h("th", {scope: "col", class: n > 3 ? "number" : null}, name)),
-        ),
-      ),
-      h(
-        "tbody",
-        {},
-        rows.map(row => tableRow(data, row, rate)),
-      ),
-    );
+    const measured = [R.RATES[rate].name, "low", "high", "time", "% of peak", "vs baseline", "samples"];
+    const heads = ["commit", "date", "backend", "status", ...measured];
+    const cells = heads.map((name, n) => h("th", {scope: "col", class: n > 3 ? "number" : null}, name));
+    const body = rows.map(row => tableRow(data, row, rate));
+    return h("table", {}, h("thead", {}, h("tr", {}, cells)), h("tbody", {}, body));
   }
 
   function tableRow(data, row, rate) {
@@ -118,7 +87,7 @@
 
   /* ---- CSV ---- */
 
-  /** A field; a text that a spreadsheet would run as a formula gets an apostrophe. */
+  /** A field; an apostrophe keeps a spreadsheet from running a text as a formula. */
   function field(value) {
     const text =
       value === null || value === undefined
@@ -131,23 +100,8 @@
 
   function csv(data, info, rows, rate) {
     const unit = {ratio: "ratio", time: "us", gbs: "hbm_gbs"}[rate] || rate;
-    const head = [
-      "commit",
-      "date",
-      "kernel",
-      "case",
-      "backend",
-      "baseline",
-      "status",
-      "why",
-      unit,
-      unit + "_low",
-      unit + "_high",
-      "microseconds",
-      "peak_share",
-      "baseline_ratio",
-      "samples",
-    ];
+    const named = ["commit", "date", "kernel", "case", "backend", "baseline", "status", "why"];
+    const measured = [unit, unit + "_low", unit + "_high", "microseconds", "peak_share", "baseline_ratio", "samples"];
     const lines = rows.map(row => [
       data.commits[row.i][0],
       data.commits[row.i][1],
@@ -165,7 +119,7 @@
       row.ratio,
       row.samples,
     ]);
-    return [head, ...lines].map(fields => fields.map(field).join(",")).join("\n") + "\n";
+    return [[...named, ...measured], ...lines].map(fields => fields.map(field).join(",")).join("\n") + "\n";
   }
 
   function saveCsv(data, info, rows, rate) {

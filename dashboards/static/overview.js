@@ -26,7 +26,7 @@
 
   function kernelHref(row) {
     const slug = R.site.kernels.find(kernel => kernel.name === row.kernel).slug,
-      {machine, env} = R.place(R.state());
+      {machine, env} = R.lane(R.state());
     return "kernels/" + slug + ".html" + R.hashOf({machine, env, case: row.case, backend: row.backend});
   }
 
@@ -149,12 +149,12 @@
             ? "series"
             : "series of " + new Set(view.rows.map(row => row.kernel)).size + " kernels",
           String(view.rows.length),
-          "one series is a case on a backend",
+          "one series is one case with one backend",
         ),
         tile(
           "vs baselines, geometric mean",
           mean === null ? "–" : R.number(mean, 3) + " ×",
-          `time of the vendor library / our time, over ${ratios.length} series; above 1 ours is faster`,
+          `time of the fastest vendor library / our time, over ${ratios.length} series; above 1 ours is faster`,
         ),
         tile("slower than the commit before", count("slower"), "show only these", "slower"),
         tile("faster than the commit before", count("faster"), "show only these", "faster"),
@@ -217,10 +217,10 @@
 
   async function show() {
     const values = R.state(),
-      place = R.place(values);
-    if (!place) return;
-    R.header(place, change => {
-      R.setState({machine: place.machine, env: place.env, ...change});
+      lane = R.lane(values);
+    if (!lane) return;
+    R.header(lane, change => {
+      R.setState({machine: lane.machine, env: lane.env, ...change});
       show();
     });
     Object.assign(view, {
@@ -230,8 +230,8 @@
     });
     document.getElementById("filter").value = view.query;
     document.getElementById("all").checked = view.all;
-    const data = await R.load(place.slug + "/overview");
-    if (R.place(R.state()) !== place) return;
+    const data = await R.load(lane.slug + "/overview");
+    if (R.lane(R.state()) !== lane) return;
     Object.assign(view, data);
     tiles();
     draw();
@@ -239,7 +239,7 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    if (R.site.places.length === 0) return;
+    if (R.site.lanes.length === 0) return;
     const all = document.getElementById("all");
     R.filterKeys(document.getElementById("filter"), query => {
       view.query = query.trim();

@@ -29,7 +29,7 @@
   /** Put a panel into `host`.
    *
    * rates: units to choose from; entries: [{name, baseline, color, dash}], one per backend; now: {rate, ...}, changed in place;
-   * spec(now, shown): what R.chart draws, `shown` a set of backends; extra(again): more controls; changed(now): told of a choice.
+   * spec(now, shown): what R.chart draws, `shown` a set of backends; extra(again): more controls; changed(now): called after a choice.
    * Returns again(), to be called after `now` was changed from outside.
    */
   function panel(host, {rates, entries, now, spec, extra, changed}) {
@@ -74,19 +74,19 @@
   /** What a series has at a commit: value, interval, time, share, samples; or why it has none.  Null if nothing is recorded. */
   function tipLine(data, series, i, rate) {
     const bad = series.bad[i],
-      value = R.inRate(series, rate)[i] ?? null;
+      value = R.inRate(data, series, rate)[i] ?? null;
     if (!bad && value === null) return null;
     const name = h("span", {class: "tip-name"}, series.backend);
     name.style.setProperty("--line", R.styles(data)[series.backend].color);
     const text = bad
       ? [h("span", {class: "status " + bad[0]}, bad[0]), " ", data.whys[bad[1]]]
-      : [h("strong", {}, R.withUnit(value, rate)), h("span", {class: "sub"}, detail(series, i, rate))];
+      : [h("strong", {}, R.withUnit(value, rate)), h("span", {class: "sub"}, detail(data, series, i, rate))];
     return h("div", {class: "tip-line"}, name, h("div", {}, text));
   }
 
-  function detail(series, i, rate) {
-    const [low, high] = R.interval(series, rate).map(end => end[i] ?? null),
-      share = R.inRate(series, "peak_share")[i];
+  function detail(data, series, i, rate) {
+    const [low, high] = R.interval(data, series, rate).map(end => end[i] ?? null),
+      share = R.inRate(data, series, "peak_share")[i];
     const ratio = series.ratio && rate !== "ratio" ? series.ratio[i] : null;
     return [
       low === null || high === null ? null : `${R.number(low)} to ${R.withUnit(high, rate)}`,

@@ -8,16 +8,16 @@
 
   /** What the columns of numbers mean. */
   const HELP = {
-    value: "median of the newest record, in the unit the kernel is quoted in",
+    value: "median of the newest record, in the unit in which the case is quoted",
     time: "median of the newest record",
     share: "least possible time (roofline of this device) / measured time",
-    ratio: "time of the vendor library / our time: above 1 ours is faster",
+    ratio: "time of the fastest vendor library / our time: above 1, ours is faster",
     step:
       "change of speed; marked if the intervals are apart and both the speed and its ratio to the baseline moved by " +
       `${Math.round(100 * limits.beside)} % or more (without a baseline: the speed by ${Math.round(100 * limits.alone)} %)`,
   };
 
-  /** Least height of a sparkline as a share of its values: noise of a percent must not look like a mountain. */
+  /** Least height of a sparkline as a share of its values: noise of 1 % must not fill the cell. */
   const SPARK_SPAN = 0.05;
 
   HELP.history = `last ${limits.spark} records; the axis spans the values (${100 * SPARK_SPAN} % at least) and does not start at 0`;
@@ -88,7 +88,7 @@
     });
   }
 
-  /** Rows in the order; holes stay last in both directions, equal rows keep their place. */
+  /** Rows in the order; holes stay last in both directions, equal rows keep their order. */
   function sorted(rows, columns, order) {
     const key = columns[order.column] && columns[order.column].sort;
     if (!key) return rows;
@@ -127,7 +127,7 @@
     });
   }
 
-  /** Name the column in each cell: a narrow page shows rows as cards, without a head. */
+  /** Name the column in each cell: a narrow page shows rows as cards, without a header. */
   function labelled(row, columns) {
     [...row.children].forEach((cell, i) => {
       cell.dataset.label = columns[i].title;
@@ -135,7 +135,7 @@
     return row;
   }
 
-  /* ---- cells that both tables have ---- */
+  /* ---- cells of both tables ---- */
 
   const ARROWS = {faster: "▲", slower: "▼"};
 
@@ -149,29 +149,27 @@
     if (row.ratio === null || row.ratio === undefined)
       return h("td", {class: "number muted"}, row.baseline ? "is the baseline" : "–");
     const side = row.ratio >= 1 ? "ahead" : "behind";
-    const help = `${row.backend} is ${number(row.ratio >= 1 ? row.ratio : 1 / row.ratio, 3)} times ${row.ratio >= 1 ? "faster" : "slower"} than ${row.rival}`;
+    const help = `${row.backend} is ${number(row.ratio >= 1 ? row.ratio : 1 / row.ratio, 3)} times ${row.ratio >= 1 ? "faster" : "slower"} than ${row.baseline_name}`;
     return h(
       "td",
       {class: "number", title: help},
       h("span", {class: side}, number(row.ratio, 3) + " ×"),
-      h("span", {class: "sub"}, row.rival),
+      h("span", {class: "sub"}, row.baseline_name),
     );
   }
 
   function stepCell(step) {
     if (!step) return h("td", {class: "number muted"}, "–");
-    if (step.yardstick)
-      return h(
-        "td",
-        {class: "number muted", title: "the yardstick changed since " + Ridgeline.short(step.from)},
-        "new yardstick",
-      );
+    if (step.redefined) {
+      const title = `the benchmark definition has changed since ${Ridgeline.short(step.from)}: not comparable`;
+      return h("td", {class: "number muted", title}, "new definition");
+    }
     const lines = [
       `speed ${Ridgeline.signedPercent(step.speed)} since ${Ridgeline.short(step.from)}`,
-      step.ratio === null ? "no baseline beside it" : `ratio to the baseline ${Ridgeline.signedPercent(step.ratio)}`,
+      step.ratio === null ? "no baseline was timed" : `ratio to the baseline ${Ridgeline.signedPercent(step.ratio)}`,
       step.moved
-        ? `${step.moved}: the intervals are apart and the change is beyond the floor`
-        : "within what separate runs wander",
+        ? `${step.moved}: the intervals are apart, and the change is large enough to be marked`
+        : "within the drift between separate runs",
       step.env ? "the environment changed too" : "",
     ]
       .filter(Boolean)

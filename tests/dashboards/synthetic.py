@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.records import derived as derive
+from ci.records import derived
+from dashboards.lanes import tidy
 
 PEAK_FLOPS, HBM, LINK = 1307.4e12, 5.3e12, 448e9
 MACHINES = {
@@ -29,7 +30,7 @@ def gemm(case: str, m: int, n: int, k: int, tier: str = "pr", kernel: str = "gem
         "link_bytes": 0 if world == 1 else 2 * m * n * (world - 1) // world,
         "payload_bytes": 0 if world == 1 else 2 * m * n,
         "best": 0.62,
-        "rival": 0.66,
+        "baseline_share": 0.66,
     }
 
 
@@ -46,7 +47,7 @@ def stream(kernel: str, case: str, size: int, tier: str = "pr") -> dict[str, Any
         "link_bytes": 0,
         "payload_bytes": 0,
         "best": 0.81,
-        "rival": 0.55,
+        "baseline_share": 0.55,
     }
 
 
@@ -63,7 +64,7 @@ def gather(size: int, world: int = 8, tier: str = "pr") -> dict[str, Any]:
         "link_bytes": size * (world - 1) // world,
         "payload_bytes": size,
         "best": 0.75 * size / (size + 6e6),
-        "rival": 0.70 * size / (size + 9e6),
+        "baseline_share": 0.70 * size / (size + 9e6),
     }
 
 
@@ -92,13 +93,13 @@ def history(
     dates = pd.Timestamp("2026-01-05T09:00:00Z") + pd.to_timedelta(np.cumsum(rng.integers(2, 40, commits)), unit="h")
     parts = []
     for machine in machines or MACHINES:
-        wander = np.cumsum(rng.normal(0, 0.004, commits))
-        drift = 1 + 0.02 * np.tanh(wander / 0.02) * 0.8
+        walk = np.cumsum(rng.normal(0, 0.004, commits))
+        drift = 1 + 0.02 * np.tanh(walk / 0.02) * 0.8
         for case in CASES if cases is None else cases:
             library = "rccl" if case["flops"] == 0 else "blas" if "gemm" in case["kernel"] else "torch"
             for backend in (*backends, library):
                 parts.append(_series(machine, case, backend, backend == library, hashes, dates, drift, rng))
-    return derive.derive(pd.concat(parts, ignore_index=True))
+    return derived.derive(pd.concat(parts, ignore_index=True))
 
 
 def _series(
@@ -116,7 +117,7 @@ def _series(
     level = np.full(len(hashes), 1.0)
     for _ in range(0 if baseline else 3):
         level[rng.integers(0, len(hashes)) :] *= rng.choice([0.9, 0.96, 1.05, 0.93])
-    share = (case["rival"] if baseline else case["best"] * (0.9 if backend == "gluon" else 1.0)) * speed
+    share = (case["baseline_share"] if baseline else case["best"] * (0.9 if backend == "gluon" else 1.0)) * speed
     seconds = (bound / share * level * drift + 2e-6) * (1 + rng.normal(0, 0.003, len(hashes)))
     spread = np.abs(rng.normal(0.004, 0.001, len(hashes)))
     return pd.DataFrame(
@@ -176,7 +177,7 @@ def spoil(frame: pd.DataFrame, select: Any, status: str, why: str) -> pd.DataFra
 
 
 def lively(commits: int = 120) -> pd.DataFrame:
-    """A history with everything that happens: faults, a new yardstick, a new environment, gaps."""
+    """A history with everything that happens: faults, a new benchmark definition, a new environment, gaps."""
     frame = history(commits)
     order = frame["commit"].drop_duplicates().tolist()
     last, late = order[-1], set(order[-commits // 6 :])
@@ -211,3 +212,24 @@ def lively(commits: int = 120) -> pd.DataFrame:
     )
     gone = (frame["tier"] == "nightly") & ~frame["commit"].isin(order[::-5])
     return frame[~gone].reset_index(drop=True)
+
+
+def one_case(commits: int = 6, **changes: Any) -> pd.DataFrame:
+    """One GEMM case by triton and its baseline on one machine, tidy; columns set to lists by `changes` for triton."""
+    frame = history(commits, CASES[:1], machines=["mi300x-8-0f3a9c1e"], backends=("triton",))
+    for column, values in changes.items():
+        frame.loc[frame["backend"] == "triton", column] = values
+    return tidy(frame)
+
+
+def with_times(triton: list[float], blas: list[float] | None, spread: float = 0.001) -> pd.DataFrame:
+    """Histories with exactly these seconds."""
+    frame = history(len(triton), CASES[:1], machines=["mi300x-8-0f3a9c1e"], backends=("triton",))
+    for backend, times in (("triton", triton), ("blas", blas or triton)):
+        rows = frame["backend"] == backend
+        frame.loc[rows, "seconds"] = times
+        frame.loc[rows, "seconds_low"] = np.array(times) * (1 - spread)
+        frame.loc[rows, "seconds_high"] = np.array(times) * (1 + spread)
+    if blas is None:
+        frame = frame[frame["backend"] == "triton"]
+    return tidy(derived.derive(frame))

@@ -169,15 +169,15 @@ def test_an_address_opens_a_case_on_a_machine(page: chromium.Page, site: str) ->
     assert "machine=" + MI300X in page.run("location.hash")
 
 
-def test_the_history_breaks_at_a_new_yardstick_and_where_nothing_was_measured(page: chromium.Page, site: str) -> None:
+def test_the_history_breaks_at_a_new_definition_and_where_nothing_was_measured(page: chromium.Page, site: str) -> None:
     page.open(f"{site}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
     strokes = page.run(
         "[...document.querySelectorAll('.detail .stroke')].map(p => p.getAttribute('d').split('M').length - 1)"
     )
-    assert strokes == [2, 2, 3]  # blas and gluon: the yardstick; triton: four crashes as well
+    assert strokes == [2, 2, 3]  # blas and gluon: the benchmark definition; triton: four crashes as well
     assert len(texts(page, ".detail .fault")) == 4
     marks = page.run("[...document.querySelectorAll('.detail .mark text')].map(t => t.textContent)")
-    assert marks == ["yardstick changed", "torch2.11.0 → torch2.13.0", "triton3.6.0 → triton3.8.0"]
+    assert marks == ["benchmark definition changed", "torch2.11.0 → torch2.13.0", "triton3.6.0 → triton3.8.0"]
     assert page.run("document.querySelectorAll('.detail .band')[1].getAttribute('d').split('Z').length - 1") == 2
 
 

@@ -1,4 +1,4 @@
-"""The site as files: the same records give the same bytes, nothing leaks out of texts, nothing foreign is replaced."""
+"""The site as files: the same records give the same bytes, text stays text, and no foreign file is replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from ci.records import store as records
-from dashboards import build, series
+from dashboards import build, overview
 from dashboards.__main__ import main
 from tests.ci import made_trials as trials
 from tests.dashboards import synthetic
@@ -38,7 +38,7 @@ def site_of(files: dict[str, bytes]) -> Any:
 
 
 def hostile(commits: int = 3) -> pd.DataFrame:
-    """A history in which every text of a record tries to get out."""
+    """A history in which every text of a record tries to become markup."""
     frame = synthetic.history(commits, synthetic.CASES[:2], machines=["h200x2-1a2b3c4d"])
     for column in (
         "machine",
@@ -59,7 +59,7 @@ def hostile(commits: int = 3) -> pd.DataFrame:
 
 
 def small(commits: int = 2) -> pd.DataFrame:
-    """A GEMM on one machine: enough for what happens to files."""
+    """A GEMM on one machine: enough to test what happens to files."""
     return synthetic.history(commits, synthetic.CASES[:1], machines=["h200x2-1a2b3c4d"])
 
 
@@ -133,7 +133,7 @@ def test_few_commits(commits: int) -> None:
     assert len(received(files, "h200x2-1a2b3c4d/kernel-gemm")["commits"]) == commits
 
 
-def test_numbers_that_are_none_become_holes() -> None:
+def test_infinities_and_missing_numbers_become_holes() -> None:
     frame = synthetic.history(3, machines=["h200x2-1a2b3c4d"])
     frame.loc[::2, ["seconds", "seconds_low", "tflops", "gbs", "busbw", "algbw", "peak_share", "baseline_ratio"]] = (
         np.nan
@@ -166,7 +166,7 @@ def test_missing_costs_tiers_and_dates() -> None:
 # ---- texts from records ---------------------------------------------------------------------------------------------
 
 
-def test_texts_cannot_leave_their_place() -> None:
+def test_texts_never_become_markup_or_paths() -> None:
     files = build.site_files(hostile(), problems=[HOSTILE])
     for name, content in files.items():
         assert ".." not in Path(name).parts
@@ -180,9 +180,9 @@ def test_texts_cannot_leave_their_place() -> None:
 
 def test_hostile_texts_arrive_unchanged() -> None:
     files = build.site_files(hostile())
-    overview = received(files, site_of(files)["places"][0]["slug"] + "/overview")
-    assert {row["why"] for row in overview["rows"]} == {HOSTILE, ""}
-    assert overview["rows"][0]["kernel"] == "gemm" + HOSTILE
+    shown = received(files, site_of(files)["lanes"][0]["slug"] + "/overview")
+    assert {row["why"] for row in shown["rows"]} == {HOSTILE, ""}
+    assert shown["rows"][0]["kernel"] == "gemm" + HOSTILE
 
 
 @pytest.mark.parametrize(
@@ -210,9 +210,9 @@ def test_a_site_replaces_an_older_one_as_a_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
-def test_a_folder_that_is_no_site_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_site_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("ten years")
-    with pytest.raises(build.SiteError, match="no Ridgeline site"):
+    with pytest.raises(build.SiteError, match="not a Ridgeline site"):
         build.build_frame(small(1), tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
     for name in ("thesis.tex", "link"):
@@ -276,19 +276,19 @@ def test_a_site_from_recorded_trials(tmp_path: Path) -> None:
     site = build.build(results, tmp_path / "site", "https://github.com/a/b")
     files = {path.relative_to(site).as_posix(): path.read_bytes() for path in site.rglob("*") if path.is_file()}
     described = site_of(files)
-    facts = dict(described["places"][0]["facts"])
+    facts = dict(described["lanes"][0]["facts"])
     wanted = {"device": "2 × NVIDIA H200", "SMs": "132", "power cap": "700 W", "driver": "570.1"}
     wanted |= {"torch": "2.11.0+cu130", "Triton": "3.6.0", "CUDA": "13.0", "newest commit": "aaaaaaaa, 2026-09-21"}
     assert facts | wanted == facts
     assert len(described["problems"]) == 1
     assert described["problems"][0].startswith(f"{trials.MACHINE['name']}/deadbeef-py3.12.json: torn")
-    overview = received(files, f"{trials.MACHINE['name']}/overview")
-    assert overview["broken"] == [{"module": "kernels.moe", "why": "ModuleNotFoundError: No module named 'aiter'"}]
-    assert [(gap["case"], gap["backend"], gap["why"]) for gap in overview["absent"]] == [
+    shown = received(files, f"{trials.MACHINE['name']}/overview")
+    assert shown["broken"] == [{"module": "kernels.moe", "why": "ModuleNotFoundError: No module named 'aiter'"}]
+    assert [(gap["case"], gap["backend"], gap["why"]) for gap in shown["absent"]] == [
         ("m64", "triton", "needs 96 KiB of LDS")
     ]
-    row = overview["rows"][0]
-    assert (row["case"], row["rate"], row["rival"]) == ("m16", "tflops", "blas")
+    row = shown["rows"][0]
+    assert (row["case"], row["rate"], row["baseline_name"]) == ("m16", "tflops", "blas")
     assert row["value"] == pytest.approx(1.0)  # 1 GFLOP in 1 ms
     assert row["ratio"] == pytest.approx(0.5)
 
@@ -359,7 +359,7 @@ def test_a_script_of_ours_is_short_enough_to_read() -> None:
 
 
 def test_markup_is_never_made_from_text() -> None:
-    """The scripts build elements; none of the doors through which a text becomes markup or code is used."""
+    """The scripts build elements; nothing that turns text into markup or code is used."""
     for path in (build.HERE / "static").glob("*.js"):
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", path.read_text()
@@ -368,4 +368,8 @@ def test_markup_is_never_made_from_text() -> None:
 
 def test_the_spark_points_of_the_help_are_those_of_the_build() -> None:
     limits = site_of(build.site_files(small(1)))["limits"]
-    assert limits == {"spark": series.SPARK_POINTS, "beside": series.MOVED_BESIDE_BASELINE, "alone": series.MOVED_ALONE}
+    assert limits == {
+        "spark": overview.SPARK_POINTS,
+        "beside": overview.MOVED_BESIDE_BASELINE,
+        "alone": overview.MOVED_ALONE,
+    }

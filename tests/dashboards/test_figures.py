@@ -38,7 +38,7 @@ def test_a_history_shows_values_breaks_and_faults(tmp_path: Path, drawn: list[Fi
     axes = drawn[0].axes[0]
     assert axes.get_ylabel() == "TFLOPS"
     assert axes.get_legend_handles_labels()[1] == ["blas", "gluon", "triton"]
-    assert [text.get_text() for text in axes.texts] == ["yardstick changed"] * 3
+    assert [text.get_text() for text in axes.texts] == ["benchmark definition changed"] * 3
     rows = frame[(frame["machine"] == MI300X) & (frame["case"] == "llm_up_m4096") & (frame["backend"] == "gluon")]
     stretches = [
         line.get_ydata()

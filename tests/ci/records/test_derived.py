@@ -108,7 +108,7 @@ def test_no_share_where_the_peak_or_the_cost_is_unknown(change: dict[str, Any]) 
     assert math.isnan(frame({**GEMM, **change}).iloc[0]["peak_share"])
 
 
-def test_ratio_to_the_fastest_baseline_of_the_same_place() -> None:
+def test_ratio_to_the_fastest_baseline_beside_it_and_its_name() -> None:
     rows = [
         GEMM,
         {**GEMM, "backend": "blas", "baseline": True, "seconds": 0.8e-3},
@@ -118,10 +118,12 @@ def test_ratio_to_the_fastest_baseline_of_the_same_place() -> None:
         {**GEMM, "backend": "blas", "baseline": True, "seconds": np.nan, "case": "d"},
         {**GEMM, "case": "d"},
     ]
-    ratio = frame(*rows)["baseline_ratio"]
+    found = frame(*rows)
+    ratio, name = found["baseline_ratio"], found["baseline_name"]
     assert ratio[0] == pytest.approx(0.8), "above 1 ours is faster, and 1 ms against 0.8 ms is slower"
     assert ratio[1] == pytest.approx(1.0)
-    assert math.isnan(ratio[6]), "a baseline that failed is no baseline"
+    assert math.isnan(ratio[6]), "a baseline that failed is not a baseline"
+    assert list(name) == ["blas", "blas", "blas", "blas", "blas", "", ""]
 
 
 def test_rows_keep_their_order_and_index() -> None:
@@ -135,4 +137,4 @@ def test_rows_keep_their_order_and_index() -> None:
 def test_an_empty_frame_stays_empty(tmp_path: Path) -> None:
     empty = derive.derive(records.load(tmp_path))
     assert len(empty) == 0
-    assert {"tflops", "gbs", "algbw", "busbw", "peak_share", "baseline_ratio"} <= set(empty.columns)
+    assert {"tflops", "gbs", "algbw", "busbw", "peak_share", "baseline_ratio", "baseline_name"} <= set(empty.columns)

@@ -1,0 +1,134 @@
+"""The newest numbers, their steps, and what has no number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ci.records import derived
+from dashboards import lanes
+from dashboards.overview import overview_data
+from tests.dashboards import synthetic
+
+MI300X = "mi300x-8-0f3a9c1e"
+
+
+def step_of(frame: pd.DataFrame) -> dict[str, Any] | None:
+    return next(row for row in overview_data(frame)["rows"] if row["backend"] == "triton")["step"]
+
+
+@pytest.mark.parametrize(
+    ("triton", "blas", "moved"),
+    [
+        ([1.0, 1.05], [1.0, 1.0], "slower"),
+        ([1.05, 1.0], [1.0, 1.0], "faster"),
+        ([1.0, 1.05], [1.0, 1.05], None),  # the whole machine got slower
+        ([1.0, 1.0], [1.0, 1.05], None),  # only the baseline moved
+        ([1.0, 1.015], [1.0, 1.0], None),  # too little to be marked
+        ([1.0, 1.05], None, None),  # without a baseline the limit is higher
+        ([1.0, 1.10], None, "slower"),
+    ],
+)
+def test_a_step_is_marked_only_if_the_kernel_moved(
+    triton: list[float], blas: list[float] | None, moved: str | None
+) -> None:
+    step = step_of(synthetic.with_times([t * 1e-3 for t in triton], [t * 1e-3 for t in blas] if blas else None))
+    assert step is not None
+    assert step["moved"] == moved
+    assert step["speed"] == pytest.approx(triton[0] / triton[1] - 1, abs=1e-4)
+
+
+def test_a_step_within_the_intervals_is_not_marked() -> None:
+    step = step_of(synthetic.with_times([1e-3, 1.05e-3], [1e-3, 1e-3], spread=0.04))
+    assert step is not None
+    assert step["moved"] is None
+
+
+def test_there_is_no_step_over_a_new_benchmark_definition() -> None:
+    frame = synthetic.one_case(3, yardstick=["a", "a", "b"])
+    step = step_of(frame)
+    assert step == {"redefined": True, "from": frame["commit"].drop_duplicates().iloc[1]}
+
+
+def test_the_step_is_from_the_last_good_record() -> None:
+    frame = synthetic.with_times([1e-3, 5e-3, 2e-3], [1e-3] * 3)
+    middle = frame["commit"].drop_duplicates().iloc[1]
+    frame = lanes.tidy(synthetic.spoil(frame, (frame["commit"] == middle) & ~frame["baseline"], "hang", "no answer"))
+    step = step_of(frame)
+    assert step is not None
+    assert step["speed"] == pytest.approx(-0.5)
+
+
+def test_a_single_commit_has_no_step() -> None:
+    assert step_of(synthetic.one_case(1)) is None
+
+
+def test_the_sparkline_holds_only_what_can_be_compared() -> None:
+    rows = overview_data(synthetic.one_case(6, yardstick=list("aabbbb")))["rows"]
+    assert len(rows[0]["spark"]) == 4
+
+
+def test_the_newest_good_value_stays_visible_beside_a_fault() -> None:
+    frame = synthetic.one_case(3)
+    last = frame["commit"].iloc[-1]
+    frame = lanes.tidy(synthetic.spoil(frame, (frame["commit"] == last) & ~frame["baseline"], "crash", "signal 11"))
+    data = overview_data(frame)
+    row = data["rows"][0]
+    assert (row["status"], row["why"], row["at"], row["good_at"]) == ("crash", "signal 11", 2, 1)
+    assert row["value"] > 0
+    assert [(gap["backend"], gap["status"]) for gap in data["absent"]] == [("triton", "crash")]
+
+
+def test_a_fault_that_was_repaired_is_not_listed() -> None:
+    frame = synthetic.one_case(3)
+    first = frame["commit"].iloc[0]
+    frame = lanes.tidy(synthetic.spoil(frame, frame["commit"] == first, "crash", "signal 11"))
+    assert overview_data(frame)["absent"] == []
+
+
+def test_the_ratio_names_its_baseline() -> None:
+    frame = synthetic.one_case(2)
+    slow = frame[frame["baseline"]].assign(backend="slowlib", seconds=1.0)
+    frame = lanes.tidy(derived.derive(pd.concat([frame, slow], ignore_index=True)))
+    assert overview_data(frame)["rows"][0]["baseline_name"] == "blas"
+
+
+def test_a_case_without_a_baseline_has_no_ratio() -> None:
+    row = overview_data(synthetic.with_times([1e-3, 1e-3], None))["rows"][0]
+    assert (row["ratio"], row["baseline_name"]) == (None, None)
+
+
+def test_headlines_are_the_pull_request_tier_else_the_first_case() -> None:
+    cases = [
+        synthetic.gemm("big", 8192, 8192, 8192, "nightly"),
+        synthetic.gemm("small", 64, 64, 64, "pr"),
+        synthetic.stream("rms_norm", "a", 1 << 20, "nightly"),
+        synthetic.stream("rms_norm", "b", 1 << 20, "nightly"),
+    ]
+    rows = overview_data(lanes.tidy(synthetic.history(2, cases, machines=[MI300X])))["rows"]
+    assert {(row["kernel"], row["case"]) for row in rows if row["headline"]} == {("gemm", "small"), ("rms_norm", "a")}
+
+
+def test_a_backend_without_any_supported_case_is_not_of_this_machine() -> None:
+    def here(*spoilt: tuple[str, str]) -> set[tuple[str, bool, bool]]:
+        cases = [synthetic.gemm(name, 64, 64, 64, "pr") for name in ("m16", "m64")]
+        frame = synthetic.history(2, cases, machines=[MI300X])
+        for case, backend in spoilt:
+            frame = synthetic.spoil(
+                frame, (frame["case"] == case) & (frame["backend"] == backend), "unsupported", "for CPUs"
+            )
+        rows = overview_data(lanes.tidy(frame))["rows"]
+        return {(row["backend"], row["here"], row["headline"]) for row in rows}
+
+    assert here(("m16", "gluon")) == {("gluon", True, True), ("triton", True, True)}
+    assert here(("m16", "gluon"), ("m64", "gluon")) == {("gluon", False, False), ("triton", True, True)}
+    nowhere = [(case, backend) for case in ("m16", "m64") for backend in ("gluon", "triton")]
+    assert here(*nowhere) == {("gluon", True, True), ("triton", True, True)}, "a kernel never vanishes"
+
+
+def test_a_case_with_only_baselines_shows_them() -> None:
+    frame = synthetic.one_case(2)
+    rows = overview_data(frame[frame["baseline"]])["rows"]
+    assert [(row["backend"], row["baseline"]) for row in rows] == [("blas", True)]
