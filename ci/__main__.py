@@ -15,7 +15,7 @@ import click
 
 from ci.commands import run as measuring
 from ci.commands.submit import submit
-from ci.harness import Plan
+from ci.harness import MeasurePlan as Plan
 
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
 

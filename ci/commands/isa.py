@@ -13,8 +13,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from ci.git.command import GitError as TreeError
 from ci.git.push import PushError, pushed
-from ci.git.repository import Repository, Tree, TreeError
+from ci.git.repository import LocalCheckout as Tree
+from ci.git.repository import Repository
 from ci.isa import history as isa_history
 from ci.isa import series as isa_series
 from ci.isa import text as isa_text

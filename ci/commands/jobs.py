@@ -16,10 +16,13 @@ from rich.console import Console
 from ci import doctor
 from ci.commands.run import err_console, out_console, scratch, with_rounds
 from ci.git import push
-from ci.git.repository import Repository, Tree, TreeError
+from ci.git.command import GitError as TreeError
+from ci.git.repository import LocalCheckout as Tree
+from ci.git.repository import Repository
 from ci.github import comment as github
 from ci.github.comment import GitHub, GitHubError, post_report
-from ci.harness import HARNESS, INTERRUPTED, USAGE, MeasureError, Plan, machine_kind, measure
+from ci.harness import HARNESS, INTERRUPTED, USAGE, MeasureError, machine_kind, measure
+from ci.harness import MeasurePlan as Plan
 from ci.isa import check as isa_check
 from ci.isa import text as isa_text
 from ci.judging import live as comparing

@@ -15,8 +15,11 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ci.git.repository import Commit, Repository, Tree, TreeError
-from ci.harness import Plan, machine_kind, measure
+from ci.git.command import GitError as TreeError
+from ci.git.repository import Commit, Repository
+from ci.git.repository import LocalCheckout as Tree
+from ci.harness import MeasurePlan as Plan
+from ci.harness import machine_kind, measure
 from ci.report import run_summary as summary
 from ci.trials.file import TrialLine, read_trials
 

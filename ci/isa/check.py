@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.git.repository import Tree
-from ci.harness import Plan
+from ci.git.repository import LocalCheckout as Tree
+from ci.harness import MeasurePlan as Plan
 from ci.isa.compile import Wanted, compile_tree
 from ci.isa.judge import IsaJudgement, compare
 from ci.isa.judge import Verdict as IsaVerdict

@@ -15,7 +15,8 @@ from typing import Any
 
 from rich.text import Text
 
-from ci.git.repository import Commit, Repository, TreeError, history_order, listed_packages
+from ci.git.command import GitError as TreeError
+from ci.git.repository import Commit, Repository, history_order, listed_packages
 from ci.isa import series as isa_series
 from ci.isa.compile import CompileError, Wanted
 

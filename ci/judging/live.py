@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from ci.git.repository import Tree
-from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, Plan, measure
+from ci.git.repository import LocalCheckout as Tree
+from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, measure
+from ci.harness import MeasurePlan as Plan
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
 from ci.stats.sequential import Progress, decide

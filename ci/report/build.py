@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ci.git.repository import Tree
+from ci.git.repository import LocalCheckout as Tree
 from ci.report.model import CaseCost, Report, Side, Skip
 from ci.stats.types import Clocks, Judgement
 from ci.trials.file import TrialLine

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ci.git.repository import Commit, Tree
-from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Plan
+from ci.git.repository import Commit
+from ci.git.repository import LocalCheckout as Tree
+from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError
+from ci.harness import MeasurePlan as Plan
 from ci.judging import policy
 from ci.judging.judge import exit_code
 from ci.judging.live import Interrupted, compare, identical, mirror, narrowed
