@@ -163,13 +163,15 @@ def machine_kind() -> str:
 # ---- start, follow, interrupt ------------------------------------------------------------------------------------
 
 
-def follow(argv: Sequence[str], console: Console, title: str = "starting", *, echo: bool = True) -> Ended:
+def follow(
+    argv: Sequence[str], console: Console, title: str = "starting", *, echo: bool = True, stdout: bool = True
+) -> Ended:
     """Run a program to its end with progress bars, one for each task that it names; `title` says what it does.
 
-    echo: print its other lines as they come.  Ctrl-C ends the program too; so does its own exit code 130, and both
-    raise KeyboardInterrupt: an interrupted program has no result.
+    echo: show its other lines as they come.  stdout: show what it prints there.  Raises KeyboardInterrupt on Ctrl-C,
+    after the program has ended, and where somebody else interrupted it: it has no result.
     """
-    child = _start(argv, stdout=None)
+    child = _start(argv, None if stdout else subprocess.DEVNULL)
     said: list[str] = []
     try:
         with _Bars(console, title) as bars:
