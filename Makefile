@@ -33,7 +33,8 @@ lint: setup
 	$(BIN)/mypy
 
 # The tests that compare with files in tests/golden.
-GOLDEN := tests/ci/report tests/ci/executors tests/ci/test_doctor.py tests/ci/isa/test_text.py tests/ci/isa/test_versions.py
+GOLDEN := tests/ci/report tests/ci/executors tests/ci/test_doctor.py \
+	tests/ci/isa/test_text.py tests/ci/isa/test_versions.py
 
 golden: setup
 	$(BIN)/python -m pytest $(GOLDEN) --update-golden
