@@ -174,9 +174,9 @@ def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:
 
 def listed_packages(folder: Path) -> list[str]:
     """The packages with kernels that a checkout lists in its pyproject.toml.  GitError if that file is wrong."""
-    from kernels import registry, spec  # the parser of this Ridgeline; asv's plug-in does without
+    from kernels import registry  # the parser of this Ridgeline; asv's plug-in does without
 
     try:
         return list(registry.listed_packages(folder))
-    except (spec.DeclarationError, ValueError) as error:
+    except (registry.DeclarationError, ValueError) as error:
         raise GitError(str(error)) from error
