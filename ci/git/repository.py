@@ -178,5 +178,5 @@ def listed_packages(folder: Path) -> list[str]:
 
     try:
         return list(registry.listed_packages(folder))
-    except (registry.DeclarationError, ValueError) as error:
+    except (registry.DeclarationError, ValueError) as error:  # type: ignore[attr-defined]  # it does re-export it
         raise GitError(str(error)) from error
