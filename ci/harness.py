@@ -57,7 +57,7 @@ class MeasurePlan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ended:
+class ChildExit:
     """How a child ended: its exit code (negative: the signal that killed it), and the lines that are not progress."""
 
     code: int
@@ -119,7 +119,7 @@ def query(*arguments: str, limit_s: float | None = None) -> dict[str, Any]:
         raise
     answer = _object(printed[max(0, printed.find("{")) :])  # a library may have printed something first
     if answer is None:
-        ended = Ended(child.returncode, tuple(map(printable, said.strip().splitlines())))
+        ended = ChildExit(child.returncode, tuple(map(printable, said.strip().splitlines())))
         raise MeasureError(f"{shown} gave no answer ({ended.how}): {ended.last}")
     return answer
 
@@ -165,7 +165,7 @@ def machine_kind() -> str:
 
 def follow(
     argv: Sequence[str], console: Console, title: str = "starting", *, echo: bool = True, stdout: bool = True
-) -> Ended:
+) -> ChildExit:
     """Run a program to its end with progress bars, one for each task that it names; `title` says what it does.
 
     echo: show its other lines as they come.  stdout: show what it prints there.  Raises KeyboardInterrupt on Ctrl-C,
@@ -183,7 +183,7 @@ def follow(
                     said.append(printable(line))
                     if echo:
                         console.print(said[-1], markup=False, highlight=False, soft_wrap=True)
-        ended = Ended(child.wait(), tuple(said))
+        ended = ChildExit(child.wait(), tuple(said))
     except BaseException:
         _interrupt(child)
         raise

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ci import harness
 from ci.git.repository import Commit, LocalCheckout
-from ci.harness import INTERRUPTED, USAGE, Ended, MeasureError, MeasurePlan, follow, measure, produce, query
+from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan, follow, measure, produce, query
 
 HEAD = LocalCheckout("head", Path("/h"), Commit("1" * 40, 5, ""), dirty=True)
 
@@ -51,7 +51,7 @@ def test_progress_moves_bars_and_other_lines_are_kept_and_shown() -> None:
     lines = [json.dumps(event) for event in events] + ["a note", "", '{"what": "no progress"}']
     where = console()
     ended = follow(child(f"print({chr(10).join(lines)!r}, file=sys.stderr)"), where)
-    assert ended == Ended(0, ("a note", '{"what": "no progress"}'))
+    assert ended == ChildExit(0, ("a note", '{"what": "no progress"}'))
     assert shown(where).splitlines() == list(ended.said)
 
 
