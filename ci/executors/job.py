@@ -129,20 +129,10 @@ def _zombie(entry: Path) -> bool:
 
 def write_result(folder: Path, state: State, code: int | None, why: str, started: str = "", where: str = "") -> None:
     """The result file: it alone decides how a job ended."""
-    write_json(
-        folder / "result.json",
-        {
-            "format": FORMAT,
-            "version": 1,
-            "id": folder.name,
-            "state": str(state),
-            "exit_code": code,
-            "why": why,
-            "started_at": started,
-            "ended_at": now(),
-            "where": where,
-        },
-    )
+    how = {"state": str(state), "exit_code": code, "why": why}
+    times = {"started_at": started, "ended_at": now()}
+    result = {"format": FORMAT, "version": 1, "id": folder.name, **how, **times, "where": where}
+    write_json(folder / "result.json", result)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -137,30 +137,16 @@ def _status(folder: Path) -> JobStatus:
     spec, started, result = (_read(folder / f"{part}.json") for part in ("job", "started", "result"))
     if not spec:
         return JobStatus(folder.name, "", State.LOST, why="no such job here")
-    base = JobStatus(
-        folder.name,
-        spec["name"],
-        State.PENDING,
-        submitted_at=spec["submitted_at"],
-        log=str(folder / "log"),
-        started_at=started.get("at", ""),
-        where=started.get("where", ""),
-    )
+    where, started_at = started.get("where", ""), started.get("at", "")
+    submitted_at, log = spec["submitted_at"], str(folder / "log")
+    found = JobStatus(folder.name, spec["name"], State.PENDING, None, "", submitted_at, started_at, "", where, log)
     if result:
-        return dataclasses.replace(
-            base,
-            state=State(result["state"]),
-            exit_code=result["exit_code"],
-            why=result["why"],
-            ended_at=result["ended_at"],
-        )
+        ending = {key: result[key] for key in ("exit_code", "why", "ended_at")}
+        return dataclasses.replace(found, state=State(result["state"]), **ending)
     if alive:
-        return dataclasses.replace(base, state=State.RUNNING if started else State.PENDING)
-    return dataclasses.replace(
-        base,
-        state=State.LOST,
-        why="its supervisor is gone and left no result; `ridgeline submit --resume ID` queues it again",
-    )
+        return dataclasses.replace(found, state=State.RUNNING if started else State.PENDING)
+    why = "its supervisor is gone and left no result; `ridgeline submit --resume ID` queues it again"
+    return dataclasses.replace(found, state=State.LOST, why=why)
 
 
 def _read(path: Path) -> dict[str, Any]:
