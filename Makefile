@@ -1,4 +1,4 @@
-# make check: the main job on this machine.  make test: every test.  Both set up .venv first, once.
+# make check: the main job on this machine.  make test: every test.  Both first set up .venv if it is not there.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -32,15 +32,19 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The tests that compare with files in tests/golden.
+GOLDEN := tests/ci/report tests/ci/executors tests/ci/test_doctor.py \
+	tests/ci/isa/test_text.py tests/ci/isa/test_versions.py
+
 golden: setup
-	$(BIN)/python -m pytest tests/ci/report tests/ci/executors tests/ci/test_isa_text.py tests/ci/test_isa_triton.py --update-golden
+	$(BIN)/python -m pytest $(GOLDEN) --update-golden
 
 # Ridgeline without torch and the development tools: enough to record, judge, render and post.
 light:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 
-# The matrix of the GPU workflows; MACHINE=name for one of them.
+# The matrix of the GPU workflows; MACHINE=name for one machine.
 machines:
 	@$(PYTHON) -m ci.github.machines $(MACHINE)
 

@@ -1,7 +1,8 @@
-"""What is amiss on this machine, why it matters, and what to do about it.
+"""What is wrong on this machine, why it matters, and what to do about it.
 
 Facts are collected first (:func:`collect`: files, commands, the measuring program's own examination), then judged by
-pure functions.  A fact that cannot be had is itself a finding, never an exception.
+pure functions.  A fact that cannot be had is itself a finding, never an exception.  What torch, the devices and the
+disks are good for is judged by `benchmarks.doctor`, with its limits; its problems are findings here as they are.
 """
 
 from __future__ import annotations
@@ -9,13 +10,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.metadata
-import json
 import os
-import platform
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -24,23 +21,24 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-Level = Literal["ok", "note", "warning", "error"]
-STYLE: dict[Level, str] = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
+from ci.git.command import GitError
+from ci.git.repository import Repository
+from ci.harness import MeasureError, printable, query
 
-TESTED = {
-    "python": ((3, 11), (3, 12)),
-    "torch": ((2, 11), (2, 13)),
-    "triton": ((3, 6), (3, 9)),
-    "asv": ((0, 6, 6), (0, 6)),
-    "asv_runner": ((0, 2), (0, 3)),
-}
+Level = Literal["ok", "note", "warning", "error"]
+STYLE: dict[Level, str] = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}
+"""How each level looks, worst first."""
+
+TESTED = {"asv": ((0, 6, 6), (0, 6)), "asv_runner": ((0, 2), (0, 3))}
 """Oldest and newest version that Ridgeline is tested with (2026-11)."""
-LEAST_DISK = 2 << 30
-"""Bytes: a nightly run writes some 100 MB of trials, Triton's cache up to 1 GB."""
-LEAST_SHM = 1 << 30
-"""Bytes: the largest all_gather of the pr tier on two CPU ranks fills 512 MB."""
+EXAMINED = ("python", "torch", "triton")
+"""Versions that the measuring program judges."""
+VERSION_PROBLEMS = {"library_missing", "untested_version"}
+"""Kinds of its problems that are about versions."""
 EXAMINE_S = 180.0
 """Seconds for the measuring program's own examination: importing torch on a cold disk takes a minute."""
+SET_ASIDE = re.compile(r"\.setaside(-[0-9a-f]+)?$")
+"""How the name of a file ends that was set aside (ci.trials.file.set_aside)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,27 +52,53 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class Examination:
+    """What the measuring program says: the machine's fingerprint, versions by library, its problems and their kinds."""
+
+    machine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    problems: tuple[Finding, ...] = ()
+    kinds: frozenset[str] = frozenset()
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether kernels run on a GPU here."""
+        return self.machine.get("kind") == "gpu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Clone:
+    """The git repository: HEAD, the number of commits up to it, and whether older ones were cut off."""
+
+    commit: str
+    commits: int
+    shallow: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultsFolder:
+    """The folder of records: record files, files set aside, and what keeps it from being used ("": nothing)."""
+
+    path: Path = Path("results")
+    files: int = 0
+    aside: int = 0
+    error: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class HostFacts:
     """What was found on this machine; None where it could not be asked.
 
-    examination: the output of `python -m benchmarks doctor --json`, {} with `examination_error` if it failed.
-    versions: of Python, asv and asv_runner here; the measuring program adds torch and triton.
-    disk_free, shm_size: bytes.  commits: of HEAD's history.  gpu_processes: (pid, command) of processes on the GPUs.
+    examination_error: why there is no examination.  versions: of asv and asv_runner.  interpret: TRITON_INTERPRET.
+    clone: None outside a git repository, or without git.  gpu_processes: (pid, command) of processes on the GPUs.
     """
 
-    examination: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    examination: Examination = Examination()
     examination_error: str = ""
     versions: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
-    environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    git: str | None = None
-    shallow: bool = False
-    commits: int = 0
-    results: Path = Path("results")
-    results_error: str = ""
-    results_files: int = 0
-    results_aside: int = 0
-    disk_free: int | None = None
-    shm_size: int | None = None
+    interpret: str = ""
+    clone: Clone | None = None
+    results: ResultsFolder = ResultsFolder()
     numa_balancing: int | None = None
     gpu_processes: Sequence[tuple[int, str]] = ()
     slurm: str | None = None
@@ -90,15 +114,12 @@ class Diagnosis:
     @property
     def worst(self) -> Level:
         """The worst level found."""
-        return min((finding.level for finding in self.findings), key=_badness, default="ok")
+        return min((finding.level for finding in self.findings), key=_rank, default="ok")
 
     def document(self) -> dict[str, Any]:
         """For --json."""
-        return {
-            "worst": self.worst,
-            "findings": [dataclasses.asdict(finding) for finding in self.findings],
-            "machine": dict(self.fingerprint),
-        }
+        findings = [dataclasses.asdict(finding) for finding in self.findings]
+        return {"worst": self.worst, "findings": findings, "machine": dict(self.fingerprint)}
 
 
 def diagnose(root: Path, results: Path) -> Diagnosis:
@@ -106,115 +127,79 @@ def diagnose(root: Path, results: Path) -> Diagnosis:
     return judge(collect(root, results))
 
 
-def judge(facts: Facts) -> Diagnosis:
+def judge(facts: HostFacts) -> Diagnosis:
     """The findings on the facts, worst first.  Pure."""
-    checks = (_examined, _devices, _versions, _interpreter, _foreign, _numa, _memory, _disk, _git, _results, _slurm)
+    checks = (_examined, _devices, _versions, _interpreter, _foreign, _numa, _clone, _results, _slurm)
     found = [finding for check in checks for finding in check(facts)]
-    return Diagnosis(tuple(sorted(found, key=lambda f: _badness(f.level))), facts.examination.get("machine", {}))
+    return Diagnosis(tuple(sorted(found, key=lambda finding: _rank(finding.level))), facts.examination.machine)
 
 
-def _badness(level: Level) -> int:
-    return ["error", "warning", "note", "ok"].index(level)
+def _rank(level: Level) -> int:
+    return list(STYLE).index(level)
 
 
 # ---- judging ----
 
 
-def _examined(facts: Facts) -> Iterator[Finding]:
+def _examined(facts: HostFacts) -> Iterator[Finding]:
     if facts.examination_error:
-        yield Finding(
-            "error",
-            "the measuring program does not start",
-            facts.examination_error,
-            "run `python -m benchmarks doctor` and correct what it says",
-        )
-    for module in facts.examination.get("broken", []):
-        yield Finding(
-            "warning",
-            f"module {module['module']} cannot be imported",
-            module["reason"],
-            "correct it; its kernels are missing from every run until then",
-        )
-    elsewhere = ("does not import", "cannot be imported", "cannot be read", "hardware.py")  # said by other checks
-    for problem in facts.examination.get("problems", []):
-        if not any(part in problem for part in elsewhere):
-            yield Finding("warning", problem)
+        next_step = "run `python -m benchmarks doctor` and correct what it reports"
+        yield Finding("error", "the measuring program does not start", facts.examination_error, next_step)
+    yield from facts.examination.problems
 
 
-def _devices(facts: Facts) -> Iterator[Finding]:
-    machine = facts.examination.get("machine")
-    if not machine:
-        return
-    if machine.get("kind") != "gpu":
+def _devices(facts: HostFacts) -> Iterator[Finding]:
+    machine = facts.examination.machine
+    if machine and not facts.examination.has_gpu:
         yield Finding(
             "note",
             f"no GPU: only CPU backends are timed ({machine.get('cpu') or machine.get('device')})",
             "Triton kernels are checked in its interpreter at most, never timed",
             "for GPU times run on a GPU machine, `ridgeline run --out FILE`, and record FILE here",
         )
-    elif not machine.get("market_name"):
-        yield Finding(
-            "warning",
-            f"{machine.get('device')} ({machine.get('arch')}) is not in the table of hardware",
-            "times are right, but shares of the peak cannot be shown",
-            "add it to kernels/hardware.py: DEVICES, with its source and date",
-        )
-    else:
+    elif machine.get("market_name"):
         yield Finding("ok", f"{machine.get('count', 1)} x {machine['market_name']} ({machine.get('arch')})")
-    if facts.examination.get("why_no_state") and machine.get("kind") == "gpu":
-        yield Finding(
-            "warning",
-            "clocks, power and throttling cannot be read",
-            str(facts.examination["why_no_state"]),
-            "install nvidia-ml-py, or ROCm's amdsmi, so that a verdict can blame the machine",
-        )
 
 
-def _versions(facts: Facts) -> Iterator[Finding]:
-    environment = facts.examination.get("environment", {})
-    found = {**{name: environment.get(name) for name in ("torch", "triton")}, **facts.versions}
-    for name, (oldest, newest) in TESTED.items():
-        version = found.get(name)
-        if version is None:
-            if name not in ("torch", "triton") or facts.examination:
-                yield Finding(
-                    "warning",
-                    f"{name} is not installed",
-                    "what needs it cannot be measured",
-                    f"install {name} {_dotted(oldest)} to {_dotted(newest)}",
-                )
-        elif not oldest <= _numbers(version) or _numbers(version)[: len(newest)] > newest:
-            yield Finding(
-                "warning",
-                f"{name} {version} is outside {_dotted(oldest)} to {_dotted(newest)}",
-                "Ridgeline was not tested with it",
-                f"install {name} {_dotted(oldest)} to {_dotted(newest)}, or tell us how it went",
-            )
-        else:
+def _versions(facts: HostFacts) -> Iterator[Finding]:
+    if not facts.examination.kinds & VERSION_PROBLEMS:
+        for name, version in facts.examination.versions.items():
             yield Finding("ok", f"{name} {version}")
+    for name, (oldest, newest) in TESTED.items():
+        yield _version(name, facts.versions.get(name), oldest, newest)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
+def _version(name: str, version: str | None, oldest: tuple[int, ...], newest: tuple[int, ...]) -> Finding:
+    """Whether a library's version is a tested one; local parts ("+cu130") do not count."""
+    tested = f"{_dotted(oldest)} to {_dotted(newest)}"
+    if version is None:
+        return Finding(
+            "warning", f"{name} is not installed", "what needs it cannot be measured", f"install {name} {tested}"
+        )
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
+    if oldest <= numbers and numbers[: len(newest)] <= newest:
+        return Finding("ok", f"{name} {version}")
+    why, next_step = "Ridgeline was not tested with it", f"install {name} {tested}, or tell us how it went"
+    return Finding("warning", f"{name} {version} is outside {tested}", why, next_step)
 
 
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _interpreter(facts: Facts) -> Iterator[Finding]:
-    if facts.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+def _interpreter(facts: HostFacts) -> Iterator[Finding]:
+    if facts.interpret not in ("", "0"):
         yield Finding(
             "error",
-            f"TRITON_INTERPRET={facts.environ['TRITON_INTERPRET']} is set",
+            f"TRITON_INTERPRET={printable(facts.interpret)} is set",
             "Triton then interprets kernels on the CPU: no time would mean anything",
             "unset TRITON_INTERPRET",
         )
 
 
-def _foreign(facts: Facts) -> Iterator[Finding]:
+def _foreign(facts: HostFacts) -> Iterator[Finding]:
     if facts.gpu_processes:
-        listed = ", ".join(f"{command} (pid {pid})" for pid, command in facts.gpu_processes[:5])
+        listed = ", ".join(f"{printable(command)} (pid {pid})" for pid, command in facts.gpu_processes[:5])
         yield Finding(
             "warning",
             f"{len(facts.gpu_processes)} foreign process(es) on the GPUs: {listed}",
@@ -223,140 +208,102 @@ def _foreign(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _numa(facts: Facts) -> Iterator[Finding]:
+def _numa(facts: HostFacts) -> Iterator[Finding]:
     if facts.numa_balancing:
         yield Finding(
-            "note" if not _has_gpu(facts) else "warning",
+            "warning" if facts.examination.has_gpu else "note",
             "automatic NUMA balancing is on",
-            "the kernel moves pages while a kernel launches; ROCm advises against it",
+            "the operating system moves pages while a kernel launches; ROCm advises against it",
             "as root: echo 0 > /proc/sys/kernel/numa_balancing",
         )
 
 
-def _has_gpu(facts: Facts) -> bool:
-    return bool(facts.examination.get("machine", {}).get("kind") == "gpu")
-
-
-def _memory(facts: Facts) -> Iterator[Finding]:
-    if facts.shm_size is not None and facts.shm_size < LEAST_SHM:
+def _clone(facts: HostFacts) -> Iterator[Finding]:
+    clone = facts.clone
+    if clone is None:
         yield Finding(
             "warning",
-            f"/dev/shm has {_mib(facts.shm_size)}",
-            "ranks share their buffers there",
-            "start the container with --shm-size=16G or --ipc=host",
-        )
-
-
-def _disk(facts: Facts) -> Iterator[Finding]:
-    if facts.disk_free is not None and facts.disk_free < LEAST_DISK:
-        yield Finding(
-            "error" if facts.disk_free < LEAST_DISK // 20 else "warning",
-            f"{_mib(facts.disk_free)} are free where {facts.results} lives",
-            "records and compiled kernels are written there",
-            f"free space, {_mib(LEAST_DISK)} at least",
-        )
-
-
-def _mib(size: int) -> str:
-    return f"{size >> 20} MiB"
-
-
-def _git(facts: Facts) -> Iterator[Finding]:
-    if facts.git is None:
-        yield Finding(
-            "warning",
-            "this is no git repository, or git is missing",
+            "this is not a git repository, or git is missing",
             "commits cannot be compared",
-            "on a node without git use `ridgeline run --commit HASH --out FILE` and record FILE at home",
+            "on a node without git use `ridgeline run --commit HASH --out FILE`, and record FILE in a clone",
         )
-    elif facts.shallow:
+    elif clone.shallow:
         yield Finding(
             "warning",
-            f"the history is cut off after {facts.commits} commit(s)",
+            f"the history is cut off after {clone.commits} commit(s)",
             "a base to compare with may be missing",
             "git fetch --unshallow (in a workflow: fetch-depth: 0)",
         )
     else:
-        yield Finding("ok", f"git: {facts.commits} commits at {facts.git[:12]}")
+        yield Finding("ok", f"git: {clone.commits} commits up to {clone.commit[:12]}")
 
 
-def _results(facts: Facts) -> Iterator[Finding]:
-    if facts.results_error:
-        yield Finding(
-            "error",
-            f"{facts.results} cannot be used",
-            facts.results_error,
-            "give this user read and write access, or another folder with --results",
-        )
-    elif facts.results_aside:
+def _results(facts: HostFacts) -> Iterator[Finding]:
+    results = facts.results
+    if results.error:
+        next_step = "give this user read and write access, or another folder with --results"
+        yield Finding("error", f"{results.path} cannot be used", results.error, next_step)
+        return
+    if results.aside:
         yield Finding(
             "warning",
-            f"{facts.results_aside} damaged or foreign file(s) were set aside in {facts.results}",
+            f"{results.aside} damaged or foreign file(s) were set aside in {results.path}",
             "what they hold is not shown",
-            f"look at {facts.results}/**/*.setaside, correct or remove them",
+            f"look at {results.path}/**/*.setaside*, correct or remove them",
         )
-    else:
-        yield Finding("ok", f"{facts.results_files} record file(s) in {facts.results}")
+    yield Finding("ok", f"{results.files} record file(s) in {results.path}")
 
 
-def _slurm(facts: Facts) -> Iterator[Finding]:
+def _slurm(facts: HostFacts) -> Iterator[Finding]:
     if facts.slurm:
         yield Finding("ok", f"Slurm: {facts.slurm}")
-    else:
-        yield Finding(
-            "note",
-            "no Slurm client here",
-            "jobs run on this machine only",
-            "`ridgeline submit --executor local` queues them; on a cluster use its login node",
-        )
+        return
+    next_step = "`ridgeline submit --executor local` queues them; on a cluster use its login node"
+    yield Finding("note", "no Slurm client here", "jobs run on this machine only", next_step)
 
 
 # ---- collecting ----
 
 
-def collect(root: Path, results: Path) -> Facts:
-    """Look at everything; see :class:`Facts`."""
-    examination, error = _examine(root)
-    commit = _said("git", "-C", str(root), "rev-parse", "HEAD")
-    files, aside, results_error = _look_at(results)
-    return Facts(
+def collect(root: Path, results: Path) -> HostFacts:
+    """Look at everything; see :class:`HostFacts`."""
+    examination, error = _examine(root, results)
+    return HostFacts(
         examination,
         error,
-        {"python": platform.python_version(), "asv": _installed("asv"), "asv_runner": _installed("asv_runner")},
-        {key: value for key, value in os.environ.items() if key == "TRITON_INTERPRET"},
-        commit,
-        _said("git", "-C", str(root), "rev-parse", "--is-shallow-repository") == "true",
-        int(_said("git", "-C", str(root), "rev-list", "--count", "HEAD") or 0),
-        results,
-        results_error,
-        files,
-        aside,
-        _free(results),
-        _shm(),
-        _number(Path("/proc/sys/kernel/numa_balancing")),
-        tuple(_gpu_processes()),
-        _said("sbatch", "--version"),
+        versions={name: _installed(name) for name in TESTED},
+        interpret=os.environ.get("TRITON_INTERPRET", ""),
+        clone=_look_at_clone(root),
+        results=_look_at(results),
+        numa_balancing=_number(Path("/proc/sys/kernel/numa_balancing")),
+        gpu_processes=tuple(_gpu_processes()),
+        slurm=_slurm_version(),
     )
 
 
-def _examine(root: Path) -> tuple[dict[str, Any], str]:
-    """What the measuring program says of this machine, or why it says nothing."""
+def _examine(root: Path, results: Path) -> tuple[Examination, str]:
+    """What the measuring program says about this machine, or why it says nothing."""
     try:
-        run = subprocess.run(
-            [sys.executable, "-m", "benchmarks", "doctor", "--json"],
-            cwd=root,
-            text=True,
-            capture_output=True,
-            timeout=EXAMINE_S,
-            stdin=subprocess.DEVNULL,
-        )
-        found = json.loads(run.stdout[run.stdout.find("{") :] if "{" in run.stdout else "")
-    except subprocess.TimeoutExpired:
-        return {}, f"it did not answer within {EXAMINE_S:.0f} s: a GPU or its driver may hang"
-    except ValueError:
-        last = (run.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        return {}, f"exit code {run.returncode}: {last[:300]}"
-    return (found, "") if isinstance(found, dict) else ({}, "it did not answer with an object")
+        answer = query("doctor", "--tree", str(root), "--folder", str(results.absolute()), limit_s=EXAMINE_S)
+    except MeasureError as error:
+        return Examination(), str(error)
+    try:
+        return _read(answer), ""
+    except (KeyError, TypeError, AttributeError) as error:
+        return Examination(), f"its answer cannot be read ({type(error).__name__}: {error})"
+
+
+def _read(answer: Mapping[str, Any]) -> Examination:
+    """The answer of `python -m benchmarks doctor --json`."""
+    problems = answer["problems"]
+    versions = {name: str(answer["environment"][name]) for name in EXAMINED if answer["environment"].get(name)}
+    kinds = frozenset(str(problem["kind"]) for problem in problems)
+    return Examination(answer["machine"], versions, tuple(map(_problem, problems)), kinds)
+
+
+def _problem(problem: Mapping[str, str]) -> Finding:
+    level: Level = "error" if problem["level"] == "error" else "warning"
+    return Finding(level, *(printable(problem[key]) for key in ("text", "why", "next_step")))
 
 
 def _installed(package: str) -> str | None:
@@ -365,38 +312,38 @@ def _installed(package: str) -> str | None:
     return None
 
 
-def _said(*argv: str) -> str | None:
-    """What a command prints, None if it is missing or fails."""
+def _look_at_clone(root: Path) -> Clone | None:
     try:
-        run = subprocess.run(argv, text=True, capture_output=True, timeout=30, stdin=subprocess.DEVNULL)
+        repository = Repository(root)
+        return Clone(repository.resolve("HEAD").hash, repository.length(), repository.is_shallow())
+    except GitError:
+        return None
+
+
+def _slurm_version() -> str | None:
+    """What `sbatch --version` prints, None if it is missing or fails."""
+    try:
+        asked = subprocess.run(
+            ["sbatch", "--version"], text=True, capture_output=True, timeout=30, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return run.stdout.strip() if run.returncode == 0 else None
+    return asked.stdout.strip() if asked.returncode == 0 else None
 
 
-def _look_at(results: Path) -> tuple[int, int, str]:
-    """Record files, files set aside, and what keeps the folder from being used ("": nothing; absent is no fault)."""
+def _look_at(results: Path) -> ResultsFolder:
+    """What is in the folder of records; an absent one is not a fault."""
     if not results.exists():
-        return 0, 0, ""
+        return ResultsFolder(results)
     try:
         names = [path.name for path in results.rglob("*") if path.is_file()]
         for path in (results, *(path for path in results.iterdir() if path.is_dir())):
             if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-                return 0, 0, f"{path} is not readable and writable for this user"
+                return ResultsFolder(results, error=f"{path} is not readable and writable for this user")
     except OSError as error:
-        return 0, 0, str(error)
-    aside = sum(name.endswith(".setaside") for name in names)
-    return sum(name.endswith(".json") and name not in ("machine.json", "benchmarks.json") for name in names), aside, ""
-
-
-def _free(folder: Path) -> int | None:
-    """Bytes free on the disk that holds the folder, or would hold it."""
-    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    return shutil.disk_usage(place).free
-
-
-def _shm() -> int | None:
-    return shutil.disk_usage("/dev/shm").total if Path("/dev/shm").is_dir() else None
+        return ResultsFolder(results, error=str(error))
+    records = [name for name in names if name.endswith(".json") and name not in ("machine.json", "benchmarks.json")]
+    return ResultsFolder(results, len(records), sum(bool(SET_ASIDE.search(name)) for name in names))
 
 
 def _number(path: Path) -> int | None:
@@ -406,7 +353,7 @@ def _number(path: Path) -> int | None:
 
 
 def _gpu_processes(root: Path = Path("/")) -> Iterator[tuple[int, str]]:
-    """Processes that hold a GPU: AMD's in the KFD's list, NVIDIA's by NVML.  Of other containers only numbers show."""
+    """Processes on GPUs, from the KFD (AMD) or NVML (NVIDIA); those of other containers are known by number only."""
     pids = [int(path.name) for path in (root / "sys/class/kfd/kfd/proc").glob("[0-9]*")] or _nvml_pids()
     for pid in sorted(set(pids) - {os.getpid()}):
         command = root / "proc" / str(pid) / "comm"
@@ -432,7 +379,7 @@ def _nvml_pids() -> list[int]:
 
 
 def show(diagnosis: Diagnosis, console: Console) -> None:
-    """One line for what is well; what, why and the next step for everything else."""
+    """One line for what is right; what, why and the next step for everything else."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for finding in diagnosis.findings:
         text = Text(finding.what, style="" if finding.level == "ok" else "bold")

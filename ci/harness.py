@@ -1,4 +1,9 @@
-"""Start the measuring program as a process and follow it: judging never imports a GPU library."""
+"""The one way to start a program of ours as a child process: judging never imports a GPU library.
+
+`follow` runs one to its end and shows its progress; `measure`, `produce` and `query` say what must come of it.  A
+child reports progress as JSON lines on stderr; its other lines are for people.  It leads a process group of its own,
+so that an interruption reaches everything it started.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +16,31 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from ci.git.repository import Tree
+from ci.git.repository import LocalCheckout
 
 HARNESS = Path(__file__).resolve().parent.parent
-"""The tree whose `benchmarks` measures: always the one that started the run."""
+"""The checkout whose `benchmarks` measures: always the one that started the run."""
 
 MEASURED, FAULTS, NOTHING, USAGE, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes of `python -m benchmarks run`."""
+"""Exit codes of `python -m benchmarks run`; the last two are those of every program of ours."""
+
+GRACE_S = 30.0
+"""Seconds between SIGINT and SIGKILL: a child ends its workers and writes its last line in this time."""
+LONGEST_LINE = 2000
+"""Characters of one line of a child that are shown: what a kernel prints is not ours."""
+
+
+class MeasureError(Exception):
+    """A program of ours could not start, or broke off; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class MeasurePlan:
     """What to measure: filters, and how long.  trials = 0: the policy's budget; rounds = 0: by kind of machine."""
 
     tier: str = "pr"
@@ -42,98 +56,102 @@ class Plan:
     pythons: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-class MeasureError(Exception):
-    """Measuring could not start or broke off; the text says why."""
+@dataclasses.dataclass(frozen=True)
+class ChildExit:
+    """How a child ended: its exit code (negative: the signal that killed it), and the lines that are not progress."""
+
+    code: int
+    said: tuple[str, ...] = ()
+
+    @property
+    def how(self) -> str:
+        """For a message: "exit code 1", "killed by SIGSEGV"."""
+        return f"exit code {self.code}" if self.code >= 0 else f"killed by {signal.Signals(-self.code).name}"
+
+    @property
+    def last(self) -> str:
+        """The last line, which names the reason of a failure."""
+        return self.said[-1].removeprefix("Error: ").removeprefix("error: ") if self.said else "it printed nothing"
 
 
-def command(trees: Sequence[Tree], plan: Plan, out: Path, verb: str = "run") -> list[str]:
-    """The argument list that measures (or, to `verify`, only checks) `trees` by `plan` into the file `out`."""
-    argv = [
-        sys.executable,
-        "-m",
-        "benchmarks",
-        verb,
-        "--progress",
-        "json",
-        "--out",
-        str(out.resolve()),  # the program runs in HARNESS, wherever we are
-        "--tier",
-        plan.tier,
-        "--seed",
-        str(plan.seed),
-    ]
-    if verb == "run":
-        argv += ["--trials", str(plan.trials), "--rounds", str(plan.rounds)]
-    for tree in trees:
-        argv += ["--tree", f"{tree.role}={tree.path}"]
-        if tree.commit:
-            argv += ["--commit", f"{tree.role}={tree.commit.hash}", "--date-ms", f"{tree.role}={tree.commit.date_ms}"]
-        if tree.dirty:
-            argv += ["--dirty", tree.role]
-    for flag, values in (
-        ("--kernel", plan.kernels),
-        ("--case", plan.cases),
-        ("--backend", plan.backends),
-        ("--set", plan.knobs),
-        ("--env", [f"{r}={p}" for r, p in plan.pythons.items()]),
-    ):
-        for value in values:
-            argv += [flag, value]
-    if plan.cache:
-        argv += ["--cache", plan.cache]
-    if plan.deadline_s is not None:
-        argv += ["--deadline", str(plan.deadline_s)]
-    return argv
+# ---- what must come of it ----------------------------------------------------------------------------------------
 
 
-def measure(trees: Sequence[Tree], plan: Plan, out: Path, console: Console, verb: str = "run", *flags: str) -> int:
+def measure(
+    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, verb: str = "run", *flags: str
+) -> int:
     """Run the measuring program with a progress bar; returns its exit code (see the constants above).
 
-    Ctrl-C is passed on: finished trials (checks) stay in `out`.
+    A crash of the program is printed and returned as USAGE.  Ctrl-C is passed on and returned as INTERRUPTED; finished
+    trials (checks) stay in `out` in either case.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    process = subprocess.Popen(
-        [*command(trees, plan, out, verb), *flags],
-        cwd=HARNESS,
-        stderr=subprocess.PIPE,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(HARNESS)},
-    )
-    assert process.stderr is not None
     try:
-        with _bar(console) as bar:
-            task = bar.add_task("starting", total=None)
-            for event in _events(process.stderr, console):
-                bar.update(task, completed=event["done"], total=event["total"], description=event["what"])
-        return process.wait()
+        ended = follow([*command(checkouts, plan, out, verb), *flags], console)
     except KeyboardInterrupt:
-        return _interrupt(process)
+        return INTERRUPTED
+    if ended.code in (MEASURED, FAULTS, NOTHING, USAGE):
+        return ended.code
+    console.print(f"the measuring program broke off: {ended.how}", style="bold red")
+    return USAGE
 
 
-def query(*arguments: str) -> dict[str, object]:
-    """The JSON answer of `python -m benchmarks ARGUMENTS --json`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments, "--json"],
-        cwd=HARNESS,
-        text=True,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(HARNESS)},
-    )
+def produce(argv: Sequence[str], out: Path, console: Console, title: str) -> None:
+    """Run a program that must write the file `out`; its lines are shown only if it fails, as a MeasureError."""
+    ended = follow(argv, console, title, echo=False)
+    if ended.code < 0:
+        raise MeasureError(f"`{' '.join(argv[1:4])}` was {ended.how}; last it said: {ended.last}")
+    if ended.code == USAGE or not out.exists():
+        raise MeasureError(ended.last if ended.said else f"`{' '.join(argv[1:4])}` left no result: {ended.how}")
+
+
+def query(*arguments: str, limit_s: float | None = None) -> dict[str, Any]:
+    """The JSON object that `python -m benchmarks ARGUMENTS --json` prints; MeasureError if there is none in time."""
+    shown = f"`python -m benchmarks {' '.join(arguments)}`"
+    child = _start([*program("benchmarks", *arguments), "--json"], stdout=subprocess.PIPE)
     try:
-        answer = json.loads(done.stdout)
-    except json.JSONDecodeError:
-        raise MeasureError(
-            f"`python -m benchmarks {' '.join(arguments)}` gave no answer (exit code {done.returncode}): "
-            f"{(done.stderr.strip().splitlines() or ['it printed nothing'])[-1]}"
-        ) from None
-    if not isinstance(answer, dict):
-        raise MeasureError(
-            f"`python -m benchmarks {' '.join(arguments)}` answered {type(answer).__name__}, not an object"
-        )
+        printed, said = child.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        _interrupt(child)
+        raise MeasureError(f"{shown} gave no answer within {limit_s:.0f} s: a GPU or its driver may hang") from None
+    except BaseException:
+        _interrupt(child)
+        raise
+    answer = _object(printed[max(0, printed.find("{")) :])  # a library may have printed something first
+    if answer is None:
+        ended = ChildExit(child.returncode, tuple(map(printable, said.strip().splitlines())))
+        raise MeasureError(f"{shown} gave no answer ({ended.how}): {ended.last}")
     return answer
+
+
+def command(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, verb: str = "run") -> list[str]:
+    """The argument list that measures (or, to `verify`, only checks) checkouts by `plan` into the file `out`."""
+    argv = program("benchmarks", verb, "--progress", "json")
+    argv += options(out=out.resolve(), tier=plan.tier, seed=plan.seed)  # the program runs in HARNESS, wherever we are
+    if verb == "run":
+        argv += options(trials=plan.trials, rounds=plan.rounds)
+    for side in checkouts:
+        role, commit = side.role, side.commit
+        argv += options(tree=f"{role}={side.path}", commit=f"{role}={commit.hash}", date_ms=f"{role}={commit.date_ms}")
+        argv += options(dirty=role if side.dirty else None)
+    pythons = [f"{role}={python}" for role, python in plan.pythons.items()]
+    argv += options(kernel=plan.kernels, case=plan.cases, backend=plan.backends, set=plan.knobs, env=pythons)
+    return argv + options(cache=plan.cache or None, deadline=plan.deadline_s)
+
+
+def program(module: str, *arguments: str) -> list[str]:
+    """The argument list that runs a module of ours by this Python."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def options(**values: object) -> list[str]:
+    """Options by name (date_ms is --date-ms): None is left out, each entry of a list or tuple is an option."""
+    argv = []
+    for name, value in values.items():
+        entries = value if isinstance(value, list | tuple) else () if value is None else (value,)
+        for entry in entries:
+            argv += [f"--{name.replace('_', '-')}", str(entry)]
+    return argv
 
 
 def machine_kind() -> str:
@@ -142,35 +160,131 @@ def machine_kind() -> str:
     return "gpu" if found else "cpu"
 
 
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
+# ---- start, follow, interrupt ------------------------------------------------------------------------------------
 
 
-def _events(stream: IO[str], console: Console) -> Iterator[dict[str, Any]]:
-    for line in stream:
-        try:
-            event = json.loads(line)
-        except json.JSONDecodeError:
-            event = None
-        if isinstance(event, dict) and "what" in event:
-            yield event
-        elif line.strip():
-            console.print(line.rstrip(), markup=False, highlight=False)
+def follow(
+    argv: Sequence[str], console: Console, title: str = "starting", *, echo: bool = True, stdout: bool = True
+) -> ChildExit:
+    """Run a program to its end with progress bars, one for each task that it names; `title` says what it does.
 
-
-def _interrupt(process: subprocess.Popen[str]) -> int:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGINT)
+    echo: show its other lines as they come.  stdout: show what it prints there.  Raises KeyboardInterrupt on Ctrl-C,
+    after the program has ended, and where somebody else interrupted it: it has no result.
+    """
+    child = _start(argv, None if stdout else subprocess.DEVNULL)
+    said: list[str] = []
     try:
-        process.wait(timeout=30)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return INTERRUPTED
+        with _Bars(console, title) as bars:
+            for line in _lines(child):
+                event = _event(line)
+                if event:
+                    bars.update(event)
+                elif line.strip():
+                    said.append(printable(line))
+                    if echo:
+                        console.print(said[-1], markup=False, highlight=False, soft_wrap=True)
+        ended = ChildExit(child.wait(), tuple(said))
+    except BaseException:
+        _interrupt(child)
+        raise
+    if ended.code in (INTERRUPTED, -signal.SIGINT):
+        raise KeyboardInterrupt
+    return ended
+
+
+def printable(line: str) -> str:
+    """One line of foreign text for a terminal: control and other unprintable characters escaped, its length limited."""
+    text = line.rstrip().replace("\t", "    ")
+    more = len(text) - LONGEST_LINE
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:LONGEST_LINE])
+    return f"{shown} ... ({more} more characters)" if more > 0 else shown
+
+
+@dataclasses.dataclass(frozen=True)
+class _Event:
+    """A line of progress.  task: which bar it moves ("": the only one); what: its description, "" to keep it."""
+
+    task: str
+    what: str
+    done: float
+    total: float | None
+
+
+class _Bars:
+    """Progress bars by task, gone when the program ends; nothing at all where there is no terminal."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._title = title
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        self._first = self._progress.add_task(self._title, total=None)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def update(self, event: _Event) -> None:
+        """Move the bar of a task."""
+        what = event.what or f"{self._title} {event.task}"
+        if event.task not in self._tasks:
+            self._tasks[event.task] = self._progress.add_task(what) if self._tasks else self._first
+        bar = self._tasks[event.task]
+        self._progress.update(bar, completed=event.done, total=event.total, description=printable(what))
+
+
+def _event(line: str) -> _Event | None:
+    """The progress in a line, None if it is something else: {"done", "total", "what"} or {"done", "total", "arch"}."""
+    found = _object(line) if line.startswith("{") else None
+    if found is None or not ({"done", "total"} <= found.keys() and {"what", "arch"} & found.keys()):
+        return None
+    done, total = found["done"], found["total"]
+    if not isinstance(done, int | float) or not isinstance(total, int | float | None):
+        return None
+    return _Event(str(found.get("arch", "")), str(found.get("what", "")), done, total)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _start(argv: Sequence[str], stdout: int | None) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": str(HARNESS)}
+    return subprocess.Popen(
+        argv, cwd=HARNESS, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+        encoding="utf-8", errors="backslashreplace", start_new_session=True,
+    )  # fmt: skip
+
+
+def _lines(child: subprocess.Popen[str]) -> Iterator[str]:
+    """What the child writes to stderr.  A line without an end is cut, so that it cannot fill the memory."""
+    assert child.stderr is not None
+    while line := child.stderr.readline(1 << 20):
+        yield line
+
+
+def _interrupt(child: subprocess.Popen[str]) -> None:
+    """SIGINT to the child's group; SIGKILL if it has not ended after GRACE_S, or on a second Ctrl-C."""
+    _signal(child, signal.SIGINT)
+    try:
+        child.communicate(timeout=GRACE_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        _signal(child, signal.SIGKILL)
+        child.wait()
+
+
+def _signal(child: subprocess.Popen[str], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, number)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.shapes import LARGEST
 from benchmarks.trial_file import LATEST_MS, ROLES
-from ci.harness import Plan, machine_kind
+from ci.harness import MeasurePlan, machine_kind
 from ci.whole_files import check_writable
 
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
@@ -157,14 +157,14 @@ SOURCE = together(
 """Which checkout, where git cannot say it."""
 
 
-def plan(**options: Any) -> Plan:
+def plan(**options: Any) -> MeasurePlan:
     """A plan from the options of a verb; what was not asked for keeps its default."""
     given = {key: value for key, value in options.items() if value is not None}
     given["deadline_s"] = given.pop("deadline", None)
-    return Plan(**given)
+    return MeasurePlan(**given)
 
 
-def with_rounds(plan: Plan) -> Plan:
+def with_rounds(plan: MeasurePlan) -> MeasurePlan:
     """Rounds and state of the caches by the kind of machine, unless asked for.
 
     A CPU's last level is shared with other tenants and can be hundreds of MB: flushing it takes longer than a call.

@@ -23,6 +23,7 @@ import jinja2
 import pandas as pd
 
 from ci.records import derived, store
+from ci.trials.trial import Trial
 from dashboards import machines, overview
 from dashboards.kernel_page import kernel_data
 from dashboards.lanes import Lane, lanes, slug, tidy
@@ -55,8 +56,8 @@ def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = N
     frame = store.load(results_dir)
     problems = [text.replace(f"{results_dir}/", "") for text in frame.attrs.get("problems", [])]
 
-    def notes_of(machine: str, commit: str, env: str) -> Sequence[Mapping[str, Any]]:
-        return store.load_notes(results_dir, machine, commit, env)
+    def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
+        return store.notes(results_dir, machine, commit, env)
 
     return build_frame(derived.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems)
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-NotesOf = Callable[[str, str, str], Sequence[Mapping[str, Any]]]
-"""(machine, commit, env) -> the trials of that record, oldest first (`ci.records.store.load_notes`)."""
+from ci.trials.trial import Checkout, Trial
+
+NotesOf = Callable[[str, str, str], Sequence[Trial]]
+"""(machine, commit, env) -> the trials of that record, oldest first (`ci.records.store.notes`)."""
 
 
 FINGERPRINT = ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes", "chip_id")
@@ -28,7 +30,7 @@ class MachineFacts:
     broken: list[dict[str, str]]
 
 
-def no_notes(machine: str, commit: str, env: str) -> Sequence[Mapping[str, Any]]:
+def no_notes(machine: str, commit: str, env: str) -> Sequence[Trial]:
     """For frames that have no results folder behind them."""
     return []
 
@@ -37,10 +39,10 @@ def describe(frame: pd.DataFrame, notes_of: NotesOf) -> MachineFacts:
     """Facts of the lane whose tidy rows these are, at its newest commit."""
     newest = frame.iloc[-1]
     notes = notes_of(newest["machine"], newest["commit"], newest["env"])
-    trial = notes[-1] if notes else {}
-    checkout = _checkout(trial, newest["commit"])
-    noted = {key: value for key, value in (trial.get("machine") or {}).items() if value not in (None, "")}
-    seen = _from_frame(newest) | noted
+    trial = notes[-1] if notes else None
+    checkout = _checkout(trial, newest["commit"]) if trial else None
+    noted = trial.machine.facts if trial else {}
+    seen = _from_frame(newest) | {key: value for key, value in noted.items() if value not in (None, "")}
     name = str(seen.get("device") or newest["machine"])
     title = f"{seen['count']} × {name}" if seen.get("count", 1) > 1 else name
     commit = ("newest commit", f"{newest['commit'][:8]}, {_day(newest['date'])}")
@@ -48,16 +50,14 @@ def describe(frame: pd.DataFrame, notes_of: NotesOf) -> MachineFacts:
     return MachineFacts(title, rows, _broken(checkout))
 
 
-def _checkout(trial: Mapping[str, Any], commit: str) -> Mapping[str, Any]:
+def _checkout(trial: Trial, commit: str) -> Checkout:
     """The checkout of a trial that was at this commit (an A/B trial has two)."""
-    checkouts = list((trial.get("trees") or {}).values())
-    fitting = (one for one in checkouts if commit in (one.get("commit"), one.get("recorded_as")))
-    return next(fitting, checkouts[-1] if checkouts else {})
+    checkouts = list(trial.checkouts.values())
+    return next((one for one in checkouts if commit in (one.commit, one.named)), checkouts[-1])
 
 
-def _broken(checkout: Mapping[str, Any]) -> list[dict[str, str]]:
-    modules = checkout.get("broken") or []
-    return [{"module": str(one.get("module", "")), "why": str(one.get("reason", ""))} for one in modules]
+def _broken(checkout: Checkout | None) -> list[dict[str, str]]:
+    return [{"module": one.module, "why": one.reason} for one in (checkout.broken if checkout else ())]
 
 
 def _from_frame(row: pd.Series) -> dict[str, Any]:
@@ -80,8 +80,8 @@ def _hardware(seen: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
 
 
-def _software(seen: Mapping[str, Any], checkout: Mapping[str, Any], env: str) -> list[tuple[str, str]]:
-    versions = checkout.get("environment") or {}
+def _software(seen: Mapping[str, Any], checkout: Checkout | None, env: str) -> list[tuple[str, str]]:
+    versions = checkout.environment.versions if checkout else {}
     rows = [("driver", seen.get("driver")), *((name, versions.get(key)) for name, key in SOFTWARE.items())]
     known = [(name, str(value)) for name, value in rows if value]
     return known if versions else [*known, ("environment", env)]

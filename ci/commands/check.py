@@ -12,8 +12,9 @@ from rich.console import Console
 from ci.commands.checkouts import scratch
 from ci.commands.outcome import compared, finish
 from ci.commands.site import build_site
-from ci.git.repository import Commit, Repository, Tree, TreeError
-from ci.harness import Plan, measure
+from ci.git.command import GitError
+from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.harness import MeasurePlan, measure
 from ci.isa import check as isa_check
 from ci.isa import text as isa_text
 from ci.judging import live, policy
@@ -44,7 +45,7 @@ def check(base: str | None, site: Path, report: Path, results: Path, as_json: bo
     check_writable(report.with_suffix(".json"))
     repository = Repository(Path.cwd())
     if not repository.has_history():
-        raise TreeError(f"{repository.root} has no commit yet; commit first, then check")
+        raise GitError(f"{repository.root} has no commit yet; commit first, then check")
     head = repository.working_tree()
     found = repository.resolve(base) if base else repository.default_base()
     if dry_run:
@@ -62,8 +63,8 @@ def check(base: str | None, site: Path, report: Path, results: Path, as_json: bo
 
 
 def _against(
-    base: Commit, head: Tree, repository: Repository, plan: Plan, rules: policy.Policy, console: Console
-) -> tuple[tuple[Tree, ...], live.Outcome]:
+    base: Commit, head: LocalCheckout, repository: Repository, plan: MeasurePlan, rules: policy.Policy, console: Console
+) -> tuple[tuple[LocalCheckout, ...], live.Outcome]:
     """Times of both sides and, where their kernels differ, the code they compile to."""
     console.print(f"{head.label} against {base.short} ({base.subject})", markup=False)
     checkouts = (repository.checkout(base.hash, "base"), head)
@@ -75,7 +76,7 @@ def _against(
     return checkouts, outcome
 
 
-def _alone(head: Tree, plan: Plan, shallow: bool, console: Console) -> live.Outcome:
+def _alone(head: LocalCheckout, plan: MeasurePlan, shallow: bool, console: Console) -> live.Outcome:
     """Measure HEAD alone: there is nothing to compare it with."""
     why = "HEAD is the first commit: there is no base to compare with"
     if shallow:

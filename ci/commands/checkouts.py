@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
-from ci.git.repository import Commit, Repository, Tree, TreeError
+from ci.git.command import GitError
+from ci.git.repository import Commit, LocalCheckout, Repository
 
 
-def one_checkout(commit: str | None, date_ms: int | None, path: Path | None) -> Tree:
+def one_checkout(commit: str | None, date_ms: int | None, path: Path | None) -> LocalCheckout:
     """The checkout of `run`: named by the caller on a node without git, else the working tree of the repository."""
     folder = path or Path.cwd()
     if commit is None:
@@ -19,26 +20,26 @@ def one_checkout(commit: str | None, date_ms: int | None, path: Path | None) -> 
     if date_ms is None:
         try:
             date_ms = Repository(folder).resolve(commit).date_ms
-        except TreeError:
+        except GitError:
             date_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
             click.echo("the commit's date is not known here: today's is recorded; --commit-date gives it", err=True)
-    return Tree("head", folder.resolve(), Commit(commit, date_ms, ""))
+    return LocalCheckout("head", folder.resolve(), Commit(commit, date_ms, ""))
 
 
-def two_checkouts(repository: Repository, base: str | None, head: str | None) -> tuple[Tree, Tree]:
+def two_checkouts(repository: Repository, base: str | None, head: str | None) -> tuple[LocalCheckout, LocalCheckout]:
     """Base and head of a comparison; by default the working tree and where it left the main branch."""
     if base is None:
         found = repository.default_base()
         if found is None:
             first = "there is no base to compare with: HEAD is the first commit of this clone"
             hint = " (the clone is shallow: `git fetch --unshallow`)" if repository.is_shallow() else ""
-            raise TreeError(f"{first}; name one: ridgeline ab BASE{hint}")
+            raise GitError(f"{first}; name one: ridgeline ab BASE{hint}")
         base = found.hash
     first_side = repository.checkout(base, "base")
     return first_side, repository.checkout(head, "head") if head else repository.working_tree()
 
 
-def scratch(verb: str, checkout: Tree) -> Path:
+def scratch(verb: str, checkout: LocalCheckout) -> Path:
     """A new trial file under .ridgeline/trials, named by time and commit."""
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
     name = checkout.commit.short if checkout.commit else "tree"

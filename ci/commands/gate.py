@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ci.commands.outcome import write_report
-from ci.git.repository import Repository, Tree
+from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
 from ci.judging.judge import to_json
 from ci.judging.types import Verdict
@@ -39,7 +39,7 @@ def gate(
     repository = Repository(Path.cwd())
     first, second = repository.resolve(base), repository.resolve(head)
     judged = recorded.gate(results, first.hash, second.hash, policy.load(policy_file), machine)
-    checkouts = (Tree("base", repository.root, first), Tree("head", repository.root, second))
+    checkouts = (LocalCheckout("base", repository.root, first), LocalCheckout("head", repository.root, second))
     reports = [_report(one, checkouts) for one in judged]
     if as_json:
         click.echo(json.dumps([_document(one) for one in judged], indent=1))
@@ -52,7 +52,7 @@ def gate(
     return verdict.exit_code
 
 
-def _report(judged: recorded.Judged, checkouts: tuple[Tree, ...]) -> Report:
+def _report(judged: recorded.Judged, checkouts: tuple[LocalCheckout, ...]) -> Report:
     """One report per machine and environment that recorded both."""
     apart = "" if judged.paired else ", recorded apart"
     title = f"recorded commits on {judged.machine} ({judged.env}){apart}"

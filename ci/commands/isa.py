@@ -15,11 +15,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from ci.git.command import GitError
 from ci.git.push import PushError, pushed
-from ci.git.repository import Repository, Tree, TreeError
+from ci.git.repository import LocalCheckout, Repository
+from ci.harness import HARNESS
 from ci.isa import backfill, history, series, versions
 from ci.isa import text as isa_text
-from ci.isa.compile import HARNESS, CompileError, TreeCompiler, Wanted
+from ci.isa.compile import CompileError, TreeCompiler, Wanted
 from ci.isa.compiled import CompiledTree, IsaError, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.policy import load_policy
@@ -28,7 +30,7 @@ from ci.judging.policy import PolicyError
 from ci.report.words import plain, plural
 
 EXPECTED = (
-    *(CompileError, IsaError, PolicyError, PushError, TreeError),
+    *(CompileError, IsaError, PolicyError, PushError, GitError),
     *(backfill.RangeError, versions.InstallError, versions.VersionError),
 )
 """Errors that the user can correct: one sentence, exit code 3."""
@@ -293,7 +295,7 @@ def _subjects(root: Path) -> Callable[[str], str]:
     """Commit -> the first line of its message, "" where this clone does not have it."""
 
     def subject(commit: str) -> str:
-        with contextlib.suppress(TreeError):
+        with contextlib.suppress(GitError):
             return plain(Repository(root).resolve(commit).subject)
         return ""
 
@@ -337,7 +339,7 @@ def _write(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _named(tree: Tree) -> dict[str, str | bool | None]:
+def _named(tree: LocalCheckout) -> dict[str, str | bool | None]:
     return {"commit": tree.commit.hash if tree.commit else None, "dirty": tree.dirty}
 
 
@@ -345,5 +347,5 @@ def _root() -> Path:
     """The project around this folder: its git root, or the folder itself if there is no git or no repository."""
     try:
         return Repository(Path.cwd()).root
-    except TreeError:
+    except GitError:
         return Path.cwd() if (Path.cwd() / "kernels").is_dir() else HARNESS

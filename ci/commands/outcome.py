@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ci.git.repository import Repository, Tree
-from ci.harness import Plan, machine_kind
+from ci.git.repository import LocalCheckout, Repository
+from ci.harness import MeasurePlan, machine_kind
 from ci.judging import live, policy
 from ci.judging.judge import to_json
 from ci.options import out_console
@@ -23,7 +23,12 @@ from ci.whole_files import replace
 
 
 def compared(
-    repository: Repository, checkouts: Sequence[Tree], plan: Plan, rules: policy.Policy, file: Path, console: Console
+    repository: Repository,
+    checkouts: Sequence[LocalCheckout],
+    plan: MeasurePlan,
+    rules: policy.Policy,
+    file: Path,
+    console: Console,
 ) -> live.Outcome:
     """Trials in lock-step, or none where the kernels are the same files and run in the same Python."""
     if not plan.pythons and not plan.knobs and repository.same_kernels(*checkouts):
@@ -32,7 +37,12 @@ def compared(
 
 
 def finish(
-    outcome: live.Outcome, checkouts: Sequence[Tree], results: Path, *, as_json: bool, report: Path | None = None
+    outcome: live.Outcome,
+    checkouts: Sequence[LocalCheckout],
+    results: Path,
+    *,
+    as_json: bool,
+    report: Path | None = None,
 ) -> int:
     """Record what belongs to commits, print the report, write it; the exit code of the verdict."""
     made = report_of(outcome.judgement, outcome.file.trials, checkouts)

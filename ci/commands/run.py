@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from ci.commands.checkouts import one_checkout, scratch
-from ci.git.repository import TreeError
+from ci.git.command import GitError
 from ci.harness import measure
 from ci.options import DRY_RUN, OUT, RESULTS, SOURCE, TIMED, err_console, example, out_console, plan, with_rounds
 from ci.report import run_summary
@@ -46,7 +46,7 @@ def run(
     head = one_checkout(commit, commit_date, tree)
     if out is None and (head.dirty or head.commit is None):
         belongs = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
-        raise TreeError(f"{belongs}: commit them, or write a trial file with --out FILE")
+        raise GitError(f"{belongs}: commit them, or write a trial file with --out FILE")
     file, planned = out or scratch("run", head), with_rounds(plan(**what))
     if dry_run:
         effort = f"{planned.tier} tier, {planned.trials} trials of {planned.rounds} rounds"

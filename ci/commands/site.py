@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from ci.harness import HARNESS, MeasureError
-from ci.options import DRY_RUN, RESULTS, example
+from ci.harness import MeasureError, follow, options, program
+from ci.options import DRY_RUN, RESULTS, err_console, example
 
 
 @click.command(epilog=example("ridgeline site --out site"))
@@ -39,20 +39,11 @@ def site(out: Path, repo_url: str | None, serve: int | None, results: Path, dry_
 
 def build_site(out: Path, results: Path, repo_url: str | None = None) -> None:
     """Build it in a process of its own: judging needs no plotting library."""
-    argv = [sys.executable, "-m", "dashboards", "--results", str(results.resolve()), "--out", str(out.resolve())]
-    url = repo_url or _repo_url()
-    done = subprocess.run(
-        [*argv, *(["--repo-url", url] if url else [])],
-        cwd=HARNESS,
-        text=True,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(HARNESS)},
-    )
-    if done.stderr.strip():
-        click.echo(done.stderr.rstrip(), err=True)
-    if done.returncode:
-        raise MeasureError(f"the site was not built (exit code {done.returncode}); what was there is as before")
+    argv = program("dashboards") + options(results=results.resolve(), out=out.resolve())
+    argv += options(repo_url=repo_url or _repo_url())
+    ended = follow(argv, err_console(), "building the site", stdout=False)
+    if ended.code:
+        raise MeasureError(f"the site was not built ({ended.how}); what was there is as before")
 
 
 def _repo_url() -> str | None:

@@ -1,6 +1,6 @@
-"""Run commands elsewhere: `submit`, `status`, `wait`, `cancel`, `resume`, whatever place runs them.
+"""Run commands as jobs: `submit`, `status`, `wait`, `cancel`, `resume`, the same on every executor.
 
-The names of places are in EXECUTORS.  A place is a :class:`Scheduler`; adding one means writing that class.
+The executors and their names are in EXECUTORS.  Each is a :class:`Scheduler`; adding one means writing that class.
 """
 
 from __future__ import annotations
@@ -58,32 +58,32 @@ def submit(
 
 
 def status(ids: Sequence[str] = (), *, executor: str = "local", root: Path | None = None) -> list[JobStatus]:
-    """The status of these jobs, of all without ids, oldest first."""
-    place = _open(executor, root)
-    found = place.poll(list(ids) or place.jobs())
+    """The status of these jobs (of all jobs where no id is given), oldest first."""
+    opened = _open(executor, root)
+    found = opened.poll(list(ids) or opened.jobs())
     return [found[name] for name in sorted(found)]
 
 
 def wait(
     ids: Sequence[str], *, timeout_s: float = float("inf"), executor: str = "local", root: Path | None = None
 ) -> list[JobStatus]:
-    """Wait for the end of these jobs, at most `timeout_s` seconds; returns their last status."""
+    """Wait until these jobs have ended, at most `timeout_s` seconds; returns their last status."""
     found = scheduler.wait(_open(executor, root), ids, timeout_s)
     return [found[name] for name in ids]
 
 
 def cancel(ids: Sequence[str], *, executor: str = "local", root: Path | None = None) -> None:
-    """End these jobs with everything they started.  Jobs that have ended are left alone."""
-    place = _open(executor, root)
+    """End these jobs and everything they started.  A job that has ended stays as it is."""
+    opened = _open(executor, root)
     for name in ids:
-        place.cancel(name)
+        opened.cancel(name)
 
 
 def resume(ids: Sequence[str], *, executor: str = "local", root: Path | None = None) -> None:
-    """Queue jobs again that were lost or ended badly, under the same ids."""
-    place = _open(executor, root)
+    """Queue jobs again that were lost or failed, under the same ids."""
+    opened = _open(executor, root)
     for name in ids:
-        place.resume(name)
+        opened.resume(name)
 
 
 def tail(job: JobStatus, lines: int = 20) -> str:

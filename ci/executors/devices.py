@@ -1,4 +1,4 @@
-"""Which GPUs this machine offers to jobs, found without a GPU library: restricting variables, else the drivers."""
+"""Which GPUs this machine offers to jobs, found without a GPU library: by restricting variables, else by drivers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
 def gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> list[str]:
     """What a job may be given: the entries of the first restricting variable that is set, else indices from 0.
 
-    AMD GPUs are the nodes of the KFD topology with compute units (a CPU's node has none); NVIDIA's the device files.
+    AMD GPUs are the nodes of the KFD topology that have compute units (a CPU's node has none); NVIDIA GPUs are device
+    files.
     """
     for name in VISIBLE:
         if name in environ:
@@ -23,9 +24,9 @@ def gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> lis
 
 
 def visible(given: list[str], root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that show a job only these GPUs.
+    """The variable that shows a job these GPUs only.
 
-    Where one variable restricts us already, the same one is narrowed: HIP_VISIBLE_DEVICES counts within
+    Where a variable restricts us already, that one is narrowed: HIP_VISIBLE_DEVICES indexes into
     ROCR_VISIBLE_DEVICES, so setting both to the same list would hide GPUs.
     """
     name = next((name for name in VISIBLE if name in environ), None)

@@ -1,10 +1,10 @@
-"""Run one job's script to its end and write its result file; the same on a laptop and inside a Slurm allocation.
+"""Run the script of one job to its end and write its result file, on a laptop as inside a Slurm allocation.
 
 ``python -m ci.executors.job FOLDER`` reads FOLDER/job.json, runs FOLDER/script.sh in its own session, kills it at the
 timeout or when FOLDER/cancel appears, kills everything it left behind, and writes FOLDER/result.json atomically.
 
 Descendants are found by a token in their environment: a process that started its own session (as measuring workers
-do) is outside the script's process group, and still ours.
+do) has left the script's process group, but still belongs to the job.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ FORMAT = "ridgeline-job"
 
 
 def execute(folder: Path, env: Mapping[str, str], pass_fds: Sequence[int] = (), where: str = "") -> State:
-    """Run the job in `folder` (see the module); returns how it ended, which result.json then says too.
+    """Run the job in `folder` (see the module); returns how it ended, which result.json records too.
 
-    env: variables added to the job's environment (its GPUs).  pass_fds: lock files it holds as long as it lives.
+    env: variables added to the job's environment (its GPUs).  pass_fds: lock files that it holds while it lives.
     """
     spec = json.loads((folder / "job.json").read_text())
     token = f"{folder.name}:{secrets.token_hex(8)}"
@@ -83,7 +83,7 @@ def _judge(state: State, why: str, code: int) -> tuple[State, str]:
 
 
 def stop(process: subprocess.Popen[bytes], token: str, grace_s: float) -> None:
-    """SIGTERM to the process group, `grace_s` seconds to end well, then SIGKILL to all that carry the token."""
+    """SIGTERM to the process group; after `grace_s` seconds, SIGKILL to everything that carries the token."""
     _signal_group(process.pid, signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline and (process.poll() is None or marked(token)):
@@ -98,7 +98,7 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def kill_marked(token: str) -> int:
-    """SIGKILL everything that carries the token, again until nothing does; returns how many processes there were."""
+    """SIGKILL everything that carries the token, until nothing does; returns how many processes that were."""
     killed: set[int] = set()
     for _ in range(50):
         found = marked(token)
@@ -128,25 +128,15 @@ def _zombie(entry: Path) -> bool:
 
 
 def write_result(folder: Path, state: State, code: int | None, why: str, started: str = "", where: str = "") -> None:
-    """The result file: what alone decides how a job ended."""
-    write_json(
-        folder / "result.json",
-        {
-            "format": FORMAT,
-            "version": 1,
-            "id": folder.name,
-            "state": str(state),
-            "exit_code": code,
-            "why": why,
-            "started_at": started,
-            "ended_at": now(),
-            "where": where,
-        },
-    )
+    """The result file: it alone decides how a job ended."""
+    how = {"state": str(state), "exit_code": code, "why": why}
+    times = {"started_at": started, "ended_at": now()}
+    result = {"format": FORMAT, "version": 1, "id": folder.name, **how, **times, "where": where}
+    write_json(folder / "result.json", result)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write so that a reader sees the old file or the whole new one, also after a crash of the machine."""
+    """Write so that a reader sees the old file or the complete new one, even after a crash of the machine."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with draft.open("w", encoding="utf-8") as file:
         file.write(json.dumps(value, indent=1) + "\n")

@@ -1,12 +1,12 @@
-"""Jobs on this machine: a queue of folders, each GPU used by one job at a time, first come first served.
+"""Jobs on this machine: a queue of folders; a GPU runs one job at a time, first come, first served.
 
     ROOT/jobs/<id>/    job.json script.sh log started.json result.json cancel alive
     ROOT/queue/<id>    a ticket: the job waits
     ROOT/locks/<gpu>   held (flock) by the job that uses the GPU; "cpu" by one that needs none
 
-Every job has a supervisor, a process of its own session, so jobs outlive whoever submitted them.  A lock dies with
-its holder, also by SIGKILL or a crash: nothing has to be cleaned up after a restart.  Two CPU jobs never overlap
-either, for they would disturb each other's times.
+Every job has a supervisor, a process in a session of its own, so jobs outlive whoever submitted them.  A lock dies with
+its holder, even by SIGKILL or a crash: a restart needs no cleaning up.  CPU jobs never overlap either, because they
+would disturb each other's times.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State
 PACKAGE = Path(__file__).resolve().parents[2]
 """The folder that holds the `ci` package this code belongs to: the supervisor runs the same one."""
 WAIT_S = 0.2
-"""Seconds between two looks of a waiting job at the queue."""
+"""Seconds after which a waiting job looks at the queue again."""
 CPU = "cpu"
 
 
 class LocalExecutor:
-    """A :class:`~ci.executors.scheduler.Scheduler` for one machine.  gpus: what it may give (default: all)."""
+    """A :class:`~ci.executors.scheduler.Scheduler` for one machine.  gpus: those it may give to jobs (default: all)."""
 
     def __init__(self, root: Path, gpus: Sequence[str] | None = None) -> None:
         self.root = root.resolve()
@@ -49,7 +49,8 @@ class LocalExecutor:
                 f" ({', '.join(self.gpus) or 'none'})"
             )
         seconds, nanoseconds = divmod(time.time_ns(), 10**9)
-        name = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{nanoseconds:09d}-{secrets.token_hex(2)}"
+        moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
+        name = f"{moment}.{nanoseconds:09d}-{secrets.token_hex(2)}"
         try:
             folder = self._create(name, script, spec)
         except OSError as error:
@@ -58,28 +59,20 @@ class LocalExecutor:
         return name
 
     def _create(self, name: str, script: str, spec: JobSpec) -> Path:
-        """Write the whole folder under another name first: a job is either there with everything or not at all."""
+        """Write the whole folder under another name first, so that a job is there completely or not at all."""
         folder, draft = self._folder(name), self.root / "drafts" / name
         for path in (draft, folder.parent, self.root / "queue", self.root / "locks"):
             path.mkdir(parents=True, exist_ok=True)
         (draft / "script.sh").write_text(script)
-        job.write_json(
-            draft / "job.json",
-            {
-                **dataclasses.asdict(spec),
-                "env": dict(spec.env),
-                "id": name,
-                "slots": self.gpus,
-                "submitted_at": job.now(),
-            },
-        )
+        described = {**dataclasses.asdict(spec), "env": dict(spec.env), "id": name}
+        job.write_json(draft / "job.json", {**described, "slots": self.gpus, "submitted_at": job.now()})
         draft.rename(folder)
         return folder
 
     def _supervise(self, folder: Path) -> None:
-        """Start the job's supervisor.  On return it holds the folder, so that a poll never sees the job as lost.
+        """Start the job's supervisor.  On return it holds the folder, so a poll never sees the job as lost.
 
-        The job's token is taken from its environment: a supervisor started inside another job is no part of that one.
+        Without the token in its environment, a supervisor that is started inside another job does not belong to it.
         """
         (self.root / "queue" / folder.name).touch()
         env = {key: value for key, value in os.environ.items() if key != job.TOKEN}
@@ -116,11 +109,11 @@ class LocalExecutor:
             job.write_result(folder, State.CANCELLED, None, "cancelled on request after its supervisor was lost")
 
     def resume(self, name: str) -> None:
-        """Queue the job again, its log kept.  Whatever is left of the lost one is killed first."""
+        """Queue the job again and keep its log.  Whatever is left of the lost one is killed first."""
         folder = self._known(name)
         status = _status(folder)
         if not status.state.final or status.state is State.DONE:
-            raise ExecutorError(f"job {name} is {status.state}; only a job that was lost or ended badly can be resumed")
+            raise ExecutorError(f"job {name} is {status.state}; only a job that was lost or failed can be resumed")
         _clear(folder)
         for file in ("result.json", "started.json", "cancel"):
             (folder / file).unlink(missing_ok=True)
@@ -139,35 +132,21 @@ class LocalExecutor:
 
 
 def _status(folder: Path) -> JobStatus:
-    """Alive is asked before the result: a job that ends in between is then seen as ended, never as lost."""
+    """Whether it is alive is asked before its result: a job that ends in between is seen as ended, never as lost."""
     alive = _alive(folder)
     spec, started, result = (_read(folder / f"{part}.json") for part in ("job", "started", "result"))
     if not spec:
         return JobStatus(folder.name, "", State.LOST, why="no such job here")
-    base = JobStatus(
-        folder.name,
-        spec["name"],
-        State.PENDING,
-        submitted_at=spec["submitted_at"],
-        log=str(folder / "log"),
-        started_at=started.get("at", ""),
-        where=started.get("where", ""),
-    )
+    where, started_at = started.get("where", ""), started.get("at", "")
+    submitted_at, log = spec["submitted_at"], str(folder / "log")
+    found = JobStatus(folder.name, spec["name"], State.PENDING, None, "", submitted_at, started_at, "", where, log)
     if result:
-        return dataclasses.replace(
-            base,
-            state=State(result["state"]),
-            exit_code=result["exit_code"],
-            why=result["why"],
-            ended_at=result["ended_at"],
-        )
+        ending = {key: result[key] for key in ("exit_code", "why", "ended_at")}
+        return dataclasses.replace(found, state=State(result["state"]), **ending)
     if alive:
-        return dataclasses.replace(base, state=State.RUNNING if started else State.PENDING)
-    return dataclasses.replace(
-        base,
-        state=State.LOST,
-        why="its supervisor is gone and left no result; `ridgeline submit --resume ID` queues it again",
-    )
+        return dataclasses.replace(found, state=State.RUNNING if started else State.PENDING)
+    why = "its supervisor is gone and left no result; `ridgeline submit --resume ID` queues it again"
+    return dataclasses.replace(found, state=State.LOST, why=why)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -183,7 +162,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _alive(folder: Path) -> bool:
-    """True while a supervisor holds the folder; the kernel releases the lock whatever way it dies."""
+    """True while a supervisor holds the folder; the operating system releases the lock however it dies."""
     try:
         with (folder / "alive").open("r") as file:
             return not _try_lock(file.fileno(), fcntl.LOCK_SH)
@@ -210,13 +189,13 @@ def _clear(folder: Path) -> None:
 
 
 def detach(folder: Path) -> int:
-    """Take hold of the folder and go on in the background; returns 1 if another supervisor has it, else 0.
+    """Lock the folder and go on in the background; returns 1 if another supervisor has locked it, else 0.
 
     The lock belongs to the open file, which the forked child shares: there is no moment without a holder.
     """
     alive = (folder / "alive").open("w")
     deadline = time.monotonic() + 2.0
-    while not _try_lock(alive.fileno()):  # a poll holds it for a moment, a supervisor for as long as it lives
+    while not _try_lock(alive.fileno()):  # a poll holds it for a moment, a supervisor while it lives
         if time.monotonic() > deadline:
             print(f"{folder.name} already has a supervisor", file=sys.stderr)
             return 1
@@ -227,7 +206,7 @@ def detach(folder: Path) -> int:
 
 
 def supervise(folder: Path) -> None:
-    """Wait for the turn and the GPUs, run the job, write the result."""
+    """Wait for the job's turn and its GPUs, run it, write the result."""
     ticket = folder.parents[1] / "queue" / folder.name
     spec = _read(folder / "job.json")
     try:
@@ -240,7 +219,7 @@ def supervise(folder: Path) -> None:
             env, where = (devices.visible(list(slots)), f"GPU {','.join(slots)}") if spec["gpus"] else ({}, CPU)
             job.execute(folder, env, tuple(slots.values()), where)
             for fd in slots.values():
-                fcntl.flock(fd, fcntl.LOCK_UN)  # also for a descendant that hid from us and still has the file open
+                fcntl.flock(fd, fcntl.LOCK_UN)  # a descendant that escaped us may still have the file open
     finally:
         ticket.unlink(missing_ok=True)
 
@@ -248,15 +227,12 @@ def supervise(folder: Path) -> None:
 def _await_turn(folder: Path, spec: dict[str, Any], held: contextlib.ExitStack) -> dict[str, int] | None:
     """Wait until no earlier job waits and enough slots are free; returns slot -> lock file, None if cancelled.
 
-    Only the first in the queue takes locks, so a job for all GPUs is not starved by small ones.
+    Only the first job of the queue takes locks, so small jobs cannot starve one that needs all GPUs.
     """
+    locks, names = folder.parents[1] / "locks", spec["slots"] if spec["gpus"] else [CPU]
     while not (folder / "cancel").exists():
-        if _first(folder):
-            slots = _take(
-                folder.parents[1] / "locks", spec["slots"] if spec["gpus"] else [CPU], max(1, spec["gpus"]), held
-            )
-            if slots:
-                return slots
+        if _first(folder) and (slots := _take(locks, names, max(1, spec["gpus"]), held)):
+            return slots
         time.sleep(WAIT_S)
     return None
 
@@ -268,7 +244,7 @@ def _first(folder: Path) -> bool:
 
 
 def _take(locks: Path, names: Sequence[str], number: int, held: contextlib.ExitStack) -> dict[str, int]:
-    """Lock `number` free slots of `names`, or none.  A lock lives as long as `held` and whoever inherits the file."""
+    """Lock `number` free slots of `names`, or none.  A lock lives as long as `held` and every heir of the file."""
     with contextlib.ExitStack() as taken:
         slots: dict[str, int] = {}
         for name in names:

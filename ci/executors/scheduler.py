@@ -1,7 +1,7 @@
-"""What every place that runs jobs can do, and the words for it.
+"""What every executor can do, and the terms for it.
 
-A job is a *script* (text for bash) and a :class:`JobSpec`.  Whether it ended well is decided by one thing only, the
-result file that the job itself writes: schedulers forget jobs, reuse ids and call a vanished job finished.
+A job is a *script* (text for bash) and a :class:`JobSpec`.  Only the result file that the job itself writes decides
+whether it succeeded: schedulers forget jobs, reuse ids and report a vanished job as finished.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 POLL_S = 0.2
-"""Seconds between two looks at jobs that are waited for."""
+"""Seconds between two polls while waiting."""
 
 
 class ExecutorError(Exception):
@@ -42,10 +42,10 @@ class State(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class JobSpec:
-    """What a job needs.  gpus: number of GPUs (0: none).  timeout_s: seconds of running, waiting not counted.
+    """What a job needs.  gpus: number of GPUs (0: none).  timeout_s: seconds of run time; waiting does not count.
 
     grace_s: seconds between SIGTERM and SIGKILL; the default is enough to write the last line of a trial file.
-    gpu_type: what a scheduler calls the GPU ("mi300x"); the local executor has only what is there.
+    gpu_type: what a scheduler calls the GPU ("mi300x"); the local executor has just the GPUs of its machine.
     env: variables to set.  They are written to the job's folder: never put a secret here.
     """
 
@@ -86,7 +86,7 @@ class JobStatus:
 
 
 class Scheduler(Protocol):
-    """A place that runs jobs.  Every method raises ExecutorError where the place cannot answer."""
+    """An executor.  Every method raises ExecutorError where the executor cannot answer."""
 
     def submit(self, script: str, spec: JobSpec) -> str:
         """Queue a script; returns the job's id.  It outlives the caller."""
@@ -95,27 +95,27 @@ class Scheduler(Protocol):
         """The status of these jobs; an id that is not known is LOST."""
 
     def jobs(self) -> list[str]:
-        """All ids this place remembers, oldest first."""
+        """All ids that it remembers, oldest first."""
 
     def cancel(self, job: str) -> None:
-        """Ask for an end, process group and descendants included.  Does nothing to a job that has ended."""
+        """Ask for the end of the job and its descendants.  Does nothing to a job that has ended."""
 
     def resume(self, job: str) -> None:
         """Queue a LOST, CANCELLED, FAILED or TIMEOUT job again under the same id; ExecutorError for any other state."""
 
 
-def wait(place: Scheduler, ids: Sequence[str], timeout_s: float = float("inf")) -> dict[str, JobStatus]:
+def wait(executor: Scheduler, ids: Sequence[str], timeout_s: float = float("inf")) -> dict[str, JobStatus]:
     """Poll until all have ended or `timeout_s` seconds are over; returns the last status of each."""
     deadline = time.monotonic() + timeout_s
     while True:
-        found = place.poll(ids)
+        found = executor.poll(ids)
         if all(status.state.final for status in found.values()) or time.monotonic() >= deadline:
             return found
         time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
 
 def script(argv: Sequence[str], spec: JobSpec) -> str:
-    """The text of a job that runs one command: stable, so that a change of it shows in a diff."""
+    """The text of a job that runs one command: the same every time, so that a change shows in a diff."""
     if not argv:
         raise ExecutorError("there is no command to run; write it after --")
     lines = ["#!/bin/bash", "# Written by ridgeline; the job's folder holds its specification and result.", "set -u"]
@@ -125,5 +125,5 @@ def script(argv: Sequence[str], spec: JobSpec) -> str:
 
 
 def default_root() -> Path:
-    """Where local jobs live unless told otherwise, relative to the current folder."""
+    """Where local jobs live by default, relative to the current folder."""
     return Path(".ridgeline") / "jobs"

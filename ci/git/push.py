@@ -10,14 +10,15 @@ from __future__ import annotations
 import base64
 import os
 import re
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from ci.git.command import GitError, git, succeeds
 
 ATTEMPTS = 5
 IDENTITY = ("ridgeline", "ridgeline@users.noreply.github.com")
-"""Author of the commits: a name that says a program did it."""
+"""Author of the commits: the name shows that a program made them."""
 
 
 class PushError(Exception):
@@ -40,15 +41,16 @@ def push_records(
     if not re.fullmatch(r"(?!-)[\w./-]+", branch):
         raise PushError(f"{branch!r} cannot be the name of a branch")
     where, env = folder.resolve().parent, _environment(token)
-    _git(where, env, "add", "--", folder.name)
-    if _run(where, env, "diff", "--cached", "--quiet", "--", folder.name).returncode == 0:
-        return ""
-    _git(where, env, "commit", "--quiet", "--message", message, "--", folder.name)
-    for attempt in range(ATTEMPTS):
-        if _run(where, env, "push", "--quiet", remote, f"HEAD:refs/heads/{branch}").returncode == 0:
-            return _git(where, env, "rev-parse", "HEAD").strip()
-        sleep(2.0**attempt)
-        _rebase(where, env, remote, branch)
+    try:
+        if not _commit(where, env, folder.name, message):
+            return ""
+        for attempt in range(ATTEMPTS):
+            if succeeds(where, "push", "--quiet", remote, f"HEAD:refs/heads/{branch}", env=env):
+                return git(where, "rev-parse", "HEAD")
+            sleep(2.0**attempt)
+            _rebase(where, env, remote, branch)
+    except GitError as error:
+        raise PushError(str(error)) from error
     raise PushError(f"{remote} refused {branch} {ATTEMPTS} times; the records are committed here, push them by hand")
 
 
@@ -58,46 +60,35 @@ def pushed(folder: Path, branch: str, message: str) -> str:
     return f"pushed {commit[:8]} to {branch}" if commit else "nothing new to push"
 
 
+def _commit(where: Path, env: Mapping[str, str], name: str, message: str) -> bool:
+    """Commit the folder `name`; whether there was anything new in it."""
+    git(where, "add", "--", name)
+    if succeeds(where, "diff", "--cached", "--quiet", "--", name):
+        return False
+    git(where, "commit", "--quiet", "--message", message, "--", name, env=env)
+    return True
+
+
 def _rebase(where: Path, env: Mapping[str, str], remote: str, branch: str) -> None:
-    _git(where, env, "fetch", "--quiet", remote, branch)
-    if _run(where, env, "rebase", "--quiet", "--autostash", "FETCH_HEAD").returncode:
-        _run(where, env, "rebase", "--abort")
+    git(where, "fetch", "--quiet", remote, branch, env=env)
+    if not succeeds(where, "rebase", "--quiet", "--autostash", "FETCH_HEAD", env=env):
+        succeeds(where, "rebase", "--abort")
         raise PushError(
-            f"{remote}/{branch} recorded the same commit on the same machine meanwhile; the records are"
-            " committed here: pull, then `ridgeline record` the trial files again"
+            f"{remote}/{branch} recorded the same commit on the same machine meanwhile; the records are committed here:"
+            " pull, then `ridgeline record` the trial files again"
         )
 
 
 def _environment(token: str) -> dict[str, str]:
+    """Who commits, and how an https remote knows us."""
     name, mail = IDENTITY
     env = {
-        **os.environ,
-        "GIT_AUTHOR_NAME": name,
-        "GIT_AUTHOR_EMAIL": mail,
-        "GIT_COMMITTER_NAME": name,
-        "GIT_COMMITTER_EMAIL": mail,
-        "GIT_TERMINAL_PROMPT": "0",
+        f"GIT_{role}_{key}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for key, value in (("NAME", name), ("EMAIL", mail))
     }
-    if token:
-        secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-        env |= {
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": "http.extraheader",
-            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}",
-        }
-    return env
-
-
-def _run(where: Path, env: Mapping[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *argv], cwd=where, env=dict(env), text=True, capture_output=True, timeout=600)
-
-
-def _git(where: Path, env: Mapping[str, str], *argv: str) -> str:
-    done = _run(where, env, *argv)
-    if done.returncode:
-        raise PushError(f"git {_shown(argv)} failed in {where}: {done.stderr.strip()[-400:]}")
-    return done.stdout
-
-
-def _shown(argv: Sequence[str]) -> str:
-    return " ".join(argv[:4])
+    if not token:
+        return env
+    secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+    header = {"GIT_CONFIG_KEY_0": "http.extraheader", "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}"}
+    return {**env, "GIT_CONFIG_COUNT": "1", **header}

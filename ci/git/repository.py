@@ -1,19 +1,19 @@
-"""Source trees: which commits are compared, and where each lies checked out."""
+"""The repository around a folder: its commits, which of them are compared, and where each lies checked out."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
-import shutil
-import subprocess
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from ci.git import worktrees
+from ci.git.command import GitError, git, git_or_none
 
-class TreeError(Exception):
-    """A commit or tree cannot be used; the text names it and says the next step."""
+RECORDS = (":!results", ":!results_isa")
+"""Folders whose changes do not make a checkout dirty: the records of what was measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,19 +31,17 @@ class Commit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tree:
-    """A checked-out source tree: its role ("base" or "head"), folder, commit (None if unknown), uncommitted changes."""
+class LocalCheckout:
+    """A side under test on this disk: its role ("base" or "head"), folder, commit, and whether it has other changes."""
 
     role: str
     path: Path
-    commit: Commit | None
+    commit: Commit
     dirty: bool = False
 
     @property
     def label(self) -> str:
         """What a person reads: short hash, and a mark for uncommitted changes."""
-        if self.commit is None:
-            return str(self.path)
         return self.commit.short + (" + uncommitted changes" if self.dirty else "")
 
 
@@ -51,9 +49,9 @@ class Repository:
     """The git repository around a folder."""
 
     def __init__(self, root: Path) -> None:
-        top = _git(root, "rev-parse", "--show-toplevel", check=False)
+        top = git_or_none(root, "rev-parse", "--show-toplevel")
         if top is None:
-            raise TreeError(
+            raise GitError(
                 f"{root} is not inside a git repository; run this in a clone, "
                 "or name the commit yourself: ridgeline run --commit HASH --out FILE"
             )
@@ -62,133 +60,123 @@ class Repository:
     def resolve(self, revision: str) -> Commit:
         """The commit a revision names."""
         if revision.startswith("-"):
-            raise TreeError(f"{revision!r} is not a revision; give a branch, tag or commit hash")
-        found = _git(self.root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", check=False)
+            raise GitError(f"{revision!r} is not a revision; give a branch, tag or commit hash")
+        found = self._hash(f"{revision}^{{commit}}")
         if found is None:
             hint = " This clone is shallow: `git fetch --unshallow` brings the history." if self.is_shallow() else ""
-            raise TreeError(
+            raise GitError(
                 f"{revision!r} names no commit of {self.root}.{hint} `git log --oneline` lists what is there."
             )
-        date, subject = str(_git(self.root, "show", "-s", "--format=%ct%n%s", found)).split("\n", 1)
-        return Commit(found, int(date) * 1000, subject)
+        return self._log("-1", found)[0]
+
+    def commits(self, start: str, end: str, paths: Sequence[str] = ()) -> list[Commit]:
+        """Commits after `start` ("": from the first one) up to `end`, oldest first, along first parents.
+
+        paths: only those that change one of these.
+        """
+        ends = [self.resolve(end).hash, *([f"^{self.resolve(start).hash}"] if start else [])]
+        return self._log("--reverse", "--first-parent", *ends, "--", *paths)
 
     def is_shallow(self) -> bool:
         """Whether history was cut (depth-1 clone)."""
-        return _git(self.root, "rev-parse", "--is-shallow-repository") == "true"
+        return git(self.root, "rev-parse", "--is-shallow-repository") == "true"
 
     def has_history(self) -> bool:
         """Whether there is any commit."""
-        return _git(self.root, "rev-parse", "--verify", "--quiet", "HEAD", check=False) is not None
+        return self._hash("HEAD") is not None
+
+    def length(self) -> int:
+        """Number of commits up to HEAD."""
+        return int(git(self.root, "rev-list", "--count", "HEAD")) if self.has_history() else 0
 
     def is_dirty(self) -> bool:
         """Uncommitted changes to tracked files, or untracked ones that are not ignored; records do not count."""
-        return bool(_git(self.root, "status", "--porcelain", "--", ".", ":!results", ":!results_isa"))
+        return bool(git(self.root, "status", "--porcelain", "--", ".", *RECORDS))
 
     def default_base(self) -> Commit | None:
         """What HEAD is compared with: the merge base with the main branch, or HEAD's parent on that branch itself."""
         head = self.resolve("HEAD")
-        for branch in self._main_branches():
-            base = _git(self.root, "merge-base", "HEAD", branch, check=False)
+        for branch in _main_branches():
+            base = git_or_none(self.root, "merge-base", "HEAD", branch)
             if base and base != head.hash:
                 return self.resolve(base)
-        parent = _git(self.root, "rev-parse", "--verify", "--quiet", "HEAD^", check=False)
+        parent = self._hash("HEAD^")
         return self.resolve(parent) if parent else None
 
-    def same_kernels(self, base: Tree, head: Tree) -> bool:
-        """Whether both trees hold the same files in every package with kernels: then nothing can have changed speed."""
-        if base.commit is None or head.commit is None or head.dirty or base.dirty:
+    def same_kernels(self, base: LocalCheckout, head: LocalCheckout) -> bool:
+        """Whether every package with kernels has the same files on both sides: then nothing can have changed speed."""
+        if base.dirty or head.dirty:
             return False
-        packages = [listed_packages(tree.path) for tree in (base, head)]
-        if packages[0] != packages[1]:
+        packages = listed_packages(base.path)
+        if packages != listed_packages(head.path):
             return False
-        paths = [package.replace(".", "/") for package in packages[0]]
-        return all(self._object(base.commit, path) == self._object(head.commit, path) is not None for path in paths)
+        paths = [package.replace(".", "/") for package in packages]
+        of_base, of_head = ([self._hash(f"{side.commit.hash}:{path}") for path in paths] for side in (base, head))
+        return None not in of_base and of_base == of_head
 
-    def _object(self, commit: Commit, path: str) -> str | None:
-        return _git(self.root, "rev-parse", "--verify", "--quiet", f"{commit.hash}:{path}", check=False)
-
-    def _main_branches(self) -> list[str]:
-        target = os.environ.get("GITHUB_BASE_REF", "")
-        if target and not re.fullmatch(r"[\w./-]+", target):
-            raise TreeError(f"GITHUB_BASE_REF is {target!r}; a branch name is expected")
-        return ([f"origin/{target}"] if target else []) + [
-            "origin/HEAD",
-            "origin/main",
-            "main",
-            "origin/master",
-            "master",
-        ]
-
-    def working_tree(self) -> Tree:
+    def working_tree(self) -> LocalCheckout:
         """HEAD as it lies in the folder."""
-        return Tree("head", self.root, self.resolve("HEAD"), self.is_dirty())
+        return LocalCheckout("head", self.root, self.resolve("HEAD"), self.is_dirty())
 
-    def checkout(self, revision: str, role: str) -> Tree:
+    def checkout(self, revision: str, role: str) -> LocalCheckout:
         """The revision in a worktree of its own under .ridgeline/trees, made once and reused."""
         commit = self.resolve(revision)
-        path = self.root / ".ridgeline" / "trees" / commit.hash[:12]
-        from filelock import FileLock  # not needed to measure on a node without git
+        path = self._worktree(commit)
+        worktrees.check_out(self.root, path, commit.hash)
+        return LocalCheckout(role, path, commit)
 
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):
-            if not _is_clean(path, commit):
-                shutil.rmtree(path, ignore_errors=True)
-                _git(self.root, "worktree", "prune")
-                _git(self.root, "worktree", "add", "--force", "--detach", "--quiet", str(path), commit.hash)
-        return Tree(role, path, commit)
+    @contextlib.contextmanager
+    def borrowed(self, commit: Commit) -> Iterator[Path]:
+        """The folder of a checkout that is removed again if it was not there: a long range must not fill the disk."""
+        was_there = self._worktree(commit).exists()
+        path = self.checkout(commit.hash, "head").path
+        try:
+            yield path
+        finally:
+            if not was_there:
+                worktrees.remove(self.root, path)
+
+    def _worktree(self, commit: Commit) -> Path:
+        return self.root / ".ridgeline" / "trees" / commit.hash[:12]
+
+    def _hash(self, name: str) -> str | None:
+        """The object (commit, or commit:path) that git knows by this name."""
+        return git_or_none(self.root, "rev-parse", "--verify", "--quiet", name)
+
+    def _log(self, *arguments: str) -> list[Commit]:
+        lines = git(self.root, "log", "--format=%H %ct %s", *arguments).splitlines()
+        parts = (line.split(" ", 2) for line in lines)
+        return [Commit(commit, int(date) * 1000, subject) for commit, date, subject in parts]
 
 
-def _is_clean(worktree: Path, commit: Commit) -> bool:
-    """Whether a worktree of ours is there, at that commit and unchanged."""
-    return (
-        (worktree / ".git").is_file()
-        and _git(worktree, "rev-parse", "HEAD", check=False) == commit.hash
-        and _git(worktree, "status", "--porcelain", check=False) == ""
-    )
+def _main_branches() -> list[str]:
+    target = os.environ.get("GITHUB_BASE_REF", "")
+    if target and not re.fullmatch(r"[\w./-]+", target):
+        raise GitError(f"GITHUB_BASE_REF is {target!r}; a branch name is expected")
+    usual = ["origin/HEAD", "origin/main", "main", "origin/master", "master"]
+    return [f"origin/{target}", *usual] if target else usual
 
 
 def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:
-    """Places of commits in the history of the repository around `folder`: a parent's is lower than its child's.
+    """Positions of commits in the history of the repository around `folder`: a parent's is lower than its child's.
 
-    Dates alone do not say it: a rebase gives many commits the same second.  Commits that the repository does not have
-    are left out; {} where there is no repository, or no git.
+    Dates alone cannot order them: a rebase gives many commits the same second.  Commits that the repository does not
+    have are left out; {} where there is no repository, or no git.
     """
     names = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))
+    order = ("--date-order", "--reverse", "--ignore-missing", "--stdin")
     try:
-        listed = _git(
-            folder, "rev-list", "--date-order", "--reverse", "--ignore-missing", "--stdin", check=False, given=names
-        )
-    except TreeError:
+        listed = git(folder, "rev-list", *order, stdin=names)
+    except GitError:
         return {}
-    return {commit: place for place, commit in enumerate((listed or "").split())}
+    return {commit: position for position, commit in enumerate(listed.split())}
 
 
-def listed_packages(tree: Path) -> list[str]:
-    """The packages with kernels that a tree lists in pyproject.toml, [tool.ridgeline] kernels; ["kernels"] without."""
-    file = tree / "pyproject.toml"
+def listed_packages(folder: Path) -> list[str]:
+    """The packages with kernels that a checkout lists in its pyproject.toml.  GitError if that file is wrong."""
+    from kernels import registry  # the parser of this Ridgeline; asv's plug-in does without
+
     try:
-        project = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TreeError(f"{file} is not TOML: {error}") from None
-    listed = project.get("tool", {}).get("ridgeline", {}).get("kernels", ["kernels"])
-    return [str(package) for package in listed] if isinstance(listed, list) else ["kernels"]
-
-
-def _git(folder: Path, *arguments: str, check: bool = True, given: str = "") -> str | None:
-    if not folder.is_dir():
-        return None if not check else _fail(f"the folder {folder} does not exist")
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, input=given)
-    except FileNotFoundError:
-        raise TreeError(
-            "git is not installed here; install it, or name the commit yourself: ridgeline run --commit HASH --out FILE"
-        ) from None
-    if done.returncode == 0:
-        return done.stdout.strip()
-    return (
-        None if not check else _fail(f"git {' '.join(arguments)} failed: {done.stderr.strip() or done.stdout.strip()}")
-    )
-
-
-def _fail(text: str) -> str:
-    raise TreeError(text)
+        return list(registry.listed_packages(folder))
+    except (registry.DeclarationError, ValueError) as error:  # type: ignore[attr-defined]  # it does re-export it
+        raise GitError(str(error)) from error

@@ -23,9 +23,9 @@ API = "https://api.github.com"
 API_VERSION = "2022-11-28"
 ATTEMPTS = 5
 LONGEST_WAIT_S = 120.0
-"""A server that asks for a longer pause is an error: a job must not sleep for an hour."""
+"""Seconds.  A server that asks for a longer pause is an error: a job must not sleep for an hour."""
 PAGES = 30
-"""Most pages of 100 that are read of any list."""
+"""Pages of 100 entries that are read of a list at most."""
 BOT = "github-actions[bot]"
 """Author of comments posted with a workflow's own token; only this author's comments are ever edited."""
 
@@ -46,7 +46,7 @@ class Posted:
 class GitHub:
     """Calls on one repository (``owner/name``).  Waits out rate limits and server errors, ATTEMPTS times at most.
 
-    sleep, clock: for tests.  A call that is not safe to repeat is only repeated if it was surely not carried out.
+    sleep, clock: for tests.  A call that is not safe to repeat is repeated only if it was certainly not carried out.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class GitHub:
     def pull_request(self, sha: str) -> int | None:
         """The open pull request whose head is this commit (40 hex digits); None if there is none (any more).
 
-        GitHub's own list by commit does not know every fork, so all open pull requests are the second answer.
+        GitHub's own list by commit does not know every fork, so all open pull requests are searched next.
         """
         if not re.fullmatch(r"[0-9a-f]{40}", sha):
             raise GitHubError(f"{sha!r} is not a full commit hash (40 hex digits)")
@@ -90,11 +90,11 @@ class GitHub:
     def upsert_comment(self, number: int, marker: str, body: str, author: str = BOT) -> Posted:
         """Make `body` the one comment of `author` that starts with `marker`, editing the one that is there.
 
-        A comment of somebody else with the same marker is left alone.  If the answer to creating one is lost, the
-        list is read again before a second try, so that no second comment appears.
+        A comment of somebody else with the same marker stays as it is.  If the answer to creating one is lost, the
+        list is read again before the next attempt, so that no second comment appears.
         """
         if not body.startswith(marker):
-            raise GitHubError("the comment must start with its marker, or a later run could not find it")
+            raise GitHubError("the comment must start with its marker; a later run could not find it otherwise")
         for _ in range(ATTEMPTS):
             mine = self._comment(number, marker, author)
             if mine and mine["body"].rstrip() == body.rstrip():
@@ -107,7 +107,7 @@ class GitHub:
             except _Unanswered:
                 continue
             return Posted("created", number, answer.json()["html_url"])
-        raise GitHubError(f"pull request {number}: creating a comment was never answered, {ATTEMPTS} times")
+        raise GitHubError(f"pull request {number}: creating a comment was not answered in {ATTEMPTS} attempts")
 
     def _comment(self, number: int, marker: str, author: str) -> Mapping[str, Any] | None:
         for comment in self._items(f"/issues/{number}/comments"):
@@ -157,7 +157,7 @@ class GitHub:
         raise GitHubError(f"{method} {path}: no success in {ATTEMPTS} attempts; last: {last}")
 
     def _pause(self, answer: httpx.Response, attempt: int) -> float:
-        """Seconds to wait before the next attempt; GitHubError if another one makes no sense."""
+        """Seconds to wait before the next attempt; GitHubError if another attempt cannot help."""
         after = _retry_after(answer.headers.get("retry-after"), self._clock())
         limited = answer.status_code in (403, 429)
         if limited and after is None and answer.headers.get("x-ratelimit-remaining") == "0":
@@ -181,9 +181,9 @@ def post_report(
 ) -> Posted:
     """Render the report in `path` and put it on the pull request whose head is `sha`.
 
-    links: ours, for example the workflow run; those in the file are dropped.  topic: each (a machine) has its own
-    comment.  Says "nothing" if the commit heads no open pull request.  Raises ReportError for a file that is not a
-    sound report, GitHubError if GitHub refuses.
+    links: ours, for example to the workflow run; those in the file are dropped.  topic: each topic (a machine) has its
+    own comment.  The action is "nothing" if the commit heads no open pull request.  Raises ReportError for a file that
+    is not a sound report, GitHubError if GitHub refuses.
     """
     if path.is_symlink():
         raise json_report.ReportError(f"{path} is a link; a report is a plain file")

@@ -19,7 +19,7 @@ FIELDS = {"name": str, "gpu": str, "runs_on": list, "image": str, "options": str
 
 
 class MachinesError(ValueError):
-    """The file is not what it must be; the text says where and what to write."""
+    """The file of machines is wrong; the text says where, and what to write."""
 
 
 def load(path: Path = FILE) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def matrix(machines: Sequence[Mapping[str, Any]], only: Sequence[str] = ()) -> s
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Print the matrix; 3 for a bad file or an unknown name."""
+    """Print the matrix; returns 3 for a bad file or an unknown name."""
     try:
         line = matrix(load(), [name for name in argv if name])
     except (MachinesError, OSError) as error:

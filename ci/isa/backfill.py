@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ci.git.repository import Commit, Repository, TreeError, listed_packages
+from ci.git.command import GitError
+from ci.git.repository import Commit, Repository, listed_packages
 from ci.isa import series
 from ci.isa.compile import CompileError
 from ci.isa.compiled import CompiledTree, CompileStatus, IsaError
@@ -40,15 +39,13 @@ def commits_of(repository: Repository, span: str, every: bool = False) -> list[C
     """The commits after A up to B of "A..B" ("..B": from the first one), oldest first, along first parents.
 
     Those that change no package with kernels compile to what their parent does and are left out, unless `every`.
-    RangeError for another form, TreeError for ends that do not exist.
+    RangeError for another form, GitError for ends that do not exist.
     """
     start, dots, end = span.partition("..")
     if not dots or end.startswith("."):
         raise RangeError(f"--range {span!r} is not a range; give for instance v1.0..HEAD, or ..HEAD for all commits")
-    ends = [repository.resolve(end or "HEAD").hash, *([f"^{repository.resolve(start).hash}"] if start else [])]
-    paths = [] if every else ["--", *(name.replace(".", "/") for name in listed_packages(repository.root))]
-    listed = _git(repository.root, "rev-list", "--reverse", "--first-parent", *ends, *paths)
-    return [repository.resolve(line) for line in listed.split()]
+    paths = [] if every else [name.replace(".", "/") for name in listed_packages(repository.root)]
+    return repository.commits(start, end or "HEAD", paths)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +76,9 @@ class Backfill:
             filled.known.append(commit.short)
             return "recorded already"
         try:
-            with borrowed(self.repository, commit) as tree:
+            with self.repository.borrowed(commit) as tree:
                 compiled = self.compile(tree, place)
-        except (CompileError, IsaError, TreeError) as error:
+        except (CompileError, IsaError, GitError) as error:
             filled.problems.append(f"{commit.short}: {error}")
             return str(error)
         return self._keep(compiled, commit, filled)
@@ -99,24 +96,3 @@ class Backfill:
         failed = sum(entry.status in (CompileStatus.FAILED, CompileStatus.REFUSED) for entry in tree.entries)
         doubt = f", {failed} of them {'does' if failed == 1 else 'do'} not compile" if failed else ""
         return plural(len(tree.entries), "configuration") + doubt
-
-
-@contextlib.contextmanager
-def borrowed(repository: Repository, commit: Commit) -> Iterator[Path]:
-    """A commit's worktree, removed again if it was not there: a long range must not fill the disk."""
-    folder = repository.root / ".ridgeline" / "trees"
-    before = set(folder.iterdir()) if folder.is_dir() else set()
-    tree = repository.checkout(commit.hash, "head").path
-    try:
-        yield tree
-    finally:
-        if tree not in before:
-            with contextlib.suppress(TreeError):  # left behind it is only reused
-                _git(repository.root, "worktree", "remove", "--force", str(tree))
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise TreeError(f"git {arguments[0]} failed: {done.stderr.strip()}")
-    return done.stdout

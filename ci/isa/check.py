@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.git.repository import Tree
-from ci.harness import Plan
+from ci.git.repository import LocalCheckout
+from ci.harness import MeasurePlan
 from ci.isa.compile import TreeCompiler, Wanted
 from ci.isa.judge import CodeVerdict, IsaJudgement, compare
 from ci.isa.policy import load_policy
@@ -19,7 +19,7 @@ WORSE = {CodeVerdict.SLOWER: Verdict.SLOWER, CodeVerdict.BROKEN: Verdict.BROKEN}
 """What the code alone can turn the verdict into: a rule of policy.toml expects SLOWER, or head does not compile."""
 
 
-def judged(trees: Sequence[Tree], plan: Plan, root: Path, console: Console) -> IsaJudgement:
+def judged(trees: Sequence[LocalCheckout], plan: MeasurePlan, root: Path, console: Console) -> IsaJudgement:
     """Compile base and head for the AMD architectures and compare; unchanged code comes from the cache."""
     wanted = Wanted(tier=plan.tier, kernels=plan.kernels, cases=plan.cases, lenient=True)
     compiler = TreeCompiler(root / ".ridgeline" / "isa", console)

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from ci import harness
 from ci.isa import compiled
 from ci.isa.compiled import CompiledTree
-
-HARNESS = Path(__file__).resolve().parents[2]
-"""The checkout whose `benchmarks` compiles and reads metrics: always the one that started the run."""
-
-USAGE = 3
 
 
 class CompileError(Exception):
@@ -47,18 +36,11 @@ class Wanted:
     packages: Path | None = None
     lenient: bool = False
 
-    def options(self) -> Iterator[str]:
+    def options(self) -> list[str]:
         """As options of `python -m benchmarks.isa`."""
-        yield from ("--tier", self.tier)
-        repeated = {"arch": self.arches, "kernel": self.kernels, "case": self.cases, "backend": self.backends}
-        for name, values in repeated.items():
-            for value in values:
-                yield from (f"--{name}", value)
-        for name, one in (("timeout", self.timeout_s), ("memory", self.memory_mb), ("packages", self.packages)):
-            if one is not None:
-                yield from (f"--{name}", str(one))
-        if self.lenient:
-            yield "--lenient"
+        chosen = harness.options(tier=self.tier, arch=self.arches, kernel=self.kernels, case=self.cases)
+        limits = harness.options(backend=self.backends, timeout=self.timeout_s, memory=self.memory_mb)
+        return [*chosen, *limits, *harness.options(packages=self.packages), *["--lenient"] * self.lenient]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,66 +66,10 @@ class TreeCompiler:
         """The text of the file that `python -m benchmarks.isa VERB` writes."""
         with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as folder:
             out = Path(folder) / "written"
-            folders = ["--tree", str(tree.resolve()), "--cache", str(self.cache.resolve()), "--out", str(out)]
-            argv = [sys.executable, "-m", "benchmarks.isa", verb, *folders, *wanted.options(), *more]
-            _run([*argv, "--progress", "json"], out, self.console, what)
+            argv = harness.program("benchmarks.isa", verb, *more, *wanted.options())
+            argv += harness.options(tree=tree.resolve(), cache=self.cache.resolve(), out=out, progress="json")
+            try:
+                harness.produce(argv, out, self.console, what)
+            except harness.MeasureError as error:
+                raise CompileError(str(error)) from None
             return out.read_text(encoding="utf-8")
-
-
-# ---- the process ---------------------------------------------------------------------------------------------------
-
-
-class _Event(NamedTuple):
-    """How far the compilations for one architecture are."""
-
-    arch: str
-    done: int
-    total: int
-
-
-def _run(argv: Sequence[str], out: Path, console: Console, what: str) -> None:
-    """Run to the end with progress; the file `out` is then there.  Ctrl-C ends the process too."""
-    process = subprocess.Popen(
-        argv,
-        cwd=HARNESS,
-        stderr=subprocess.PIPE,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(HARNESS)},
-    )
-    try:
-        said = _follow(process, console, what)
-    except BaseException:
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait()
-        raise
-    code = process.wait()
-    if code == USAGE or not out.exists():
-        silent = f"`{' '.join(argv[1:4])}` ended with exit code {code} and wrote nothing"
-        raise CompileError(said[-1].removeprefix("Error: ") if said else silent)
-
-
-def _follow(process: subprocess.Popen[str], console: Console, what: str) -> list[str]:
-    """Show progress until the process closes its stderr; returns the lines that are not progress."""
-    said: list[str] = []
-    assert process.stderr is not None
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        tasks: dict[str, TaskID] = {}
-        for line in process.stderr:
-            event = _event(line)
-            if event is None:
-                said += [line.rstrip()] if line.strip() else []
-                continue
-            if event.arch not in tasks:
-                tasks[event.arch] = bar.add_task(f"{what} {event.arch}")
-            bar.update(tasks[event.arch], completed=event.done, total=event.total)
-    return said
-
-
-def _event(line: str) -> _Event | None:
-    try:
-        return _Event(**json.loads(line))
-    except (ValueError, TypeError):
-        return None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ci.git.repository import Tree
-from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, Plan, measure
+from ci.git.repository import LocalCheckout
+from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan, measure
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement
@@ -18,7 +18,7 @@ from ci.trials.comparisons import comparisons
 from ci.trials.file import Followed, TrialFile
 from ci.trials.trial import Trial
 
-Measure = Callable[[Sequence[Tree], Plan, Path, Console], int]
+Measure = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console], int]
 
 
 class Interrupted(Exception):
@@ -34,8 +34,8 @@ class Outcome:
 
 
 def compare(
-    checkouts: Sequence[Tree],
-    plan: Plan,
+    checkouts: Sequence[LocalCheckout],
+    plan: MeasurePlan,
     policy: Policy,
     kind: str,
     out: Path,
@@ -69,7 +69,12 @@ def compare(
 
 
 def identical(
-    checkouts: Sequence[Tree], plan: Plan, policy: Policy, out: Path, console: Console, measuring: Measure = measure
+    checkouts: Sequence[LocalCheckout],
+    plan: MeasurePlan,
+    policy: Policy,
+    out: Path,
+    console: Console,
+    measuring: Measure = measure,
 ) -> Outcome:
     """Two checkouts with the same kernel files: measure head once, for its numbers; base is what head is.
 
@@ -89,7 +94,7 @@ def remarks(file: TrialFile) -> list[str]:
     return [f"{one.at(file.path)}: {one.why}; the other trials count" for one in file.rejected]
 
 
-def narrowed(plan: Plan, cases: Sequence[str]) -> Plan:
+def narrowed(plan: MeasurePlan, cases: Sequence[str]) -> MeasurePlan:
     """The plan for some of its cases, named operator/backend/case; every backend of a case is timed again with it."""
     parts = [case.split("/", 2) for case in cases]
     operators = tuple(dict.fromkeys(operator for operator, _, _ in parts))
@@ -119,7 +124,7 @@ def _looks(looks: tuple[int, ...], budget: int) -> tuple[int, ...]:
     return (*(look for look in looks if look < budget), budget)
 
 
-def _finished(trials: Sequence[Trial], plan: Plan) -> int:
+def _finished(trials: Sequence[Trial], plan: MeasurePlan) -> int:
     """Trials that every wanted case has already; 0 for a case that was never tried."""
     named = [case for case in plan.cases if "/" in case]
     counts = dict.fromkeys(named, 0)

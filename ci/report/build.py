@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ci.git.repository import Tree
+from ci.git.repository import LocalCheckout
 from ci.judging.types import Judgement
 from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
@@ -12,7 +12,7 @@ from ci.trials.trial import Checkout, Scalar, Trial
 
 
 def report_of(
-    judgement: Judgement, trials: Sequence[Trial], checkouts: Iterable[Tree] = (), title: str = "pull request"
+    judgement: Judgement, trials: Sequence[Trial], checkouts: Iterable[LocalCheckout] = (), title: str = "pull request"
 ) -> Report:
     """The report on trials: the newest trial names the machine, every trial adds what it left out."""
     newest = trials[-1] if trials else None
@@ -28,7 +28,7 @@ def report_of(
     )
 
 
-def _sides(local: Iterable[Tree], measured: Mapping[str, Checkout]) -> tuple[Side, Side]:
+def _sides(local: Iterable[LocalCheckout], measured: Mapping[str, Checkout]) -> tuple[Side, Side]:
     """Base and head: the commits that were asked for, else those of the trial; versions from the trial."""
     found = {one.role: Side(one.commit.hash if one.commit else "", "", one.dirty) for one in local}
     for role, checkout in measured.items():

@@ -136,6 +136,11 @@ class Machine:
     os: str | None = None
     host: str | None = None
 
+    @classmethod
+    def of(cls, data: Json) -> Machine:
+        """From its JSON."""
+        return _of_known_fields(cls, data)
+
     @property
     def facts(self) -> dict[str, Scalar]:
         """Its fields by name."""
@@ -295,7 +300,7 @@ class Trial:
             data["trial"],
             data["started_at"],
             data["kernel"],
-            _of_known_fields(Machine, data["machine"]),
+            Machine.of(data["machine"]),
             {role: Checkout.of(checkout) for role, checkout in data["trees"].items()},
             {name: CaseResult.of(case) for name, case in data["cases"].items()},
             DeviceState.of(data.get("state") or {}),

@@ -1,4 +1,4 @@
-"""Each fault the doctor knows, found where it is and only there; and a real examination of this machine."""
+"""Each fault that the doctor knows, found where it is and only there; and a real examination of this machine."""
 
 from __future__ import annotations
 
@@ -6,90 +6,77 @@ import dataclasses
 import io
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from ci import doctor
-from ci.doctor import Facts
+from ci.doctor import Clone, Examination, Finding, HostFacts, ResultsFolder
+from ci.harness import MeasureError
+from ci.trials.file import set_aside
 
 H200 = {"kind": "gpu", "market_name": "H200 SXM", "device": "NVIDIA H200", "arch": "sm_90", "count": 2}
-HEALTHY = Facts(
-    examination={
-        "machine": H200,
-        "environment": {"torch": "2.11.0+cu130", "triton": "3.6.0"},
-        "broken": [],
-        "problems": [],
-        "why_no_state": None,
-    },
-    versions={"python": "3.12.3", "asv": "0.6.6", "asv_runner": "0.3.2"},
-    git="a" * 40,
-    commits=120,
-    results_files=9,
-    disk_free=100 << 30,
-    shm_size=16 << 30,
+VERSIONS = {"python": "3.12.3", "torch": "2.11.0+cu130", "triton": "3.6.0"}
+HEALTHY = HostFacts(
+    examination=Examination(H200, VERSIONS),
+    versions={"asv": "0.6.6", "asv_runner": "0.3.2"},
+    clone=Clone("a" * 40, 120),
+    results=ResultsFolder(files=9),
     numa_balancing=0,
     slurm="slurm 24.11.5",
 )
+OLD_TORCH = {
+    "kind": "untested_version",
+    "level": "warning",
+    "text": "torch 2.9.1 is outside 2.11 to 2.13",
+    "why": "not tested",
+    "next_step": "install torch 2.11",
+}
 
 
-def examined(**fields: object) -> Facts:
-    return dataclasses.replace(HEALTHY, examination={**HEALTHY.examination, **fields})
+def facts(**changed: object) -> HostFacts:
+    return dataclasses.replace(HEALTHY, **changed)
 
 
-def versions(**changed: str | None) -> Facts:
-    return dataclasses.replace(HEALTHY, versions={**HEALTHY.versions, **changed})
+def examined(**changed: object) -> HostFacts:
+    return facts(examination=dataclasses.replace(HEALTHY.examination, **changed))
+
+
+def versions(**changed: str | None) -> HostFacts:
+    return facts(versions={**HEALTHY.versions, **changed})
 
 
 def test_a_healthy_machine() -> None:
     diagnosis = doctor.judge(HEALTHY)
     assert {finding.level for finding in diagnosis.findings} == {"ok"}
+    assert {"torch 2.11.0+cu130", "2 x H200 SXM (sm_90)"} <= {finding.what for finding in diagnosis.findings}
     assert diagnosis.worst == "ok"
     assert diagnosis.fingerprint == H200
 
 
-@pytest.mark.parametrize(
-    ("facts", "level", "what", "next_step"),
-    [
-        (
-            dataclasses.replace(HEALTHY, examination={}, examination_error="exit code 1: boom"),
-            "error",
-            "does not start",
-            "python -m benchmarks doctor",
-        ),
-        (examined(broken=[{"module": "kernels.x", "reason": "SyntaxError: y"}]), "warning", "kernels.x", "correct it"),
-        (examined(problems=["/tmp has 3 MiB free; free some"]), "warning", "/tmp has 3 MiB", ""),
-        (
-            examined(machine={**H200, "market_name": None}),
-            "warning",
-            "not in the table",
-            "kernels/hardware.py: DEVICES",
-        ),
-        (examined(machine={"kind": "cpu", "cpu": "EPYC"}), "note", "no GPU", "ridgeline run --out FILE"),
-        (examined(why_no_state="NVML not found"), "warning", "clocks, power", "nvidia-ml-py"),
-        (examined(environment={"torch": "2.9.1", "triton": "3.6.0"}), "warning", "torch 2.9.1 is outside", "2.11"),
-        (examined(environment={"torch": "2.13.0", "triton": "3.10.0"}), "warning", "triton 3.10.0 is outside", "3.9"),
-        (examined(environment={"torch": "2.13.0"}), "warning", "triton is not installed", "3.6 to 3.9"),
-        (versions(asv=None), "warning", "asv is not installed", "0.6.6"),
-        (versions(asv="0.7.0"), "warning", "asv 0.7.0", "0.6.6"),
-        (dataclasses.replace(HEALTHY, environ={"TRITON_INTERPRET": "1"}), "error", "TRITON_INTERPRET=1", "unset"),
-        (dataclasses.replace(HEALTHY, gpu_processes=((77, "python"),)), "warning", "python (pid 77)", "stop them"),
-        (dataclasses.replace(HEALTHY, numa_balancing=1), "warning", "NUMA", "numa_balancing"),
-        (dataclasses.replace(HEALTHY, shm_size=64 << 20), "warning", "/dev/shm has 64 MiB", "--shm-size"),
-        (dataclasses.replace(HEALTHY, disk_free=1 << 30), "warning", "1024 MiB are free", "free space"),
-        (dataclasses.replace(HEALTHY, disk_free=1 << 20), "error", "1 MiB are free", "free space"),
-        (dataclasses.replace(HEALTHY, git=None), "warning", "no git repository", "--commit HASH"),
-        (dataclasses.replace(HEALTHY, shallow=True, commits=1), "warning", "after 1 commit", "--unshallow"),
-        (dataclasses.replace(HEALTHY, results_error="denied"), "error", "results cannot be used", "--results"),
-        (dataclasses.replace(HEALTHY, results_aside=2), "warning", "2 damaged", "setaside"),
-        (dataclasses.replace(HEALTHY, slurm=None), "note", "no Slurm", "--executor local"),
-    ],
-)
-def test_a_fault(facts: Facts, level: str, what: str, next_step: str) -> None:
-    """It is the first finding, of its level, says what to do, and nothing else is called amiss."""
-    diagnosis = doctor.judge(facts)
+CPU = Examination({"kind": "cpu", "cpu": "EPYC"}, VERSIONS)
+FAULTS = [
+    (facts(examination=Examination(), examination_error="boom"), "error", "does not start", "python -m benchmarks"),
+    (examined(problems=(Finding("error", "/tmp is full", "no room", "free some"),)), "error", "/tmp is full", "free"),
+    (facts(examination=CPU), "note", "no GPU", "ridgeline run --out FILE"),
+    (versions(asv=None), "warning", "asv is not installed", "0.6.6"),
+    (versions(asv="0.7.0"), "warning", "asv 0.7.0", "0.6.6"),
+    (facts(interpret="1"), "error", "TRITON_INTERPRET=1", "unset"),
+    (facts(gpu_processes=((77, "python"),)), "warning", "python (pid 77)", "stop them"),
+    (facts(numa_balancing=1), "warning", "NUMA", "numa_balancing"),
+    (facts(clone=None), "warning", "not a git repository", "--commit HASH"),
+    (facts(clone=Clone("a" * 40, 1, shallow=True)), "warning", "after 1 commit", "--unshallow"),
+    (facts(results=ResultsFolder(error="denied")), "error", "results cannot be used", "--results"),
+    (facts(results=ResultsFolder(aside=2)), "warning", "2 damaged", "setaside"),
+    (facts(slurm=None), "note", "no Slurm", "--executor local"),
+]
+
+
+@pytest.mark.parametrize(("found", "level", "what", "next_step"), FAULTS, ids=[what for _, _, what, _ in FAULTS])
+def test_a_fault(found: HostFacts, level: str, what: str, next_step: str) -> None:
+    """It is the first finding, of its level, names the next step, and everything else is ok."""
+    diagnosis = doctor.judge(found)
     first = diagnosis.findings[0]
     assert (first.level, diagnosis.worst) == (level, level)
     assert what in first.what
@@ -97,57 +84,59 @@ def test_a_fault(facts: Facts, level: str, what: str, next_step: str) -> None:
     assert {finding.level for finding in diagnosis.findings[1:]} <= {"ok"}
 
 
+def test_automatic_numa_balancing_matters_less_without_a_gpu() -> None:
+    assert doctor.judge(facts(examination=CPU, numa_balancing=1)).worst == "note"
+
+
+def test_hardware_that_is_unknown_is_not_called_right() -> None:
+    diagnosis = doctor.judge(examined(machine={**H200, "market_name": None}))
+    assert not any("H200" in finding.what for finding in diagnosis.findings)
+
+
 @pytest.mark.parametrize("value", ["", "0"])
 def test_the_interpreter_switched_off_is_fine(value: str) -> None:
-    assert doctor.judge(dataclasses.replace(HEALTHY, environ={"TRITON_INTERPRET": value})).worst == "ok"
+    assert doctor.judge(facts(interpret=value)).worst == "ok"
 
 
 def test_a_release_candidate_and_a_local_version_are_read() -> None:
-    assert doctor.judge(examined(environment={"torch": "2.12.0a0+git9f", "triton": "3.8.0+rocm7.14"})).worst == "ok"
+    assert doctor.judge(versions(asv="0.6.7rc1", asv_runner="0.3.0+local1")).worst == "ok"
 
 
 # ---- collecting ----
 
 
-@pytest.fixture
-def measuring(tmp_path: Path) -> Path:
-    """A folder whose `benchmarks` program is ours to write."""
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "__init__.py").write_text("")
-    return tmp_path
+def answering(monkeypatch: pytest.MonkeyPatch, *problems: dict[str, str], **other: object) -> None:
+    environment = {**VERSIONS, "cuda": "13.0", "torch": None, "variables": {}}
+    answer = {"machine": H200, "environment": environment, "problems": list(problems), **other}
+    monkeypatch.setattr(doctor, "query", lambda *arguments, limit_s: answer)
 
 
-def program(folder: Path, text: str) -> Path:
-    (folder / "benchmarks" / "__main__.py").write_text(text)
-    return folder
+def test_the_problems_of_the_measuring_program_are_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, OLD_TORCH, {**OLD_TORCH, "level": "error", "text": "\x1b[2Jgone"})
+    found, error = doctor._examine(Path(), Path())
+    assert error == ""
+    assert found.problems == (
+        Finding("warning", OLD_TORCH["text"], "not tested", "install torch 2.11"),
+        Finding("error", r"\x1b[2Jgone", "not tested", "install torch 2.11"),
+    )
+    assert found.versions == {"python": "3.12.3", "triton": "3.6.0"}
+    whats = {finding.what for finding in doctor.judge(facts(examination=found)).findings}
+    assert OLD_TORCH["text"] in whats
+    assert not any(what.startswith("triton") for what in whats), "the program judges versions, and one is wrong"
 
 
-def test_the_examination_is_read_after_other_output(measuring: Path) -> None:
-    folder = program(measuring, 'print(\'a library says hello\'); print(\'{"machine": {"kind": "cpu"}}\')')
-    assert doctor._examine(folder) == ({"machine": {"kind": "cpu"}}, "")
+def test_an_examination_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: str, limit_s: float) -> None:
+        raise MeasureError("no answer")
 
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("raise SystemExit('no torch here')", "exit code 1: no torch here"),
-        ("", "it said nothing"),
-        ("import os; os.abort()", "exit code -6"),
-        ("print('{broken')", "exit code 0"),
-        ("import time; time.sleep(60)", "did not answer within 1 s"),
-    ],
-)
-def test_an_examination_that_fails_is_a_finding(
-    measuring: Path, monkeypatch: pytest.MonkeyPatch, text: str, wanted: str
-) -> None:
-    monkeypatch.setattr(doctor, "EXAMINE_S", 1.0 if "sleep" in text else 60.0)
-    found, error = doctor._examine(program(measuring, text))
-    assert found == {}
-    assert wanted in error
+    monkeypatch.setattr(doctor, "query", fail)
+    assert doctor._examine(Path(), Path()) == (Examination(), "no answer")
+    answering(monkeypatch, problems=["a sentence"])
+    assert "cannot be read" in doctor._examine(Path(), Path())[1]
 
 
 def test_a_clone_of_depth_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_examine", lambda root: ({}, ""))
+    monkeypatch.setattr(doctor, "_examine", lambda root, results: (Examination(), ""))
 
     def git(*argv: str) -> None:
         subprocess.run(
@@ -158,9 +147,14 @@ def test_a_clone_of_depth_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for message in ("one", "two"):
         git("-C", "full", "commit", "--quiet", "--allow-empty", "-m", message)
     git("clone", "--quiet", "--depth=1", f"file://{tmp_path}/full", "cut")
-    facts = doctor.collect(tmp_path / "cut", tmp_path / "cut" / "results")
-    assert (facts.shallow, facts.commits) == (True, 1)
-    assert not doctor.collect(tmp_path / "full", tmp_path / "none").shallow
+    clone = doctor.collect(tmp_path / "cut", tmp_path / "cut" / "results").clone
+    assert clone is not None
+    assert (clone.shallow, clone.commits) == (True, 1)
+    clone = doctor.collect(tmp_path / "full", tmp_path / "none").clone
+    assert clone is not None
+    assert (clone.shallow, clone.commits) == (False, 2)
+    (tmp_path / "bare").mkdir()
+    assert doctor.collect(tmp_path / "bare", tmp_path / "none").clone is None
 
 
 def test_results_that_are_damaged_or_closed(tmp_path: Path) -> None:
@@ -168,13 +162,15 @@ def test_results_that_are_damaged_or_closed(tmp_path: Path) -> None:
     (results / "m").mkdir(parents=True)
     for name in ("a.json", "a.notes.jsonl", "machine.json", "b.json.setaside"):
         (results / "m" / name).touch()
-    assert doctor._look_at(results) == (1, 1, "")
-    assert doctor._look_at(tmp_path / "absent") == (0, 0, "")
+    assert set_aside(results / "m" / "a.notes.jsonl", b"a torn line")
+    assert set_aside(results / "m" / "a.json", b"not JSON")
+    assert doctor._look_at(results) == ResultsFolder(results, 1, 3)
+    assert doctor._look_at(tmp_path / "absent") == ResultsFolder(tmp_path / "absent")
     (tmp_path / "file").touch()
-    assert "Not a directory" in doctor._look_at(tmp_path / "file")[2]
+    assert "Not a directory" in doctor._look_at(tmp_path / "file").error
     if os.getuid():
         (results / "m").chmod(0)
-        assert "not readable" in doctor._look_at(results)[2]
+        assert "not readable" in doctor._look_at(results).error
 
 
 def test_processes_on_amd_gpus(tmp_path: Path) -> None:
@@ -187,17 +183,13 @@ def test_processes_on_amd_gpus(tmp_path: Path) -> None:
 
 def test_shown(golden: object) -> None:
     console = Console(width=100, record=True, file=io.StringIO())
-    faults = dataclasses.replace(HEALTHY, shallow=True, commits=1, environ={"TRITON_INTERPRET": "1"}, slurm=None)
+    faults = facts(clone=Clone("a" * 40, 1, shallow=True), interpret="1", slurm=None)
     doctor.show(doctor.judge(faults), console)
     golden("doctor.txt", "\n".join(line.rstrip() for line in console.export_text().splitlines()) + "\n")  # type: ignore
 
 
 def test_as_json() -> None:
-    document = doctor.judge(dataclasses.replace(HEALTHY, slurm=None)).document()
+    document = doctor.judge(facts(slurm=None)).document()
     assert document["worst"] == "note"
     assert set(document["findings"][0]) == {"level", "what", "why", "next_step"}
     assert document["machine"]["market_name"] == "H200 SXM"
-
-
-def test_python_here_is_a_tested_one() -> None:
-    assert doctor.judge(versions(python=".".join(map(str, sys.version_info[:3])))).worst == "ok"

@@ -253,7 +253,7 @@ def test_a_second_supervisor_is_refused(root: Path) -> None:
 def test_resume_of_a_job_that_runs_or_is_done(root: Path) -> None:
     name = shell("sleep 0.3", root)
     for _ in range(2):
-        with pytest.raises(ExecutorError, match="only a job that was lost or ended badly"):
+        with pytest.raises(ExecutorError, match="only a job that was lost or failed"):
             executors.resume([name], root=root)
         end(name, root)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ci.git import push
+from ci.git import command
 from ci.git.push import PushError, push_records
 
 
@@ -100,8 +101,17 @@ def test_the_token_is_neither_in_arguments_nor_in_the_configuration(
     one, _ = clones
     write(one, "results/m/a.json", "1")
     seen: list[str] = []
-    real = push._run
-    monkeypatch.setattr(push, "_run", lambda where, env, *argv: seen.extend(argv) or real(where, env, *argv))
+    secret: list[str] = []
+    real = subprocess.run
+
+    def run(argv: list[str], **how: Any) -> Any:
+        seen.extend(argv)
+        secret.append(how["env"].get("GIT_CONFIG_VALUE_0", ""))
+        return real(argv, **how)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
     push_records(one / "results", "main", "m", token="s3cret")
     assert not any("s3cret" in word or "czNjcmV0" in word for word in seen)
+    assert "push" in seen
+    assert any(value.startswith("Authorization: Basic ") for value in secret)
     assert "xtraheader" not in (one / ".git/config").read_text()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.git.repository import Repository, TreeError, history_order, listed_packages
+from ci.git.command import GitError
+from ci.git.repository import Repository, history_order, listed_packages
 from tests.ci.histories import commits_of_one_second
 
 
@@ -68,14 +69,14 @@ def test_a_shallow_clone_has_no_base_and_says_how_to_get_it(repo: Path, tmp_path
     shallow = Repository(tmp_path / "shallow")
     assert shallow.is_shallow()
     assert shallow.default_base() is None
-    with pytest.raises(TreeError, match="unshallow"):
+    with pytest.raises(GitError, match="unshallow"):
         shallow.resolve(old)
 
 
 def test_an_unknown_revision_is_named(repo: Path) -> None:
-    with pytest.raises(TreeError, match="no-such-branch"):
+    with pytest.raises(GitError, match="no-such-branch"):
         Repository(repo).resolve("no-such-branch")
-    with pytest.raises(TreeError, match="not a revision"):
+    with pytest.raises(GitError, match="not a revision"):
         Repository(repo).resolve("--upload-pack=evil")
 
 
@@ -126,14 +127,47 @@ def test_a_package_of_another_team_counts_as_kernels(repo: Path) -> None:
     assert not repository.same_kernels(base, head)
 
 
+def test_a_wrong_listing_of_packages_is_named(tmp_path: Path) -> None:
+    for text in ("[tool.ridgeline]\nkernels = 3\n", "[tool"):
+        (tmp_path / "pyproject.toml").write_text(text)
+        with pytest.raises(GitError):
+            listed_packages(tmp_path)
+
+
+def test_the_commits_of_a_range_that_change_a_path(repo: Path) -> None:
+    first = git(repo, "rev-parse", "HEAD")
+    second = commit(repo, kernels__a="two")
+    third = commit(repo, readme="second")
+    repository = Repository(repo)
+    assert [one.hash for one in repository.commits("", "HEAD")] == [first, second, third]
+    assert [one.hash for one in repository.commits("", "HEAD", ["kernels"])] == [first, second]
+    assert repository.commits(first, third) == [repository.resolve(second), repository.resolve(third)]
+    assert repository.length() == 3
+    with pytest.raises(GitError, match="gone"):
+        repository.commits("gone", "HEAD")
+
+
+def test_a_borrowed_checkout_is_given_back_unless_it_was_there(repo: Path) -> None:
+    repository = Repository(repo)
+    first = repository.resolve("HEAD")
+    with repository.borrowed(first) as path:
+        assert (path / "kernels" / "a").is_file()
+    assert not path.exists()
+    assert str(path) not in git(repo, "worktree", "list")
+    kept = repository.checkout(first.hash, "base").path
+    with repository.borrowed(first) as path:
+        assert path == kept
+    assert kept.exists()
+
+
 def test_outside_a_repository_the_next_step_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TreeError, match="--commit HASH --out FILE"):
+    with pytest.raises(GitError, match="--commit HASH --out FILE"):
         Repository(tmp_path)
 
 
 def test_without_git_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(TreeError, match="git is not installed"):
+    with pytest.raises(GitError, match="git is not installed"):
         Repository(tmp_path)
 
 

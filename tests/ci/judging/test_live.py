@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ci.git.repository import Commit, Tree
-from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, Plan
+from ci.git.repository import Commit, LocalCheckout
+from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging import policy
 from ci.judging.live import Interrupted, compare, identical, narrowed
 from ci.judging.types import Verdict
 from ci.trials import file as trial_files
 from tests.ci import made_trials as trials
 
-TREES = (Tree("base", Path(), Commit(trials.BASE, 0, "")), Tree("head", Path(), Commit(trials.HEAD, 0, "")))
+TREES = (
+    LocalCheckout("base", Path(), Commit(trials.BASE, 0, "")),
+    LocalCheckout("head", Path(), Commit(trials.HEAD, 0, "")),
+)
 
 
 class Player:
@@ -27,11 +30,11 @@ class Player:
 
     def __init__(self, slower: float = 0.0, code: int = MEASURED, hashes: tuple[str | None, str | None] = (None, None)):
         self.slower, self.code, self.hashes = slower, code, hashes
-        self.asked: list[Plan] = []
+        self.asked: list[MeasurePlan] = []
         self.random = np.random.default_rng(1)
         self.written = 0
 
-    def __call__(self, trees: Sequence[Tree], plan: Plan, out: Path, console: Console) -> int:
+    def __call__(self, trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
         self.asked.append(plan)
         cases = {"m16", "m64"} if not plan.cases else {case.split("/")[1] for case in plan.cases}
         for _ in range(plan.trials):
@@ -64,8 +67,8 @@ class Player:
         return list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, 40)))
 
 
-def play(player: Player, out: Path, plan: Plan | None = None) -> Any:
-    return compare(TREES, plan or Plan(), policy.load(), "gpu", out, Console(file=io.StringIO()), player)
+def play(player: Player, out: Path, plan: MeasurePlan | None = None) -> Any:
+    return compare(TREES, plan or MeasurePlan(), policy.load(), "gpu", out, Console(file=io.StringIO()), player)
 
 
 def test_an_unchanged_head_is_same_and_stops_early(tmp_path: Path) -> None:
@@ -101,7 +104,7 @@ def test_different_code_is_timed(tmp_path: Path) -> None:
 def test_a_file_with_trials_is_gone_on_with(tmp_path: Path) -> None:
     out = tmp_path / "t.jsonl"
     first, second = Player(), Player()
-    first(TREES, Plan(trials=4), out, Console())
+    first(TREES, MeasurePlan(trials=4), out, Console())
     play(second, out)
     whole = Player()
     play(whole, tmp_path / "whole.jsonl")
@@ -110,7 +113,7 @@ def test_a_file_with_trials_is_gone_on_with(tmp_path: Path) -> None:
 
 def test_a_budget_ends_the_measuring(tmp_path: Path) -> None:
     player = Player(slower=0.004)
-    outcome = play(player, tmp_path / "t.jsonl", Plan(trials=3))
+    outcome = play(player, tmp_path / "t.jsonl", MeasurePlan(trials=3))
     assert player.written <= 3 + policy.load().settings().confirming
     assert outcome.judgement.verdict in (Verdict.CANNOT_TELL, Verdict.SAME, Verdict.SLOWER)
 
@@ -126,12 +129,18 @@ def test_what_broke_off_is_said_and_kept(tmp_path: Path, code: int, error: type[
 def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="nothing was measured"):
         compare(
-            TREES, Plan(), policy.load(), "gpu", tmp_path / "t.jsonl", Console(file=io.StringIO()), lambda *_: NOTHING
+            TREES,
+            MeasurePlan(),
+            policy.load(),
+            "gpu",
+            tmp_path / "t.jsonl",
+            Console(file=io.StringIO()),
+            lambda *_: NOTHING,
         )
 
 
 def test_only_open_cases_are_measured_again() -> None:
-    plan = narrowed(Plan(tier="nightly"), ["gemm/triton/m16", "gemm/torch/m16", "all_gather/triton/w2"])
+    plan = narrowed(MeasurePlan(tier="nightly"), ["gemm/triton/m16", "gemm/torch/m16", "all_gather/triton/w2"])
     assert plan.kernels == ("gemm", "all_gather")
     assert plan.cases == ("gemm/m16", "all_gather/w2")
     assert plan.tier == "nightly"
@@ -139,7 +148,7 @@ def test_only_open_cases_are_measured_again() -> None:
 
 def test_the_same_files_are_same_without_a_base(tmp_path: Path) -> None:
     player = Player()
-    outcome = identical(TREES, Plan(), policy.load(), tmp_path / "t.jsonl", Console(file=io.StringIO()), player)
+    outcome = identical(TREES, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", Console(file=io.StringIO()), player)
     assert outcome.judgement.verdict is Verdict.SAME
     assert [trial.checkouts.keys() for trial in outcome.file.trials] == [{"head"}]
     assert {case.verdict for case in outcome.judgement.cases} == {Verdict.SAME}

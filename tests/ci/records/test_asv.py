@@ -294,7 +294,7 @@ def test_a_changed_yardstick_is_never_compared(tmp_path: Path) -> None:
     grids = json.loads((project.root / "results" / "benchmarks.json").read_text())
     output = project.asv("run", "--show-stderr", "main", "--bench", "time", code=2)
     assert all(math.isnan(value) for value in table(project, old).values())
-    assert f"commit {old[:8]} measures 'toy' by another yardstick" in output
+    assert f"commit {old[:8]} measures 'toy' by another benchmark definition" in output
     values = table(project, old, "other.track_time")
     assert math.isnan(values["ours", "tiny"])
     assert values["ours", "middle"] / values["ours", "small"] == pytest.approx(2, rel=0.4), "by name, not by number"

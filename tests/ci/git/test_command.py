@@ -1,0 +1,71 @@
+"""The one call of git: what it adds to the environment and takes from it, and how it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ci.git import command
+from ci.git.command import GitError, GitFailed, git, git_or_none, succeeds
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "--quiet", "repo")
+    return tmp_path / "repo"
+
+
+def program(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A git of our own, in front of the real one."""
+    (folder / "git").write_text(f"#!/bin/bash\n{script}\n")
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_a_command_answers_stripped(repo: Path) -> None:
+    assert git(repo, "rev-parse", "--show-toplevel") == str(repo)
+    assert git(repo, "hash-object", "--stdin", stdin="x\n") == "587be6b4c3f93f93c489c0111bba5596147a26cb"
+
+
+@pytest.mark.parametrize("name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"])
+def test_a_hook_does_not_redirect_us(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    (repo / "file").touch()
+    git(repo, "add", "file")
+    assert git(repo, "status", "--porcelain") == "A  file"
+
+
+def test_a_refusal_names_the_command_the_folder_and_the_reason(repo: Path) -> None:
+    with pytest.raises(GitFailed, match=rf"git rev-parse --verify nothing failed in {repo}: fatal: Needed"):
+        git(repo, "rev-parse", "--verify", "nothing")
+    assert git_or_none(repo, "rev-parse", "--verify", "nothing") is None
+    assert not succeeds(repo, "rev-parse", "--verify", "nothing")
+    assert succeeds(repo, "status")
+    with pytest.raises(GitFailed, match="does not exist"):
+        git(repo / "gone", "status")
+
+
+def test_a_long_output_is_quoted_from_its_end(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, monkeypatch, "for i in {1..999}; do echo number $i >&2; done; exit 1")
+    with pytest.raises(GitFailed, match="number 999") as error:
+        git(repo, "status")
+    assert len(str(error.value)) < 600
+
+
+def test_what_is_not_utf8_is_read(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, monkeypatch, r"printf 'caf\xe9\n'")
+    assert git(repo, "log") == r"caf\xe9"
+
+
+def test_git_is_never_waited_for_without_end(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, monkeypatch, "exec sleep 60")
+    monkeypatch.setattr(command, "TIMEOUT_S", 0.2)
+    with pytest.raises(GitError, match="did not end within 0.2 s"):
+        git_or_none(repo, "status")
+
+
+def test_a_missing_git_is_never_a_refusal(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(repo))
+    with pytest.raises(GitError, match="not installed"):
+        git_or_none(repo, "status")

@@ -1,0 +1,215 @@
+"""Children: their progress, their other lines, their end by themselves, by a signal and by Ctrl-C."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ci import harness
+from ci.git.repository import Commit, LocalCheckout
+from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan, follow, measure, produce, query
+
+HEAD = LocalCheckout("head", Path("/h"), Commit("1" * 40, 5, ""), dirty=True)
+
+
+def child(text: str) -> list[str]:
+    return [sys.executable, "-c", f"import json, os, signal, sys, time\n{text}"]
+
+
+def console(terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=80, legacy_windows=False)
+
+
+def shown(where: Console) -> str:
+    assert isinstance(where.file, io.StringIO)
+    return where.file.getvalue()
+
+
+@pytest.fixture
+def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `benchmarks` program whose text the test writes."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
+    monkeypatch.setattr(harness, "HARNESS", tmp_path)
+    return tmp_path / "benchmarks" / "__main__.py"
+
+
+# ---- following ----
+
+
+def test_progress_moves_bars_and_other_lines_are_kept_and_shown() -> None:
+    events = [{"what": "gemm", "done": 1, "total": 2}, {"arch": "gfx942", "done": 1, "total": 2}]
+    lines = [json.dumps(event) for event in events] + ["a note", "", '{"what": "no progress"}']
+    where = console()
+    ended = follow(child(f"print({chr(10).join(lines)!r}, file=sys.stderr)"), where)
+    assert ended == ChildExit(0, ("a note", '{"what": "no progress"}'))
+    assert shown(where).splitlines() == list(ended.said)
+
+
+def test_each_task_has_a_bar_and_a_name_is_not_markup() -> None:
+    events = [{"arch": arch, "done": 1, "total": 2} for arch in ("gfx942", "gfx950")]
+    events.append({"what": "[red]gemm[/red]", "done": 1, "total": None})
+    text = "\n".join(json.dumps(event) for event in events)
+    where = console(terminal=True)
+    follow(child(f"print({text!r}, file=sys.stderr, flush=True); time.sleep(0.3)"), where, "code of head")
+    assert "code of head gfx942" in shown(where)
+    assert "code of head gfx950" in shown(where)
+    assert "[red]gemm[/red]" in shown(where)
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        (rb"\x1b[31mred\x1b[0m\ttab [bold]", r"\x1b[31mred\x1b[0m    tab [bold]"),
+        (rb"caf\xe9", r"caf\xe9"),
+        (b"x" * 100, "x" * 100),
+        (b"y" * 5000, "y" * 2000 + " ... (3000 more characters)"),
+    ],
+)
+def test_foreign_lines_are_plain_text(raw: bytes, wanted: str) -> None:
+    where = console()
+    follow(child(f"sys.stderr.buffer.write(b'{raw.decode()}')"), where)
+    assert shown(where) == wanted + "\n"
+
+
+@pytest.mark.parametrize(("end", "how"), [("sys.exit(4)", "exit code 4"), ("os.abort()", "killed by SIGABRT")])
+def test_how_it_ended_is_said(end: str, how: str) -> None:
+    assert follow(child(end), console()).how == how
+
+
+@pytest.mark.parametrize("end", ["sys.exit(130)", "signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)"])
+def test_an_interrupted_child_interrupts_us(end: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        follow(child(end), console())
+
+
+def interrupt_when(file: Path) -> None:
+    """Ctrl-C for this process as soon as the file is there."""
+
+    def wait() -> None:
+        while not file.exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def test_ctrl_c_reaches_the_whole_group(tmp_path: Path) -> None:
+    """The child and its own child have time to write their last line."""
+    ready, ended = tmp_path / "ready", tmp_path / "ended"
+    text = f"""
+import subprocess
+below = subprocess.Popen([sys.executable, "-c", "import time\\ntry: time.sleep(60)\\nexcept KeyboardInterrupt: pass"])
+time.sleep(0.3)
+open({str(ready)!r}, "w").close()
+try:
+    below.wait()
+except KeyboardInterrupt:
+    open({str(ended)!r}, "w").write(str(below.wait(5)))
+"""
+    interrupt_when(ready)
+    with pytest.raises(KeyboardInterrupt):
+        follow(child(text), console())
+    assert ended.read_text() == "0"
+
+
+def test_a_child_that_ignores_ctrl_c_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "GRACE_S", 0.2)
+    ready = tmp_path / "ready"
+    interrupt_when(ready)
+    start = time.monotonic()
+    text = f"signal.signal(2, signal.SIG_IGN); open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    with pytest.raises(KeyboardInterrupt):
+        follow(child(text), console())
+    assert time.monotonic() - start < 30
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(ready.read_text()), 0)
+
+
+# ---- measuring ----
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3])
+def test_measuring_returns_the_exit_code(benchmarks: Path, tmp_path: Path, code: int) -> None:
+    benchmarks.write_text(f"raise SystemExit({code})")
+    assert measure([HEAD], MeasurePlan(), tmp_path / "new" / "out.jsonl", console()) == code
+
+
+def test_a_crash_is_never_a_success(benchmarks: Path, tmp_path: Path) -> None:
+    where = console()
+    benchmarks.write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    assert measure([HEAD], MeasurePlan(), tmp_path / "out", where) == USAGE
+    assert "broke off: killed by SIGSEGV" in shown(where)
+    benchmarks.write_text("raise SystemExit(130)")
+    assert measure([HEAD], MeasurePlan(), tmp_path / "out", where) == INTERRUPTED
+
+
+def test_the_command_names_commit_date_and_changes_of_every_side() -> None:
+    base = LocalCheckout("base", Path("/b"), Commit("2" * 40, 7, ""))
+    plan = MeasurePlan(kernels=["gemm", "gather"], cases=["m16"], trials=2, knobs=["x=1"], pythons={"base": "/py"})
+    words = harness.command([base, HEAD], plan, Path("/out"))
+    pairs = list(zip(words, words[1:], strict=False))
+    for role, digit, date in (("base", "2", 7), ("head", "1", 5)):
+        assert ("--tree", f"{role}=/{role[0]}") in pairs
+        assert ("--commit", f"{role}={digit * 40}") in pairs
+        assert ("--date-ms", f"{role}={date}") in pairs
+    assert [value for flag, value in pairs if flag == "--dirty"] == ["head"]
+    assert [value for flag, value in pairs if flag == "--kernel"] == ["gemm", "gather"]
+    assert {("--trials", "2"), ("--set", "x=1"), ("--env", "base=/py"), ("--tier", "pr")} <= set(pairs)
+    assert not {"--cache", "--deadline", "--backend"} & set(words)
+    assert "--trials" not in harness.command([HEAD], plan, Path("/out"), "verify")
+
+
+# ---- results and answers ----
+
+
+def test_a_result_file_is_produced_in_silence(tmp_path: Path) -> None:
+    where, out = console(), tmp_path / "out"
+    produce(child(f"print('note', file=sys.stderr); open({str(out)!r}, 'w').close(); sys.exit(1)"), out, where, "x")
+    assert shown(where) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("sys.exit('Error: no kernel x')", "^no kernel x$"),
+        ("pass", "left no result: exit code 0"),
+        ("open(out, 'w').close(); sys.stderr.write('Error: bad name'); sys.exit(3)", "^bad name$"),
+        ("open(out, 'w').close(); os.abort()", "killed by SIGABRT; last it said: it printed nothing"),
+    ],
+)
+def test_without_a_result_the_reason_is_raised(tmp_path: Path, text: str, why: str) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(MeasureError, match=why):
+        produce(child(f"out = {str(out)!r}\n{text}"), out, console(), "x")
+
+
+def test_an_answer_is_read_after_other_output(benchmarks: Path) -> None:
+    benchmarks.write_text("import sys; print('a library says hello'); print('{\"argv\": \"%s\"}' % sys.argv[1:])")
+    assert query("list", "--tree", "x") == {"argv": "['list', '--tree', 'x', '--json']"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("raise SystemExit('no torch here')", r"list` gave no answer \(exit code 1\): no torch here"),
+        ("", "it printed nothing"),
+        ("import os; os.abort()", "killed by SIGABRT"),
+        ("print('{broken')", "exit code 0"),
+        ("print('[1]')", "exit code 0"),
+        ("import time; time.sleep(60)", "no answer within 1 s"),
+    ],
+)
+def test_without_an_answer_the_reason_is_raised(benchmarks: Path, text: str, why: str) -> None:
+    benchmarks.write_text(text)
+    with pytest.raises(MeasureError, match=why):
+        query("list", limit_s=1.0 if "sleep" in text else None)
