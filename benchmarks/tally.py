@@ -14,7 +14,7 @@ MEASURED, FAULTS, NOTHING = 0, 1, 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Fault:
+class ArmFault:
     """An arm that ended as it must not.  arm: its name in the file, ROLE/BACKEND in a trial, BACKEND in a check."""
 
     kernel: str
@@ -64,10 +64,10 @@ class Tally:
         self.broken: dict[str, str] = {}
         self.reasons: collections.Counter[str] = collections.Counter()
         self.undeclared: list[str] = []
-        self._faults: dict[tuple[str, ...], Fault] = {}
+        self._faults: dict[tuple[str, ...], ArmFault] = {}
 
     @property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[ArmFault]:
         """Every arm that failed; if it did in several trials, as it did last."""
         return list(self._faults.values())
 
@@ -88,12 +88,12 @@ class Tally:
         self.broken.update({module["module"]: module["reason"] for module in line["broken"]})
         return [fault.in_words() for fault in found if fault]
 
-    def _add(self, kernel: str, case: str, name: str, arm: Mapping[str, Any], machine: str = "") -> Fault | None:
+    def _add(self, kernel: str, case: str, name: str, arm: Mapping[str, Any], machine: str = "") -> ArmFault | None:
         self.arms.setdefault((kernel, name), ArmTally(kernel, name)).add(arm)
         if arm["status"] not in FAILED:
             self.reasons.update([] if arm["status"] == Status.OK else [arm["why"]])
             return None
-        fault = Fault(kernel, case, name, Status(arm["status"]), arm["why"])
+        fault = ArmFault(kernel, case, name, Status(arm["status"]), arm["why"])
         self._faults[kernel, case, name, machine] = fault
         return fault
 

@@ -12,7 +12,8 @@ from ci.commands.checkouts import scratch, two_checkouts
 from ci.commands.outcome import compared, finish, with_rejected
 from ci.git.repository import Repository
 from ci.judging import policy
-from ci.judging.judge import judge, to_json
+from ci.judging.judge import judge
+from ci.judging.types import to_json
 from ci.options import (
     BUDGET,
     DRY_RUN,

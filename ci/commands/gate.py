@@ -10,8 +10,7 @@ import click
 from ci.commands.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
-from ci.judging.judge import to_json
-from ci.judging.types import Verdict
+from ci.judging.types import Verdict, to_json
 from ci.options import JSON, POLICY, RESULTS, NewFile, example, out_console
 from ci.report import terminal
 from ci.report.build import report_of

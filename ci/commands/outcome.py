@@ -12,7 +12,7 @@ from rich.console import Console
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind
 from ci.judging import live, policy
-from ci.judging.judge import to_json
+from ci.judging.types import to_json
 from ci.options import out_console
 from ci.records import store
 from ci.report import json_report, markdown, terminal

@@ -17,7 +17,6 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -105,19 +104,6 @@ def judge(comparisons: Sequence[Comparison], policy: Policy, progress: Progress 
     warnings = everywhere + _run_warnings(cases, timed)
     verdict, why = _overall(cases, floors)
     return Judgement(verdict, why, cases, _groups(cases, timed), floors, warnings)
-
-
-def to_json(judgement: Judgement) -> dict[str, Any]:
-    """The judgement as plain JSON values, `ab --json` (DESIGN section 8); absent numbers are null."""
-    cases = [{**dataclasses.asdict(case), "verdict": str(case.verdict)} for case in judgement.cases]
-    return {
-        "verdict": str(judgement.verdict),
-        "why": judgement.why,
-        "cases": cases,
-        "groups": [dataclasses.asdict(group) for group in judgement.groups],
-        "floors": [{**dataclasses.asdict(floor), "new": floor.new} for floor in judgement.floors],
-        "warnings": list(judgement.warnings),
-    }
 
 
 # ---- which changes are real ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 
 class Verdict(enum.StrEnum):
@@ -160,3 +160,16 @@ class Judgement:
     def of(self, *verdicts: Verdict) -> tuple[CaseVerdict, ...]:
         """The cases with one of these verdicts, in order."""
         return tuple(case for case in self.cases if case.verdict in verdicts)
+
+
+def to_json(judgement: Judgement) -> dict[str, Any]:
+    """The judgement as plain JSON values, `ab --json` (DESIGN section 8); absent numbers are null."""
+    cases = [{**dataclasses.asdict(case), "verdict": str(case.verdict)} for case in judgement.cases]
+    return {
+        "verdict": str(judgement.verdict),
+        "why": judgement.why,
+        "cases": cases,
+        "groups": [dataclasses.asdict(group) for group in judgement.groups],
+        "floors": [{**dataclasses.asdict(floor), "new": floor.new} for floor in judgement.floors],
+        "warnings": list(judgement.warnings),
+    }

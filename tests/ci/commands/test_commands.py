@@ -16,8 +16,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from ci.__main__ import main
-from ci.commands import jobs
+from ci import doctor as examination
+from ci.__main__ import VERBS, main
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "h200"
 README = Path(__file__).parents[3] / "README.md"
@@ -155,16 +155,64 @@ def test_expected_errors_have_no_traceback(monkeypatch: pytest.MonkeyPatch) -> N
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(jobs, "examine", full)
+    monkeypatch.setattr(examination, "diagnose", full)
     done = invoke("doctor")
     assert done.exit_code == 3
     assert "No space left" in done.output
     assert "Traceback" not in done.output
 
 
+def test_a_crash_of_ours_is_no_regression(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object, **__: object) -> int:
+        raise KeyError("surprise")
+
+    monkeypatch.setattr(examination, "diagnose", crash)
+    done = invoke("doctor")
+    assert done.exit_code == 3
+    assert "Traceback" in done.output
+    assert "KeyError: 'surprise'; this is a defect of Ridgeline" in done.output
+
+
+def test_the_list_of_verbs_says_what_each_verb_does() -> None:
+    shown = invoke("--help").output
+    for verb, words in VERBS.items():
+        assert words in shown
+        assert words.split()[0].rstrip("s").lower() in (command(verb).help or "").lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("run", "--seed", "-1"), "-1 is not in the range"),
+        (("run", "--seed", str(2**63)), "is not in the range"),
+        (("run", "--deadline", "nan"), "'nan' is not a number of seconds from 0.1 to 86400"),
+        (("run", "--deadline", "1e9"), "is not a number of seconds"),
+        (("run", "--set", "num_stages"), "expected KEY=VALUE"),
+        (("run", "--set", "tail.num_stages=3"), "with a role of base, head"),
+        (("run", "--set", "=3"), "expected KEY=VALUE"),
+        (("run", "--commit-date", str(10**30), "--commit", "a" * 40), "is not in the range"),
+        (("run", "--commit", "abc"), "is not a full commit hash"),
+        (("run", "--out", "."), "is a directory"),
+        (("run", "--out", "/proc/none/t.jsonl"), "cannot be written"),
+        (("verify", "--out", "/proc/none/c.jsonl"), "cannot be written"),
+        (("check", "--report", "/proc/none/report"), "cannot be written"),
+        (("ab", "--trials", "0"), "is not in the range"),
+    ],
+)
+def test_options_are_checked_before_anything_is_measured(
+    arguments: tuple[str, ...], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    done = invoke(*arguments)
+    assert done.exit_code == 3
+    assert why in " ".join(done.output.split())
+
+
 def test_measuring_needs_neither_asv_nor_the_packages_of_judging() -> None:
     """On a GPU node there may be Python, torch, Triton, numpy, click and rich, and nothing else."""
-    code = "import ci.__main__, sys; print([m for m in sys.modules if '.' not in m])"
+    code = (
+        "import ci.__main__, ci.commands.run, ci.commands.verify, sys; print([m for m in sys.modules if '.' not in m])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=README.parent, capture_output=True, text=True, check=True)
     loaded = set(ast.literal_eval(done.stdout))
     assert not loaded & {

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ci.judging import judge as judging
-from ci.judging.judge import judge, to_json
+from ci.judging.judge import judge
 from ci.judging.policy import FloorRule, Policy, load
-from ci.judging.types import CaseVerdict, Verdict
+from ci.judging.types import CaseVerdict, Verdict, to_json
 from ci.stats.sequential import Progress
 from ci.stats.types import Clocks, PairedRounds
 from ci.study import simulate

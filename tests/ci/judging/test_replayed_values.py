@@ -22,7 +22,8 @@ import pytest
 
 from ci.judging import policy
 from ci.judging import recorded as gate
-from ci.judging.judge import judge, to_json
+from ci.judging.judge import judge
+from ci.judging.types import to_json
 from ci.records import derived as derive
 from ci.records import store as records
 from ci.study.verdicts import Study

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ci.judging.judge import judge, to_json
+from ci.judging.judge import judge
 from ci.judging.policy import load
-from ci.judging.types import Verdict
+from ci.judging.types import Verdict, to_json
 from ci.trials import replay
 from ci.trials.compared import Status
 from tests.ci import made_trials as made
