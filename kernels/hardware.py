@@ -259,14 +259,8 @@ def lookup(
     0x233510DE).  A device with 1/2, 1/4 or 1/8 of a product's CUs is a partition: peaks, memory, bandwidths and L2
     are scaled to its fair share and `partition` says so.  Raises UnknownHardware if no entry or several fit.
     """
-    reported = {
-        "arch": arch,
-        "compute_units": compute_units,
-        "device_name": device_name,
-        "chip_id": chip_id,
-        "memory_bytes": memory_bytes,
-        "clock_mhz": clock_mhz,
-    }
+    reported = {"arch": arch, "compute_units": compute_units, "device_name": device_name, "chip_id": chip_id}
+    reported |= {"memory_bytes": memory_bytes, "clock_mhz": clock_mhz}
     if arch is None or arch.split(":")[0] not in ARCHES:
         raise _unknown(f"its architecture is not one of {', '.join(ARCHES)}", reported)
     alike = [device for device in DEVICES if device.arch == arch.split(":")[0]]
@@ -279,11 +273,8 @@ def lookup(
     if not fitting:
         raise _unknown(f"none of {', '.join(d.market_name for d in alike)} fits", reported)
     if len(fitting) > 1:
-        raise _unknown(
-            f"it fits {' and '.join(d.market_name for d in fitting)}; "
-            "a chip id, the memory size or a device name would tell them apart",
-            reported,
-        )
+        names = " and ".join(d.market_name for d in fitting)
+        raise _unknown(f"it fits {names}; a chip id, the memory size or a device name would tell them apart", reported)
     return fitting[0]
 
 

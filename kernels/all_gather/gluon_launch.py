@@ -46,7 +46,7 @@ def _tile(itemsize: int, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _vector(tile: int, arch: str, knobs: Mapping[str, Any]) -> int:
-    """Contiguous bytes of a lane; ValueError unless the tile of that many bytes is dealt out evenly to all lanes."""
+    """Contiguous bytes of a lane; ValueError unless the tile of that many bytes is divided evenly among all lanes."""
     threads = lanes(arch, knobs["num_warps"])
     vector = knobs["vector"] or tile // threads
     if vector < WORD or vector & (vector - 1) or tile % (vector * threads):

@@ -12,7 +12,7 @@ hint          tell the compiler that translated pointers keep their alignment; w
 tma           load through tensor descriptors; swap: weights as matrix rows.
 xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
 num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only).
-wait          False leaves the completion barrier's waiting out; only for tests that run the ranks one by one.
+wait          False leaves out the waiting of the completion barrier; only for tests that run the ranks in turn.
 """
 
 from __future__ import annotations

@@ -117,45 +117,50 @@ def _interpreter(case: Case) -> dict[str, Any]:
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """Knobs to try for a case, the default first, all different."""
     base = config(case, arch)
-    changes: list[dict[str, Any]] = [{}, {"non_temporal": not base["non_temporal"]}]
-    if arch.startswith("sm_"):
-        wide = {"block_n": 64, "num_warps": 4, "num_stages": 3, "programs_per_cu": 2, "rows": min(case.BM, 64)}
-        whole = {**wide, "few": case.BM}
-        changes += [
-            {"num_stages": 3},
-            {"num_stages": 5},
-            {"few": 16},
-            {"few": 8},
-            {"tiles": 128},
-            {"tiles": 64},
-            {"tiles": 32},
-            {"tiles": 16},
-            {"rows": 16},
-            {"rows": case.BM},
-            wide,
-            whole,
-            {**whole, "num_stages": 4},
-            {**wide, "maxnreg": 168, "programs_per_cu": 3},
-        ]
-    elif arch.startswith("gfx"):
-        changes += [
-            {"block_n": 64, "num_warps": 4, "programs_per_cu": 2},
-            {"block_n": 128, "num_warps": 4},
-            {"block_n": 256, "num_warps": 8},
-            {"num_stages": 2},
-            {"programs_per_cu": 1},
-            {"programs_per_cu": 4},
-            {"programs_per_cu": 12},
-            {"waves_per_eu": 2},
-            {"block_k": 128},
-            {"tiles": 16},
-        ]
+    changes = [{}, {"non_temporal": not base["non_temporal"]}, *_changes(case, arch)]
     points: list[dict[str, Any]] = []
     for change in changes:
         knobs = {**base, **change}
         if knobs not in points and arch != "cpu" and shared_bytes(case, knobs, arch) <= lds_limit(arch):
             points.append(knobs)
     return points or [base]
+
+
+def _changes(case: Case, arch: str) -> list[dict[str, Any]]:
+    """What differs from the default in the points of a sweep."""
+    if arch.startswith("gfx"):
+        return _CDNA_CHANGES
+    if not arch.startswith("sm_"):
+        return []
+    wide = {"block_n": 64, "num_warps": 4, "num_stages": 3, "programs_per_cu": 2, "rows": min(case.BM, 64)}
+    whole = {**wide, "few": case.BM}
+    rows = [{"rows": 16}, {"rows": case.BM}]
+    return [
+        *_HOPPER_CHANGES,
+        *rows,
+        wide,
+        whole,
+        {**whole, "num_stages": 4},
+        {**wide, "maxnreg": 168, "programs_per_cu": 3},
+    ]
+
+
+_HOPPER_CHANGES: list[dict[str, Any]] = [
+    *({"num_stages": stages} for stages in (3, 5)),
+    *({"few": few} for few in (16, 8)),
+    *({"tiles": tiles} for tiles in (128, 64, 32, 16)),
+]
+
+_CDNA_CHANGES: list[dict[str, Any]] = [
+    {"block_n": 64, "num_warps": 4, "programs_per_cu": 2},
+    {"block_n": 128, "num_warps": 4},
+    {"block_n": 256, "num_warps": 8},
+    {"num_stages": 2},
+    *({"programs_per_cu": programs} for programs in (1, 4, 12)),
+    {"waves_per_eu": 2},
+    {"block_k": 128},
+    {"tiles": 16},
+]
 
 
 def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:

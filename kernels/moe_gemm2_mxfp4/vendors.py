@@ -85,21 +85,9 @@ def aiter(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     def call() -> torch.Tensor:
         out.zero_()
         stage2(
-            a,
-            w,
-            w,
-            x["ids"],
-            x["experts"],
-            x["valid"],
-            out,
-            case.topk,
-            "",
-            w_scale,
-            a_scale,
-            case.BM,
-            x["weights"],
+            a, w, w, x["ids"], x["experts"], x["valid"], out, case.topk, "", w_scale, a_scale, case.BM, x["weights"],
             package.QuantType.per_1x32,
-        )
+        )  # fmt: skip
         return out
 
     try:

@@ -12,12 +12,12 @@ from kernels.hardware import lds_limit
 from kernels.spec import Compilation
 from tests.kernels.compiled import chooses_pointers, compiled, spilled
 
-FAMILIES = ("gemm_all_scatter", "all_reduce", "reduce_scatter", "all_to_all")
+OPERATORS = ("gemm_all_scatter", "all_reduce", "reduce_scatter", "all_to_all")
 
 
 def jobs(arch: str) -> Iterator[tuple[str, Compilation]]:
     """What the pull-request cases and one of 8 ranks compile, each distinct job once, by a name."""
-    for name in FAMILIES:
+    for name in OPERATORS:
         kernel, seen = getattr(importlib.import_module(f"kernels.{name}"), name), []
         for case in kernel.cases:
             if case.tier != "pr" and not case.name.endswith(("w8_bf16_256MB", "n8192_k28672_m1024_bf16_w8")):

@@ -17,7 +17,7 @@ HEAP = 1 << 18
 SMALL = {"num_warps": 1, "unroll": 1}
 
 
-def family(name: str) -> Kernel:
+def operator(name: str) -> Kernel:
     return getattr(importlib.import_module(f"kernels.{name}"), name)
 
 
@@ -27,7 +27,7 @@ def placed(world: int, rank: int, kb: float, dtype: str, heap: Any) -> Case:
 
 def phases(world: int, kb: float, dtype: str, name: str, **knobs: Any) -> None:
     """Fake ranks, one after the other.  A rank that pushes is right once all have called, so each calls twice."""
-    kernel, ranks, built, expected = family(name), FakeRanks(world, HEAP), [], []
+    kernel, ranks, built, expected = operator(name), FakeRanks(world, HEAP), [], []
     for heap in ranks.heaps:
         case = placed(world, heap.rank, kb, dtype, heap)
         inputs = kernel.function("inputs")(case, 3)
@@ -86,7 +86,7 @@ def real_ranks(rank: int, world: int, directory: str) -> None:
     """
     with create(rank, world, "cpu", 1 << 20, directory) as heap:
         for name, algorithms in ALGORITHMS.items():
-            kernel = family(name)
+            kernel = operator(name)
             case = placed(world, rank, 2, "fp16", heap)
             inputs = kernel.function("inputs")(case, 5)
             expected = kernel.function("reference")(case, inputs)
@@ -118,7 +118,7 @@ def chunks_in_a_row(rank: int, world: int, directory: str) -> None:
         meeting = f"{directory}/{kb}-{programs}-{ahead}-{epoch}"
         os.makedirs(meeting, exist_ok=True)
         with create(rank, world, "cpu", 1 << 17, meeting) as heap:
-            case, kernel = placed(world, rank, kb, "fp32", heap), family("all_reduce")
+            case, kernel = placed(world, rank, kb, "fp32", heap), operator("all_reduce")
             inputs = kernel.function("inputs")(case, 0)
             heap.signals = _signals_from(heap, epoch)
             call = kernel.backends["triton"].build(
@@ -162,7 +162,7 @@ def sums_are_in_rank_order() -> None:
     """fp32, where the order shows: the very bits of the reference, for every algorithm."""
     for name in ("all_reduce", "reduce_scatter"):
         for algorithm in ALGORITHMS[name]:
-            kernel, ranks, built, expected = family(name), FakeRanks(4, HEAP), [], []
+            kernel, ranks, built, expected = operator(name), FakeRanks(4, HEAP), [], []
             for heap in ranks.heaps:
                 case = placed(4, heap.rank, 2, "fp32", heap)
                 inputs = kernel.function("inputs")(case, 3)

@@ -15,10 +15,10 @@ from kernels.symmetric_heap import FakeRanks, HeapError, create
 from tests.kernels.ranks import run_alone, run_ranks
 
 MODULE, INTERPRETED = "tests.kernels.test_collectives", "tests.kernels.collectives_interpreted"
-FAMILIES = ("all_reduce", "reduce_scatter", "all_to_all")
+OPERATORS = ("all_reduce", "reduce_scatter", "all_to_all")
 
 
-def family(name):
+def operator(name):
     return getattr(importlib.import_module(f"kernels.{name}"), name)
 
 
@@ -32,8 +32,8 @@ def collect_for_real(rank, world, directory):
 
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
     heap = create(rank, world, "cpu", 1 << 17)
-    for name in FAMILIES:
-        kernel = family(name)
+    for name in OPERATORS:
+        kernel = operator(name)
         for dtype in ("fp16", "bf16", "fp32"):
             case = tiny(world, rank, heap, 2, dtype)
             inputs = kernel.function("inputs")(case, 11)
@@ -57,9 +57,9 @@ def test_cpu_backends_with_real_ranks(tmp_path):
     run_ranks(MODULE, "collect_for_real", 2, tmp_path)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_declared_once_with_the_tiers(name):
-    kernel = family(name)
+    kernel = operator(name)
     kernel.check()
     assert discover()[name] is kernel
     assert len(kernel.cases) == 3 * 3 * 10
@@ -73,27 +73,27 @@ def test_costs_follow_nccl_tests():
     total = 16 << 20
     expected = {"all_reduce": 2 * total * 3 // 4, "reduce_scatter": total * 3 // 4, "all_to_all": total * 3 // 4}
     for name, link in expected.items():
-        found = family(name).function("cost")(family(name).case("w4_fp16_16MB"))
+        found = operator(name).function("cost")(operator(name).case("w4_fp16_16MB"))
         assert (found.payload_bytes, found.link_bytes) == (total, link)
         assert total <= found.hbm_bytes <= 2 * total
 
 
 def test_references_are_the_definitions():
-    vectors = [family(name).function("inputs")(tiny(4, rank), 1)["x"] for name in FAMILIES for rank in range(4)]
-    by_family = {name: torch.stack(vectors[4 * i : 4 * i + 4]) for i, name in enumerate(FAMILIES)}
+    vectors = [operator(name).function("inputs")(tiny(4, rank), 1)["x"] for name in OPERATORS for rank in range(4)]
+    by_operator = {name: torch.stack(vectors[4 * i : 4 * i + 4]) for i, name in enumerate(OPERATORS)}
     for rank in range(4):
         case, seed = tiny(4, rank), {"seed": torch.tensor(1)}
-        total = by_family["all_reduce"].double().sum(0)
-        assert (family("all_reduce").function("reference")(case, seed) - total).abs().max() < 1e-5
-        part = by_family["reduce_scatter"].double().sum(0).view(4, -1)[rank]
-        assert (family("reduce_scatter").function("reference")(case, seed) - part).abs().max() < 1e-5
-        turned = by_family["all_to_all"].view(4, 4, -1)[:, rank].reshape(-1)
-        assert torch.equal(family("all_to_all").function("reference")(case, seed), turned)
+        total = by_operator["all_reduce"].double().sum(0)
+        assert (operator("all_reduce").function("reference")(case, seed) - total).abs().max() < 1e-5
+        part = by_operator["reduce_scatter"].double().sum(0).view(4, -1)[rank]
+        assert (operator("reduce_scatter").function("reference")(case, seed) - part).abs().max() < 1e-5
+        turned = by_operator["all_to_all"].view(4, 4, -1)[:, rank].reshape(-1)
+        assert torch.equal(operator("all_to_all").function("reference")(case, seed), turned)
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter"])
 def test_tolerance_takes_a_sum_rounded_at_every_hop_but_no_lost_rank(name):
-    kernel = family(name)
+    kernel = operator(name)
     for dtype in ("fp16", "bf16"):
         case = Case("t", world=8, dtype=dtype, KB=64).at(Place(world=8))
         parts = [kernel.function("inputs")(case.at(Place(rank=rank, world=8)), 1)["x"] for rank in range(8)]
@@ -108,9 +108,9 @@ def test_tolerance_takes_a_sum_rounded_at_every_hop_but_no_lost_rank(name):
         assert not compare(lost[:size].to(hops.dtype), expected, kernel.tolerance_for(case)).ok
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_unsupported_says_what_is_needed(name):
-    kernel = family(name)
+    kernel = operator(name)
     build = {key: backend.build for key, backend in kernel.backends.items()}
     big = kernel.case("w2_fp16_256MB").at(Place())
     for backend in ("torch", "rccl"):
@@ -154,8 +154,8 @@ def plans():
 
 
 def plans_of_all_candidates(arch):
-    for name in FAMILIES:
-        kernel, config = family(name), importlib.import_module(f"kernels.{name}.config")
+    for name in OPERATORS:
+        kernel, config = operator(name), importlib.import_module(f"kernels.{name}.config")
         launch, backend = importlib.import_module(f"kernels.{name}.launch"), kernel.backends["triton"]
         for case in kernel.cases:
             tried = config.candidates(case, arch)
@@ -169,7 +169,7 @@ def plans_of_all_candidates(arch):
 
 
 def test_a_sweep_tries_two_shots_by_stores_from_4_mb_on():
-    all_reduce, config = family("all_reduce"), importlib.import_module("kernels.all_reduce.config")
+    all_reduce, config = operator("all_reduce"), importlib.import_module("kernels.all_reduce.config")
     for case in all_reduce.cases:
         algorithms = [knobs["algorithm"] for knobs in config.candidates(case, "sm_90")]
         assert (algorithms.count("two_shot_push") >= 8) == (case.KB >= 4096), (case.name, algorithms)
@@ -183,7 +183,7 @@ def bad_knobs():
         ("reduce_scatter", {"algorithm": "tree"}, "'tree' is not one of pull, push"),
         ("all_to_all", {"groups": 3}, "groups 3 must divide the 4 ranks"),
     ):
-        kernel, launch = family(name), importlib.import_module(f"kernels.{name}.launch")
+        kernel, launch = operator(name), importlib.import_module(f"kernels.{name}.launch")
         knobs = {**kernel.backends["triton"].build.__kwdefaults__, **wrong}
         with pytest.raises(ValueError, match=text):
             launch.compilation(kernel.case("w4_fp16_1MB"), "sm_90", knobs)

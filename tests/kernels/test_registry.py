@@ -105,3 +105,9 @@ def test_a_wrong_list_of_packages_is_one_clear_error(tmp_path, text, said):
         listed_packages(tmp_path)
     assert str(tmp_path / "pyproject.toml") in str(caught.value)
     assert isinstance(caught.value, DeclarationError)
+
+
+def test_harnesses_of_older_commits_find_the_digest_by_its_old_name():
+    kernel = discover()["gemm"]
+    assert kernel.yardstick({"a": 1}, kernel.cases[0]) == kernel.definition_digest({"a": 1}, kernel.cases[0])
+    assert kernel.yardstick({"a": 1}) != kernel.yardstick({"a": 2})

@@ -19,7 +19,7 @@ OFTEN_KB = (64, 512, 4096, 65536, 262144)
 """Sizes of the tier `pr`, in fp16 for 2 and 4 ranks."""
 
 CPU_LIMIT_KB = 4096
-"""Largest S timed on a CPU: four ranks move some 50 MB a call through one memory."""
+"""Largest S timed on a CPU: four ranks move some 50 MB per call through one memory."""
 
 DTYPES = ("fp16", "bf16", "fp32")
 
