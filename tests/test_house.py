@@ -27,12 +27,12 @@ ROOMS = {
     "benchmarks.coordinator": {"benchmarks", "kernels"},
     "benchmarks.worker": {"benchmarks", "kernels"},
     "benchmarks.isa": {"benchmarks", "kernels"},
-    "ci": {"ci", "kernels.hardware", "kernels.registry", *SHARED},
+    "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
     "ci.stats": {"ci.stats"},
     "ci.trials": {"ci.trials", "ci.stats", *SHARED},
     "ci.records": {"ci.records", "ci.trials", "ci.stats", "ci.git", "ci.whole_files", "kernels.hardware", *SHARED},
     "ci.judging": {*("ci.judging", "ci.records", "ci.trials", "ci.stats", "ci.harness", "ci.git"), *SHARED},
-    "ci.git": {"ci.git", "kernels.registry"},
+    "ci.git": {"ci.git", "kernels.project"},
     "dashboards": {"dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials", "kernels.hardware"},
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""
@@ -47,7 +47,7 @@ NEVER = {
 }
 """What a room and everything in it never imports."""
 
-LIGHT = ("kernels.spec", "kernels.registry", "kernels.hardware", *SHARED)
+LIGHT = ("kernels.spec", "kernels.registry", "kernels.project", "kernels.hardware", *SHARED)
 """Standard library only, and each other."""
 
 

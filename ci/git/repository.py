@@ -173,10 +173,7 @@ def history_order(folder: Path, commits: Iterable[str]) -> dict[str, int]:
 
 
 def listed_packages(folder: Path) -> list[str]:
-    """The packages with kernels that a checkout lists in its pyproject.toml.  GitError if that file is wrong."""
-    from kernels import registry  # the parser of this Ridgeline; asv's plug-in does without
+    """The packages with kernels that a checkout lists in pyproject.toml.  Raises kernels.project.ProjectError."""
+    from kernels import project  # imported here: asv's plug-in does without
 
-    try:
-        return list(registry.listed_packages(folder))
-    except (registry.DeclarationError, ValueError) as error:  # type: ignore[attr-defined]  # it does re-export it
-        raise GitError(str(error)) from error
+    return list(project.listed_packages(folder))

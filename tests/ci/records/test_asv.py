@@ -182,7 +182,7 @@ def test_the_trials_are_beside_the_result_and_both_agree(project: Project) -> No
     assert found.loc[(project.fast, "toy", "narrow", "middle"), "status"] == "unsupported"
     assert found.loc[(project.fast, "toy", "wrong", "middle"), "why"] == "ValueError: the first wrong element is at 7"
     [notes] = records.notes(project.root / "results", MACHINE, project.fast, ENV)
-    assert notes["trees"]["head"]["commit"] == project.fast
+    assert notes.checkouts["head"].commit == project.fast
 
 
 def test_nothing_but_a_worktree_is_left(project: Project) -> None:
