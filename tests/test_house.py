@@ -110,7 +110,7 @@ def test_verbs_are_imported_by_the_command_line_alone() -> None:
     assert {module for module in users if not module.startswith("ci.commands.")} <= {"ci.__main__"}
 
 
-@pytest.mark.parametrize("module", LIGHT)
+@pytest.mark.parametrize("module", sorted(LIGHT))
 def test_what_every_node_reads_needs_the_standard_library_only(module: str) -> None:
     assert {name for name in imports(module) if name.partition(".")[0] not in STDLIB} <= set(LIGHT)
 

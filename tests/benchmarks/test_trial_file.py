@@ -13,16 +13,23 @@ from pathlib import Path
 import pytest
 
 from benchmarks import trial_file as notes
+from tests.ci.made_trials import trial
 
 
 def test_a_line_carries_its_digest_and_no_nan():
-    line = notes.finished({"kernel": "gemm", "error": math.nan, "deep": [{"x": math.inf, 3: 1.5}]})
+    bare = {key: value for key, value in trial().items() if key not in ("id", "format", "version")}
+    line = notes.finished({**bare, "error": math.nan, "deep": [{"x": math.inf, 3: 1.5}]})
     assert line["error"] is None
     assert line["deep"] == [{"x": None, "3": 1.5}]
     assert (line["format"], line["version"]) == ("ridgeline-trial", 1)
-    assert line["id"] == notes.finished({"kernel": "gemm", "error": None, "deep": [{"x": None, "3": 1.5}]})["id"]
-    assert line["id"] != notes.finished({"kernel": "gemv"})["id"]
+    assert line["id"] == notes.finished({**bare, "error": None, "deep": [{"x": None, "3": 1.5}]})["id"]
+    assert line["id"] != notes.finished({**bare, "session": "another"})["id"]
     assert len(line["id"]) == 16
+
+
+def test_what_is_not_a_trial_is_not_written():
+    with pytest.raises(notes.Unfit, match="session is null; allowed: a value; it is missing"):
+        notes.finished({"kernel": "gemm"})
 
 
 def test_lines_are_appended(tmp_path):

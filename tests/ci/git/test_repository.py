@@ -9,6 +9,7 @@ import pytest
 
 from ci.git.command import GitError
 from ci.git.repository import Repository, history_order, listed_packages
+from kernels.project import ProjectError
 from tests.ci.histories import commits_of_one_second
 
 
@@ -130,7 +131,7 @@ def test_a_package_of_another_team_counts_as_kernels(repo: Path) -> None:
 def test_a_wrong_listing_of_packages_is_named(tmp_path: Path) -> None:
     for text in ("[tool.ridgeline]\nkernels = 3\n", "[tool"):
         (tmp_path / "pyproject.toml").write_text(text)
-        with pytest.raises(GitError):
+        with pytest.raises(ProjectError, match=r"pyproject\.toml"):
             listed_packages(tmp_path)
 
 

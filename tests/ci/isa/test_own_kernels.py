@@ -116,8 +116,8 @@ PLANTED = {
         "gemm/config.py",
         [
             (
-                "return _amd(case, arch, 128, 128, 64, 4, fill=fill)",
-                "return _amd(case, arch, 128, 128, 64, 4, 4, fill=fill)",
+                "_split(case, m, n, k, warps, 2, tma=False",
+                "_split(case, m, n, k, warps, 4 if m == n == 128 else 2, tma=False",
             )
         ],
         "gemm",
@@ -154,7 +154,7 @@ def test_a_planted_regression_is_the_only_alarm(bases, cache, tree, name):
 
 def test_one_line_takes_the_hint_from_every_kernel_that_translates(bases, cache, tree):
     change(
-        tree / "kernels" / "symmetric_device.py",
+        tree / "kernels" / "_shared" / "symmetric_device.py",
         ("return tl.multiple_of(address.to(pointer.dtype), ALIGN)", "return address.to(pointer.dtype)"),
     )
     after = compiled(tree, cache, "gfx942", **CHOSEN["gfx942"])
@@ -171,7 +171,7 @@ def test_comments_moved_lines_and_other_names_make_no_difference(bases, cache, t
         ("acc", "running_sum"),
     )
     change(
-        tree / "kernels" / "symmetric_device.py",
+        tree / "kernels" / "_shared" / "symmetric_device.py",
         ("address", "place"),
         ("@triton.jit\ndef translate", "\n\n@triton.jit\ndef translate"),
     )
