@@ -35,7 +35,7 @@ OURS = ("ci.", "benchmarks.", "kernels.")
 
 
 class Verbs(click.Group):
-    """Usage errors leave with 3: 1 and 2 are verdicts here.  So does a crash: it is no regression."""
+    """Usage errors leave with 3: 1 and 2 are verdicts here.  So does a crash, which is not a regression."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)

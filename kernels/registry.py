@@ -13,7 +13,7 @@ from kernels.project import listed_packages
 from kernels.spec import SPEC_VERSION, DeclarationError, Kernel
 
 INFRASTRUCTURE = {"spec", "project", "registry", "hardware", "numerics", "symmetric_heap"}
-"""Public modules of the package `kernels` that are no operators; for all others see `declares`."""
+"""Public modules of the package `kernels` that are not operators; for all others see `declares`."""
 
 
 __all__ = ["INFRASTRUCTURE", "Broken", "Registry", "declares", "discover", "listed_packages", "modules_of"]

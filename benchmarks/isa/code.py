@@ -128,7 +128,7 @@ class Code:
         return max(total.values(), default=0)
 
     def text(self) -> str:
-        """The code one instruction a line, labels renamed L0, L1 ... in program order.
+        """The code, one instruction per line, labels renamed L0, L1 ... in program order.
 
         A line `; loop L3 depth 2` (or `; no loop`) stands where another innermost loop begins.
         """

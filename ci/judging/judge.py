@@ -4,7 +4,7 @@ One case: BROKEN, NEW and NOT COMPARABLE are settled before any time is looked a
 without timing.  Otherwise the effect and its interval come from `ci.stats`, and
 
     SLOWER / FASTER  the change is real (false-alarm rate of the policy, controlled over all cases) and at least the
-                     smallest effect; if the vendor baseline moved too, the ratio to it must have moved as well
+                     smallest effect; if the baseline moved too, the ratio to it must have moved as well
     SAME             the whole interval lies within +-same_within, and no real change of the smallest effect was found
     CANNOT TELL      anything else
 
@@ -65,7 +65,7 @@ class _Timed:
 
     @property
     def baseline_moved(self) -> bool:
-        """Whether the vendor baseline, which should not, has moved."""
+        """Whether the baseline, which should not, has moved."""
         effect, settings = self.baseline_effect, self.settings
         return effect is not None and effect.p_value <= NOMINAL * settings.false_alarm and _large(effect, settings)
 
@@ -136,7 +136,7 @@ def _with_short_trials(c: Comparison, settings: Settings, sample: Sample | None)
 
 
 def _fit_baselines(cases: Sequence[_Timed]) -> None:
-    """What the vendor baseline of each case did between the two sides."""
+    """What the baseline of each case did between the two sides."""
     beside = [(t, t.baseline) for t in cases if t.baseline]
     fitted = effects([baseline for _, baseline in beside], (t.scale for t, _ in beside))
     for (t, _), effect in zip(beside, fitted, strict=True):
@@ -261,7 +261,7 @@ def _numbers(t: _Timed) -> str:
 
 
 def _beside_baseline(t: _Timed, draft: _Draft, progress: Progress | None) -> None:
-    """If the vendor baseline moved between the sides, the machine did: only the ratio to it counts then."""
+    """If the baseline moved between the sides, the machine did: only the ratio to it counts then."""
     if not draft.changed or not t.baseline_moved or t.baseline is None or t.baseline_effect is None:
         return
     name = t.comparison.baseline or "the baseline"
@@ -361,12 +361,12 @@ def _run_warnings(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> tupl
     if moved:
         where = f"moved in {len(moved)} of {len(beside)} cases"
         machine = "the machine was not the same for both sides"
-        said.append(f"the vendor baseline, the same on both sides, {where}: {machine}")
+        said.append(f"the baseline, the same on both sides, {where}: {machine}")
     return tuple(said)
 
 
 def _machine_cleared(cases: Sequence[CaseVerdict], timed: Sequence[_Timed]) -> bool:
-    """Whether vendor baselines, timed in the same trials as the findings, all stood still."""
+    """Whether baselines, timed in the same trials as the findings, all stood still."""
     changed = {case.case for case in cases if case.verdict in (Verdict.SLOWER, Verdict.FASTER)}
     beside = [t for t in timed if t.comparison.case in changed and t.baseline_effect]
     return bool(beside) and not any(t.baseline_moved for t in beside)
@@ -388,5 +388,5 @@ def _overall(cases: Sequence[CaseVerdict], floors: Sequence[Floor]) -> tuple[Ver
     if new:
         why += f"; {new} NEW, without a base to compare with"
     if missed:
-        why += f"; {missed} below the floor against the vendor baseline"
+        why += f"; {missed} below the floor against the baseline"
     return Verdict.worst([*counts, *([Verdict.SLOWER] if missed else [])]), why

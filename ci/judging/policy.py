@@ -70,7 +70,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class FloorRule:
-    """A bound against the vendor baseline: share = baseline time / our time, for cases whose names match."""
+    """A bound against the baseline: share = baseline time / our time, for cases whose names match."""
 
     kernel: str
     share: float
@@ -112,11 +112,11 @@ class Policy:
         return settings
 
     def recorded(self) -> Policy:
-        """The same policy for commits recorded apart, each beside the vendor baseline: larger effect and noise."""
+        """The same policy for commits recorded apart, each beside the baseline: larger effect and noise."""
         return dataclasses.replace(self, apart=True)
 
     def floor_rules(self, kernel: str, backend: str, case: str) -> tuple[FloorRule, ...]:
-        """The floors against the vendor baseline that apply to a case."""
+        """The floors against the baseline that apply to a case."""
         return tuple(rule for rule in self.floors if rule.applies(kernel, backend, case))
 
 

@@ -1,4 +1,4 @@
-"""Floors against the vendor baseline: is ours at least so many times as fast as what a user would call otherwise?"""
+"""Floors against the baseline: is ours at least so many times as fast as what a user would call otherwise?"""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ EXIT_CODES = {
 
 @dataclasses.dataclass(frozen=True)
 class Floor:
-    """A bound against the vendor baseline and what was found: share = baseline time / head time (> 1: ours is faster).
+    """A bound against the baseline and what was found: share = baseline time / head time (> 1: ours is faster).
 
     state: "met", "missed" (the whole interval lies below the bound), "cannot tell", or "absent" (not timed).
     """

@@ -1,4 +1,4 @@
-"""What a run measured, as a table: time, rate, and how it stands against the baseline; then what deserves a look."""
+"""What a run measured, as a table: time, rate, ratio to the baseline; then what is odd about the times."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def floor_lines(judgement: Judgement) -> tuple[FloorLine, ...]:
 
 
 def floor_line(floor: Floor) -> str:
-    """A floor against the vendor baseline in one sentence, without the case's name."""
+    """A floor against the baseline in one sentence, without the case's name."""
     bound = f"floor {floor.bound:.2f} of {floor.baseline}"
     if floor.share is None:
         return f"{bound}: not timed"

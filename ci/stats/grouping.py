@@ -56,10 +56,10 @@ def _fields(member: Sample, numbers: Sequence[int]) -> list[np.ndarray[tuple[int
 def one_sided(slower: int, faster: int) -> str | None:
     """A warning if all of many findings point one way: the fingerprint of a machine that moved.
 
-    A vendor baseline that was timed beside the findings and stood still clears the machine; the caller knows.
+    A baseline that was timed beside the findings and stood still clears the machine; the caller knows.
     """
     if max(slower, faster) < ONE_SIDED_LEAST or min(slower, faster) > 0:
         return None
     findings = f"all {slower + faster} findings point one way ({'slower' if slower else 'faster'})"
-    suspects = "no vendor baseline stood still beside them, so suspect the machine, the environment or base first"
+    suspects = "no baseline stood still beside them, so suspect the machine, the environment or base first"
     return f"{findings} and {suspects}; compare base with itself to be sure"

@@ -84,7 +84,7 @@ class Scale:
 def samples(cases: Sequence[Sequence[PairedRounds]], *, baseline: bool = False) -> list[Sample | None]:
     """Summarise the trials of each case; None for a case without usable trials.
 
-    baseline: summarise the vendor baseline instead (trials without it are left out, and its rounds are not kept).
+    baseline: summarise the baseline instead (trials without it are left out, and its rounds are not kept).
     """
     arms = [[(t.number, *pair) for t in trials if (pair := _pair(t, baseline)) is not None] for trials in cases]
     places = defaultdict(list)

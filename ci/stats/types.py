@@ -32,7 +32,7 @@ class PairedRounds:
     """The samples of both sides of one case in one trial, round by round.  Arrays have shape (rounds,), in seconds.
 
     number: of the trial; it tells which cases shared processes.  Sample i of every array belongs to round i.
-    `baseline_*` is the vendor baseline, timed in the same rounds by the process of the same side; None where there
+    `baseline_*` is the baseline, timed in the same rounds by the process of the same side; None where there
     is none.
     """
 

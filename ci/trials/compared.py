@@ -19,7 +19,7 @@ class Comparison:
     same_code: both sides ran the same code (code objects, or files of the kernel), or None where it is not known.
     base_status, head_status: how the arms ended; `*_why` is one sentence for a status other than ok.
     base_definition, head_definition: digest of the benchmark definition; None where it is not known.
-    baseline: name of the vendor baseline in `PairedRounds.baseline_*`, None without one.
+    baseline: name of the baseline in `PairedRounds.baseline_*`, None without one.
     problems: faults of the recorded data that forbid a verdict on this case, each one sentence.
     """
 

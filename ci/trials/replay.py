@@ -5,7 +5,7 @@ A replay file has one JSON object per line:
     {"trial": 0, "unit": "us", "cases": {CASE: {"base": [...], "head": [...]}}}
 
 Sample i of both arms is from round i.  Other arms and keys are ignored, except per case `"control": {"base": [...],
-"head": [...]}` (the vendor baseline in the same rounds) and per line `"clocks": {"base": {...}, "head": {...}}` and
+"head": [...]}` (the baseline in the same rounds) and per line `"clocks": {"base": {...}, "head": {...}}` and
 `"machine_kind": "cpu"`.  A fault of one case makes that case CANNOT TELL and leaves the others alone; a file that is
 not what it claims to be is a ReplayError.
 """
@@ -124,7 +124,7 @@ class _Reader:
         self.warnings: list[str] = []
 
     def add(self, number: int, line: bytes, *, last: bool) -> None:
-        """Take in one line.  Raises ReplayError for a line that is no trial, except a torn last one."""
+        """Take in one line.  Raises ReplayError for a line that is not a trial, except a torn last one."""
         where = f"{self.path}:{number}"
         try:
             data = json.loads(line)
@@ -262,7 +262,7 @@ def _checked(case: _Case, arms: tuple[list[Any], list[Any]], where: str) -> tupl
 
 
 def _control(case: _Case, arms: Mapping[str, Any], rounds: int, where: str) -> tuple[FloatArray, FloatArray] | None:
-    """The vendor baseline of both trees in the same rounds; a faulty one is left out with a warning."""
+    """The baseline of both trees in the same rounds; a faulty one is left out with a warning."""
     control = arms.get("control")
     if control is None:
         return None

@@ -33,7 +33,7 @@ def recording(request):
 def made(
     effect=0.0, trials=6, case="k/t/c", kernel="k", baseline=None, rounds=40, seed=0, scatter=0.002, noise=0.01, **more
 ):
-    """A comparison of synthetic trials; baseline: effect on the vendor baseline, None for no baseline."""
+    """A comparison of synthetic trials; baseline: effect on the baseline, None for no baseline."""
     rng = np.random.default_rng(seed)
     rows = []
     for number in range(trials):
