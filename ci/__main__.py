@@ -30,6 +30,9 @@ VERBS = {
 }
 """Every verb, and what it is for."""
 
+LONGEST_ERROR = 10_000
+"""Characters of an error that are printed."""
+
 OURS = ("ci.", "benchmarks.", "kernels.")
 """Modules whose exceptions are sentences for people; any other exception is a defect of Ridgeline."""
 
@@ -67,10 +70,17 @@ class Verbs(click.Group):
 def _say(error: Exception) -> None:
     """A sentence for what we foresaw; for everything else the traceback too."""
     if isinstance(error, OSError) or type(error).__module__.startswith(OURS):
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {escaped(str(error))}", err=True)
         return
-    traceback.print_exception(error)
-    click.echo(f"Error: {type(error).__name__}: {error}; this is a defect of Ridgeline, please report it", err=True)
+    click.echo(escaped("".join(traceback.format_exception(error))), err=True, nl=False)
+    said = escaped(f"{type(error).__name__}: {error}")
+    click.echo(f"Error: {said}; this is a defect of Ridgeline, please report it", err=True)
+
+
+def escaped(text: str) -> str:
+    """Text that may hold foreign words, for a terminal: unprintable characters as escapes, a bounded length."""
+    shown = "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in text)
+    return shown if len(shown) <= LONGEST_ERROR else f"{shown[:LONGEST_ERROR]} ..."
 
 
 @click.group(

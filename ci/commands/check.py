@@ -20,6 +20,7 @@ from ci.isa import text as isa_text
 from ci.judging import live, policy
 from ci.judging.types import Judgement, Verdict
 from ci.options import BUDGET, DRY_RUN, JSON, RESULTS, TIMED, err_console, example, folder, plan, with_rounds
+from ci.report.words import plain
 from ci.trials.file import Followed
 from ci.whole_files import check_writable
 
@@ -66,7 +67,7 @@ def _against(
     base: Commit, head: LocalCheckout, repository: Repository, plan: MeasurePlan, rules: policy.Policy, console: Console
 ) -> tuple[tuple[LocalCheckout, ...], live.Outcome]:
     """Times of both sides and, where their kernels differ, the code they compile to."""
-    console.print(f"{head.label} against {base.short} ({base.subject})", markup=False)
+    console.print(f"{head.label} against {base.short} ({plain(base.subject)})", markup=False)
     checkouts = (repository.checkout(base.hash, "base"), head)
     outcome = compared(repository, checkouts, plan, rules, scratch("check", head), console)
     if not repository.same_kernels(*checkouts):

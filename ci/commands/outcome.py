@@ -18,6 +18,7 @@ from ci.records import store
 from ci.report import json_report, markdown, terminal
 from ci.report.build import report_of
 from ci.report.model import Report
+from ci.report.words import plain
 from ci.trials.file import Rejected
 from ci.whole_files import replace
 
@@ -77,4 +78,4 @@ def print_recorded(done: store.Recorded, dry_run: bool = False, to_stderr: bool 
     where = ", ".join(str(path) for path in done.paths) or "no file"
     click.echo(f"{verb} {done.added} new trials ({done.known} known already) in {where}", err=to_stderr)
     for problem in done.problems:
-        click.echo(f"left out: {problem}", err=True)
+        click.echo(f"left out: {plain(problem, 2000)}", err=True)

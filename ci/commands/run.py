@@ -17,6 +17,7 @@ from ci.git.command import GitError
 from ci.harness import measure
 from ci.options import DRY_RUN, OUT, RESULTS, SOURCE, TIMED, err_console, example, out_console, plan, with_rounds
 from ci.report import run_summary
+from ci.report.words import plain
 from ci.trials.file import Followed, TrialFile
 from ci.trials.trial import Trial
 
@@ -73,7 +74,7 @@ def _say_what_is_kept(measured: TrialFile, before: int, out: Path | None, result
         print_recorded(record([measured], results))
         return
     for problem in measured.problems(keep=False):
-        click.echo(f"not used: {problem}", err=True)
+        click.echo(f"not used: {plain(problem, 2000)}", err=True)
     if new:
         click.echo(f"{new} trials in {out}; `ridgeline record {out}` makes asv records of them")
 

@@ -174,6 +174,17 @@ def test_a_crash_of_ours_is_no_regression(monkeypatch: pytest.MonkeyPatch) -> No
     assert "KeyError: 'surprise'; this is a defect of Ridgeline" in done.output
 
 
+def test_foreign_words_in_an_error_cannot_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hostile(*_: object, **__: object) -> int:
+        raise OSError("red \x1b[31m, bell \x07, surrogate \ud800, override \u202e" + "x" * 10**6)
+
+    monkeypatch.setattr(examination, "diagnose", hostile)
+    done = invoke("doctor")
+    assert done.exit_code == 3
+    assert r"red \x1b[31m, bell \x07, surrogate \ud800, override \u202e" in done.output
+    assert len(done.output) < 11_000
+
+
 def test_the_list_of_verbs_says_what_each_verb_does() -> None:
     shown = " ".join(invoke("--help").output.split())
     for verb, words in SUMMARIES.items():
