@@ -184,7 +184,7 @@ def _version(name: str, version: str | None, oldest: tuple[int, ...], newest: tu
 
 
 def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
+    return ".".join(map(str, version)) + (".x" if len(version) < 3 else "")
 
 
 def _interpreter(facts: HostFacts) -> Iterator[Finding]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ci.records import rates
 from ci.report.build import costs_of, skips_of
-from ci.report.words import duration, plain, rate
+from ci.report.model import ReportWarning, grouped
+from ci.report.words import duration, plain, rate, warning_line
 from ci.stats import anomalies
+from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
 
 Key = tuple[str, str, str]
@@ -25,39 +28,41 @@ def show(trials: Sequence[Trial], console: Console) -> None:
     samples = _samples(trials)
     if samples:
         console.print(_table(trials, {key: float(np.median(np.concatenate(s))) for key, s in samples.items()}))
-    for line in odd(samples):
-        console.print(line, style="yellow", markup=False, highlight=False)
+    for group in grouped(odd(samples)):
+        console.print(warning_line(group), style="yellow", markup=False, highlight=False)
     for skip in skips_of(trials):
         style = "dim" if skip.status in ("skipped", "unsupported") else "bold red"
         line = f"{plain(skip.what)}: {skip.status}: {plain(skip.why, 600)}"
         console.print(line, style=style, markup=False, highlight=False)
 
 
-def odd(samples: dict[Key, list[np.ndarray]]) -> Iterator[str]:
-    """A line per arm whose median hides something: calls that collapse now and then, or two speeds."""
+def odd(samples: Mapping[Key, Sequence[FloatArray]]) -> Iterator[ReportWarning]:
+    """What a median hides, by arm: calls that collapse now and then, or two speeds."""
     for (operator, case, backend), seconds in samples.items():
         for anomaly in anomalies.of_arm(seconds):
-            yield f"{plain(operator)}/{plain(backend)}/{plain(case)}: {anomaly.sentence}"
+            yield ReportWarning(anomaly.sentence, f"{operator}/{backend}/{case}")
 
 
 def _table(trials: Iterable[Trial], medians: dict[Key, float]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, justify in COLUMNS.items():
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+        names = column in ("kernel / case", "backend")  # a name is never cut: it is copied into the next command
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=not names)  # type: ignore[arg-type]
     costs = costs_of(trials)
     baselines = {trial.operator: declared.baselines for trial in trials if (declared := trial.declaration())}
     for (operator, case, backend), seconds in medians.items():
         own = baselines.get(operator, ())
-        baseline = next((medians[operator, case, name] for name in own if (operator, case, name) in medians), None)
+        timed = [medians[operator, case, name] for name in own if (operator, case, name) in medians]
+        baseline = min(timed, default=None)  # the fastest counts, as on the page
         ratio = Text("baseline", "dim") if backend in own else _ratio(baseline, seconds)
         speed = rate(costs.get(f"{operator}/{backend}/{case}"), seconds)
         table.add_row(Text(plain(f"{operator}/{case}")), Text(plain(backend)), duration(seconds), speed, ratio)
     return table
 
 
-def _samples(trials: Iterable[Trial]) -> dict[Key, list[np.ndarray]]:
+def _samples(trials: Iterable[Trial]) -> dict[Key, list[FloatArray]]:
     """Seconds of every arm that is right, one array per trial."""
-    found: dict[Key, list[np.ndarray]] = {}
+    found: dict[Key, list[FloatArray]] = {}
     for trial in trials:
         for case, _, backend, arm in trial.arms():
             if arm.ok:
@@ -68,5 +73,5 @@ def _samples(trials: Iterable[Trial]) -> dict[Key, list[np.ndarray]]:
 def _ratio(baseline: float | None, seconds: float) -> Text:
     if baseline is None:
         return Text("")
-    ratio = baseline / seconds
+    ratio = rates.baseline_ratio(baseline, seconds)
     return Text(f"{ratio:.3f}", "green" if ratio >= 1 else "yellow")

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
+from ci.records import rates
+from ci.records.rates import Rate
 from ci.report.model import CaseCost, Report, Scalar, Side, WarningGroup
 from ci.stats.types import Clocks
 
@@ -56,18 +58,14 @@ def _three(value: float) -> str:
 
 
 def rate(cost: CaseCost | None, seconds: float | None) -> str:
-    """The speed that suits the case: TFLOPS of all ranks, GB/s (1e9) of the bus, or GB/s of the HBM of one rank."""
-    if cost is None or not seconds:
+    """The speed in the unit in which the case is quoted everywhere: TFLOPS, GB/s of the HBM, or GB/s of the bus."""
+    unit = rates.headline(cost) if cost and seconds else Rate.TIME
+    if unit is Rate.TIME or cost is None or not seconds:
         return NOTHING
-    if cost.link_bytes and not cost.flops:
-        return f"{_three(cost.link_bytes / seconds / 1e9)} GB/s bus"
-    if cost.flops:
-        return _flops(cost.flops * cost.world / seconds)
-    return f"{_three(cost.hbm_bytes / seconds / 1e9)} GB/s" if cost.hbm_bytes else NOTHING
-
-
-def _flops(per_second: float) -> str:
-    return f"{_three(per_second / 1e12)} TFLOPS" if per_second >= 1e12 else f"{_three(per_second / 1e9)} GFLOPS"
+    speed = rates.value(unit, float(getattr(cost, rates.AMOUNT[unit])), float(cost.world), seconds)
+    if unit is Rate.TFLOPS:
+        return f"{_three(speed)} TFLOPS" if speed >= 1 else f"{_three(1000 * speed)} GFLOPS"
+    return f"{_three(speed)} GB/s{' bus' if unit is Rate.BUSBW else ''}"
 
 
 def groups_of(report: Report) -> tuple[tuple[Group | None, tuple[CaseVerdict, ...]], ...]:
@@ -164,16 +162,23 @@ class FloorLine:
 
 
 def floor_lines(judgement: Judgement) -> tuple[FloorLine, ...]:
-    """One line per floor that is missed or not known, but one per cause for those that were not timed."""
+    """One line per floor that is missed or not known, but one per cause for those that were not timed.
+
+    The reason of a floor stands in the first line that it applies to.
+    """
     equal = {case.case for case in judgement.cases if case.verdict is Verdict.SAME and case.ratio is None}
-    found: dict[tuple[str, str], list[Floor]] = {}
+    found: dict[tuple[str, str, str], list[Floor]] = {}
     for floor in judgement.floors:
         if floor.state != "met":
             why = ", both sides run equal code" if floor.state == "absent" and floor.case in equal else ""
-            text = f"{floor_line(floor)}{why}; {floor.reason}"
-            found.setdefault((text, "" if floor.state == "absent" else floor.case), []).append(floor)
-    rows = found.items()
-    return tuple(FloorLine(tuple(floor.case for floor in floors), text, floors[0].new) for (text, _), floors in rows)
+            one = "" if floor.state == "absent" else floor.case
+            found.setdefault((f"{floor_line(floor)}{why}", floor.reason, one), []).append(floor)
+    lines, said = [], set[str]()
+    for (text, reason, _), floors in found.items():
+        because = "" if reason in said else f"; {reason}"
+        lines.append(FloorLine(tuple(floor.case for floor in floors), f"{text}{because}", floors[0].new))
+        said.add(reason)
+    return tuple(lines)
 
 
 def floor_line(floor: Floor) -> str:

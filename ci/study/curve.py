@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ci.records import rates
 from ci.report.markdown import code
 from ci.report.words import plain
 from ci.trials.file import read
@@ -32,7 +33,7 @@ def points(trials: Iterable[Trial]) -> dict[str, dict[int, float]]:
             moved = head.declaration.cases[case].cost.link_bytes if head.declaration else None
             if arm.ok and moved:
                 count = _count(arm, head, f"{backend} of {case}")
-                found[backend][count] = moved / statistics.median(arm.seconds) / 1e9
+                found[backend][count] = rates.gb_per_s(float(moved), statistics.median(arm.seconds))
     if len(cases) != 1:
         raise ValueError(f"a curve is of one case; these trials have {', '.join(sorted(cases)) or 'none'}")
     return dict(found)
