@@ -2,12 +2,11 @@
 
 All ranks allocate in the same order and sizes, so an allocation has the same offset in every heap and a pointer is
 moved to a peer by the difference of two bases (kernels/_shared/symmetric_device.py: translate).  One interface to
-three kinds of memory:
+two kinds of memory:
 
 * GPU: memory of torch.distributed._symmetric_memory (CUDA and HIP).  NVLink multicast is switched off, always: a
   program that dies while it holds a multicast object can take the GPUs of the host out of service.
 * CPU: one file per rank in /dev/shm, mapped by every rank and unlinked once all have mapped it.
-* :class:`FakeRanks`: all ranks in one process, one after the other; for tests.
 """
 
 from __future__ import annotations
@@ -245,29 +244,6 @@ class SharedFiles:
     def close(self) -> None:
         self._heaps, self._counters = [], []
         os.close(self._file)
-
-
-class FakeRanks:
-    """All ranks of a world in one process: `heaps[r]` is what rank r would hold.  Barriers return at once."""
-
-    def __init__(self, world: int, bytes_: int, device: str = "cpu") -> None:
-        self.device = device
-        size = -(-bytes_ // ALIGNMENT) * ALIGNMENT
-        self._heaps = [torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(world)]
-        self.bases = [heap.data_ptr() for heap in self._heaps]
-        self.heaps = [SymmetricHeap(rank, self) for rank in range(world)]
-
-    def view(self, rank: int) -> torch.Tensor:
-        return self._heaps[rank]
-
-    def reserve(self, start: int, size: int) -> None:
-        """Nothing to do: the memory is there from the start."""
-
-    def barrier(self) -> None:
-        """Nothing to wait for: the ranks run one after the other."""
-
-    def close(self) -> None:
-        self._heaps = []
 
 
 def _meeting_place(rank: int, world: int, directory: str | os.PathLike[str] | None) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -16,24 +15,18 @@ from rich.console import Console
 from rich.text import Text
 
 from ci.git.command import GitError
-from ci.git.push import PushError, pushed
+from ci.git.push import pushed
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import HARNESS
 from ci.isa import backfill, history, series, versions
 from ci.isa import text as isa_text
 from ci.isa.compile import CompileError, TreeCompiler, Wanted
-from ci.isa.compiled import CompiledTree, IsaError, parse
+from ci.isa.compiled import CompiledTree, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.policy import load_policy
 from ci.isa.side_by_side import side_by_side
-from ci.judging.policy import PolicyError
+from ci.options import CASES, DRY_RUN, JSON, POLICY
 from ci.report.words import plain, plural
-
-EXPECTED = (
-    *(CompileError, IsaError, PolicyError, PushError, GitError),
-    *(backfill.RangeError, versions.InstallError, versions.VersionError),
-)
-"""Errors that the user can correct: one sentence, exit code 3."""
 
 EXAMPLES = """\b
 Examples:
@@ -47,32 +40,6 @@ Examples:
 
 FILE = click.Path(path_type=Path, dir_okay=False, writable=True)
 FOLDER = click.Path(path_type=Path, file_okay=False)
-
-SHARED_OPTIONS = (
-    click.option(
-        "--tier", type=click.Choice(["pr", "nightly", "sweep"]), default="pr", show_default=True, help="Which cases."
-    ),
-    click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable)."),
-    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
-    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable)."),
-    click.option(
-        "--policy", "policy_file", type=click.Path(path_type=Path), help="Thresholds (default: ci/policy.toml)."
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-    click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing."),
-)
-"""Options that other commands have too."""
-
-
-def shared_options(command: Callable[..., int]) -> Callable[..., int]:
-    """The command with SHARED_OPTIONS."""
-    return functools.reduce(lambda found, option: option(found), reversed(SHARED_OPTIONS), command)
-
-
-class IsaFailure(click.ClickException):
-    """Usage or infrastructure: exit code 3."""
-
-    exit_code = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,16 +72,16 @@ class IsaOptions:
     dry_run: bool
 
     def check(self) -> None:
-        """Raise IsaFailure for options that do not go together, or for files that cannot be written."""
+        """Raise click.UsageError for options that do not go together, or for files that cannot be written."""
         if sum(map(bool, (self.base, self.versions, self.span, self.history))) > 1:
-            raise IsaFailure("BASE HEAD, --triton, --range and --history exclude each other; give one of them")
+            raise click.UsageError("BASE HEAD, --triton, --range and --history exclude each other; give one of them")
         if not self.span and (self.newest or self.push_to or self.every or self.again):
             options = "--newest, --push, --every and --again"
-            raise IsaFailure(f"{options} belong to --range; give for instance --range ..HEAD")
+            raise click.UsageError(f"{options} belong to --range; give for instance --range ..HEAD")
         for file in filter(None, (self.page, self.markdown)):
             folder = file.absolute().parent
             if not os.access(folder, os.W_OK):
-                raise IsaFailure(f"{file} cannot be written: {folder} is not a folder that you can write to")
+                raise click.UsageError(f"{file} cannot be written: {folder} is not a folder that you can write to")
 
     @property
     def wanted(self) -> Wanted:
@@ -135,7 +102,10 @@ class IsaOptions:
 @click.option(
     "--arch", "arches", multiple=True, metavar="ARCH", help="gfx942, gfx950, sm_90 (repeatable; default: AMD)."
 )
-@shared_options
+@CASES
+@POLICY
+@JSON
+@DRY_RUN
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="S", help="For one compilation.")
 @click.option("--memory", "memory_mb", type=click.IntRange(min=100), metavar="MB", help="For one compilation.")
 @click.option("--show", is_flag=True, help="Show the changed loop of both sides next to each other.")
@@ -158,10 +128,7 @@ def isa(**options: Any) -> int:
     """
     asked = IsaOptions(**options)
     asked.check()
-    try:
-        return IsaJob(asked).run()
-    except EXPECTED as error:
-        raise IsaFailure(str(error)) from None
+    return IsaJob(asked).run()
 
 
 class IsaJob:
@@ -271,7 +238,7 @@ class IsaJob:
         results = self.options.results
         commits = history.read(results, history.chosen(self.options.wanted), self.root)
         if not commits:
-            raise IsaFailure(f"{results} holds no recorded code; record it: ridgeline isa --range ..HEAD")
+            raise click.UsageError(f"{results} holds no recorded code; record it: ridgeline isa --range ..HEAD")
         if self.options.as_json:
             click.echo(json.dumps([dataclasses.asdict(one) for one in commits], indent=1))
         else:

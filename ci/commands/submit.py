@@ -11,6 +11,7 @@ import click
 
 from ci import executors
 from ci.executors import JobStatus, State
+from ci.options import DRY_RUN, JSON
 
 EXECUTOR = click.option(
     "--executor",
@@ -46,8 +47,8 @@ QUEUE = click.option(
 @click.option("--status", "show", is_flag=True, help="List the jobs (all, or the ids given).")
 @click.option("--cancel", is_flag=True, help="End the jobs whose ids are given.")
 @click.option("--resume", is_flag=True, help="Queue the jobs whose ids are given again.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--dry-run", is_flag=True, help="Print the job's script and submit nothing.")
+@JSON
+@DRY_RUN
 @EXECUTOR
 @QUEUE
 def submit(

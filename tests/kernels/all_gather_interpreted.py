@@ -9,8 +9,9 @@ import torch
 from kernels.all_gather import all_gather
 from kernels.numerics import compare, normal, poison
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import FakeRanks, create
+from kernels.symmetric_heap import create
 from tests.kernels import gluon_shim
+from tests.kernels.fake_ranks import FakeRanks
 
 HEAP = 1 << 16
 

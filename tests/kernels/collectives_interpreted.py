@@ -11,7 +11,8 @@ import torch
 
 from kernels.numerics import compare, poison
 from kernels.spec import Case, Kernel, Place
-from kernels.symmetric_heap import FakeRanks, create
+from kernels.symmetric_heap import create
+from tests.kernels.fake_ranks import FakeRanks
 
 HEAP = 1 << 18
 SMALL = {"num_warps": 1, "unroll": 1}

@@ -9,7 +9,8 @@ import torch
 from kernels.gemm_all_scatter import gemm_all_scatter, launch
 from kernels.numerics import compare, poison
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import FakeRanks, create
+from kernels.symmetric_heap import create
+from tests.kernels.fake_ranks import FakeRanks
 
 HEAP = 1 << 17
 SMALL = {"block_m": 32, "block_n": 32, "block_k": 32, "programs": 3, "group_m": 2}

@@ -14,7 +14,8 @@ from kernels.all_gather import all_gather, config, registered
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import FakeRanks, create
+from kernels.symmetric_heap import create
+from tests.kernels.fake_ranks import FakeRanks
 from tests.kernels.ranks import run_alone, run_ranks
 
 MODULE, INTERPRETED = "tests.kernels.test_all_gather", "tests.kernels.all_gather_interpreted"

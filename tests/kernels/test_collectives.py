@@ -11,7 +11,8 @@ from kernels._shared.collectives import vendor
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import FakeRanks, HeapError, create
+from kernels.symmetric_heap import HeapError, create
+from tests.kernels.fake_ranks import FakeRanks
 from tests.kernels.ranks import run_alone, run_ranks
 
 MODULE, INTERPRETED = "tests.kernels.test_collectives", "tests.kernels.collectives_interpreted"

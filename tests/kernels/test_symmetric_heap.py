@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from kernels import symmetric_heap
-from kernels.symmetric_heap import ALIGNMENT, FakeRanks, HeapError, create
+from kernels.symmetric_heap import ALIGNMENT, HeapError, create
+from tests.kernels.fake_ranks import FakeRanks
 from tests.kernels.ranks import run_ranks
 
 MODULE = "tests.kernels.test_symmetric_heap"

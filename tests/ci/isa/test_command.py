@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
-import click
 import pytest
 from asv.results import Results
 
 from benchmarks.isa.__main__ import parser
 from benchmarks.isa.pool import Limits
+from ci.__main__ import main
 from ci.commands.isa import isa
 from ci.isa import versions
 from ci.isa.compile import TreeCompiler, Wanted
@@ -68,6 +69,22 @@ def run(repository, monkeypatch, capsys):
     return call
 
 
+@pytest.fixture
+def refused(repository, monkeypatch, capsys):
+    """The one sentence with which `ridgeline isa` refuses something, exit code 3."""
+    monkeypatch.chdir(repository)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["isa", *arguments])
+        said = capsys.readouterr().err
+        assert ended.value.code == 3
+        assert "Traceback" not in said
+        return " ".join(said.split())
+
+    return call
+
+
 def test_a_lost_hint_is_a_regression_and_a_comment_is_not(run, tmp_path):
     code, out = run("main~1", "main", "--arch", "gfx942", "--show", "--markdown", str(tmp_path / "isa.md"))
     assert code == 1
@@ -80,14 +97,14 @@ def test_a_lost_hint_is_a_regression_and_a_comment_is_not(run, tmp_path):
     assert (code, json.loads(out)["head"]["dirty"]) == (1, False)
 
 
-def test_a_kernel_that_one_side_lacks_can_be_named(run, repository):
+def test_a_kernel_that_one_side_lacks_can_be_named(run, refused, repository):
     new = repository / "samples" / "another.py"
     new.write_text((repository / "samples" / "all_gather.py").read_text().replace("sample_all_gather", "another_name"))
     try:
         code, out = run("main", "--arch", "gfx942", "--kernel", "another_name")
         assert "NEW  another_name/triton [tile] on gfx942" in out
-        with pytest.raises(click.ClickException, match="no kernel 'anther'; known: another_name, sample_all_gather"):
-            run("main", "--arch", "gfx942", "--kernel", "anther")
+        said = refused("main", "--arch", "gfx942", "--kernel", "anther")
+        assert "no kernel 'anther'; known: another_name, sample_all_gather" in said
     finally:
         new.unlink()
     code, out = run("main~1", "main", "--arch", "gfx942", "--case", "m1024")
@@ -134,9 +151,8 @@ def test_the_newest_commits_are_recorded_and_pushed(run, tmp_path, repository, m
 
 
 @pytest.mark.parametrize("words", [["--newest", "3"], ["--push", "main", "main~1"], ["--history", "--every"]])
-def test_what_belongs_to_a_range_is_refused_without_one(run, words):
-    with pytest.raises(click.ClickException, match=r"belong to --range; give for instance --range \.\.HEAD"):
-        run(*words)
+def test_what_belongs_to_a_range_is_refused_without_one(refused, words):
+    assert "belong to --range; give for instance --range ..HEAD" in refused(*words)
 
 
 def test_the_working_tree_is_described_and_explained(run):
@@ -180,27 +196,22 @@ def test_versions_that_cannot_be_installed_are_named_and_the_others_go_on(run, m
         (["main~1", "main", "--policy", "none.toml"], "cannot be read"),
     ],
 )
-def test_mistakes_are_one_sentence_and_exit_code_3(run, arguments, said):
-    with pytest.raises(click.ClickException, match=said) as caught:
-        run(*arguments)
-    assert caught.value.exit_code == 3
+def test_mistakes_are_one_sentence_and_exit_code_3(refused, arguments, said):
+    assert said in refused(*arguments)
 
 
 @pytest.mark.parametrize(("option", "words"), [("--markdown", ["main~1", "main"]), ("--page", ["--triton", "3.8.0"])])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_compiled(
-    run, monkeypatch, tmp_path, option, words
+    refused, monkeypatch, tmp_path, option, words
 ):
     monkeypatch.setattr(TreeCompiler, "result", None)
-    with pytest.raises(click.ClickException, match="cannot be written: .*none is not a folder") as caught:
-        run(*words, option, str(tmp_path / "none" / "report"))
-    assert caught.value.exit_code == 3
+    said = refused(*words, option, str(tmp_path / "none" / "report"))
+    assert re.search("cannot be written: .*none is not a folder", said)
 
 
-def test_a_broken_result_is_one_sentence_and_exit_code_3(run, monkeypatch):
+def test_a_broken_result_is_one_sentence_and_exit_code_3(refused, monkeypatch):
     monkeypatch.setattr(TreeCompiler, "result", lambda *_: json.dumps(document_json(entry_json(vgpr="many"))))
-    with pytest.raises(click.ClickException, match="entry 1 .*: metrics: vgpr is 'many'; expected") as caught:
-        run("--arch", "gfx942")
-    assert caught.value.exit_code == 3
+    assert re.search("entry 1 .*: metrics: vgpr is 'many'; expected", refused("--arch", "gfx942"))
 
 
 def test_what_is_wanted_as_options_of_the_compiling_program():
