@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from benchmarks import trial_file
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging import policy
 from ci.judging.live import Interrupted, compare, identical, narrowed
 from ci.judging.types import Verdict
+from ci.records import store
 from ci.trials import file as trial_files
 from tests.ci import made_trials as trials
 
@@ -86,6 +88,20 @@ def test_a_slower_head_is_found_and_repeated_by_fresh_trials(tmp_path: Path) -> 
     assert outcome.judgement.verdict.exit_code == 1
     first = policy.load().settings().looks[0]
     assert player.written >= first + policy.load().settings().confirming
+
+
+def test_every_trial_is_parsed_once_from_measuring_to_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    check = trial_file.check
+    monkeypatch.setattr(trial_file, "check", lambda line: (parsed.append(line["id"]), check(line))[1])
+    player = Player(slower=0.03)
+    outcome = play(player, tmp_path / "t.jsonl")
+    done = store.record([outcome.file], tmp_path / "results")
+    assert player.written > 4, "several looks"
+    assert done.added == 2 * player.written, "base and head"
+    assert len(parsed) == player.written
 
 
 def test_equal_code_needs_one_trial(tmp_path: Path) -> None:
