@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 
 # A machine that already has a GPU build of torch (a ROCm or CUDA image) keeps it: the environment then sees the
-# system's packages and only Ridgeline's own dependencies are added.
+# packages of that Python, be it a venv, conda or the system's, and only Ridgeline's own dependencies are added.
 GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
 
 .PHONY: setup light check test lint golden machines clean
@@ -16,8 +16,11 @@ ifeq ($(GPU_TORCH),)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints-cpu.txt -e '.[cpu,dev]'
 else
-	$(PYTHON) -m venv --system-site-packages $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) ci/see_packages.py $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -c 'import torch, sys; found = torch.version.hip or torch.version.cuda; \
+	  sys.exit(None if found == "$(GPU_TORCH)" else f"{sys.executable} sees torch {found}, not $(GPU_TORCH): {torch.__file__}")'
 endif
 	@touch $@
 

@@ -1,0 +1,101 @@
+"""The environment of `make setup` sees the torch that a machine brings, wherever it lives."""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci import see_packages
+
+SCRIPT = Path(see_packages.__file__)
+TORCH = "class version:\n    hip, cuda = '7.0.1', None\n"
+ASK = "import json, sys, torch, tool; print(json.dumps([torch.version.hip, torch.__file__, tool.FROM, sys.prefix]))"
+
+
+def python(executable: Path | str, *arguments: str, **environment: str) -> str:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run([str(executable), *arguments], capture_output=True, text=True, env={**clean, **environment})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def packages_of(executable: Path) -> Path:
+    return Path(python(executable, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+
+def with_torch(folder: Path) -> Path:
+    """A folder of packages with a stand-in for torch and for a tool that Ridgeline installs too."""
+    (folder / "torch").mkdir(parents=True)
+    (folder / "torch" / "__init__.py").write_text(TORCH)
+    (folder / "tool.py").write_text("FROM = 'the image'\n")
+    return folder
+
+
+def environment_seen(image: Path | str, folder: Path, **environment: str) -> Any:
+    """Make an environment as `make setup` does, with the image's Python; what its own Python imports."""
+    python(image, "-m", "venv", "--without-pip", str(folder), **environment)
+    python(image, str(SCRIPT), str(folder), **environment)
+    return json.loads(python(folder / "bin" / "python", "-c", ASK, **environment))
+
+
+def test_torch_in_a_virtual_environment(tmp_path: Path) -> None:
+    image = tmp_path / "opt" / "venv"
+    python(sys.executable, "-m", "venv", "--without-pip", str(image))
+    folder = with_torch(packages_of(image / "bin" / "python"))
+    found = environment_seen(image / "bin" / "python", tmp_path / "new")
+    assert found == ["7.0.1", str(folder / "torch" / "__init__.py"), "the image", str(tmp_path / "new")]
+
+
+def test_torch_in_a_virtual_environment_of_a_virtual_environment(tmp_path: Path) -> None:
+    outer, inner = tmp_path / "outer", tmp_path / "inner"
+    python(sys.executable, "-m", "venv", "--without-pip", str(outer))
+    with_torch(packages_of(outer / "bin" / "python"))
+    assert environment_seen(outer / "bin" / "python", inner)[0] == "7.0.1"
+    assert environment_seen(inner / "bin" / "python", tmp_path / "new")[0] == "7.0.1"
+
+
+def test_torch_of_the_user_or_of_a_whole_prefix(tmp_path: Path) -> None:
+    """Conda and the system's Python are no environments: their folders are on sys.path; so is that of the user."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    user = {"PYTHONUSERBASE": str(tmp_path / "user")}
+    where = python(base, "-c", "import site; print(site.getusersitepackages())", **user).strip()
+    with_torch(Path(where))
+    assert environment_seen(base, tmp_path / "new", **user)[0] == "7.0.1"
+
+
+def test_own_packages_come_before_those_of_the_image(tmp_path: Path) -> None:
+    image, new = tmp_path / "image", tmp_path / "new"
+    python(sys.executable, "-m", "venv", "--without-pip", str(image))
+    with_torch(packages_of(image / "bin" / "python"))
+    environment_seen(image / "bin" / "python", new)
+    (packages_of(new / "bin" / "python") / "tool.py").write_text("FROM = 'Ridgeline'\n")
+    assert json.loads(python(new / "bin" / "python", "-c", ASK))[2] == "Ridgeline"
+
+
+def test_editable_installs_of_the_image_are_seen(tmp_path: Path) -> None:
+    image, source = tmp_path / "image", tmp_path / "source"
+    python(sys.executable, "-m", "venv", "--without-pip", str(image))
+    with_torch(source)
+    (packages_of(image / "bin" / "python") / "vendor.pth").write_text(f"{source}\n")
+    assert environment_seen(image / "bin" / "python", tmp_path / "new")[1] == str(source / "torch" / "__init__.py")
+
+
+def test_only_folders_of_packages_are_taken(tmp_path: Path) -> None:
+    packages, other = tmp_path / "dist-packages", tmp_path / "lib"
+    packages.mkdir()
+    other.mkdir()
+    path = ["", str(other), str(packages), str(packages), str(tmp_path / "none" / "site-packages")]
+    assert see_packages.package_folders(path) == [str(packages)]
+    assert see_packages.package_folders(site.getsitepackages())
+
+
+def test_what_is_no_environment_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert see_packages.main([str(tmp_path)]) == 3
+    assert "the folder of a virtual environment" in capsys.readouterr().err
