@@ -40,6 +40,7 @@ class Kind(enum.StrEnum):
     LIBRARY_MISSING = "library_missing"
     UNTESTED_VERSION = "untested_version"
     UNKNOWN_HARDWARE = "unknown_hardware"
+    UNSEEN_GPU = "unseen_gpu"
     NO_DEVICE_STATE = "no_device_state"
     LOW_DISK = "low_disk"
     LOW_SHM = "low_shm"
@@ -125,6 +126,9 @@ def _versions(report: Mapping[str, Any]) -> Iterator[HostProblem]:
 
 def _devices(report: Mapping[str, Any]) -> Iterator[HostProblem]:
     machine = report["machine"]
+    if unseen := fingerprint.unseen_gpu(report["devices"], report["environment"]):
+        what, next_step = "the GPU of this machine is not seen by torch", "correct it: nothing is measured until then"
+        yield HostProblem(Kind.UNSEEN_GPU, what, unseen, next_step, "error")
     if unknown := fingerprint.unknown_warning(machine):
         what = f"{machine['device']} ({machine['arch']}) is not in the table of hardware"
         next_step = "add it to kernels/hardware.py: DEVICES, with its source and date"

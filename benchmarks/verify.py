@@ -47,6 +47,7 @@ def verify(
     """
     protocol = Protocol(rounds=0, trials=1, cache="hot", seed=seed, deadline_s=deadline_s)
     with Session([checkout], protocol, selection, on_progress) as session:
+        session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
         about = {name: _about(session, name, seed) for name in plans}
         known = settled(_lines(out), {name: facts["holds_for"] for name, facts in about.items()})

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+if any(path for name in ("kfd", "nvidia[0-9]*") for path in Path("/dev").glob(name)):
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests time CPU backends; a hidden GPU is no fault
+    os.environ.setdefault("HIP_VISIBLE_DEVICES", "")
 
 GOLDEN = Path(__file__).parent / "golden"
 

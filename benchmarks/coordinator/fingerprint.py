@@ -18,6 +18,29 @@ NO_DEVICE = dict.fromkeys(("market_name", "compute_units", "power_cap_w", "chip_
 """Fields that are null on a machine without a GPU."""
 
 
+HIDING = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""Variables that hide GPUs from a process on purpose, if they are empty or -1."""
+
+
+def unseen_gpu(found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any], root: Path = Path("/")) -> str:
+    """Why the GPU of this machine is not seen by torch, with the next step; "" if it is, or is hidden on purpose.
+
+    found: worker.probe.devices(); environment: worker.probe.environment().  A run that fell back to the CPU without a
+    word would be taken for the GPU's.
+    """
+    device = next((str(path) for name in ("kfd", "nvidia[0-9]*") for path in sorted((root / "dev").glob(name))), "")
+    if found or not device or any(os.environ.get(name) in ("", "-1") for name in HIDING):
+        return ""
+    torch = environment.get("torch")
+    why = f"torch {torch} sees none" if torch else f"torch cannot be imported ({environment.get('torch_missing')})"
+    build = f"hip {environment.get('hip')}, cuda {environment.get('cuda')}"
+    return (
+        f"this machine has a GPU ({device}), but {why} ({build}); use the Python that has the GPU build of torch "
+        "(make PYTHON=..., or --env-head), check the permission on the device, or hide the GPU to time the CPU: "
+        "CUDA_VISIBLE_DEVICES= (HIP_VISIBLE_DEVICES=)"
+    )
+
+
 def fingerprint(found: Sequence[Mapping[str, Any]], static: Mapping[str, Any]) -> dict[str, Any]:
     """The machine of a trial line.  found: worker.probe.devices(); static: Monitor.static of the first device."""
     host = _host()

@@ -49,6 +49,7 @@ def measure(
     interrupted), none of its processes stays.
     """
     with Session(checkouts, protocol or Protocol(), selection or Selection(), on_progress) as session:
+        session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
         progress = CaseCounter(session.protocol.trials * sum(map(len, plans.values())), session.on_progress)
         for trial in range(session.protocol.trials):
@@ -104,6 +105,12 @@ class Session:
             self.__exit__()
             raise
         return self
+
+    def refuse_unseen_gpu(self) -> None:
+        """UsageError if the machine has a GPU that a checkout's torch does not see."""
+        for description in self.descriptions.values():
+            if why := fingerprint.unseen_gpu(description.devices, description.environment):
+                raise UsageError(why)
 
     def __exit__(self, *_: object) -> None:
         """Remove what the session wrote beside its result."""
