@@ -69,6 +69,7 @@ def examine(checkout: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
         "environment": found.environment,
         "state": monitor.read(0) if monitor else None,
         "why_no_state": why_no_state,
+        "unseen_gpu": fingerprint.unseen_gpu(found.devices, found.environment),
         "kernels": {name: _cases(kernel, machine) for name, kernel in found.kernels.items()},
         "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
         "disk": [{"path": str(path), "free_bytes": _disk(path).free} for path in (Path("/tmp"), *folders)],
@@ -126,9 +127,9 @@ def _versions(report: Mapping[str, Any]) -> Iterator[HostProblem]:
 
 def _devices(report: Mapping[str, Any]) -> Iterator[HostProblem]:
     machine = report["machine"]
-    if unseen := fingerprint.unseen_gpu(report["devices"], report["environment"]):
+    if report["unseen_gpu"]:
         what, next_step = "the GPU of this machine is not seen by torch", "correct it: nothing is measured until then"
-        yield HostProblem(Kind.UNSEEN_GPU, what, unseen, next_step, "error")
+        yield HostProblem(Kind.UNSEEN_GPU, what, report["unseen_gpu"], next_step, "error")
     if unknown := fingerprint.unknown_warning(machine):
         what = f"{machine['device']} ({machine['arch']}) is not in the table of hardware"
         next_step = "add it to kernels/hardware.py: DEVICES, with its source and date"
