@@ -31,15 +31,13 @@ from ci.asv_suite import Grid, Installed, Listing
 from ci.git import worktrees
 from ci.git.command import GitError
 from ci.git.repository import Repository
-from ci.harness import HARNESS, MeasureError, query
+from ci.harness import HARNESS, TIERS, MeasureError, query
 from ci.records import asv_files
 from ci.records import store as records
 from ci.records.pooling import PooledTrials, pool
 from ci.trials import file as trial_files
 from ci.trials.trial import Environment as Versions
 from ci.trials.trial import Machine as Fingerprinted
-
-TIERS = ("pr", "nightly", "sweep")
 
 
 class Fingerprint:

@@ -26,6 +26,9 @@ from ci.git.repository import LocalCheckout
 HARNESS = Path(__file__).resolve().parent.parent
 """The checkout whose `benchmarks` measures: always the one that started the run."""
 
+TIERS = ("pr", "nightly", "sweep")
+"""Which cases: each tier includes the quicker ones (kernels.spec.TIERS)."""
+
 MEASURED, FAULTS, NOTHING, USAGE, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes of `python -m benchmarks run`; the last two are those of every program of ours."""
 

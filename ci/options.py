@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.shapes import LARGEST
 from benchmarks.trial_file import LATEST_MS, ROLES
-from ci.harness import MeasurePlan, machine_kind
+from ci.harness import TIERS, MeasurePlan, machine_kind
 from ci.whole_files import check_writable
 
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
@@ -105,7 +105,7 @@ POLICY = click.option(
 CASES = together(
     click.option(
         "--tier",
-        type=click.Choice(["pr", "nightly", "sweep"]),
+        type=click.Choice(TIERS),
         default="pr",
         show_default=True,
         help="Which cases: pr takes minutes, nightly is all.",

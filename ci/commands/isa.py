@@ -27,6 +27,7 @@ from ci.isa.policy import load_policy
 from ci.isa.side_by_side import side_by_side
 from ci.options import CASES, DRY_RUN, JSON, POLICY
 from ci.report.words import plain, plural
+from ci.whole_files import replace
 
 EXAMPLES = """\b
 Examples:
@@ -178,7 +179,7 @@ class IsaJob:
         after = self._lenient(new.path, f"head {new.label}", lenient=bool(before.entries))
         judgement = compare(before, after, policy)
         if self.options.markdown:
-            _write(self.options.markdown, isa_text.markdown(judgement))
+            replace(self.options.markdown, isa_text.markdown(judgement))
         if self.options.as_json:
             click.echo(json.dumps(as_json(judgement) | {"base": _named(old), "head": _named(new)}, indent=1))
         else:
@@ -203,7 +204,7 @@ class IsaJob:
                 missing[name] = str(error)
         judged = versions.judge(trees, missing, policy)
         if self.options.page:
-            _write(self.options.page, versions.page(judged))
+            replace(self.options.page, versions.page(judged))
         if self.options.as_json:
             click.echo(json.dumps(versions.as_json(judged), indent=1))
         else:
@@ -294,16 +295,6 @@ def _lines(console: Console, mark: str, sentences: Sequence[str], style: str) ->
 
 def _print(text: Text) -> None:
     Console().print(text, soft_wrap=True, end="")
-
-
-def _write(path: Path, text: str) -> None:
-    """The whole file or nothing: a full disk must not leave half a report."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _named(tree: LocalCheckout) -> dict[str, str | bool | None]:

@@ -11,7 +11,6 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from ci.isa.compiled import CompiledEntry, CompiledTree, CompileStatus, Metrics
 from ci.isa.judge import entries_by_case
 from ci.records import asv_files
 from ci.records.store import read_benchmarks
+from ci.whole_files import replace
 
 MACHINE = "isa"
 """Name of the machine in asv's sense.  No device reports it, so it collides with none."""
@@ -177,11 +177,11 @@ def record(tree: CompiledTree, commit: Commit, results_dir: Path, asked: Asked |
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(results_dir / ".ridgeline.lock"):
         file = _asv_file(tree, commit, _file_of(path, commit).get("results", {}), asked)
-        _write(path, json.dumps(file, separators=(",", ":")))
+        replace(path, json.dumps(file, separators=(",", ":")))
         machine = {"machine": MACHINE, "kind": "compiler", "version": 1}
-        _write(path.with_name("machine.json"), json.dumps(machine, indent=4))
+        replace(path.with_name("machine.json"), json.dumps(machine, indent=4))
         grids = asv_files.merged(read_benchmarks(results_dir), benchmarks(tree, commit.date_ms))
-        _write(results_dir / "benchmarks.json", json.dumps(grids, indent=1, sort_keys=True))
+        replace(results_dir / "benchmarks.json", json.dumps(grids, indent=1, sort_keys=True))
     return path
 
 
@@ -212,12 +212,3 @@ def _file_of(path: Path, commit: Commit) -> dict[str, Any]:
         return {}
     good = isinstance(data, dict) and data.get("commit_hash") == commit.hash and isinstance(data.get("results"), dict)
     return data if good else {}
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the whole file, or leave it untouched if nothing changed."""
-    if path.exists() and path.read_text() == text:
-        return
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    draft.write_text(text)
-    os.replace(draft, path)
