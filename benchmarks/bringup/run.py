@@ -62,7 +62,7 @@ class Seen:
         if needs is Needs.GPU and not self.devices:
             return "no GPU"
         if needs is Needs.RANKS and self.world < 2:
-            return f"two ranks are needed; torch sees {len(self.devices)} GPU, and there is 1 rank per GPU or core"
+            return "needs 2 GPUs, torch sees 1" if self.devices else "needs 2 CPU cores where there is no GPU"
         return ""
 
 
@@ -90,7 +90,7 @@ class Bringup:
                 answer = pool.ask("importing torch and asking for the devices", LOOK_S, "probe")[0]
             self.seen = Seen(answer["devices"], answer["environment"])
         except (StepFailed, PoolDied) as error:
-            self.seen = Seen(lost=error.failure.why)
+            self.seen = Seen(environment={"torch_missing": error.failure.why}, lost=error.failure.why)
         return self.seen
 
     def run(self, step: BringupStep, done: Sequence[str], finished: Finished) -> None:
