@@ -136,9 +136,9 @@ class Bringup:
     def _started(self, label: str, world: int) -> Iterator[WorkerPool]:
         """Processes of a step, which have ended on leaving."""
         with deferred():
-            pool = self._pool = WorkerPool(
-                label, sys.executable, self.checkout.path, world, self._directory, _variables()
-            )
+            variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
+            pool = WorkerPool(label, sys.executable, self.checkout.path, world, self._directory, variables)
+            self._pool = pool
         try:
             yield pool
             pool.quit()
@@ -191,10 +191,6 @@ class _Events:
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
-
-
-def _variables() -> dict[str, str]:
-    return {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo"}
 
 
 def _line(name: str, seconds: float, found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.bringup import sysfs
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.rows import Row, RowStatus, failed, not_here, passed
-from benchmarks.bringup.sysfs import PciGpu
+from benchmarks.bringup.sysfs import Access, PciGpu
 from benchmarks.coordinator import device_state, fingerprint
 
 BUSY_BYTES = 3 << 30
@@ -30,6 +30,9 @@ LOOKS, PAUSE_S = 3, 1.0
 
 USUAL = (1, 2, 4, 8)
 """Numbers of GPUs that nodes and allocations have."""
+
+UNHEALTHY = "read `dmesg | grep -iE 'amdgpu|nvrm'`; reset or replace it, and measure with the others meanwhile"
+"""What to do about a GPU whose driver has given it up."""
 
 WHOLE = {"SPX", ""}
 """Compute partition of a whole GPU; "" on a device without partitions."""
@@ -101,32 +104,34 @@ def fault_of(root: Path, gpu: PciGpu, seen: bool, hidden: str) -> tuple[str, str
         return None  # vfio-pci and the like: it belongs to a virtual machine
     if not gpu.files:
         return _dropped(root, gpu)
-    access = [sysfs.usable(root, file) for file in gpu.files]
-    if False in access:
-        file = gpu.files[access.index(False)]
-        return f"no permission on {file} ({sysfs.owner(root, file)})", _group()
-    if None in access:
-        return None  # the container was not given it
-    if gpu.vendor == "amd" and sysfs.usable(root, "/dev/kfd") is None:
+    if gpu.vendor == "amd" and sysfs.access(root, "/dev/kfd") is Access.ABSENT:
         return None  # graphics of a machine that does not compute
+    for file in gpu.files:
+        found = sysfs.access(root, file)
+        if found is Access.DENIED:
+            return f"no permission on {file} ({sysfs.owner(root, file)})", _group()
+        if found is Access.BROKEN:
+            return f"{file} cannot be opened: it is not healthy", UNHEALTHY
+        if found is not Access.OPEN:
+            return None  # it belongs to another container or job
     next_step = "check that this torch is built for its architecture; read `dmesg | tail -50`"
-    return "its device file is there and may be used, but torch does not see it", next_step
+    return "its device file can be opened, but torch does not see it", next_step
 
 
 def _dropped(root: Path, gpu: PciGpu) -> tuple[str, str] | None:
     """amdgpu makes a render node for every GPU that it could start."""
-    if gpu.vendor != "amd" or sysfs.usable(root, "/dev/kfd") is None:
+    if gpu.vendor != "amd" or sysfs.access(root, "/dev/kfd") is Access.ABSENT:
         return None
-    next_step = "read `dmesg | grep amdgpu`; reset or replace it, and measure with the others meanwhile"
-    return "its driver has started without a render node: it is not healthy", next_step
+    return "its driver has started without a render node: it is not healthy", UNHEALTHY
 
 
 def kfd_row(root: Path) -> Iterator[Row]:
     """Permission on /dev/kfd, through which all AMD GPUs compute."""
-    if sysfs.usable(root, "/dev/kfd") is False:
+    if sysfs.access(root, "/dev/kfd") is Access.DENIED:
         yield failed("kfd", f"no permission on /dev/kfd ({sysfs.owner(root, '/dev/kfd')})", _group())
     gpus, denied = sysfs.kfd_gpus(root)
-    closed = [file for gpu in gpus if sysfs.usable(root, file := f"/dev/dri/renderD{gpu.minor}") is False]
+    files = [f"/dev/dri/renderD{gpu.minor}" for gpu in gpus]
+    closed = [file for file in files if sysfs.access(root, file) is Access.DENIED]
     if closed:
         said = f"no permission on {closed[0]} ({sysfs.owner(root, closed[0])})"
         more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""

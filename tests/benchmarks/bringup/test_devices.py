@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -51,10 +52,7 @@ def test_a_sound_node_has_no_fault(tmp_path):
     [
         (lambda root: nodes.pci(root, 7, driver=""), "0000:75:00.0: no driver has taken it"),
         (lambda root: nodes.pci(root, 7), "0000:75:00.0: its driver has started without a render node"),
-        (
-            lambda root: nodes.mi300x(root, 7),
-            "0000:75:00.0: its device file is there and may be used, but torch does not",
-        ),
+        (lambda root: nodes.mi300x(root, 7), "0000:75:00.0: its device file can be opened, but"),
     ],
 )
 def test_seven_healthy_gpus_of_eight(tmp_path, spoil, said):
@@ -85,10 +83,16 @@ def test_gpus_of_others_are_no_fault(tmp_path, monkeypatch):
     )
 
 
-def closed(monkeypatch, *names: str) -> None:
-    """Files of these names may not be used; a test may run as root, who may use everything."""
-    real = os.access
-    monkeypatch.setattr(sysfs.os, "access", lambda path, mode: Path(path).name not in names and real(path, mode))
+def closed(monkeypatch, name: str, number: int = errno.EACCES) -> None:
+    """A file of this name cannot be opened; a test may run as root, who may open everything."""
+    real = os.open
+
+    def refuse(path, *how, **more):
+        if Path(path).name == name:
+            raise OSError(number, os.strerror(number))
+        return real(path, *how, **more)
+
+    monkeypatch.setattr(sysfs.os, "open", refuse)
 
 
 def test_no_permission_on_a_render_device(tmp_path, monkeypatch):
@@ -98,6 +102,20 @@ def test_no_permission_on_a_render_device(tmp_path, monkeypatch):
     assert found[0].startswith("0000:15:00.0: no permission on /dev/dri/renderD129 (mode ")
     assert found[1].startswith("no permission on /dev/dri/renderD129")
     assert found[2] == "torch sees 1 device, the PCI bus 2 GPUs; 1 not usable"
+
+
+def test_a_gpu_that_cgroups_give_to_another_job_is_no_fault(tmp_path, monkeypatch):
+    root = nodes.amd_node(tmp_path, 2)
+    closed(monkeypatch, "renderD129", errno.EPERM)
+    assert failures(root, [nodes.device(0)]) == []
+
+
+def test_a_gpu_that_its_driver_refuses_to_open(tmp_path, monkeypatch):
+    root = nodes.amd_node(tmp_path, 2)
+    closed(monkeypatch, "renderD129", errno.EIO)
+    assert (
+        failures(root, [nodes.device(0)])[0] == "0000:15:00.0: /dev/dri/renderD129 cannot be opened: it is not healthy"
+    )
 
 
 def test_no_permission_on_the_kfd(tmp_path, monkeypatch):
@@ -164,7 +182,7 @@ def test_h200(tmp_path):
     seen = nodes.device(0, "NVIDIA H200", "sm_90", 132)
     rows = devices.devices(context(tmp_path, [seen]))
     assert [row.text for row in rows if row.status == RowStatus.FAIL] == [
-        "0000:15:00.0: its device file is there and may be used, but torch does not see it",
+        "0000:15:00.0: its device file can be opened, but torch does not see it",
         "torch sees 1 device, the PCI bus 2 GPUs; 1 not usable",
     ]
 
