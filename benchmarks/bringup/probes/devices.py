@@ -152,13 +152,18 @@ def products(seen: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """Whether all devices are one product."""
     kinds = Counter((d["name"], d["arch"], d["compute_units"], d["memory_bytes"]) for d in seen)
     said = ", ".join(
-        f"{n} x {name} ({arch}, {cus} CUs, {size / 1e9:.0f} GB)" for (name, arch, cus, size), n in kinds.items()
+        f"{n} x {name} ({arch}, {cus} {_units(arch)}, {size / 1e9:.0f} GB)"
+        for (name, arch, cus, size), n in kinds.items()
     )
     if len({kind[:3] for kind in kinds}) > 1:
         next_step = "measure one product at a time: HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES with its indices"
         yield failed("products", f"mixed products: {said}", next_step)
     elif kinds:
         yield passed("products", said)
+
+
+def _units(arch: str) -> str:
+    return "SMs" if arch.startswith("sm_") else "CUs"
 
 
 # ---- who else ----------------------------------------------------------------------------------------------------
