@@ -119,7 +119,7 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
         progress.say("looking at torch and the devices")
         seen = bringup.look()
         holds = state.holds_for(checkout, seen.devices, seen.environment)
-        known = _known(arguments, holds)
+        known = _known(arguments, holds, steps)
         results: dict[str, dict[str, Any]] = {}
         try:
             _run(bringup, steps, known, lambda line: _keep(arguments.state, line, holds), progress, results)
@@ -132,11 +132,14 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
     return FAILED if whole["counts"][RowStatus.FAIL] else PASSED
 
 
-def _known(arguments: argparse.Namespace, holds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What is finished already."""
+def _known(
+    arguments: argparse.Namespace, holds: Mapping[str, Any], steps: Sequence[BringupStep]
+) -> dict[str, dict[str, Any]]:
+    """What is finished already of these steps."""
     if fresh := state.why_fresh(arguments.state, holds):
         print(fresh, file=sys.stderr, flush=True)
-    known = {} if arguments.again else state.finished(arguments.state, holds)
+    found = {} if arguments.again else state.finished(arguments.state, holds)
+    known = {name: line for name, line in found.items() if any(step.has(name) for step in steps)}
     if known:
         said = f"{len(known)} results in {arguments.state} still hold and are not repeated (--again repeats them)"
         print(said, file=sys.stderr, flush=True)

@@ -28,7 +28,7 @@ WORDS = {"machine": "another machine", "versions": "other versions", "tree": "ot
 def holds_for(checkout: Checkout, devices: list[dict[str, Any]], environment: Mapping[str, Any]) -> dict[str, Any]:
     """What a finished step holds for: this machine, these versions, this code."""
     who = [platform.node(), fingerprint.cpu_name(), [[d["name"], d["uuid"], d["pci"]] for d in devices]]
-    kept = ("python", "torch", "triton", "cuda", "hip", "variables")
+    kept = ("python", "torch", "triton", "cuda", "hip", "nccl")
     versions = [{name: environment.get(name) for name in kept}, vendor_packages.installed()]
     return {"machine": _digest(who), "versions": _digest(versions), "tree": _digest(_code(checkout))}
 
