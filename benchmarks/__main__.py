@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import traceback
@@ -28,7 +29,7 @@ from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.coordinator.signals import ENDING
 from benchmarks.coordinator.trial import Report, Session, measure
-from benchmarks.plan import Protocol, Selection, UsageError
+from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError
 from benchmarks.tally import FAULTS, MEASURED, Tally
 from benchmarks.trial_file import ROLES
 from kernels.spec import TIERS
@@ -121,6 +122,8 @@ def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
     add("--date-ms", **many, type=of.role_date, metavar="ROLE=MS", help="its committer date")
     add("--dirty", **many, choices=ROLES, metavar="ROLE", help="the checkout has uncommitted changes")
     add("--env", **many, type=of.role_value, metavar="ROLE=PYTHON", help="Python that runs a checkout")
+    home = f"home of the symmetric heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto, which measures)"
+    add("--heap", type=of.heap, default=os.environ.get(HEAP_VARIABLE) or default.heap, metavar="HOME", help=home)
     add("--progress", choices=("json", "text", "none"), default="text", help="on stderr")
     add("--json-progress", dest="progress", action="store_const", const="json", help="the same as --progress json")
 
@@ -140,7 +143,13 @@ def _how_options(run: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     checkouts = of.checkouts(arguments)
     protocol = Protocol(
-        arguments.rounds, arguments.trials, arguments.cache, arguments.seed, arguments.schedule_seed, arguments.deadline
+        arguments.rounds,
+        arguments.trials,
+        arguments.cache,
+        arguments.seed,
+        arguments.schedule_seed,
+        arguments.deadline,
+        arguments.heap,
     )
     _refuse_early(arguments, checkouts)
     tally = Tally()
@@ -165,7 +174,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.out}: checks are not compressed; name a .jsonl file")
     _refuse_early(arguments, checkouts)
     what = (arguments.kernel, checkouts[0], arguments.out, _selection(arguments))
-    lines = verify.verify(*what, arguments.seed, arguments.deadline, _report(arguments.progress))
+    how = (arguments.seed, arguments.deadline, _report(arguments.progress), arguments.heap)
+    lines = verify.verify(*what, *how)
     tally = Tally()
     try:
         for line, new in lines:

@@ -45,13 +45,20 @@ FLUSH_FACTOR = 2.5
 """A flush reads this many times L2 + last-level cache: more than twice, so that nothing of the last call stays."""
 
 
+HEAPS = ("auto", "torch", "ipc")
+"""Homes of the symmetric heap that a run can ask for (kernels.symmetric_heap.CHOICES, which needs torch)."""
+
+HEAP_VARIABLE = "RIDGELINE_HEAP"
+"""Tells the measuring processes which (kernels.symmetric_heap.VARIABLE); the default of --heap where it is set."""
+
+
 class UsageError(Exception):
     """What was asked for does not exist or cannot be done; the text lists what can."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How samples are taken.  deadline_s: for one step of one arm."""
+    """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs."""
 
     rounds: int = 40
     trials: int = 3
@@ -59,6 +66,7 @@ class Protocol:
     seed: int = 0
     schedule_seed: int = 0
     deadline_s: float = 180.0
+    heap: str = "auto"
 
     def definition_terms(self) -> dict[str, Any]:
         """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are."""

@@ -185,6 +185,8 @@ _STATE = record(
     {},
     {"before": maybe(_READING), "after": maybe(_READING), "during": maybe(items(_READING)), "why_absent": maybe(TEXT)},
 )
+_HEAP = record({"home": NAME}, {"homes": table(NAME, record({}, {"why": TEXT, "gbs": items(numbers(0.0, 1e6))}))})
+"""Where the symmetric heap of a number of ranks is.  homes: why one cannot be used, or GB/s [from rank][to rank]."""
 LINE = record(
     {
         "id": NAME,
@@ -202,6 +204,7 @@ LINE = record(
         "measuring_s": maybe(number(0, 1e9)),
         "busy_share": maybe(number(0, 1e3)),
         "state": maybe(_STATE),
+        "heap": maybe(table(NAME, _HEAP)),
         "warnings": items(TEXT),
     },
 )

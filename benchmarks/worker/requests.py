@@ -114,7 +114,7 @@ class Service:
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
-        return {"no_heap": why, "threads": torch.get_num_threads()}
+        return {"no_heap": why, "heap": getattr(self._heap, "facts", {}), "threads": torch.get_num_threads()}
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
