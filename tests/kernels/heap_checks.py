@@ -149,6 +149,7 @@ def graph(heap: SymmetricHeap) -> None:
         heap.barrier()
 
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())  # two barriers of one rank must not be in flight at once
     with torch.cuda.stream(side):
         body()
     side.synchronize()
