@@ -94,6 +94,7 @@ class Session:
         self.machine: dict[str, Any] = {}
         self.on_progress = on_progress or (lambda event: None)
         self._heaps: dict[int, dict[str, Any]] = {}
+        self._dispatch: dict[str, Any] | None = None
         self._hangs: dict[str, dict[tuple[str, str], str]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
@@ -194,6 +195,7 @@ class Session:
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)},
             "cases": {case.name: entries[case.name] for case in cases},
             "heap": {f"w{world}": self._heaps[world] for world in sorted(self._heaps) if self._heaps[world]},
+            "dispatch": self._dispatch,
             "state": states,
             "busy_share": busy_s / wall_s if wall_s else None,
             "measuring_s": wall_s,
@@ -214,6 +216,7 @@ class Session:
                 for case in these:
                     order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}")
                     yield CaseRun(workers, case, self.protocol, order, self._hangs.setdefault(name, {}))
+            self._dispatch = workers.dispatch or self._dispatch
             warnings += workers.notes + self._learn_heaps(world, workers.heaps)
 
     def _learn_heaps(self, world: int, found: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -75,7 +75,7 @@ class WorkerPools:
     """Pools by role.  A context manager: on leaving, every process has ended.
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
-    links.  heaps: what is known of it, by role.
+    links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
     """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
@@ -85,6 +85,7 @@ class WorkerPools:
         self.lost: dict[str, Failure] = {}
         self.notes: list[str] = []
         self.heaps: dict[str, dict[str, Any]] = {}
+        self.dispatch: dict[str, Any] | None = None
         self._heap = setting.heap
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
 
@@ -141,6 +142,7 @@ class WorkerPools:
             return
         self._failed_starts[role] = 0
         self.heaps[role] = answers[0].get("heap") or {}
+        self.dispatch = answers[0].get("dispatch") or self.dispatch
         self._heap = self.heaps[role].get("home", self._heap) if self._undecided() else self._heap
         for rank, answer in enumerate(answers):
             note = f"{role}, rank {rank}: no symmetric heap: {answer['no_heap']}"

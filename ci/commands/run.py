@@ -36,6 +36,7 @@ from ci.trials.trial import Trial
 @RESULTS
 @DRY_RUN
 @click.option("--gpus", type=click.IntRange(1, 1024), help="With --dry-run: how long it takes on a node with N GPUs.")
+@click.option("--links", is_flag=True, help="Show also GB/s over each link, and programs by compute die (XCD).")
 def run(
     commit: str | None,
     commit_date: int | None,
@@ -44,9 +45,12 @@ def run(
     results: Path,
     dry_run: bool,
     gpus: int | None,
+    links: bool,
     **what: Any,
 ) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file."""
+    if gpus and not dry_run:
+        raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     head = one_checkout(commit, commit_date, tree)
     if out is None and (head.dirty or head.commit is None):
         belongs = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
@@ -64,6 +68,8 @@ def run(
     code = measure([head], planned, file, err_console())
     measured = log.read()
     run_summary.show(measured.trials[before:], out_console())
+    if links:
+        _say_links(measured.trials[before:])
     _say_busy(measured.trials[before:])
     _say_what_is_kept(measured, before, out, results)
     return code
@@ -96,6 +102,17 @@ def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: 
     efforts = effort.expected(worlds, known, planned.trials)
     out_console().print(effort.table(efforts, gpus, planned.trials))
     click.echo(effort.verdict(efforts))
+
+
+def _say_links(trials: Sequence[Trial]) -> None:
+    """The table of links and dies, or why there is none."""
+    from ci.report import links
+
+    found = links.uses(trials)
+    if found:
+        out_console().print(links.table(found))
+    else:
+        click.echo("links: nothing was measured between ranks, and this machine has no XCDs")
 
 
 def _say_busy(trials: Sequence[Trial]) -> None:
