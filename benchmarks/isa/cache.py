@@ -14,7 +14,9 @@ from typing import Any
 
 from benchmarks.isa.code import digest
 
-READERS = ("code.py", "amd.py", "nvidia.py", "provenance.py", "compile.py", "cache.py")
+READERS = (
+    "code.py", "amd.py", "nvidia.py", "remote/provenance.py", "remote/drains.py", "compile.py", "cache.py"
+)  # fmt: skip
 """Files of this package that turn code into a record: a change to one of them changes every key."""
 
 

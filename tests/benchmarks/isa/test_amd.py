@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.isa import amd
 from benchmarks.isa.code import Instruction
-from benchmarks.isa.provenance import Provenance, argument_pointer, registers, roles
+from benchmarks.isa.remote.provenance import Provenance, argument_pointer, registers, roles
 
 METADATA = """
 	.amdhsa_user_sgpr_dispatch_ptr {early}
