@@ -88,6 +88,13 @@ class Service:
         self._refuse_other_contracts()
         return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
 
+    def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
+        """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
+        kind = importlib.import_module("benchmarks.bringup.context").StepContext
+        module, _, function = probe.partition(":")
+        found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
+        return [row if isinstance(row, dict) else row.as_json() for row in found]
+
     # ---- getting ready -------------------------------------------------------------------------------------------
 
     def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:

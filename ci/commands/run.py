@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ci.commands.checkouts import one_checkout, scratch
+from ci.commands.common.checkouts import one_checkout, scratch
 from ci.git.command import GitError
 from ci.harness import measure
 from ci.options import DRY_RUN, OUT, RESULTS, SOURCE, TIMED, err_console, example, out_console, plan, with_rounds
@@ -68,7 +68,7 @@ def _say_what_is_kept(measured: TrialFile, before: int, out: Path | None, result
     """Record the trials, or say how to."""
     new = len(measured.trials) - before
     if out is None and new:
-        from ci.commands.outcome import print_recorded
+        from ci.commands.common.outcome import print_recorded
         from ci.records.store import record
 
         print_recorded(record([measured], results))
