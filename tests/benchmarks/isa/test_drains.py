@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.isa import amd
-from benchmarks.isa.code import Instruction
-from benchmarks.isa.remote.drains import Drains, allowed_under_way, drains, is_counted
-from benchmarks.isa.remote.provenance import Provenance
+from benchmarks.isa.readers import amd
+from benchmarks.isa.readers.code import Instruction
+from benchmarks.isa.readers.drains import Drains, allowed_under_way, drains, is_counted
+from benchmarks.isa.readers.provenance import Provenance
 
 ASSEMBLY = Path(__file__).parent / "assembly"
 PEERS = 8
