@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bringup import report, rows, state
-from benchmarks.bringup.rows import Row
-from benchmarks.bringup.steps import BringupStep, Needs
+from benchmarks.bringup.rows import Row, RowStatus
+from benchmarks.bringup.steps import HEAP_VARIABLE, HOMES, BringupStep, Needs
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
@@ -67,11 +67,15 @@ class Seen:
 
 
 class Bringup:
-    """Runs steps on one checkout.  A context manager: on leaving, its processes have ended and its files are gone."""
+    """Runs steps on one checkout.  A context manager: on leaving, its processes have ended and its files are gone.
+
+    results: what is finished, by step; the caller keeps it.
+    """
 
     def __init__(self, checkout: Checkout, report_progress: Callable[[Mapping[str, Any]], None]) -> None:
         self.checkout, self.report_progress = checkout, report_progress
         self.seen = Seen()
+        self.results: dict[str, dict[str, Any]] = {}
         self._directory = make_directories()
         self._pool: WorkerPool | None = None
 
@@ -96,6 +100,8 @@ class Bringup:
     def run(self, step: BringupStep, done: Sequence[str], finished: Finished) -> None:
         """Run one step; `finished` gets its result, or (a step in parts) the result of each part that is not done."""
         lacking = self.seen.lacks(step.needs)
+        if self._status(step.after) == RowStatus.FAIL:
+            lacking = f"{step.after} failed"
         if lacking:
             finished(_line(step.name, 0.0, [rows.not_here(step.name, lacking).as_json()]))
             return
@@ -111,6 +117,18 @@ class Bringup:
             found = [_lost(step, error.failure).as_json()]
         if found or not events.count:
             finished(_line(step.name, time.monotonic() - begin, found))
+
+    def _status(self, step: str) -> str:
+        """What became of a step, "" if it has not been run."""
+        return str(self.results.get(step, {}).get("status", ""))
+
+    def _variables(self) -> dict[str, str]:
+        """The environment of a step.  Where the heap cannot be had as usual but in one home, that home is taken."""
+        variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
+        homes = [home for home in HOMES if self._status(f"heap/{home}") == RowStatus.PASS]
+        if self._status("heap") == RowStatus.FAIL and homes:
+            variables[HEAP_VARIABLE] = homes[0]
+        return variables
 
     def _world(self, step: BringupStep) -> int:
         return self.seen.world if step.needs in (Needs.RANKS, Needs.LINKS) else 1
@@ -136,8 +154,8 @@ class Bringup:
     def _started(self, label: str, world: int) -> Iterator[WorkerPool]:
         """Processes of a step, which have ended on leaving."""
         with deferred():
-            variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
-            pool = WorkerPool(label, sys.executable, self.checkout.path, world, self._directory, variables)
+            own = (self.checkout.path, world, self._directory, self._variables())
+            pool = WorkerPool(label, sys.executable, *own)
             self._pool = pool
         try:
             yield pool

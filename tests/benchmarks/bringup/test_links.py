@@ -106,3 +106,4 @@ def test_a_wrong_all_gather_is_a_fault():
 
 def test_every_home_of_the_heap_has_its_steps():
     assert set(steps.HOMES) == set(symmetric_heap.CHOICES) - {symmetric_heap.AUTO}
+    assert steps.HEAP_VARIABLE == symmetric_heap.VARIABLE
