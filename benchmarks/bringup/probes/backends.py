@@ -62,8 +62,8 @@ def parts(
 
 
 def compiles(arm: PlannedArm) -> bool:
-    """Whether set-up and first call may take longer than other steps."""
-    return getattr(arm, "first_call_s", 0.0) > DEADLINE_S
+    """Whether its library is installed, and may take longer for set-up and first call than other steps."""
+    return bool(arm.libraries) and arm.first_call_s > DEADLINE_S
 
 
 def with_arms(case: PlannedCase, arms: Sequence[PlannedArm]) -> PlannedCase:
@@ -95,7 +95,7 @@ def _kernel(session: Session, name: str, cases: Sequence[PlannedCase]) -> Iterat
         yield not_here(name, next((case.skip for case in cases if case.skip), "it declares no case"))
         return
     left = {arm.key for arm in order[0].arms}
-    retried = {arm.key for arm in order[0].arms if getattr(arm, "libraries", "")}
+    retried = {arm.key for arm in order[0].arms if arm.libraries}
     rows: dict[str, Row] = {}
     for case in order[: 1 + OTHER_CASES]:
         entries = session.checks({name: [with_arms(case, [arm for arm in case.arms if arm.key in left])]})

@@ -64,3 +64,25 @@ def test_kernels_beyond_the_time_are_left_to_the_next_call(toy_tree, toy_log, tm
     assert '"part": "backend/pairs"' not in said
     assert "not begun: the kernels before it took 0 s" in said
     assert toy_log.read_text() == "", "nothing was called"
+
+
+def planned(*arms: PlannedArm) -> dict[str, list[PlannedCase]]:
+    return {"moe": [PlannedCase("m16", 1, arms, "events", 1, 1, 0)]}
+
+
+OURS = PlannedArm("head", "ours")
+QUICK = PlannedArm("head", "gmm", libraries="grouped_gemm 1.1", first_call_s=0.0)
+SLOW = PlannedArm("head", "aiter", libraries="amd-aiter 0.1.20", first_call_s=1800.0)
+
+
+def test_what_compiles_itself_on_first_use_comes_last():
+    context = StepContext("backend", ".")
+    found = [
+        (part, [arm.backend for arm in cases[0].arms])
+        for part, _, cases in backends.parts(context, planned(OURS, SLOW, QUICK))
+    ]
+    assert found == [("backend/moe", ["ours", "gmm"]), ("backend/moe/compiling", ["aiter"])]
+    done = StepContext("backend", ".", done=["backend/moe"])
+    assert [part for part, _, _ in backends.parts(done, planned(OURS, SLOW))] == ["backend/moe/compiling"]
+    absent = PlannedArm("head", "aiter", first_call_s=1800.0)
+    assert [part for part, _, _ in backends.parts(context, planned(OURS, absent))] == ["backend/moe"]

@@ -10,6 +10,7 @@ from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.probes import host, packages, sensors, software
 from benchmarks.bringup.rows import Row, RowStatus
 from benchmarks.bringup.vendor_packages import PACKAGES, VendorPackage
+from kernels import registry
 from tests.benchmarks.bringup import nodes
 
 VERSIONS = {"python": "3.12.3", "torch": "2.11.0+rocm7.2", "triton": "3.6.0", "hip": "7.2.53", "cuda": None}
@@ -163,3 +164,10 @@ def test_names_of_distributions_are_compared_as_indexes_do(monkeypatch):
         packages.importlib.metadata, "packages_distributions", lambda: {"primus_turbo": ["Primus-Turbo"]}
     )
     assert packages.wrong_distribution(chosen) == ""
+
+
+def test_every_library_that_a_baseline_declares_has_its_step():
+    known = {packages.normal(name) for one in PACKAGES for name in one.distributions}
+    kernels = registry.discover(["kernels"]).kernels.values()
+    declared = {name for kernel in kernels for backend in kernel.backends.values() for name in backend.libraries}
+    assert {packages.normal(name) for name in declared} <= known, "add it to benchmarks/bringup/vendor_packages.py"
