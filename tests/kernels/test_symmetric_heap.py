@@ -296,6 +296,9 @@ def test_the_runtime_is_the_one_that_torch_has_loaded():
     hip = "7f r-xp 0 08:01 5  /opt/venv/lib/torch/lib/libamdhip64.so.7.2.70200"
     assert gpu_runtime.library_in(["7f r 0 0 0 /usr/lib/libc.so.6", cuda]).endswith("libcudart.so.12")
     assert gpu_runtime.library_in([cuda, hip]).endswith("libamdhip64.so.7.2.70200")
+    other = "7f r-xp 0 08:01 5  /opt/rocm-7.1/lib/libamdhip64.so.7"
+    for order in ([hip, other], [other, hip]):
+        assert gpu_runtime.library_in(order).endswith("libamdhip64.so.7.2.70200")
     with pytest.raises(HeapError, match="no libamdhip64 or libcudart is loaded"):
         gpu_runtime.library_in(["7f r 0 0 0 /usr/lib/libc.so.6", "7f r 0 0 0"])
 
