@@ -94,11 +94,16 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedArm:
-    """What is timed: a checkout (by role) and a backend, with overridden knobs."""
+    """What is timed: a checkout (by role) and a backend, with overridden knobs.
+
+    libraries: what it calls, with versions.  first_call_s: what set-up and first call may take (kernels.spec.Backend).
+    """
 
     role: str
     backend: str
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    libraries: str = ""
+    first_call_s: float = 0.0
 
     @property
     def key(self) -> str:
@@ -246,8 +251,15 @@ def _arms(case: str, declarations: Mapping[str, Json], selection: Selection) -> 
             for backend in declaration["backends"]:
                 if not selection.backends or backend in selection.backends:
                     overrides = _overrides(selection.knobs, role, declaration["knobs"][backend])
-                    arms.append(PlannedArm(role, backend, overrides))
+                    arms.append(PlannedArm(role, backend, overrides, *_library_facts(declaration, backend)))
     return arms
+
+
+def _library_facts(declaration: Json, backend: str) -> tuple[str, float]:
+    """What a backend calls, in words, and the seconds that its first use may take."""
+    called = declaration.get("libraries", {}).get(backend, {})
+    words = ", ".join(f"{name} {version}" for name, version in called.items())
+    return words, declaration.get("first_call_s", {}).get(backend, 0.0)
 
 
 def _arm_error(case: Json, declaration: Json) -> str:

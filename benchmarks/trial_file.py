@@ -133,6 +133,7 @@ _ENVIRONMENT = record(
     {
         **dict.fromkeys(("python", "torch", "triton", "cuda", "hip", "nccl", "executable"), _FACT),
         "variables": table(NAME, TEXT),
+        "libraries": table(NAME, TEXT),
     },
 )
 _CASE = record({"name": _part}, {"tier": NAME, "dtype": NAME, "world": whole(1, 100_000)})

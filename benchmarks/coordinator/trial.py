@@ -75,6 +75,12 @@ class CaseCounter:
         self.report({"done": self.total, "total": self.total, "what": "done"})
 
 
+def _telling(progress: CaseCounter, what: str) -> Callable[[str], None]:
+    """Say what is done now, and return what adds to it while it is done."""
+    progress.start(what)
+    return lambda more: progress.start(f"{what}{more}")
+
+
 class Session:
     """One command: its checkouts, their declarations, the machine, and what was learnt on the way.
 
@@ -162,7 +168,7 @@ class Session:
             progress.done += len(skipped)
             with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
                 for run in runs:
-                    progress.start(f"{name} {run.case.name}")
+                    run.say = _telling(progress, f"{name} {run.case.name}")
                     yield name, {"case": run.case.name, **run.run()}
                     progress.done += 1
         progress.finish()
@@ -179,7 +185,7 @@ class Session:
         with self._recorder(cases).recording() as state_so_far:
             with contextlib.closing(self._runs(name, cases, trial, warnings)) as runs:
                 for run in runs:
-                    progress.start(f"{name} {run.case.name} trial {trial + 1}")
+                    run.say = _telling(progress, f"{name} {run.case.name} trial {trial + 1}")
                     entries[run.case.name] = run.run()
                     progress.done += 1
                     busy_s, wall_s = busy_s + run.busy_s, wall_s + run.wall_s
@@ -280,10 +286,16 @@ class Session:
             "dirty": checkout.dirty,
             "kernels_digest": self._digests[checkout.role],
             "kernel_digest": self._own_digests[checkout.role].get(name),
-            "environment": found.environment,
+            "environment": {**found.environment, "libraries": _libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),
             "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
         }
+
+
+def _libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
+    """Version and origin of every library that an operator's backends call, by distribution."""
+    by_backend = (declaration or {}).get("libraries", {})
+    return {name: version for called in by_backend.values() for name, version in called.items()}
 
 
 def skipped_entry(case: PlannedCase) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,7 @@ class Service:
         if ranks.gpu:
             _initialise_libraries(ranks.device)
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
+        self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
         facts = getattr(self._heap, "facts", {})
@@ -126,11 +127,15 @@ class Service:
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
-    def do_case(self, case: str, seed: int, copies: int) -> None:
-        """Forget the case before, make the inputs and the reference of this one."""
+    def do_case(self, case: str, seed: int, copies: int, without: Sequence[str] = ()) -> None:
+        """Forget the case before, make the inputs and the reference of this one.
+
+        without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
+        """
         from benchmarks.worker.arms import CaseBench
 
         self._forget()
+        self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
         placed = self._kernel.case(case).at(self._place)
         self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
         self._bench.make_reference()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.collectives.device import heaps_from, to_all
+from kernels._shared.collectives.device import heaps_from, to_heaps
 from kernels._shared.ordering import loads_done, stores_done
 from kernels._shared.symmetric_device import finish, translate
 from kernels._shared.tile_order import spread, tile_at
@@ -131,7 +131,7 @@ def fused(
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     start = spread(pid, PROGRAMS, XCDS)
     whole = tiles - tiles % PROGRAMS if REST else 0
-    heaps = heaps_from(bases, rank, WORLD)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
     _tiles(
         a, w, out, heaps, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole, BLOCK_M, BLOCK_N, BLOCK_K,
         GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
@@ -222,10 +222,10 @@ def scatter(
     A word is 4 bytes, words = M * ROW; ROW is a multiple of 4, so a lane moves 16 bytes at a time.
     """
     program = tl.program_id(0)
-    heaps = heaps_from(bases, rank, WORLD)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
     for block in range(program, tl.cdiv(words, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         values = tl.load(c + at, mask=at < words)
         to = at // ROW * (WORLD * ROW) + at % ROW + rank * ROW
-        to_all(values, out, to, at < words, heaps, WORLD, False, "")
+        to_heaps(values, out, to, at < words, heaps[0], heaps, WORLD, False, "")
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
