@@ -35,9 +35,7 @@ def test_a_pace_is_seconds_by_timed_arm_apart_for_first_and_later_trials():
 
 def test_an_earlier_commit_with_fewer_backends_does_not_count():
     one = recorded(seconds=400.0, started="2026-10-01")
-    earlier = dataclasses.replace(
-        line, checkouts={"head": dataclasses.replace(line.checkouts["head"], commit="0" * 40)}
-    )
+    earlier = dataclasses.replace(one, checkouts={"head": dataclasses.replace(one.checkouts["head"], commit="0" * 40)})
     assert effort.paces([recorded(seconds=8.0), earlier])["gather", 2].first_s == 2.0
 
 
