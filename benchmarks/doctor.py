@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import plan
+from benchmarks.bringup.probes import devices
 from benchmarks.coordinator import device_state, fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import Session
@@ -41,6 +42,7 @@ class Kind(enum.StrEnum):
     UNTESTED_VERSION = "untested_version"
     UNKNOWN_HARDWARE = "unknown_hardware"
     UNSEEN_GPU = "unseen_gpu"
+    GPU_FAULT = "gpu_fault"
     NO_DEVICE_STATE = "no_device_state"
     LOW_DISK = "low_disk"
     LOW_SHM = "low_shm"
@@ -70,6 +72,7 @@ def examine(checkout: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
         "state": monitor.read(0) if monitor else None,
         "why_no_state": why_no_state,
         "unseen_gpu": fingerprint.unseen_gpu(found.devices, found.environment),
+        "gpu_faults": [{"text": row.text, "next_step": row.next_step} for row in devices.faults(found.devices)],
         "kernels": {name: _cases(kernel, machine) for name, kernel in found.kernels.items()},
         "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
         "disk": [{"path": str(path), "free_bytes": disk_usage(path).free} for path in (Path("/tmp"), *folders)],
@@ -130,6 +133,9 @@ def _devices(report: Mapping[str, Any]) -> Iterator[HostProblem]:
     if report["unseen_gpu"]:
         what, next_step = "the GPU of this machine is not seen by torch", "correct it: nothing is measured until then"
         yield HostProblem(Kind.UNSEEN_GPU, what, report["unseen_gpu"], next_step, "error")
+    for fault in report["gpu_faults"]:
+        why = "what uses several GPUs may not run, or means something else, until then"
+        yield HostProblem(Kind.GPU_FAULT, fault["text"], why, fault["next_step"])
     if unknown := fingerprint.unknown_warning(machine):
         what = f"{machine['device']} ({machine['arch']}) is not in the table of hardware"
         next_step = "add it to kernels/hardware.py: DEVICES, with its source and date"

@@ -62,7 +62,7 @@ class Seen:
         if needs is Needs.GPU and not self.devices:
             return "no GPU"
         if needs is Needs.RANKS and self.world < 2:
-            return f"two ranks are needed; torch sees {len(self.devices)} GPU, and there is 1 rank per GPU or core"
+            return "needs 2 GPUs, torch sees 1" if self.devices else "needs 2 CPU cores where there is no GPU"
         return ""
 
 
@@ -90,7 +90,7 @@ class Bringup:
                 answer = pool.ask("importing torch and asking for the devices", LOOK_S, "probe")[0]
             self.seen = Seen(answer["devices"], answer["environment"])
         except (StepFailed, PoolDied) as error:
-            self.seen = Seen(lost=error.failure.why)
+            self.seen = Seen(environment={"torch_missing": error.failure.why}, lost=error.failure.why)
         return self.seen
 
     def run(self, step: BringupStep, done: Sequence[str], finished: Finished) -> None:
@@ -136,9 +136,9 @@ class Bringup:
     def _started(self, label: str, world: int) -> Iterator[WorkerPool]:
         """Processes of a step, which have ended on leaving."""
         with deferred():
-            pool = self._pool = WorkerPool(
-                label, sys.executable, self.checkout.path, world, self._directory, _variables()
-            )
+            variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
+            pool = WorkerPool(label, sys.executable, self.checkout.path, world, self._directory, variables)
+            self._pool = pool
         try:
             yield pool
             pool.quit()
@@ -191,10 +191,6 @@ class _Events:
 def _made(folder: Path) -> Path:
     folder.mkdir()
     return folder
-
-
-def _variables() -> dict[str, str]:
-    return {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo"}
 
 
 def _line(name: str, seconds: float, found: list[dict[str, Any]]) -> dict[str, Any]:

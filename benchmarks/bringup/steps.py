@@ -62,7 +62,7 @@ FIXED = (
 """Every step but the vendor packages and the backends."""
 
 BACKENDS = BringupStep(
-    "backend", "every baseline and backend, one case", "backends:backends", Needs.TORCH, 120, 420, ALONE
+    "backend", "every baseline and backend, one case", "backends:backends", Needs.TORCH, 120, 900, ALONE
 )
 """Writes one result per kernel, backend/KERNEL."""
 

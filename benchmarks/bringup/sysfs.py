@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
+import errno
 import os
 import re
 from pathlib import Path
@@ -119,10 +121,30 @@ def kfd_processes(root: Path = Path("/")) -> list[int]:
     return sorted(int(path.name) for path in (root / "sys/class/kfd/kfd/proc").glob("[0-9]*"))
 
 
-def usable(root: Path, file: str) -> bool | None:
-    """Whether this process may read and write a device file; None where it does not exist (was not passed on)."""
-    path = root / file.lstrip("/")
-    return os.access(path, os.R_OK | os.W_OK) if path.exists() else None
+class Access(enum.Enum):
+    """What opening a device file comes to."""
+
+    OPEN = enum.auto()
+    ABSENT = enum.auto()  # not passed to this container
+    WITHHELD = enum.auto()  # given to another job: the device controller of cgroups refuses with EPERM
+    DENIED = enum.auto()  # its mode refuses this user, with EACCES
+    BROKEN = enum.auto()  # the driver refuses
+
+
+def access(root: Path, file: str) -> Access:
+    """Open a device file as a library does, and close it.
+
+    devcgroup_check_permission (linux: security/device_cgroup.c, 2026-11) returns EPERM; a mode gives EACCES.
+    """
+    try:
+        os.close(os.open(root / file.lstrip("/"), os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return Access.ABSENT
+    except PermissionError as error:
+        return Access.WITHHELD if error.errno == errno.EPERM else Access.DENIED
+    except OSError:
+        return Access.BROKEN
+    return Access.OPEN
 
 
 def owner(root: Path, file: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -80,12 +81,13 @@ def show(report: BringupReport, console: Console) -> None:
 def _table(entries: Sequence[tuple[str, str, str]]) -> Table:
     """(name, text, next step) by row."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(max_width=30, overflow="fold")
+    table.add_column(width=0)
+    table.add_column(max_width=32, overflow="fold")
     table.add_column(overflow="fold")
     for name, said, next_step in entries:
         text = Text(said)
         text.append(f"\n-> {next_step}" if next_step else "", style="cyan")
-        table.add_row(Text(f"  {name}"), text)
+        table.add_row("", Text(name), text)
     return table
 
 
@@ -107,15 +109,12 @@ def _by_reason(rows: Sequence[BringupRow]) -> Iterator[tuple[str, str, str]]:
     for row in rows:
         reasons.setdefault((_reason(row), row.next_step), []).append(_label(row))
     for (said, next_step), names in reasons.items():
-        several = f"{said}: {', '.join(names)}" if len(names) > 1 else said
-        yield names[0] if len(names) == 1 else plural(len(names), "row"), several, next_step
+        yield ", ".join(names), said, next_step
 
 
 def _reason(row: BringupRow) -> str:
     """Without "backend, CASE: ", which differs from kernel to kernel."""
-    if row.step.startswith("backend/") and row.status == "not here":
-        return row.text.partition(": ")[2] or row.text
-    return row.text
+    return re.sub(r"^(backend|baseline), [^:]*: ", "", row.text) if row.status == "not here" else row.text
 
 
 def _label(row: BringupRow) -> str:

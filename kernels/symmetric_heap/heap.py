@@ -30,7 +30,10 @@ class Memory(Protocol):
         """Make sure that these bytes of this rank's heap can be written; HeapError if there is no room."""
 
     def barrier(self) -> None:
-        """Wait until every rank is here; on a GPU enqueued on the current stream."""
+        """Wait until every rank is here; on a GPU enqueued on the current stream.
+
+        A rank's barriers follow each other: on two streams, let one wait for the other.
+        """
 
     def close(self) -> None:
         """Give the memory back."""

@@ -149,11 +149,12 @@ def graph(heap: SymmetricHeap) -> None:
         heap.barrier()
 
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())  # two barriers of one rank must not be in flight at once
     with torch.cuda.stream(side):
         body()
     side.synchronize()
     captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
+    with torch.cuda.graph(captured, capture_error_mode="thread_local"):
         body()
     for turn in range(50):
         captured.replay()
@@ -187,7 +188,7 @@ def _right(heap: SymmetricHeap, kernel: Any, case: Case, call: Callable[[], Any]
     captured = torch.cuda.CUDAGraph()
     for turn in range(5):
         if turn == 3:
-            with torch.cuda.graph(captured):
+            with torch.cuda.graph(captured, capture_error_mode="thread_local"):
                 out = call()
         out = call() if turn < 3 else out
         poison(out)
@@ -221,7 +222,7 @@ def barrier_us(heap: SymmetricHeap) -> float:
     """Microseconds of a barrier: of 100 in a graph, the median of 20 replays."""
     captured = torch.cuda.CUDAGraph()
     heap.barrier()
-    with torch.cuda.graph(captured):
+    with torch.cuda.graph(captured, capture_error_mode="thread_local"):
         for _ in range(100):
             heap.barrier()
     took = []

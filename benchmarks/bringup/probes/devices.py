@@ -15,8 +15,8 @@ from typing import Any
 
 from benchmarks.bringup import sysfs
 from benchmarks.bringup.context import StepContext
-from benchmarks.bringup.rows import Row, failed, not_here, passed
-from benchmarks.bringup.sysfs import PciGpu
+from benchmarks.bringup.rows import Row, RowStatus, failed, not_here, passed
+from benchmarks.bringup.sysfs import Access, PciGpu
 from benchmarks.coordinator import device_state, fingerprint
 
 BUSY_BYTES = 3 << 30
@@ -28,6 +28,12 @@ BUSY_PERCENT = 5
 LOOKS, PAUSE_S = 3, 1.0
 """The least of so many looks counts: the memory of a process that just ended is given back after a moment."""
 
+USUAL = (1, 2, 4, 8)
+"""Numbers of GPUs that nodes and allocations have."""
+
+UNHEALTHY = "read `dmesg | grep -iE 'amdgpu|nvrm'`; reset or replace it, and measure with the others meanwhile"
+"""What to do about a GPU whose driver has given it up."""
+
 WHOLE = {"SPX", ""}
 """Compute partition of a whole GPU; "" on a device without partitions."""
 
@@ -38,6 +44,16 @@ def devices(context: StepContext) -> list[Row]:
     pci = sysfs.pci_gpus(root)
     rows = [*count(root, pci, context.devices, hiding()), *products(context.devices)]
     return [*rows, *others(context)] if context.devices else rows
+
+
+def faults(seen: Sequence[Mapping[str, Any]], root: Path = Path("/")) -> list[Row]:
+    """What is wrong with the GPUs by the files of the system alone: missing, not permitted, mixed, in unequal modes."""
+    pci = sysfs.pci_gpus(root)
+    rows = [*count(root, pci, seen, hiding()), *products(seen)]
+    modes = [(gpu.compute, gpu.memory) for gpu in pci if gpu.compute]
+    if modes and seen:
+        rows.append(judge_partitions(modes, seen))
+    return [row for row in rows if row.status == RowStatus.FAIL and row.name != "count"]
 
 
 def hiding() -> str:
@@ -58,15 +74,16 @@ def count(root: Path, pci: Sequence[PciGpu], seen: Sequence[Mapping[str, Any]], 
     if not seen:
         yield no_gpu(pci, faults)
         return
-    numbers = {"seen": (len(seen), "GPUs"), "on_pci": (len(pci), "GPUs")}
-    said = f"torch sees {len(seen)} GPU{'s'[: len(seen) > 1]}" + (f" of {len(pci)} on the PCI bus" if pci else "")
-    elsewhere = f"; others are hidden by {hidden}" if hidden and len(seen) < len(pci) else ""
+    numbers = {"seen": (len(seen), "devices"), "on_pci": (len(pci), "GPUs")}
+    said = f"torch sees {len(seen)} device{'s'[: len(seen) > 1]}" + (f", the PCI bus {len(pci)} GPUs" if pci else "")
     if faults:
-        yield failed(
-            "count", f"{said}: {len(faults)} should be there and are not", "see the lines above; the rest is measured"
-        )
+        yield failed("count", f"{said}; {len(faults)} not usable", "see above; the others are tried", **numbers)
+    elif hidden and len(seen) < len(pci):
+        yield passed("count", f"{said}; others are hidden by {hidden}", **numbers)
     else:
-        yield passed("count", said + elsewhere, **numbers)
+        odd = len(seen) == len(pci) and len(seen) not in USUAL
+        hint = "if one is missing, it fell off the bus: `lspci`, `dmesg`"
+        yield passed("count", said, hint if odd else "", **numbers)
 
 
 def no_gpu(pci: Sequence[PciGpu], faults: Mapping[str, Any]) -> Row:
@@ -81,42 +98,45 @@ def fault_of(root: Path, gpu: PciGpu, seen: bool, hidden: str) -> tuple[str, str
     if seen or hidden:
         return None
     if not gpu.driver:
-        return (
-            "no driver has taken it",
-            "read `dmesg | grep -iE 'amdgpu|nvrm'`; load the driver, or have the GPU looked at",
-        )
+        next_step = "read `dmesg | grep -iE 'amdgpu|nvrm'`; load the driver, or have the GPU looked at"
+        return "no driver has taken it: it is not healthy, or the driver is not loaded", next_step
     if not gpu.taken:
         return None  # vfio-pci and the like: it belongs to a virtual machine
     if not gpu.files:
         return _dropped(root, gpu)
-    access = [sysfs.usable(root, file) for file in gpu.files]
-    if False in access:
-        file = gpu.files[access.index(False)]
-        return f"no permission on {file} ({sysfs.owner(root, file)})", _group()
-    if None in access:
-        return None  # the container was not given it
-    if gpu.vendor == "amd" and sysfs.usable(root, "/dev/kfd") is None:
+    if gpu.vendor == "amd" and sysfs.access(root, "/dev/kfd") is Access.ABSENT:
         return None  # graphics of a machine that does not compute
+    for file in gpu.files:
+        found = sysfs.access(root, file)
+        if found is Access.DENIED:
+            return f"no permission on {file} ({sysfs.owner(root, file)})", _group()
+        if found is Access.BROKEN:
+            return f"{file} cannot be opened: it is not healthy", UNHEALTHY
+        if found is not Access.OPEN:
+            return None  # it belongs to another container or job
     next_step = "check that this torch is built for its architecture; read `dmesg | tail -50`"
-    return "its device file is there and may be used, but torch does not see it", next_step
+    return "its device file can be opened, but torch does not see it", next_step
 
 
 def _dropped(root: Path, gpu: PciGpu) -> tuple[str, str] | None:
     """amdgpu makes a render node for every GPU that it could start."""
-    if gpu.vendor != "amd" or sysfs.usable(root, "/dev/kfd") is None:
+    if gpu.vendor != "amd" or sysfs.access(root, "/dev/kfd") is Access.ABSENT:
         return None
-    next_step = (
-        "read `dmesg | grep amdgpu` and `amd-smi ras`; reset or replace it, and measure with the others meanwhile"
-    )
-    return "its driver has started without a render node: it is not healthy", next_step
+    return "its driver has started without a render node: it is not healthy", UNHEALTHY
 
 
 def kfd_row(root: Path) -> Iterator[Row]:
     """Permission on /dev/kfd, through which all AMD GPUs compute."""
-    if sysfs.usable(root, "/dev/kfd") is False:
+    if sysfs.access(root, "/dev/kfd") is Access.DENIED:
         yield failed("kfd", f"no permission on /dev/kfd ({sysfs.owner(root, '/dev/kfd')})", _group())
     gpus, denied = sysfs.kfd_gpus(root)
-    if gpus:
+    files = [f"/dev/dri/renderD{gpu.minor}" for gpu in gpus]
+    closed = [file for file in files if sysfs.access(root, file) is Access.DENIED]
+    if closed:
+        said = f"no permission on {closed[0]} ({sysfs.owner(root, closed[0])})"
+        more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
+        yield failed("kfd", f"{said}{more}", _group())
+    elif gpus:
         kinds = Counter((gpu.gfx, gpu.cu_count) for gpu in gpus)
         said = ", ".join(f"{number} x {gfx} with {cus} CUs" for (gfx, cus), number in kinds.items())
         yield passed("kfd", f"{said}{f'; {denied} nodes of other containers' if denied else ''}")
@@ -132,13 +152,18 @@ def products(seen: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """Whether all devices are one product."""
     kinds = Counter((d["name"], d["arch"], d["compute_units"], d["memory_bytes"]) for d in seen)
     said = ", ".join(
-        f"{n} x {name} ({arch}, {cus} CUs, {size / 1e9:.0f} GB)" for (name, arch, cus, size), n in kinds.items()
+        f"{n} x {name} ({arch}, {cus} {_units(arch)}, {size / 1e9:.0f} GB)"
+        for (name, arch, cus, size), n in kinds.items()
     )
     if len({kind[:3] for kind in kinds}) > 1:
         next_step = "measure one product at a time: HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES with its indices"
         yield failed("products", f"mixed products: {said}", next_step)
     elif kinds:
         yield passed("products", said)
+
+
+def _units(arch: str) -> str:
+    return "SMs" if arch.startswith("sm_") else "CUs"
 
 
 # ---- who else ----------------------------------------------------------------------------------------------------

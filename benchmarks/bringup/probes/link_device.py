@@ -28,7 +28,7 @@ def push(
 
 @triton.jit
 def _raise_without_order(flags, rank, epoch, WORLD: tl.constexpr, LANES: tl.constexpr):
-    """As raise_flags, but nothing orders the stores before it: the control, which shows that the test can see."""
+    """As raise_flags, but nothing orders the stores before it: for the control, which shows that the test can see."""
     lane = tl.arange(0, LANES)
     tl.atomic_xchg(flags, tl.zeros_like(lane) + epoch, mask=(lane < WORLD) & (lane != rank), sem="relaxed", scope="sys")
 
@@ -51,17 +51,18 @@ def _await_without_order(
 def litmus(
     data, signals, bases, wrong, rank, rounds,
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr,
-    ORDERED: tl.constexpr,
+    RELEASE: tl.constexpr, ACQUIRE: tl.constexpr,
 ):  # fmt: skip
     """Message passing between the same program of all ranks: data, then a flag; whoever sees the flag reads the data.
 
     data int32[2, PROGRAMS, WORLD, BLOCK] on the heap: a row per sender, in two halves by turns, so that a sender never
     overwrites what is still read: it has met the reader in the round between.  rounds must be even, for the same reason
-    between two launches.  wrong int32[PROGRAMS, BLOCK] counts the elements that were not those of the round.
+    between two launches.  RELEASE, ACQUIRE: without one of them it is a control.
+    wrong int32[PROGRAMS, BLOCK] counts the elements that were not those of the round.
     """
     program = tl.program_id(0)
     lane = tl.arange(0, BLOCK)
-    heaps = heaps_from(bases, rank, WORLD)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
     first = reached(signals, program, rank, PROGRAMS)
     violations = tl.zeros([BLOCK], tl.int32)
@@ -70,12 +71,14 @@ def litmus(
         half = data + ((i % 2) * PROGRAMS + program) * (WORLD * BLOCK)
         for k in tl.static_range(1, WORLD):
             tl.store(translate(half + rank * BLOCK, heaps[0], heaps[k]) + lane, later(epoch, lane))
-        if ORDERED:
+        if RELEASE:
             raise_flags(flags, rank, epoch, WORLD, LANES, AMD)
-            await_peers(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
         else:
             tl.debug_barrier()
             _raise_without_order(flags, rank, epoch, WORLD, LANES)
+        if ACQUIRE:
+            await_peers(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
+        else:
             _await_without_order(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
         tl.debug_barrier()  # some threads read the flags, all read the data
         for k in tl.static_range(1, WORLD):

@@ -53,4 +53,4 @@ def judge(context: StepContext, right: bool, algbw: float, connecting_s: float) 
     numbers = {"algbw": (algbw, "GB/s"), "busbw": (busbw, "GB/s"), "connect": (connecting_s, "s")}
     if not right:
         return failed("all_gather", f"{said} is wrong", "set NCCL_DEBUG=INFO and run this step again", **numbers)
-    return passed("all_gather", f"{said} is right, busbw {busbw:.0f} GB/s", **numbers)
+    return passed("all_gather", f"{said} is right, busbw {busbw:.3g} GB/s", **numbers)

@@ -15,7 +15,7 @@ PAIRS = 200
 """Event pairs that the resolution is taken from."""
 
 COARSE_US = 5.0
-"""Events resolve 0.5 to 2 us on H200 and MI300X (reference measurements of 2026-11); more would blur short kernels."""
+"""A pair around nothing takes 3.0 us on H200 (2026-11); a kernel of 50 us must stand out of it (plan.SHORT_S)."""
 
 HOST_COARSE_NS = 1000.0
 """Linux's monotonic clock steps by tens of ns; a VM without a stable counter by microseconds."""

@@ -7,17 +7,16 @@ import sys
 from typing import Any
 
 from benchmarks.bringup.probes import link_device
-from benchmarks.bringup.probes.fences import CONTROL, MANY
+from benchmarks.bringup.probes.fences import MANY
 from kernels.spec import Compilation
 from tests.kernels.compiled import compiled, spilled
 
 
 def litmus(arch: str, world: int, ordered: bool) -> Any:
-    plan = MANY if ordered else CONTROL
     arguments = dict.fromkeys(("data", "signals", "wrong"), ("*i32", (1024,)))
     arguments |= {"bases": ("*i64", (world,)), "rank": 3, "rounds": 16}
-    fixed = {"PROGRAMS": plan.programs, "BLOCK": plan.block, "WORLD": world, "LANES": max(2, world)}
-    fixed |= {"AMD": arch.startswith("gfx"), "ORDERED": ordered}
+    fixed = {"PROGRAMS": MANY.programs, "BLOCK": MANY.block, "WORLD": world, "LANES": max(2, world)}
+    fixed |= {"AMD": arch.startswith("gfx"), "RELEASE": ordered, "ACQUIRE": ordered}
     return compiled(Compilation("litmus", link_device.litmus, arguments, fixed, {"num_warps": 4}), arch)
 
 

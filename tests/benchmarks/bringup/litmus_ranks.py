@@ -20,7 +20,7 @@ from benchmarks.bringup.probes.fences import Litmus
 
 PLANS = (
     Litmus("many", programs=2, rounds=6, block=64),
-    Litmus("control", programs=1, rounds=4, ordered=False, block=64),
+    Litmus("control", programs=1, rounds=4, release=False, acquire=False, block=64),
 )
 
 
