@@ -56,27 +56,12 @@ def tree(tmp_path):
     return tmp_path
 
 
-TO_HEAPS = "to_heaps(values, mine, at, at < words, here, heaps, FANOUT, EVEN, STORE)"
-IMPORTS = ("load_inside, to_heaps", "load_inside, store_inside, to_heaps")
-TRANSLATE = ("import finish", "import finish, translate")
-
-
-def one_by_one(heap: str, hint: str = "") -> str:
-    """The stores of all_gather's push, written out."""
-    target = f"translate(mine, here, {heap}{hint}) + at"
-    return f"for i in tl.static_range(FANOUT):\n            store_inside({target}, values, at < words, EVEN, STORE)"
-
+KEPT = ("heaps_from(bases, rank, WORLD, WORLD) if AMD else bases", "bases")
+LOADED = "heaps = _loaded(heaps, rank, WORLD, AMD)"
+"""Where gemm_all_scatter loads the bases of the peers' heaps: before the first tile on AMD."""
 
 PLANTED = {
-    "the hint of all_gather removed": (
-        "all_gather/device.py",
-        [(TO_HEAPS, one_by_one("heaps[i]", ", 1")), IMPORTS, TRANSLATE],
-        "all_gather",
-        "gfx942",
-        "remote_store_width",
-        "stores to remote ranks went from 16 B to 4 B per lane: ",
-    ),
-    "the hints of its Gluon backend removed": (
+    "the hints of all_gather's Gluon backend removed": (
         "all_gather/gluon_device.py",
         [
             ("gl.max_contiguous(gl.multiple_of(base + at, ALIGN), VECTOR)", "base + at"),
@@ -95,21 +80,25 @@ PLANTED = {
         "remote_store_width",
         "stores to remote ranks went from 16 B to ",
     ),
-    "heap bases loaded before each block of all_gather": (
-        "all_gather/device.py",
-        [(TO_HEAPS, f"heaps = heaps_from(bases, rank + group, WORLD, FANOUT, GROUPS)\n        {TO_HEAPS}")],
-        "all_gather",
+    "heap bases loaded before each tile of gemm_all_scatter": (
+        "gemm_all_scatter/device.py",
+        [KEPT, (LOADED, "heaps = heaps_from(heaps, rank, WORLD, WORLD)")],
+        "gemm_all_scatter",
         "gfx942",
         "heap_bases",
         "(reloaded, no longer kept)",
     ),
-    "heap bases loaded between the peers of all_gather": (
-        "all_gather/device.py",
-        [(TO_HEAPS, one_by_one("tl.load(bases + (rank + group + i * GROUPS) % WORLD)")), IMPORTS, TRANSLATE],
-        "all_gather",
+    "heap bases loaded between the peers of gemm_all_scatter": (
+        "gemm_all_scatter/device.py",
+        [
+            KEPT,
+            (LOADED, "pointer = heaps\n    heaps = heaps_from(heaps, rank, WORLD, WORLD)"),
+            ("heaps[i], ALIGN) + at", "tl.load(pointer + (rank + i) % WORLD), ALIGN) + at"),
+        ],
+        "gemm_all_scatter",
         "gfx942",
         "drains",
-        "drains of remote stores in a block: 0 → 3; 3 more times a wave waits for an answer over the link before it",
+        "drains of remote stores in a block: 0 → 2; 2 more times a wave waits for an answer over the link before it",
     ),
     "what gemm_all_scatter reads back not settled before the first peer": (
         "gemm_all_scatter/device.py",
