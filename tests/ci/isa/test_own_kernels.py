@@ -57,8 +57,7 @@ def tree(tmp_path):
 
 
 KEPT = ("heaps_from(bases, rank, WORLD, WORLD) if AMD else bases", "bases")
-LOADED = "heaps = _loaded(heaps, rank, WORLD, AMD)"
-"""Where gemm_all_scatter loads the bases of the peers' heaps: before the first tile on AMD."""
+"""How gemm_all_scatter loads the bases of the peers' heaps: before the first tile on AMD."""
 
 PLANTED = {
     "the hints of all_gather's Gluon backend removed": (
@@ -74,7 +73,7 @@ PLANTED = {
     ),
     "the hint of gemm_all_scatter removed": (
         "gemm_all_scatter/device.py",
-        [("heaps[i], ALIGN) + at", "heaps[i], 1) + at")],
+        [("there, ALIGN) + at", "there, 1) + at")],
         "gemm_all_scatter",
         "gfx942",
         "remote_store_width",
@@ -82,7 +81,7 @@ PLANTED = {
     ),
     "heap bases loaded before each tile of gemm_all_scatter": (
         "gemm_all_scatter/device.py",
-        [KEPT, (LOADED, "heaps = heaps_from(heaps, rank, WORLD, WORLD)")],
+        [KEPT, ("    here = _base(", "    heaps = heaps_from(heaps, rank, WORLD, WORLD)\n    here = _base(")],
         "gemm_all_scatter",
         "gfx942",
         "heap_bases",
@@ -90,11 +89,7 @@ PLANTED = {
     ),
     "heap bases loaded between the peers of gemm_all_scatter": (
         "gemm_all_scatter/device.py",
-        [
-            KEPT,
-            (LOADED, "pointer = heaps\n    heaps = heaps_from(heaps, rank, WORLD, WORLD)"),
-            ("heaps[i], ALIGN) + at", "tl.load(pointer + (rank + i) % WORLD), ALIGN) + at"),
-        ],
+        [KEPT, ("    if AMD:\n        found = heaps[i]", "    if False:\n        found = heaps[i]")],
         "gemm_all_scatter",
         "gfx942",
         "drains",
