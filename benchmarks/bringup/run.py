@@ -59,9 +59,9 @@ class Seen:
             return "torch cannot be imported (see torch)"
         if fingerprint.unseen_gpu(self.devices, self.environment):
             return "torch does not see this machine's GPU (see torch)"
-        if needs is Needs.GPU and not self.devices:
+        if needs in (Needs.GPU, Needs.LINKS) and not self.devices:
             return "no GPU"
-        if needs is Needs.RANKS and self.world < 2:
+        if needs in (Needs.RANKS, Needs.LINKS) and self.world < 2:
             return "needs 2 GPUs, torch sees 1" if self.devices else "needs 2 CPU cores where there is no GPU"
         return ""
 
@@ -113,7 +113,7 @@ class Bringup:
             finished(_line(step.name, time.monotonic() - begin, found))
 
     def _world(self, step: BringupStep) -> int:
-        return self.seen.world if step.needs is Needs.RANKS else 1
+        return self.seen.world if step.needs in (Needs.RANKS, Needs.LINKS) else 1
 
     def _per_rank(self, step: BringupStep, events: Path, done: Sequence[str]) -> list[dict[str, Any]]:
         world, token = self._world(step), os.urandom(4).hex()

@@ -17,6 +17,7 @@ class Needs(enum.Enum):
     TORCH = enum.auto()
     GPU = enum.auto()
     RANKS = enum.auto()  # one process per GPU, two on a machine without one
+    LINKS = enum.auto()  # one process per GPU, and two GPUs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +25,7 @@ class BringupStep:
     """One step.  probe: module:function of benchmarks.bringup.probes.  if_lost: what to do when it crashes or hangs.
 
     expected_s: on 2 H200 (2026-11), shown by --dry-run.  deadline_s: after which it counts as hanging.
+    in_parts: it gives several results, NAME/PART.
     """
 
     name: str
@@ -33,15 +35,29 @@ class BringupStep:
     expected_s: float
     deadline_s: float
     if_lost: str
+    in_parts: bool = False
 
     def has(self, name: str) -> bool:
         """Whether a result of that name is of this step: its own, or that of a part."""
-        return name == self.name or name.startswith(f"{self.name}/")
+        return name == self.name or (self.in_parts and name.startswith(f"{self.name}/"))
 
 
 DRIVER = "read the kernel's log (`dmesg | tail -50`) and the driver's tool (`amd-smi list`, `nvidia-smi`)"
 LINKS = "check the links (`amd-smi topology`, `nvidia-smi topo -m`) and run this step alone: ridgeline bringup --only"
 ALONE = "run this step alone and read `detail` in the JSON: ridgeline bringup --only"
+
+HOMES = ("torch", "ipc")
+"""Homes of the symmetric heap on GPUs: kernels.symmetric_heap.CHOICES but for `auto`."""
+
+
+def of_home(home: str) -> tuple[BringupStep, BringupStep]:
+    """The steps that try one home of the heap."""
+    heap, fences = f"heap in {home} memory: write, order, rate", f"1 million messages per pair, {home} memory"
+    return (
+        BringupStep(f"heap/{home}", heap, "heap:heap", Needs.LINKS, 8, 120, LINKS),
+        BringupStep(f"fences/{home}", fences, "fences:fences", Needs.LINKS, 10, 120, LINKS),
+    )
+
 
 FIXED = (
     BringupStep("devices", "GPUs: seen, permitted, alike, idle", "devices:devices", Needs.NOTHING, 1, 60, DRIVER),
@@ -55,14 +71,14 @@ FIXED = (
     BringupStep("sensors", "clocks, power, temperature", "sensors:sensors", Needs.GPU, 2, 60, DRIVER),
     BringupStep("timer", "resolution of the timers", "timing:timer", Needs.TORCH, 5, 60, DRIVER),
     BringupStep("graph", "graph capture and replay", "timing:graph", Needs.GPU, 5, 90, DRIVER),
-    BringupStep("heap", "symmetric heap: map, write, order, rate", "heap:heap", Needs.RANKS, 12, 120, LINKS),
-    BringupStep("fences", "message passing, 1 million rounds per pair", "fences:fences", Needs.RANKS, 12, 120, LINKS),
+    BringupStep("heap", "symmetric heap: peer access, allocate, map", "heap:heap", Needs.RANKS, 8, 120, LINKS),
+    *(step for home in HOMES for step in of_home(home)),
     BringupStep("rccl", "RCCL or NCCL: an all-gather", "rccl:all_gather", Needs.RANKS, 10, 120, LINKS),
 )  # fmt: skip
 """Every step but the vendor packages and the backends."""
 
 BACKENDS = BringupStep(
-    "backend", "every baseline and backend, one case", "backends:backends", Needs.TORCH, 120, 900, ALONE
+    "backend", "every baseline and backend, one case", "backends:backends", Needs.TORCH, 120, 900, ALONE, True
 )
 """Writes one result per kernel, backend/KERNEL."""
 

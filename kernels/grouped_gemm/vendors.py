@@ -59,7 +59,12 @@ def _mm_steps(product: str, case: Case, x: dict[str, torch.Tensor]) -> tuple[lis
 
 
 def torch_grouped(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """torch._grouped_mm.  It has no `out`: every result is a new tensor, taken from what the allocator holds."""
+    """torch._grouped_mm.  It has no `out`: every result is a new tensor, taken from what the allocator holds.
+
+    On ROCm it is Composable Kernel's where torch was built with it and, in later states, ROCM_ALLOW_GROUP_GEMM_CK=1 is
+    set; else one product for each group, on sizes copied to the host (pytorch/pytorch, aten/src/ATen/native/cuda/
+    GroupedBlas.cpp, 00d4eaf9; the switch: aten/src/ATen/Context.cpp).
+    """
     if not hasattr(torch, "_grouped_mm"):
         raise Unsupported(f"torch {torch.__version__} has no _grouped_mm; torch 2.8 or later has it")
     _suits(case)

@@ -15,7 +15,7 @@ from benchmarks.bringup.vendor_packages import VendorPackage
 
 def package(context: StepContext) -> list[Row]:
     """The package that the step is named after.  Its baselines are called in the step `backend`."""
-    chosen = vendor_packages.of(context.step.partition("/")[2])
+    chosen = vendor_packages.of(context.part)
     name = chosen.name
     install = f"pip install {chosen.distributions[0]}, in the build for this torch"
     if not vendor_packages.is_there(chosen):
