@@ -99,6 +99,8 @@ class Session:
         self.descriptions: dict[str, Description] = {}
         self.machine: dict[str, Any] = {}
         self.on_progress = on_progress or (lambda event: None)
+        self._heaps: dict[int, dict[str, Any]] = {}
+        self._dispatch: dict[str, Any] | None = None
         self._hangs: dict[str, dict[tuple[str, str], str]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
@@ -198,6 +200,8 @@ class Session:
             "trees": self.checkout_entries(name),
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)},
             "cases": {case.name: entries[case.name] for case in cases},
+            "heap": {f"w{world}": self._heaps[world] for world in sorted(self._heaps) if self._heaps[world]},
+            "dispatch": self._dispatch,
             "state": states,
             "busy_share": busy_s / wall_s if wall_s else None,
             "measuring_s": wall_s,
@@ -218,7 +222,18 @@ class Session:
                 for case in these:
                     order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}")
                     yield CaseRun(workers, case, self.protocol, order, self._hangs.setdefault(name, {}))
-            warnings += workers.notes
+            self._dispatch = workers.dispatch or self._dispatch
+            warnings += workers.notes + self._learn_heaps(world, workers.heaps)
+
+    def _learn_heaps(self, world: int, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Keep where the heap of that many ranks is, for later processes; a warning if the checkouts' homes differ."""
+        for facts in found.values():
+            self._heaps.setdefault(world, {}).update(facts)
+        homes = {role: facts["home"] for role, facts in found.items() if "home" in facts}
+        if len(set(homes.values())) < 2:
+            return []
+        said = ", ".join(f"{role}: {home}" for role, home in homes.items())
+        return [f"the checkouts have their symmetric heaps in different homes ({said}), which can be what differs"]
 
     def _setting(self, name: str, world: int, cases: Sequence[PlannedCase]) -> WorkerSetting:
         cold = self.protocol.cache == "cold"
@@ -233,6 +248,7 @@ class Session:
             flush_bytes=plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if cold else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
+            heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
         )
 
     def _threads(self, world: int) -> int:

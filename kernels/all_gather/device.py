@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.collectives.device import store_inside
-from kernels._shared.symmetric_device import finish, translate
+from kernels._shared.collectives.device import heaps_from, load_inside, to_heaps
+from kernels._shared.symmetric_device import finish
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -30,16 +30,10 @@ def push(
         group, first = program // (PROGRAMS // GROUPS), program % (PROGRAMS // GROUPS)
     else:
         group, first = program % GROUPS, program // GROUPS
-    here = tl.load(bases + rank)
+    here, heaps = tl.load(bases + rank), heaps_from(bases, rank + group, WORLD, FANOUT, GROUPS)
     mine = out + rank.to(tl.int64) * words
     for block in range(first, tl.cdiv(words, BLOCK), PROGRAMS // GROUPS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        if EVEN:
-            values = tl.load(shard + at, cache_modifier=LOAD)
-        else:
-            values = tl.load(shard + at, mask=at < words, cache_modifier=LOAD)
-        for i in tl.static_range(FANOUT):
-            there = tl.load(bases + (rank + group + i * GROUPS) % WORLD)
-            target = translate(mine, here, there) + at
-            store_inside(target, values, at < words, EVEN, STORE)
+        values = load_inside(shard + at, at < words, EVEN, LOAD)
+        to_heaps(values, mine, at, at < words, here, heaps, FANOUT, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

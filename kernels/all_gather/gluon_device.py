@@ -64,7 +64,9 @@ def push_tiles(
     layout: gl.constexpr = gl.BlockedLayout([VECTOR], [THREADS], [WARPS], [0])
     program = gl.program_id(0)
     group = program % GROUPS
-    here = gl.load(bases + rank)
+    here, heaps = gl.load(bases + rank), (gl.load(bases + (rank + group) % WORLD),)
+    for i in gl.static_range(1, FANOUT):
+        heaps = heaps + (gl.load(bases + (rank + group + i * GROUPS) % WORLD),)
     mine = (out + rank.to(gl.int64) * words).to(gl.int64) - here
     flat = gl.arange(0, ROWS * COLUMNS, layout=layout)
     inside = flat // COLUMNS * WIDTH + flat % COLUMNS
@@ -77,8 +79,7 @@ def push_tiles(
         else:
             values = gl.load(source, mask=at < words, cache_modifier=LOAD)
         for i in gl.static_range(FANOUT):
-            there = gl.load(bases + (rank + group + i * GROUPS) % WORLD)
-            base = gl.multiple_of((mine + there).to(out.dtype), 16)
+            base = gl.multiple_of((mine + heaps[i]).to(out.dtype), 16)
             target = gl.max_contiguous(gl.multiple_of(base + at, ALIGN), VECTOR)
             if EVEN:
                 gl.store(target, values, cache_modifier=STORE)

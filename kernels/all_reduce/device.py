@@ -14,7 +14,7 @@ from kernels._shared.collectives.device import (
     store_inside,
     sum_of_parts,
     summed,
-    to_all,
+    to_heaps,
     turn,
 )
 from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers, later, raise_flags, reached
@@ -33,13 +33,13 @@ def two_shot(
     symmetric heap; signals int32[2, WORLD, PROGRAMS] for a barrier before (inputs are ready) and one after.
     """
     program = tl.program_id(0)
-    heaps = heaps_from(bases, rank, WORLD)
+    heaps, ranked = heaps_from(bases, rank, WORLD, WORLD), heaps_from(bases, 0, WORLD, WORLD)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     part = rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(x + part, at, at < count, bases, heaps[0], WORLD, EVEN, LOAD)
-        to_all(total.to(out.dtype.element_ty), out + part, at, at < count, heaps, WORLD, EVEN, STORE)
+        total = summed(x + part, at, at < count, heaps[0], ranked, WORLD, EVEN, LOAD)
+        to_heaps(total.to(out.dtype.element_ty), out + part, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 
@@ -68,7 +68,7 @@ def two_shot_push(
     many chunks on every rank, so the epochs, which go on from call to call, are the same there.
     """
     program = tl.program_id(0)
-    heaps = heaps_from(bases, rank, WORLD)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
     start = reached(signals, program, rank, PROGRAMS)
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
     mine = out + rank.to(tl.int64) * count
@@ -84,7 +84,7 @@ def two_shot_push(
             tl.debug_barrier()  # some threads read the flags, all read the data
             at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
             total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
-            to_all(total.to(out.dtype.element_ty), mine, at, at < count, heaps, WORLD, EVEN, STORE)
+            to_heaps(total.to(out.dtype.element_ty), mine, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)
 
 
@@ -100,12 +100,12 @@ def one_shot_push(
     while a slow peer still reads the other.  x and out [count] may lie anywhere.
     """
     program = tl.program_id(0)
-    heaps = heaps_from(bases, rank, WORLD)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
     half = stage + turn(signals, program, rank, PROGRAMS).to(tl.int64) * WORLD * count
     row = half + rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        to_all(load_inside(x + at, at < count, EVEN, ""), row, at, at < count, heaps, WORLD, EVEN, STORE)
+        to_heaps(load_inside(x + at, at < count, EVEN, ""), row, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
@@ -124,10 +124,10 @@ def one_shot_pull(
     signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (no rank reads them any more).
     """
     program = tl.program_id(0)
-    here = tl.load(bases + rank)
+    here, ranked = tl.load(bases + rank), heaps_from(bases, 0, WORLD, WORLD)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(x, at, at < count, bases, here, WORLD, EVEN, LOAD)
+        total = summed(x, at, at < count, here, ranked, WORLD, EVEN, LOAD)
         store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

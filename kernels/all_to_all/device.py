@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.collectives.device import load_inside, store_inside
+from kernels._shared.collectives.device import heaps_from, load_inside, store_inside
 from kernels._shared.symmetric_device import finish, translate
 
 
@@ -22,13 +22,14 @@ def push(
     """
     program = tl.program_id(0)
     group = program % GROUPS
-    here = tl.load(bases + rank)
+    here, heaps = tl.load(bases + rank), heaps_from(bases, rank + group, WORLD, WORLD // GROUPS, GROUPS)
     slot = out + rank.to(tl.int64) * count
     for block in range(program // GROUPS, tl.cdiv(count, BLOCK), PROGRAMS // GROUPS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        for i in tl.static_range(WORLD // GROUPS):
+        parts = ()
+        for i in tl.static_range(WORLD // GROUPS):  # loads first: a load between stores would wait for them
             peer = (rank + group + i * GROUPS) % WORLD
-            target = translate(slot, here, tl.load(bases + peer)) + at
-            source = x + peer.to(tl.int64) * count + at
-            store_inside(target, load_inside(source, at < count, EVEN, LOAD), at < count, EVEN, STORE)
+            parts = parts + (load_inside(x + peer.to(tl.int64) * count + at, at < count, EVEN, LOAD),)
+        for i in tl.static_range(WORLD // GROUPS):
+            store_inside(translate(slot, here, heaps[i]) + at, parts[i], at < count, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

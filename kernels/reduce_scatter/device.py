@@ -28,12 +28,12 @@ def pull(
     signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (no rank reads them any more).
     """
     program = tl.program_id(0)
-    here = tl.load(bases + rank)
+    here, ranked = tl.load(bases + rank), heaps_from(bases, 0, WORLD, WORLD)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     part = x + rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(part, at, at < count, bases, here, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
+        total = summed(part, at, at < count, here, ranked, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
         store_inside(out + at, total, at < count, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
@@ -49,7 +49,7 @@ def push(
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn (see turn); x and out anywhere.
     """
     program = tl.program_id(0)
-    heaps = heaps_from(bases, rank, WORLD)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
     half = stage + turn(signals, program, rank, PROGRAMS).to(tl.int64) * WORLD * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)

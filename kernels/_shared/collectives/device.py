@@ -49,11 +49,14 @@ def _added(parts, WORLD: tl.constexpr):
 
 
 @triton.jit
-def summed(x, at, inside, bases, here, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
-    """fp32 sum of x[at] over all ranks; all loads are issued before the first sum, to be in flight together."""
-    parts = (load_inside(translate(x, here, tl.load(bases)) + at, inside, EVEN, LOAD),)
+def summed(x, at, inside, here, ranked, WORLD: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr):
+    """fp32 sum of x[at] over all ranks; all loads are issued before the first sum, to be in flight together.
+
+    here: base of this rank's heap; ranked: those of rank 0, 1, 2, ..., from heaps_from(bases, 0, WORLD, WORLD).
+    """
+    parts = (load_inside(translate(x, here, ranked[0]) + at, inside, EVEN, LOAD),)
     for i in tl.static_range(1, WORLD):
-        parts = parts + (load_inside(translate(x, here, tl.load(bases + i)) + at, inside, EVEN, LOAD),)
+        parts = parts + (load_inside(translate(x, here, ranked[i]) + at, inside, EVEN, LOAD),)
     return _added(parts, WORLD)
 
 
@@ -67,22 +70,24 @@ def staged_sum(staged, at, count, inside, WORLD: tl.constexpr, EVEN: tl.constexp
 
 
 @triton.jit
-def heaps_from(bases, rank, WORLD: tl.constexpr):
-    """Bases of the heaps of rank, rank + 1, rank + 2, ...: its own first, and no link is crowded in any step.
+def heaps_from(bases, first, WORLD: tl.constexpr, COUNT: tl.constexpr, STEP: tl.constexpr = 1):
+    """Bases of the heaps of COUNT ranks: first, first + STEP, first + 2 * STEP, ..., which wrap around at WORLD.
 
-    They are read once: an acquire, as in a wait for peers, discards what is cached close by.
+    A rank that starts with itself, or with a step of its own, crowds no link.  They are read once, before any block:
+    between stores, gfx942 waits for all stores to peers before it uses what it has loaded (`s_waitcnt vmcnt(0)`), and
+    an acquire, as in a wait for peers, discards what is cached close by.
     """
-    heaps = (tl.load(bases + rank),)
-    for i in tl.static_range(1, WORLD):
-        heaps = heaps + (tl.load(bases + (rank + i) % WORLD),)
+    heaps = (tl.load(bases + first % WORLD),)
+    for i in tl.static_range(1, COUNT):
+        heaps = heaps + (tl.load(bases + (first + i * STEP) % WORLD),)
     return heaps
 
 
 @triton.jit
-def to_all(values, out, at, inside, heaps, WORLD: tl.constexpr, EVEN: tl.constexpr, STORE: tl.constexpr):
-    """Store values at out + at on every rank, in the order of heaps_from."""
-    for i in tl.static_range(WORLD):
-        store_inside(translate(out, heaps[0], heaps[i]) + at, values, inside, EVEN, STORE)
+def to_heaps(values, out, at, inside, here, heaps, COUNT: tl.constexpr, EVEN: tl.constexpr, STORE: tl.constexpr):
+    """Store values at out + at on the COUNT ranks of heaps; here: base of this rank's heap."""
+    for i in tl.static_range(COUNT):
+        store_inside(translate(out, here, heaps[i]) + at, values, inside, EVEN, STORE)
 
 
 @triton.jit
@@ -125,4 +130,4 @@ def turn(signals, program, rank, PROGRAMS: tl.constexpr):
     Two halves are enough: a peer's call k + 2 starts after it has met this rank's program in call k + 1, and that
     program came after all of call k here.
     """
-    return reached(signals, program, rank, PROGRAMS) % 2
+    return reached(signals, program, rank, PROGRAMS) & 1  # not % 2, which is -1 once the epochs have wrapped around
