@@ -373,6 +373,15 @@ def test_installed_functions_are_compared_and_a_change_is_named(tmp_path, capsys
     assert sum(line.startswith("same") for line in lines) == len(RECORDED) - 1
 
 
+def test_the_changes_of_one_distribution_are_told_apart(tmp_path):
+    name = "primus_turbo_cpp_extension::ck_grouped_gemm"
+    fewer = dataclasses.replace(RECORDED[name], arguments=RECORDED[name].arguments[:3])
+    with installed(tmp_path, {**RECORDED, name: fewer}):
+        [said] = contracts.changed(["primus_turbo"])
+        assert "the argument transB is gone" in said
+        assert contracts.changed(["amd-aiter", "flydsl"]) == []
+
+
 def test_an_earlier_version_that_is_supported_is_the_same(tmp_path):
     name = "primus_turbo_cpp_extension::ck_grouped_gemm"
     assert contracts.sentence(RECORDED[name], earlier(name).arguments, "primus-turbo") == ""
