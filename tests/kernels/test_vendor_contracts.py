@@ -288,6 +288,13 @@ def test_the_other_project_called_aiter_is_recognised(name, tmp_path, monkeypatc
     assert "aiter" not in sys.modules, "it is recognised without being imported"
 
 
+@pytest.mark.parametrize("name", sorted(amd_vendors.BASELINES))
+def test_a_case_that_fills_no_tile_is_unsupported(name):
+    case = Case("t", dtype="mxfp4", M=5, N=96, K=64, E=6, topk=3, BM=32).at(Place(arch="gfx950"))
+    with pytest.raises(Unsupported, match="need N and K in multiples of 256, this has 96 and 64"):
+        moe_gemm2_mxfp4.backends[name].build(case, moe_gemm2_mxfp4.function("inputs")(case, 0))
+
+
 def test_a_library_without_the_operator_says_from_which_version_on_it_has_it(tmp_path):
     only = {"grouped_gemm.backend.gmm": RECORDED["grouped_gemm.backend.gmm"]}
     said = "registers no primus_turbo_cpp_extension::ck_grouped_gemm; 0.3.0 or later does"
