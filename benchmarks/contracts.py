@@ -198,6 +198,13 @@ def compare(functions: Sequence[UpstreamFunction], checkouts: Mapping[str, Path]
         yield one.name, "differs" if what else "same", what or f"{one.name}: as in {one.where}"
 
 
+def changed(distributions: Sequence[str]) -> list[str]:
+    """One sentence for each function of installed distributions that is not as recorded."""
+    names = {name.replace("_", "-") for name in distributions}
+    ours = [one for one in recorded() if one.distribution.replace("_", "-") in names]
+    return [words for _, outcome, words in compare(ours, {}) if outcome == "differs"]
+
+
 def main(given: Sequence[str]) -> int:
     """One line for each function; 1 if one differs."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.contracts", description=__doc__)

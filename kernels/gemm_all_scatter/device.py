@@ -17,15 +17,17 @@ from kernels._shared.tile_product import halves, product, sum_of_slices
 
 
 @triton.jit
-def _loaded(heaps, rank, WORLD: tl.constexpr, AMD: tl.constexpr):
-    """Bases of the heaps of rank, rank + 1, ...: AMD has loaded them, into scalar registers, before the first tile.
+def _base(heaps, rank, i: tl.constexpr, WORLD: tl.constexpr, AMD: tl.constexpr):
+    """Base of the heap of rank + i.  heaps: on AMD all bases, loaded before the first tile; else a pointer to them.
 
-    On NVIDIA every thread would hold them all the time, so they are loaded for each tile; heaps is a pointer to them.
+    AMD keeps them in scalar registers.  On gfx9 one counter counts loads and stores, so to wait for a base between two
+    peers would be to wait for the stores to the first of them.  On NVIDIA nothing waits for stores, and every thread
+    would hold the bases all the time.
     """
     if AMD:
-        found = heaps
+        found = heaps[i]
     else:
-        found = heaps_from(heaps, rank, WORLD, WORLD)
+        found = tl.load(heaps + ((rank + i) % WORLD if i else rank))
     return found
 
 
@@ -35,21 +37,20 @@ def _scatter(
 ):
     """Store a tile at out + at on every rank, its own first, then rank + 1, rank + 2, ...: no link is crowded.
 
-    All bases are loaded before the first store: on gfx9 one counter counts loads and stores, so to wait for a base
-    between two peers is to wait for the stores to the first of them.  heaps: see _loaded.
+    heaps: see _base.
 
     PUT: the peers get what is read back from this rank's own copy, in the layout that is best for copying, not what
     the matrix unit left in registers.
     """
-    heaps = _loaded(heaps, rank, WORLD, AMD)
-    here = heaps[0]
+    here = _base(heaps, rank, 0, WORLD, AMD)
     tl.store(translate(out, here, here, ALIGN) + at, tile, mask=inside)
     if PUT:
         stores_done(AMD)
         tile = tl.load(translate(out, here, here, ALIGN) + at, mask=inside, cache_modifier=".cg")
         tile = loads_done(tile, AMD)
     for i in tl.static_range(1, WORLD):
-        tl.store(translate(out, here, heaps[i], ALIGN) + at, tile, mask=inside)
+        there = _base(heaps, rank, i, WORLD, AMD)
+        tl.store(translate(out, here, there, ALIGN) + at, tile, mask=inside)
 
 
 @triton.jit

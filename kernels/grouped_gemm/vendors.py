@@ -225,6 +225,17 @@ def _output(product: str, case: Case, left: torch.Tensor) -> torch.Tensor:
     return torch.zeros(shapes[product], dtype=left.dtype, device=left.device)
 
 
+BASELINES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "loop": (loop, {}),
+    "torch_grouped": (torch_grouped, {}),
+    "ck": (ck, {"libraries": ("primus-turbo",)}),
+    "hipblaslt_grouped": (hipblaslt_grouped, {"libraries": ("primus-turbo",)}),
+    "gmm": (gmm, {"libraries": ("grouped_gemm",)}),
+    "aiter_gmm": (aiter_gmm, {"libraries": ("amd-aiter",), "first_call_s": libraries.COMPILING_S}),
+}
+"""By name: the adapter, and what it calls.  aiter builds a module even when it is imported (aiter/ops/enum.py)."""
+
+
 def on_cpu(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     """The loop of torch.mm, for machines without a GPU."""
     if case.place.device != "cpu":

@@ -288,6 +288,13 @@ def test_the_other_project_called_aiter_is_recognised(name, tmp_path, monkeypatc
     assert "aiter" not in sys.modules, "it is recognised without being imported"
 
 
+@pytest.mark.parametrize("name", sorted(amd_vendors.BASELINES))
+def test_a_case_that_fills_no_tile_is_unsupported(name):
+    case = Case("t", dtype="mxfp4", M=5, N=96, K=64, E=6, topk=3, BM=32).at(Place(arch="gfx950"))
+    with pytest.raises(Unsupported, match="need N and K in multiples of 256, this has 96 and 64"):
+        moe_gemm2_mxfp4.backends[name].build(case, moe_gemm2_mxfp4.function("inputs")(case, 0))
+
+
 def test_a_library_without_the_operator_says_from_which_version_on_it_has_it(tmp_path):
     only = {"grouped_gemm.backend.gmm": RECORDED["grouped_gemm.backend.gmm"]}
     said = "registers no primus_turbo_cpp_extension::ck_grouped_gemm; 0.3.0 or later does"
@@ -371,6 +378,15 @@ def test_installed_functions_are_compared_and_a_change_is_named(tmp_path, capsys
     assert "the argument use_non_temporal_load is gone" in differing[0]
     assert "as in ROCm/aiter aiter/ops/moe_op.py at e4048607 (2026-08-22)" in differing[0]
     assert sum(line.startswith("same") for line in lines) == len(RECORDED) - 1
+
+
+def test_the_changes_of_one_distribution_are_told_apart(tmp_path):
+    name = "primus_turbo_cpp_extension::ck_grouped_gemm"
+    fewer = dataclasses.replace(RECORDED[name], arguments=RECORDED[name].arguments[:3])
+    with installed(tmp_path, {**RECORDED, name: fewer}):
+        [said] = contracts.changed(["primus_turbo"])
+        assert "the argument transB is gone" in said
+        assert contracts.changed(["amd-aiter", "flydsl"]) == []
 
 
 def test_an_earlier_version_that_is_supported_is_the_same(tmp_path):
