@@ -19,7 +19,7 @@ CHANGED = "install the state that the sentence names, or adapt the baseline in k
 
 def package(context: StepContext) -> list[Row]:
     """The package that the step is named after.  Its baselines are called in the step `backend`."""
-    chosen = vendor_packages.of(context.step.partition("/")[2])
+    chosen = vendor_packages.of(context.part)
     name = chosen.name
     install = f"pip install {chosen.distributions[0]}, in the build for this torch"
     if not vendor_packages.is_there(chosen):
@@ -43,8 +43,8 @@ def package(context: StepContext) -> list[Row]:
 def wrong_distribution(chosen: VendorPackage) -> str:
     """The distribution that brings a module of this name but is not its project, "" if it is (or is not known)."""
     brought = importlib.metadata.packages_distributions().get(chosen.name, [])
-    right = {_normal(name) for name in chosen.distributions}
-    return "" if not brought or any(_normal(name) in right for name in brought) else brought[0]
+    right = {normal(name) for name in chosen.distributions}
+    return "" if not brought or any(normal(name) in right for name in brought) else brought[0]
 
 
 def _named(chosen: VendorPackage, said: str = "") -> str:
@@ -55,6 +55,6 @@ def _named(chosen: VendorPackage, said: str = "") -> str:
     return f"{brought[0]} {importlib.metadata.version(brought[0])}"
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
     """A distribution's name as indexes compare it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
