@@ -80,35 +80,50 @@ all_gather.backend("torch")(vendors.copies)
 def triton(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
-    load: str = "", store: str = "", wait: bool = True,
+    staged: int = 0, ahead: bool = True, load: str = "", store: str = "", wait: bool = True,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push over the symmetric heap (kernels/all_gather/device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(launcher(case, "all_gather"), case, inputs, chosen)
+    return _push(launcher(case, "all_gather"), case, inputs, {**chosen, "guarded": True})
+
+
+@all_gather.backend("triton_unguarded", config=knobs.unguarded_config)
+def triton_unguarded(
+    case: Case, inputs: dict[str, torch.Tensor], *,
+    programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
+    ahead: bool = True, load: str = "", store: str = "", wait: bool = True,
+) -> Callable[[], torch.Tensor]:  # fmt: skip
+    """The push of `triton` without its guard: the caller must put a barrier between using an output and the next call.
+
+    This is what `triton` was up to November 2026.
+    """
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    return _push(launcher(case, "all_gather"), case, inputs, {**chosen, "staged": 0, "guarded": False})
 
 
 @all_gather.backend("partitioned", config=knobs.partitioned_config)
 def partitioned(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, order: str = "interleaved",
-    load: str = "", store: str = "", wait: bool = True,
+    staged: int = 0, ahead: bool = True, load: str = "", store: str = "", wait: bool = True,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """The same push, in which every group of programs serves one destination and reads the whole shard for it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     launch = launcher(case, "all_gather")
-    return _push(launch, case, inputs, launch.partitioned(case.world, chosen))
+    return _push(launch, case, inputs, launch.partitioned(case.world, {**chosen, "guarded": True}))
 
 
 @all_gather.backend("gluon", config=knobs.gluon_config)
 def gluon(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 4, rows: int = 8, columns: int = 256, width: int = 0, vector: int = 16,
-    fanout: int = 0, load: str = "", store: str = "", persistent: bool = True, wait: bool = True,
+    fanout: int = 0, load: str = "", store: str = "", ahead: bool = True, persistent: bool = True,
+    wait: bool = True,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push of tiles in Gluon (kernels/all_gather/gluon_device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     _only_persistent(persistent)
-    return _push(launcher(case, "all_gather", *GLUON), case, inputs, chosen)
+    return _push(launcher(case, "all_gather", *GLUON), case, inputs, {**chosen, "guarded": True})
 
 
 def _only_persistent(persistent: bool) -> None:
@@ -131,14 +146,21 @@ def _push(
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(all_gather.backends["triton"], case, arch, overrides)
-    return [launch_module("all_gather").compilation(case, arch, chosen)]
+    return [launch_module("all_gather").compilation(case, arch, {**chosen, "guarded": True})]
+
+
+@all_gather.isa("triton_unguarded")
+def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """As for triton."""
+    chosen = all_knobs(all_gather.backends["triton_unguarded"], case, arch, overrides)
+    return [launch_module("all_gather").compilation(case, arch, {**chosen, "staged": 0, "guarded": False})]
 
 
 @all_gather.isa("partitioned")
 def partitioned_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """As for triton."""
     launch, chosen = launch_module("all_gather"), all_knobs(all_gather.backends["partitioned"], case, arch, overrides)
-    return [launch.compilation(case, arch, launch.partitioned(case.world, chosen))]
+    return [launch.compilation(case, arch, launch.partitioned(case.world, {**chosen, "guarded": True}))]
 
 
 @all_gather.isa("gluon")
@@ -146,4 +168,4 @@ def gluon_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilat
     """As for triton."""
     chosen = all_knobs(all_gather.backends["gluon"], case, arch, overrides)
     _only_persistent(chosen["persistent"])
-    return [launch_module("all_gather", *GLUON).compilation(case, arch, chosen)]
+    return [launch_module("all_gather", *GLUON).compilation(case, arch, {**chosen, "guarded": True})]

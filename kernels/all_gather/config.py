@@ -79,6 +79,11 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     return {"programs": programs, "num_warps": warps, "unroll": unroll, "fanout": 0, "load": "", "store": ""}
 
 
+def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
+    """As the push, with nothing staged."""
+    return {key: value for key, value in config(case, arch).items() if key != "staged"}
+
+
 def partitioned_config(case: Case, arch: str) -> dict[str, Any]:
     """As the push, with as many programs for every destination."""
     tuned = TUNED.get("partitioned", {}).get(arch, {})

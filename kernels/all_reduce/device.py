@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from kernels._shared.collectives.device import (
+    at_heaps,
     heaps_from,
     load_inside,
     parts_to_peers,
@@ -14,7 +15,7 @@ from kernels._shared.collectives.device import (
     store_inside,
     sum_of_parts,
     summed,
-    to_heaps,
+    to_places,
     turn,
 )
 from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers, later, raise_flags, reached
@@ -33,13 +34,14 @@ def two_shot(
     symmetric heap; signals int32[2, WORLD, PROGRAMS] for a barrier before (inputs are ready) and one after.
     """
     program = tl.program_id(0)
-    heaps, ranked = heaps_from(bases, rank, WORLD, WORLD), heaps_from(bases, 0, WORLD, WORLD)
+    part, heaps = rank.to(tl.int64) * count, heaps_from(bases, rank, WORLD, WORLD)
+    sources = at_heaps(x + part, heaps[0], heaps_from(bases, 0, WORLD, WORLD), WORLD)
+    places = at_heaps(out + part, heaps[0], heaps, WORLD)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
-    part = rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(x + part, at, at < count, heaps[0], ranked, WORLD, EVEN, LOAD)
-        to_heaps(total.to(out.dtype.element_ty), out + part, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
+        total = summed(sources, at, at < count, WORLD, EVEN, LOAD)
+        to_places(total.to(out.dtype.element_ty), places, at, at < count, WORLD, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 
@@ -71,12 +73,13 @@ def two_shot_push(
     heaps = heaps_from(bases, rank, WORLD, WORLD)
     start = reached(signals, program, rank, PROGRAMS)
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
-    mine = out + rank.to(tl.int64) * count
+    rows = at_heaps(stage + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
+    places = at_heaps(out + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
     chunks = tl.cdiv(tl.cdiv(count, BLOCK) - program, PROGRAMS)
     for chunk in range(chunks + AHEAD):
         if chunk < chunks:
             at = (program + chunk * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-            parts_to_peers(x, stage, at, count, at < count, rank, heaps, WORLD, EVEN, STORE)
+            parts_to_peers(x, rows, at, count, at < count, rank, WORLD, EVEN, STORE)
             raise_flags(flags, rank, later(start, chunk + 1), WORLD, LANES, AMD)
         if chunk >= AHEAD:
             there = chunk - AHEAD
@@ -84,7 +87,7 @@ def two_shot_push(
             tl.debug_barrier()  # some threads read the flags, all read the data
             at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
             total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
-            to_heaps(total.to(out.dtype.element_ty), mine, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
+            to_places(total.to(out.dtype.element_ty), places, at, at < count, WORLD, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)
 
 
@@ -102,10 +105,10 @@ def one_shot_push(
     program = tl.program_id(0)
     heaps = heaps_from(bases, rank, WORLD, WORLD)
     half = stage + turn(signals, program, rank, PROGRAMS).to(tl.int64) * WORLD * count
-    row = half + rank.to(tl.int64) * count
+    places = at_heaps(half + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        to_heaps(load_inside(x + at, at < count, EVEN, ""), row, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
+        to_places(load_inside(x + at, at < count, EVEN, ""), places, at, at < count, WORLD, EVEN, STORE)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
@@ -124,10 +127,10 @@ def one_shot_pull(
     signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (no rank reads them any more).
     """
     program = tl.program_id(0)
-    here, ranked = tl.load(bases + rank), heaps_from(bases, 0, WORLD, WORLD)
+    sources = at_heaps(x, tl.load(bases + rank), heaps_from(bases, 0, WORLD, WORLD), WORLD)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(x, at, at < count, here, ranked, WORLD, EVEN, LOAD)
+        total = summed(sources, at, at < count, WORLD, EVEN, LOAD)
         store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

@@ -66,12 +66,40 @@ def triton(
     num_warps: int = 16,
     unroll: int = 1,
     groups: int = 1,
+    staged: int = 0,
+    ahead: bool = True,
     load: str = "",
     store: str = "",
     wait: bool = True,
 ) -> Callable[[], torch.Tensor]:
     """Push over the symmetric heap (kernels/all_to_all/device.py); knobs: kernels/all_to_all/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    return _push(case, inputs, {**chosen, "guarded": True})
+
+
+@all_to_all.backend("triton_unguarded", config=knobs.unguarded_config)
+def triton_unguarded(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    programs: int = 64,
+    num_warps: int = 16,
+    unroll: int = 1,
+    groups: int = 1,
+    ahead: bool = True,
+    load: str = "",
+    store: str = "",
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
+    """The push of `triton` without its guard: the caller must put a barrier between using an output and the next call.
+
+    This is what `triton` was up to November 2026.
+    """
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    return _push(case, inputs, {**chosen, "staged": 0, "guarded": False})
+
+
+def _push(case: Case, inputs: dict[str, torch.Tensor], chosen: dict[str, Any]) -> Callable[[], torch.Tensor]:
     return collective_launcher(case, "all_to_all").build(case, heap_of(case), inputs["x"], chosen)
 
 
@@ -79,4 +107,11 @@ def triton(
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(all_to_all.backends["triton"], case, arch, overrides)
-    return [launch_module("all_to_all").compilation(case, arch, chosen)]
+    return [launch_module("all_to_all").compilation(case, arch, {**chosen, "guarded": True})]
+
+
+@all_to_all.isa("triton_unguarded")
+def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """As for triton."""
+    chosen = all_knobs(all_to_all.backends["triton_unguarded"], case, arch, overrides)
+    return [launch_module("all_to_all").compilation(case, arch, {**chosen, "staged": 0, "guarded": False})]

@@ -31,6 +31,11 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     }
 
 
+def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
+    """As the guarded push, with nothing staged."""
+    return {key: value for key, value in config(case, arch).items() if key != "staged"}
+
+
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     """What a sweep tries for a case: the present choice first."""
     chosen, world = config(case, arch), case.world

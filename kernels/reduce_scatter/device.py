@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from kernels._shared.collectives.device import (
+    at_heaps,
     heaps_from,
     parts_to_peers,
     rank_barrier,
@@ -28,12 +29,12 @@ def pull(
     signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (no rank reads them any more).
     """
     program = tl.program_id(0)
-    here, ranked = tl.load(bases + rank), heaps_from(bases, 0, WORLD, WORLD)
-    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     part = x + rank.to(tl.int64) * count
+    sources = at_heaps(part, tl.load(bases + rank), heaps_from(bases, 0, WORLD, WORLD), WORLD)
+    rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(part, at, at < count, here, ranked, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
+        total = summed(sources, at, at < count, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
         store_inside(out + at, total, at < count, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
@@ -51,9 +52,10 @@ def push(
     program = tl.program_id(0)
     heaps = heaps_from(bases, rank, WORLD, WORLD)
     half = stage + turn(signals, program, rank, PROGRAMS).to(tl.int64) * WORLD * count
+    rows = at_heaps(half + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        parts_to_peers(x, half, at, count, at < count, rank, heaps, WORLD, EVEN, STORE)
+        parts_to_peers(x, rows, at, count, at < count, rank, WORLD, EVEN, STORE)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)

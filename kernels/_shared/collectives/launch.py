@@ -30,6 +30,28 @@ def constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[s
     }
 
 
+def guard(count: int, block: int, step: int, knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """Constants that say how a push keeps off outputs that their ranks still use; see kernels/all_gather/device.py.
+
+    count: elements of a shard or part, which `step` programs share out in blocks of that many elements.
+    """
+    steps = -(-count // (block * step))
+    staged = min(knobs["staged"], steps)
+    if staged < 0 or (staged and not knobs["guarded"]):
+        raise ValueError(f"staged {knobs['staged']}: it must be 0 without a guard, and at least 0 with one")
+    return {
+        "MEET": bool(knobs["guarded"]) and staged < steps,
+        "STAGED": staged,
+        "AHEAD": bool(knobs["ahead"]),
+        "SEM": knobs.get("sem", "release"),
+    }
+
+
+def depth(count: int, block: int, step: int, staged: int) -> int:
+    """Elements of a shard or part that go through a stage."""
+    return min(count, staged * step * block)
+
+
 def options(arch: str, knobs: Mapping[str, Any]) -> dict[str, int]:
     """Options of the compiler.  NVIDIA: all registers of an SM for the programs that share it.
 
@@ -72,12 +94,14 @@ def compilation_of(
     fixed: Mapping[str, Any],
     knobs: Mapping[str, Any],
     barriers: int = 1,
+    **more: Any,
 ) -> Compilation:
     """The ahead-of-time compilation of the same launch.  The code is the same for all ranks; 3 stands for any.
 
-    tensors: (type, elements) by parameter name.  barriers: rows of signals, one for each barrier of the kernel.
+    tensors: (type, elements) by parameter name.  barriers: rows of signals, one for each barrier of the kernel.  more:
+    arguments that other kernels do not have.
     """
     arguments: dict[str, Any] = {name: (f"*{kind}", (size,)) for name, (kind, size) in tensors.items()}
     signals = (barriers, case.world, fixed["PROGRAMS"])
-    arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", signals), "count": count, "rank": 3}
+    arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", signals), "count": count, **more, "rank": 3}
     return Compilation(function.__name__, function, arguments, fixed, options(arch, knobs))
