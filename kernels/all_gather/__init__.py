@@ -117,7 +117,7 @@ def partitioned(
 def gluon(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 4, rows: int = 8, columns: int = 256, width: int = 0, vector: int = 16,
-    fanout: int = 0, load: str = "", store: str = "", ahead: bool = True, persistent: bool = True,
+    fanout: int = 0, load: str = "", store: str = "", persistent: bool = True,
     wait: bool = True,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push of tiles in Gluon (kernels/all_gather/gluon_device.py); knobs: kernels/all_gather/config.py."""
