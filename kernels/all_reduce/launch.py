@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives.launch import call_of, compilation_of, constants
+from kernels._shared.collectives.placing import on_heap
 from kernels.all_reduce import device
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
@@ -75,7 +76,7 @@ def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[s
     if algorithm.halves:
         tensors["stage"] = heap.alloc(algorithm.stage(case.world, count), given.dtype)
     else:
-        tensors["x"] = heap.alloc(given.shape, given.dtype).copy_(given)
+        tensors["x"] = on_heap(heap, given)
     if algorithm.two_shot:
         tensors["out"] = heap.alloc(given.shape, given.dtype)
     signals = heap.signals(algorithm.barriers, case.world, knobs["programs"])

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives.launch import call_of, compilation_of, constants
+from kernels._shared.collectives.placing import on_heap
 from kernels.reduce_scatter import device
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
@@ -33,7 +34,7 @@ def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[s
     fixed = constants(case.world, count, given.element_size(), case.place.arch, knobs)
     tensors = {"x": given, "out": torch.empty(count, dtype=given.dtype, device=given.device)}
     if knobs["algorithm"] == "pull":
-        tensors["x"] = heap.alloc(given.shape, given.dtype).copy_(given)
+        tensors["x"] = on_heap(heap, given)
     else:
         tensors["stage"] = heap.alloc((2, case.world, count), given.dtype)
     arguments = {**tensors, "signals": heap.signals(barriers, case.world, knobs["programs"]), "count": count}
