@@ -84,7 +84,7 @@ def triton(
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push over the symmetric heap (kernels/all_gather/device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(launcher(case, "all_gather"), case, inputs, {**chosen, "guarded": True})
+    return _push(launcher(case, "all_gather"), case, inputs, chosen)
 
 
 @all_gather.backend("triton_unguarded", config=knobs.unguarded_config)
@@ -110,7 +110,7 @@ def partitioned(
     """The same push, in which every group of programs serves one destination and reads the whole shard for it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     launch = launcher(case, "all_gather")
-    return _push(launch, case, inputs, launch.partitioned(case.world, {**chosen, "guarded": True}))
+    return _push(launch, case, inputs, launch.partitioned(case.world, chosen))
 
 
 @all_gather.backend("gluon", config=knobs.gluon_config)
@@ -123,7 +123,7 @@ def gluon(
     """Persistent push of tiles in Gluon (kernels/all_gather/gluon_device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     _only_persistent(persistent)
-    return _push(launcher(case, "all_gather", *GLUON), case, inputs, {**chosen, "guarded": True})
+    return _push(launcher(case, "all_gather", *GLUON), case, inputs, chosen)
 
 
 def _only_persistent(persistent: bool) -> None:
@@ -146,7 +146,7 @@ def _push(
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(all_gather.backends["triton"], case, arch, overrides)
-    return [launch_module("all_gather").compilation(case, arch, {**chosen, "guarded": True})]
+    return [launch_module("all_gather").compilation(case, arch, chosen)]
 
 
 @all_gather.isa("triton_unguarded")
@@ -160,7 +160,7 @@ def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Comp
 def partitioned_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """As for triton."""
     launch, chosen = launch_module("all_gather"), all_knobs(all_gather.backends["partitioned"], case, arch, overrides)
-    return [launch.compilation(case, arch, launch.partitioned(case.world, {**chosen, "guarded": True}))]
+    return [launch.compilation(case, arch, launch.partitioned(case.world, chosen))]
 
 
 @all_gather.isa("gluon")
@@ -168,4 +168,4 @@ def gluon_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilat
     """As for triton."""
     chosen = all_knobs(all_gather.backends["gluon"], case, arch, overrides)
     _only_persistent(chosen["persistent"])
-    return [launch_module("all_gather", *GLUON).compilation(case, arch, {**chosen, "guarded": True})]
+    return [launch_module("all_gather", *GLUON).compilation(case, arch, chosen)]

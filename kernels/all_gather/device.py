@@ -57,7 +57,7 @@ def push(
     shard, out, stage, bases, signals, words, depth, rank,
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, FANOUT: tl.constexpr, LANES: tl.constexpr,
     EVEN: tl.constexpr, LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr,
-    MEET: tl.constexpr, STAGED: tl.constexpr, AHEAD: tl.constexpr, SEM: tl.constexpr = "release",
+    MEET: tl.constexpr, STAGED: tl.constexpr, AHEAD: tl.constexpr,
     BLOCKED: tl.constexpr = False,
 ):  # fmt: skip
     """shard [words] to out[rank * words:] on every rank; out lies on the symmetric heap.  A word is 4 bytes.
@@ -78,7 +78,7 @@ def push(
     start = reached(signals, program, rank, PROGRAMS)
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
     if MEET:
-        announce(flags, rank, later(start, 1), WORLD, LANES, SEM)
+        announce(flags, rank, later(start, 1), WORLD, LANES)
     here, heaps = tl.load(bases + rank), heaps_from(bases, rank + group, WORLD, FANOUT, GROUPS)
     mine, blocks = out + rank.to(tl.int64) * words, tl.cdiv(words, BLOCK)
     direct = first + STAGED * STEP

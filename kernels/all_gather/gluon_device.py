@@ -21,11 +21,11 @@ def flags_at_peers(
 
 
 @gluon.jit
-def announce(flags, rank, epoch, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr):
-    """kernels._shared.symmetric_device.announce."""
+def announce(flags, rank, epoch, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr, SEM: gl.constexpr):
+    """kernels._shared.symmetric_device.announce; after stores_done and with SEM "release", its raise_flags."""
     lane = gl.arange(0, LANES, layout=LAYOUT)
     value = gl.full([LANES], 0, gl.int32, layout=LAYOUT) + epoch
-    gl.atomic_xchg(flags, value, mask=(lane < WORLD) & (lane != rank), sem="release", scope="sys")
+    gl.atomic_xchg(flags, value, mask=(lane < WORLD) & (lane != rank), sem=SEM, scope="sys")
 
 
 @gluon.jit
@@ -110,7 +110,7 @@ def push_tiles(
     group, first = program % GROUPS, program // GROUPS
     start = gl.load(signals + rank * PROGRAMS + program)
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES, single)
-    announce(flags, rank, start + 1, WORLD, LANES, single)
+    announce(flags, rank, start + 1, WORLD, LANES, single, "relaxed")
     here, heaps = gl.load(bases + rank), (gl.load(bases + (rank + group) % WORLD),)
     for i in gl.static_range(1, FANOUT):
         heaps = heaps + (gl.load(bases + (rank + group + i * GROUPS) % WORLD),)
@@ -128,6 +128,6 @@ def push_tiles(
         store_tile(values, out, mine, heaps, at + inside, words, FANOUT, VECTOR, EVEN, STORE)
         at, values = after, following
     stores_done(AMD)
-    announce(flags, rank, start + 2, WORLD, LANES, single)
+    announce(flags, rank, start + 2, WORLD, LANES, single, "release")
     await_peers(signals, program, rank, start + 2, PROGRAMS, WORLD, LANES, single, WAIT)
     gl.store(signals + rank * PROGRAMS + program, start + 2)

@@ -9,16 +9,16 @@ from kernels._shared.collectives.device import (
     at_heaps,
     heaps_from,
     load_inside,
-    parts_to_peers,
     rank_barrier,
+    send_chunk,
     staged_sum,
     store_inside,
-    sum_of_parts,
+    sum_chunk,
     summed,
     to_places,
     turn,
 )
-from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers, later, raise_flags, reached
+from kernels._shared.symmetric_device import finish, flags_at_peers, reached
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -78,15 +78,15 @@ def two_shot_push(
     chunks = tl.cdiv(tl.cdiv(count, BLOCK) - program, PROGRAMS)
     for chunk in range(chunks + AHEAD):
         if chunk < chunks:
-            at = (program + chunk * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-            parts_to_peers(x, rows, at, count, at < count, rank, WORLD, EVEN, STORE)
-            raise_flags(flags, rank, later(start, chunk + 1), WORLD, LANES, AMD)
+            send_chunk(
+                x, rows, flags, start, chunk, program, count, rank, PROGRAMS, BLOCK, WORLD, LANES, EVEN, STORE, AMD
+            )
         if chunk >= AHEAD:
             there = chunk - AHEAD
-            await_peers(signals, program, rank, later(start, there + 1), PROGRAMS, WORLD, LANES, WAIT)
-            tl.debug_barrier()  # some threads read the flags, all read the data
             at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-            total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
+            total = sum_chunk(
+                x, stage, at, signals, start, there, program, count, rank, PROGRAMS, WORLD, LANES, EVEN, LOAD, WAIT
+            )
             to_places(total.to(out.dtype.element_ty), places, at, at < count, WORLD, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)
 

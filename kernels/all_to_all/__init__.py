@@ -74,7 +74,7 @@ def triton(
 ) -> Callable[[], torch.Tensor]:
     """Push over the symmetric heap (kernels/all_to_all/device.py); knobs: kernels/all_to_all/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _push(case, inputs, {**chosen, "guarded": True})
+    return _push(case, inputs, chosen)
 
 
 @all_to_all.backend("triton_unguarded", config=knobs.unguarded_config)
@@ -107,7 +107,7 @@ def _push(case: Case, inputs: dict[str, torch.Tensor], chosen: dict[str, Any]) -
 def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(all_to_all.backends["triton"], case, arch, overrides)
-    return [launch_module("all_to_all").compilation(case, arch, {**chosen, "guarded": True})]
+    return [launch_module("all_to_all").compilation(case, arch, chosen)]
 
 
 @all_to_all.isa("triton_unguarded")

@@ -47,7 +47,7 @@ def push(
     x, out, stage, bases, signals, count, depth, rank,
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
     LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, GROUPS: tl.constexpr,
-    MEET: tl.constexpr, STAGED: tl.constexpr, AHEAD: tl.constexpr, SEM: tl.constexpr = "release",
+    MEET: tl.constexpr, STAGED: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Part q of x [WORLD * count] goes to part `rank` of rank q's out [WORLD * count], on the symmetric heap.
 
@@ -61,7 +61,7 @@ def push(
     start = reached(signals, program, rank, PROGRAMS)
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
     if MEET:
-        announce(flags, rank, later(start, 1), WORLD, LANES, SEM)
+        announce(flags, rank, later(start, 1), WORLD, LANES)
     here, heaps = tl.load(bases + rank), heaps_from(bases, rank + group, WORLD, COUNT, GROUPS)
     slot, blocks = out + rank.to(tl.int64) * count, tl.cdiv(count, BLOCK)
     direct = first + STAGED * STEP

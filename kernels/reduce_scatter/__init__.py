@@ -81,6 +81,7 @@ def triton(
     programs: int = 64,
     num_warps: int = 16,
     unroll: int = 1,
+    ahead: int = 2,
     load: str = "",
     store: str = "",
     wait: bool = True,

@@ -10,12 +10,14 @@ from kernels._shared.collectives.device import (
     heaps_from,
     parts_to_peers,
     rank_barrier,
+    send_chunk,
     store_inside,
+    sum_chunk,
     sum_of_parts,
     summed,
     turn,
 )
-from kernels._shared.symmetric_device import finish
+from kernels._shared.symmetric_device import finish, flags_at_peers, reached
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -61,3 +63,36 @@ def push(
         at = block * BLOCK + tl.arange(0, BLOCK)
         total = sum_of_parts(x, half, at, count, at < count, rank, WORLD, EVEN, LOAD).to(out.dtype.element_ty)
         store_inside(out + at, total, at < count, EVEN, "")
+
+
+@triton.jit(do_not_specialize=["rank"])
+def push_chunks(
+    x, out, stage, bases, signals, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, AHEAD: tl.constexpr,
+):  # fmt: skip
+    """As push, chunk by chunk: a program adds up chunk c - AHEAD while the peers' values of the next ones come in.
+
+    It is the first half of kernels.all_reduce.device.two_shot_push, and one stage [WORLD, count] is enough for the
+    same reason: a peer stores into it in its call k + 1, after it has met this rank's programs at the end of call k,
+    which had read it by then.  x and out anywhere; signals int32[WORLD, PROGRAMS].
+    """
+    program = tl.program_id(0)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
+    start = reached(signals, program, rank, PROGRAMS)
+    flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
+    rows = at_heaps(stage + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
+    chunks = tl.cdiv(tl.cdiv(count, BLOCK) - program, PROGRAMS)
+    for chunk in range(chunks + AHEAD):
+        if chunk < chunks:
+            send_chunk(
+                x, rows, flags, start, chunk, program, count, rank, PROGRAMS, BLOCK, WORLD, LANES, EVEN, STORE, AMD
+            )
+        if chunk >= AHEAD:
+            there = chunk - AHEAD
+            at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
+            total = sum_chunk(
+                x, stage, at, signals, start, there, program, count, rank, PROGRAMS, WORLD, LANES, EVEN, LOAD, WAIT
+            )
+            store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, "")
+    finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)

@@ -21,6 +21,8 @@ from tests.kernels.ranks import run_alone, run_ranks
 MODULE, INTERPRETED = "tests.kernels.test_all_gather", "tests.kernels.all_gather_interpreted"
 COMPILED = "tests.kernels.all_gather_compiled"
 PUSHES = ("triton", "partitioned", "gluon")
+"""Backends with candidates to sweep."""
+
 TINY = Case("tiny", world=2, dtype="bf16", MB=1 / 128)
 
 
@@ -57,8 +59,9 @@ def test_declared_once_with_the_tiers():
     ]
     assert len(all_gather.cases) == 3 * 3 * 9
     assert all_gather.baselines == ("rccl", "rccl_registered")
-    assert set(all_gather.compilations) == set(PUSHES)
-    assert "heap.barrier()" in discover()["all_gather"].doc
+    assert set(all_gather.compilations) == {*PUSHES, "triton_unguarded"}
+    assert "no other barrier is needed" in discover()["all_gather"].doc
+    assert "must put a barrier" in all_gather.backends["triton_unguarded"].build.__doc__
 
 
 def test_cost_follows_nccl_tests():

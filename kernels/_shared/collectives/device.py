@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.symmetric_device import await_peers, finish, reached, translate
+from kernels._shared.symmetric_device import await_peers, finish, later, raise_flags, reached, translate
 
 
 @triton.jit
@@ -128,6 +128,33 @@ def sum_of_parts(x, stage, at, count, inside, rank, WORLD: tl.constexpr, EVEN: t
     for i in tl.static_range(1, WORLD):
         parts = parts + (load_inside(_either(rank == i, own, stage + i * count) + at, inside, EVEN, LOAD),)
     return _added(parts, WORLD)
+
+
+@triton.jit
+def send_chunk(
+    x, rows, flags, start, chunk, program, count, rank,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
+    STORE: tl.constexpr, AMD: tl.constexpr,
+):  # fmt: skip
+    """Store this program's chunk of all parts of x to the peers' stages (rows, as for parts_to_peers), and say so.
+
+    Chunk c of a program is block program + c * PROGRAMS, and its epoch start + c + 1.
+    """
+    at = (program + chunk * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
+    parts_to_peers(x, rows, at, count, at < count, rank, WORLD, EVEN, STORE)
+    raise_flags(flags, rank, later(start, chunk + 1), WORLD, LANES, AMD)
+
+
+@triton.jit
+def sum_chunk(
+    x, stage, at, signals, start, chunk, program, count, rank,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr,
+    WAIT: tl.constexpr,
+):  # fmt: skip
+    """Wait for a chunk of all peers (send_chunk), then the sum of part `rank` of it."""
+    await_peers(signals, program, rank, later(start, chunk + 1), PROGRAMS, WORLD, LANES, WAIT)
+    tl.debug_barrier()  # some threads read the flags, all read the data
+    return sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
 
 
 @triton.jit
