@@ -14,10 +14,15 @@ the variables with the trial), here 16 CUs:
 `rccl_registered` has buffers that are registered as symmetric windows.  On NVIDIA it wants NCCL_NVLS_ENABLE=0 in the
 environment, because multicast stays off (kernels/symmetric_heap.py); its symmetric kernels need not obey the channels.
 
-**When a call is done, and when the output may be used again.**  As with NCCL and RCCL, when a call of these three
-backends has completed on a rank's stream, that rank's output is complete.  Unlike them, the peers write into the
-output themselves, and they do so as soon as they start their next call: to read or overwrite the output of
-one call must put a barrier of all ranks (`heap.barrier()`) between that and the next call of any rank.
+`rccl_most_channels` is the library with as many channels as help, in the same trial as `rccl`; the better one counts.
+
+**When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call has completed on a
+rank's stream, that rank's output is complete and its shard may be overwritten; later work of the stream may read the
+output until its next call, and no other barrier is needed between calls.  So it is in captured graphs too.
+kernels/all_gather/device.py shows why.  Backend `triton_unguarded` promises less: its peers write into an output as
+soon as they start their next call, so the caller must put a barrier of all ranks (`heap.barrier()`) between using the
+output of one call and the next call of any rank.  Up to November 2026 all three were like that, in records of an older
+benchmark definition.
 """
 
 from __future__ import annotations
@@ -72,6 +77,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 all_gather.baseline("rccl")(vendors.rccl)
+all_gather.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 all_gather.baseline("rccl_registered")(vendors.rccl_registered)
 all_gather.backend("torch")(vendors.copies)
 
@@ -95,7 +101,7 @@ def triton_unguarded(
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """The push of `triton` without its guard: the caller must put a barrier between using an output and the next call.
 
-    This is what `triton` was up to November 2026.
+    This is what `triton` was up to November 2026.  For whoever has such a barrier anyway.
     """
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     return _push(launcher(case, "all_gather"), case, inputs, {**chosen, "staged": 0, "guarded": False})

@@ -1,4 +1,22 @@
-"""Triton kernel of the all-gather: every rank pushes its shard into the output of all ranks."""
+"""Triton kernel of the all-gather: every rank pushes its shard into the output of all ranks.
+
+**Why no barrier is needed between calls.**  Rank r may read the output of call k until it makes call k + 1, and peers
+write into that very output.  Two means keep them off, and a call may use both:
+
+* MEET.  A program announces at its start that its rank has begun the call, and waits for the same program of all peers
+  before it stores into their outputs.  r's call k + 1 begins after all that r's stream did with the output of call k;
+  the announcement comes after that, then the peer's wait, then its stores.
+* STAGED.  The first blocks of a program go to a stage of the receiver, which copies them to its output itself at the
+  end of its call.  So nothing has to be waited for, but the blocks go through memory once more.  The stage has two
+  halves, used in turn: p stores into half k % 2 in its call k, after it ended its call k - 1, in which it had seen the
+  flag that r's program raised at the end of its call k - 1, which began after r's call k - 2 had read that half.
+
+And a call that has ended on r's stream has all of its output: every program of every peer has stored its blocks before
+it raised its flags for the last time in a call (release), and r's program of the same number, which takes the same
+blocks, has seen these flags (acquire) before it copied what was staged and ended.  The shard is read by its own rank
+alone.  All of this is counted in device memory, so a call may be captured, as often as one likes in one graph, and
+replayed.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +85,10 @@ def push(
     one other and no link is crowded.  A lane moves 16 bytes (4 words) at a time; words is a multiple of 4.
     BLOCKED: a group is a run of programs, else every GROUPS-th program.
     LOAD and STORE are cache modifiers; EVEN says that words is a multiple of BLOCK.
+
+    MEET, and STAGED blocks of each program, guard the outputs, as said above; neither: the caller must.  stage
+    [2, WORLD, depth] is on the symmetric heap; depth are the words of a shard that go through it.  signals int32[WORLD,
+    PROGRAMS] as for kernels._shared.symmetric_device.finish; a call with MEET raises its flags twice.
     """
     GROUPS: tl.constexpr = WORLD // FANOUT
     STEP: tl.constexpr = PROGRAMS // GROUPS

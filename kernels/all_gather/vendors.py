@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
+from kernels._shared.collectives import vendor
 from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
 from kernels.all_gather import registered
 from kernels.all_gather.cases import fits_cpu, shard_elements
@@ -26,8 +27,20 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     return call
 
 
+def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """The same with as many channels as help (vendor.MOST_CHANNELS)."""
+    _needs_group(case)
+    shard, out, group = inputs["shard"], _output(case, torch.empty), vendor.most_channels()
+
+    def call() -> torch.Tensor:
+        dist.all_gather_into_tensor(out, shard, group=group)
+        return out
+
+    return call
+
+
 def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """The same on buffers that the library has allocated and registered on all ranks (registered.py)."""
+    """As rccl, on buffers that the library has allocated and registered on all ranks (registered.py)."""
     _needs_group(case)
     return registered.build(inputs["shard"], case.world)
 

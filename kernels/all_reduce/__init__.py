@@ -65,6 +65,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 all_reduce.baseline("rccl")(vendors.rccl)
+all_reduce.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 all_reduce.baseline("rccl_direct")(vendors.rccl_direct)
 all_reduce.backend("torch")(vendors.copies)
 

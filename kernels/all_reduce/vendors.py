@@ -36,6 +36,12 @@ def rccl_direct(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], tor
     return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]))
 
 
+def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """As rccl_direct, with as many channels as help (vendor.MOST_CHANNELS)."""
+    need_group(case)
+    return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]), vendor.most_channels())
+
+
 def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     """For CPUs: every rank adds up the vectors of all ranks where they lie, in fp32, in the order of the ranks."""
     only_on_cpu(case)

@@ -69,6 +69,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 reduce_scatter.baseline("rccl")(vendors.rccl)
+reduce_scatter.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 reduce_scatter.backend("torch")(vendors.copies)
 
 

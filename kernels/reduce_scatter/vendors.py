@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
+from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import fits_cpu
 from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
 from kernels.spec import Case
@@ -20,6 +21,19 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
 
     def call() -> torch.Tensor:
         dist.reduce_scatter_tensor(out, x)
+        return out
+
+    return call
+
+
+def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """The same with as many channels as help (vendor.MOST_CHANNELS)."""
+    fits_cpu(case)
+    need_group(case)
+    x, out, group = inputs["x"], _output(case, inputs), vendor.most_channels()
+
+    def call() -> torch.Tensor:
+        dist.reduce_scatter_tensor(out, x, group=group)
         return out
 
     return call
