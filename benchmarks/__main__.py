@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import traceback
@@ -28,7 +29,7 @@ from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.coordinator.signals import ENDING
 from benchmarks.coordinator.trial import Report, Session, measure
-from benchmarks.plan import Protocol, Selection, UsageError
+from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
 from benchmarks.tally import FAULTS, MEASURED, Tally
 from benchmarks.trial_file import ROLES
 from kernels.spec import TIERS
@@ -80,6 +81,11 @@ def parser() -> argparse.ArgumentParser:
     _what_options(verifying, "file of checks (.jsonl); lines are appended, and what it knows is not tried again")
     verifying.add_argument("--json", action="store_true", help="print the summary as JSON")
     listing = _verb(verbs, "list", _list, "what a checkout declares")
+    many = {"action": "append", "default": []}
+    listing.add_argument("--plan", choices=TIERS, help="count the cases that a run of this tier measures, by ranks")
+    listing.add_argument("--gpus", type=of.positive, metavar="N", help="with --plan: on a machine with N GPUs")
+    listing.add_argument("--kernel", **many, metavar="NAME", help="with --plan: only this kernel; repeatable")
+    listing.add_argument("--case", **many, metavar="GLOB", help="with --plan: cases, by name or pattern; repeatable")
     checking = _verb(verbs, "doctor", _doctor, "what this machine is and what can be measured on it")
     for verb in (listing, checking):
         verb.add_argument("--tree", default=".", metavar="PATH", help="checkout (default: here)")
@@ -121,6 +127,8 @@ def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
     add("--date-ms", **many, type=of.role_date, metavar="ROLE=MS", help="its committer date")
     add("--dirty", **many, choices=ROLES, metavar="ROLE", help="the checkout has uncommitted changes")
     add("--env", **many, type=of.role_value, metavar="ROLE=PYTHON", help="Python that runs a checkout")
+    home = f"home of the symmetric heap on GPUs: {', '.join(HEAPS)} (default: {HEAP_VARIABLE}, or auto, which measures)"
+    add("--heap", type=of.heap, default=os.environ.get(HEAP_VARIABLE) or default.heap, metavar="HOME", help=home)
     add("--progress", choices=("json", "text", "none"), default="text", help="on stderr")
     add("--json-progress", dest="progress", action="store_const", const="json", help="the same as --progress json")
 
@@ -140,7 +148,13 @@ def _how_options(run: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     checkouts = of.checkouts(arguments)
     protocol = Protocol(
-        arguments.rounds, arguments.trials, arguments.cache, arguments.seed, arguments.schedule_seed, arguments.deadline
+        arguments.rounds,
+        arguments.trials,
+        arguments.cache,
+        arguments.seed,
+        arguments.schedule_seed,
+        arguments.deadline,
+        arguments.heap,
     )
     _refuse_early(arguments, checkouts)
     tally = Tally()
@@ -165,7 +179,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.out}: checks are not compressed; name a .jsonl file")
     _refuse_early(arguments, checkouts)
     what = (arguments.kernel, checkouts[0], arguments.out, _selection(arguments))
-    lines = verify.verify(*what, arguments.seed, arguments.deadline, _report(arguments.progress))
+    how = (arguments.seed, arguments.deadline, _report(arguments.progress), arguments.heap)
+    lines = verify.verify(*what, *how)
     tally = Tally()
     try:
         for line, new in lines:
@@ -190,8 +205,13 @@ def _refuse_early(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) 
 def _list(arguments: argparse.Namespace) -> int:
     with Session([Checkout("head", Path(arguments.tree).resolve())], Protocol(), Selection()) as session:
         found = session.descriptions["head"]
+        names = session.choose(arguments.kernel)
+        machine = some_gpus(arguments.gpus) if arguments.gpus else session.machine
+    chosen = Selection(arguments.plan or "pr", tuple(arguments.case))
+    planned = planned_worlds({name: found.kernels[name] for name in names}, machine, chosen) if arguments.plan else {}
     if arguments.json:
-        print(json.dumps({"kernels": list(found.kernels.values()), "broken": found.broken}, allow_nan=False))
+        known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned}
+        print(json.dumps(known, allow_nan=False))
         return MEASURED
     for name, kernel in found.kernels.items():
         print(f"{name}: backends {', '.join(kernel['backends'])}; baselines {', '.join(kernel['baselines']) or 'none'}")

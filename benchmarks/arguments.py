@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.plan import UsageError
+from benchmarks.plan import HEAPS, UsageError
 from benchmarks.trial_file import EARLIEST_MS, LATEST_MS, ROLES
 
 MOST_SEED = 2**63
@@ -82,6 +82,13 @@ def deadline(text: str) -> float:
         limits = f"{LEAST_DEADLINE_S:g} to {MOST_DEADLINE_S:g}"
         raise argparse.ArgumentTypeError(f"{text!r}: expected {limits} seconds")
     return seconds
+
+
+def heap(text: str) -> str:
+    """A home of the symmetric heap; the environment's word is held to the same names."""
+    if text not in HEAPS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no home of the symmetric heap; known: {', '.join(HEAPS)}")
+    return text
 
 
 def checkouts(arguments: argparse.Namespace) -> list[Checkout]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import plan
+from benchmarks.bringup.probes import devices
 from benchmarks.coordinator import device_state, fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import Session
@@ -41,6 +42,7 @@ class Kind(enum.StrEnum):
     UNTESTED_VERSION = "untested_version"
     UNKNOWN_HARDWARE = "unknown_hardware"
     UNSEEN_GPU = "unseen_gpu"
+    GPU_FAULT = "gpu_fault"
     NO_DEVICE_STATE = "no_device_state"
     LOW_DISK = "low_disk"
     LOW_SHM = "low_shm"
@@ -70,9 +72,10 @@ def examine(checkout: Path, folders: Sequence[Path] = ()) -> dict[str, Any]:
         "state": monitor.read(0) if monitor else None,
         "why_no_state": why_no_state,
         "unseen_gpu": fingerprint.unseen_gpu(found.devices, found.environment),
+        "gpu_faults": [{"text": row.text, "next_step": row.next_step} for row in devices.faults(found.devices)],
         "kernels": {name: _cases(kernel, machine) for name, kernel in found.kernels.items()},
         "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
-        "disk": [{"path": str(path), "free_bytes": _disk(path).free} for path in (Path("/tmp"), *folders)],
+        "disk": [{"path": str(path), "free_bytes": disk_usage(path).free} for path in (Path("/tmp"), *folders)],
         "shm": _shm(),
     }
     return {**report, "problems": [dataclasses.asdict(problem) for problem in problems(report)]}
@@ -84,7 +87,7 @@ def _cases(kernel: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, s
     return {case.name: case.skip for case in planned}
 
 
-def _disk(folder: Path) -> Any:
+def disk_usage(folder: Path) -> Any:
     """Usage of the disk that holds the folder, or would hold it."""
     return shutil.disk_usage(next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()))
 
@@ -114,12 +117,12 @@ def _modules(report: Mapping[str, Any]) -> Iterator[HostProblem]:
 def _versions(report: Mapping[str, Any]) -> Iterator[HostProblem]:
     for name, (oldest, newest) in TESTED.items():
         version = report["environment"].get(name)
-        tested = f"{_dotted(oldest)} to {_dotted(newest)}"
+        tested = f"{dotted(oldest)} to {dotted(newest)}"
         if not version:
             why = report["environment"].get(f"{name}_missing", "what needs it cannot be measured")
             next_step = f"install {name} {tested}, in the build for this machine's devices"
             yield HostProblem(Kind.LIBRARY_MISSING, f"{name} cannot be imported", why, next_step)
-        elif not oldest <= _numbers(version) or _numbers(version)[: len(newest)] > newest:
+        elif not oldest <= version_numbers(version) or version_numbers(version)[: len(newest)] > newest:
             what = f"{name} {version} is outside {tested}"
             next_step = f"install {name} {tested}, or report how it went"
             yield HostProblem(Kind.UNTESTED_VERSION, what, "Ridgeline was not tested with it", next_step)
@@ -130,6 +133,9 @@ def _devices(report: Mapping[str, Any]) -> Iterator[HostProblem]:
     if report["unseen_gpu"]:
         what, next_step = "the GPU of this machine is not seen by torch", "correct it: nothing is measured until then"
         yield HostProblem(Kind.UNSEEN_GPU, what, report["unseen_gpu"], next_step, "error")
+    for fault in report["gpu_faults"]:
+        why = "what uses several GPUs may not run, or means something else, until then"
+        yield HostProblem(Kind.GPU_FAULT, fault["text"], why, fault["next_step"])
     if unknown := fingerprint.unknown_warning(machine):
         what = f"{machine['device']} ({machine['arch']}) is not in the table of hardware"
         next_step = "add it to kernels/hardware.py: DEVICES, with its source and date"
@@ -155,11 +161,13 @@ def _space(report: Mapping[str, Any]) -> Iterator[HostProblem]:
         yield HostProblem(Kind.LOW_SHM, what, "ranks share their buffers there", next_step)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The first three numbers of a version; local parts ("+rocm7.2") do not count."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
 
 
-def _dotted(version: tuple[int, ...]) -> str:
+def dotted(version: tuple[int, ...]) -> str:
+    """A version as it is written."""
     return ".".join(map(str, version))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,8 +36,9 @@ NOMINAL = {"flops": 1e15, "hbm": 4e12, "link": 4e11}
 HEAP_SLACK_BYTES = 64 << 20
 """Part of a symmetric heap that is reserved for signals and alignment."""
 
-HEAP_SHARE = 0.4
-"""Share of the memory that symmetric heaps may take."""
+HEAP_SHARE = 0.5
+"""Share of the memory that symmetric heaps may take.  Largest case: an all-gather of 4 GB for two checkouts, each with
+the outputs of six backends (26 GB) on its heap, and inputs, reference and the libraries' outputs (14 GB) beside it."""
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that all checkouts together may take."""
@@ -45,13 +47,23 @@ FLUSH_FACTOR = 2.5
 """A flush reads this many times L2 + last-level cache: more than twice, so that nothing of the last call stays."""
 
 
+MANY = 8
+"""GPUs of a node on which eight ranks are the normal case (MI300X, MI325X, MI355X; H200 in HGX)."""
+
+HEAPS = ("auto", "torch", "ipc")
+"""Homes of the symmetric heap that a run can ask for (kernels.symmetric_heap.CHOICES, which needs torch)."""
+
+HEAP_VARIABLE = "RIDGELINE_HEAP"
+"""Tells the measuring processes which (kernels.symmetric_heap.VARIABLE); the default of --heap where it is set."""
+
+
 class UsageError(Exception):
     """What was asked for does not exist or cannot be done; the text lists what can."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How samples are taken.  deadline_s: for one step of one arm."""
+    """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs."""
 
     rounds: int = 40
     trials: int = 3
@@ -59,6 +71,7 @@ class Protocol:
     seed: int = 0
     schedule_seed: int = 0
     deadline_s: float = 180.0
+    heap: str = "auto"
 
     def definition_terms(self) -> dict[str, Any]:
         """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are."""
@@ -81,11 +94,16 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedArm:
-    """What is timed: a checkout (by role) and a backend, with overridden knobs."""
+    """What is timed: a checkout (by role) and a backend, with overridden knobs.
+
+    libraries: what it calls, with versions.  first_call_s: what set-up and first call may take (kernels.spec.Backend).
+    """
 
     role: str
     backend: str
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    libraries: str = ""
+    first_call_s: float = 0.0
 
     @property
     def key(self) -> str:
@@ -165,8 +183,40 @@ def plan_kernel(declarations: Mapping[str, Json], machine: Json, selection: Sele
     for role in ("head", "base"):
         for case in declarations.get(role, {"cases": []})["cases"]:
             cases.setdefault(case["name"], case)
-    wanted = [case for case in cases.values() if case["tier"] in tiers and _fits(case["name"], kernel, selection.cases)]
+    wanted = [
+        case
+        for case in cases.values()
+        if case["tier"] in tiers and _fits(case["name"], kernel, selection.cases) and in_turn(case, machine, selection)
+    ]
     return [_plan_case(case, declarations, machine, selection, cache) for case in wanted]
+
+
+def planned_worlds(declared: Mapping[str, Json], machine: Json, selection: Selection) -> dict[str, dict[str, int]]:
+    """By operator and number of ranks, how many cases would be measured on a machine."""
+    found = {}
+    for name, declaration in declared.items():
+        cases = plan_kernel({"head": declaration}, machine, selection, "cold")
+        found[name] = dict(Counter(str(case.world) for case in cases if not case.skip))
+    return found
+
+
+def some_gpus(count: int) -> dict[str, Any]:
+    """A machine with that many GPUs of a product that is not named."""
+    nothing = dict.fromkeys(("device", "arch", "compute_units", "chip_id", "memory_bytes"))
+    return {**nothing, "kind": "gpu", "count": count}
+
+
+def in_turn(case: Json, machine: Json, selection: Selection) -> bool:
+    """Whether a case of the tier `pr` has its turn there on this machine; what is asked for by name always has.
+
+    With MANY GPUs: two ranks, where one link works alone, and eight, as the node is used; four wait for the night,
+    which saves a third of the time (11 s a trial and collective for w4 on H200, 8 s for w2; `ridgeline run --dry-run`).
+    With fewer GPUs and on a CPU: up to four ranks; that eight cannot be measured there is no news.
+    """
+    if selection.tier != "pr" or selection.cases or case["world"] == 1:
+        return True
+    many = machine["kind"] == "gpu" and machine["count"] >= MANY
+    return bool(case["world"] != 4 if many else case["world"] <= 4)
 
 
 def _plan_case(
@@ -201,8 +251,15 @@ def _arms(case: str, declarations: Mapping[str, Json], selection: Selection) -> 
             for backend in declaration["backends"]:
                 if not selection.backends or backend in selection.backends:
                     overrides = _overrides(selection.knobs, role, declaration["knobs"][backend])
-                    arms.append(PlannedArm(role, backend, overrides))
+                    arms.append(PlannedArm(role, backend, overrides, *_library_facts(declaration, backend)))
     return arms
+
+
+def _library_facts(declaration: Json, backend: str) -> tuple[str, float]:
+    """What a backend calls, in words, and the seconds that its first use may take."""
+    called = declaration.get("libraries", {}).get(backend, {})
+    words = ", ".join(f"{name} {version}" for name, version in called.items())
+    return words, declaration.get("first_call_s", {}).get(backend, 0.0)
 
 
 def _arm_error(case: Json, declaration: Json) -> str:

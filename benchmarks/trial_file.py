@@ -133,6 +133,7 @@ _ENVIRONMENT = record(
     {
         **dict.fromkeys(("python", "torch", "triton", "cuda", "hip", "nccl", "executable"), _FACT),
         "variables": table(NAME, TEXT),
+        "libraries": table(NAME, TEXT),
     },
 )
 _CASE = record({"name": _part}, {"tier": NAME, "dtype": NAME, "world": whole(1, 100_000)})
@@ -185,6 +186,10 @@ _STATE = record(
     {},
     {"before": maybe(_READING), "after": maybe(_READING), "during": maybe(items(_READING)), "why_absent": maybe(TEXT)},
 )
+_HEAP = record({"home": NAME}, {"homes": table(NAME, record({}, {"why": TEXT, "gbs": items(numbers(0.0, 1e6))}))})
+"""Where the symmetric heap of a number of ranks is.  homes: why one cannot be used, or GB/s [from rank][to rank]."""
+_DISPATCH = record({"programs": items(COUNT), "round_robin": flag}, {})
+"""Programs of one launch by XCD, and whether they were dealt out in turn (kernels/_shared/xcd.py)."""
 LINE = record(
     {
         "id": NAME,
@@ -202,6 +207,8 @@ LINE = record(
         "measuring_s": maybe(number(0, 1e9)),
         "busy_share": maybe(number(0, 1e3)),
         "state": maybe(_STATE),
+        "heap": maybe(table(NAME, _HEAP)),
+        "dispatch": maybe(_DISPATCH),
         "warnings": items(TEXT),
     },
 )

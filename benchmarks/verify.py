@@ -38,6 +38,7 @@ def verify(
     seed: int = 0,
     deadline_s: float = Protocol.deadline_s,
     on_progress: Report | None = None,
+    heap: str = Protocol.heap,
 ) -> Iterator[tuple[dict[str, Any], bool]]:
     """(line of a case, whether it is new): what `out` knows already, then what is left, for the caller to append.
 
@@ -45,7 +46,7 @@ def verify(
     code_hash); `holds_for`: kernel_digest, environment, machine, seed, knobs.  Raises UsageError or CheckoutError
     before anything runs.
     """
-    protocol = Protocol(rounds=0, trials=1, cache="hot", seed=seed, deadline_s=deadline_s)
+    protocol = Protocol(rounds=0, trials=1, cache="hot", seed=seed, deadline_s=deadline_s, heap=heap)
     with Session([checkout], protocol, selection, on_progress) as session:
         session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))

@@ -17,6 +17,7 @@ USAGE, INTERRUPTED = 3, 130
 
 VERBS = {
     "ab": "Compare two commits in lock-step, or judge recorded trials.",
+    "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
     "gate": "Judge one recorded commit against another; measures nothing.",

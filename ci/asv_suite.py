@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ci.harness import TIERS
 from ci.records import asv_files
 from ci.records.pooling import Cell, PooledTrials
 from ci.trials.trial import Declaration
@@ -172,4 +173,6 @@ def _why_not_measured(installed: Installed, operator: str, backend: str, case: s
     if backend not in declared.backends:
         return f"{installed.name} has no backend {backend!r} of {operator!r}"
     own = declared.cases[case].tier
+    if tier in TIERS[TIERS.index(own) :]:  # benchmarks.plan.in_turn
+        return f"not measured in tier {tier!r} with this number of devices; set RIDGELINE_TIER=nightly"
     return f"not measured in tier {tier!r}: the case belongs to {own!r}; set RIDGELINE_TIER={own}"

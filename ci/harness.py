@@ -29,6 +29,9 @@ HARNESS = Path(__file__).resolve().parent.parent
 TIERS = ("pr", "nightly", "sweep")
 """Which cases: each tier includes the quicker ones (kernels.spec.TIERS)."""
 
+HEAPS = ("auto", "torch", "ipc")
+"""Homes of the symmetric heap (benchmarks.plan.HEAPS)."""
+
 MEASURED, FAULTS, NOTHING, USAGE, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes of `python -m benchmarks run`; the last two are those of every program of ours."""
 
@@ -55,6 +58,7 @@ class MeasurePlan:
     seed: int = 0
     deadline_s: float | None = None
     cache: str = ""
+    heap: str = ""
     knobs: Sequence[str] = ()
     pythons: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -139,7 +143,7 @@ def command(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, ve
         argv += options(dirty=role if side.dirty else None)
     pythons = [f"{role}={python}" for role, python in plan.pythons.items()]
     argv += options(kernel=plan.kernels, case=plan.cases, backend=plan.backends, set=plan.knobs, env=pythons)
-    return argv + options(cache=plan.cache or None, deadline=plan.deadline_s)
+    return argv + options(cache=plan.cache or None, deadline=plan.deadline_s, heap=plan.heap or None)
 
 
 def program(module: str, *arguments: str) -> list[str]:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.shapes import LARGEST
 from benchmarks.trial_file import LATEST_MS, ROLES
-from ci.harness import TIERS, MeasurePlan, machine_kind
+from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
 from ci.whole_files import check_writable
 
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
@@ -128,6 +128,11 @@ CHOICE = together(
         multiple=True,
         metavar="KEY=VALUE",
         help="Override a backend's knob (repeatable).",
+    ),
+    click.option(
+        "--heap",
+        type=click.Choice(HEAPS),
+        help="Home of the symmetric heap on GPUs (default: RIDGELINE_HEAP, or auto: the faster one, by a probe).",
     ),
 )
 """What is called, and how."""

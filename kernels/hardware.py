@@ -167,10 +167,12 @@ DEVICES: tuple[Hardware, ...] = (
         clock_mhz=1420,
         peak_flops=_peaks(232.7, 465.3, 29.1, tf32=116.3),
         power_w=650,
+        l2_bytes=16 * MIB,
+        xcds=4,
         chip_ids=("74a2", "74b6"),
         names=("MI308X",),
-        source="80 CUs x 2048 FLOP/clk at 1.42 GHz, computed",
-        unverified=("clock_mhz", "peak_flops", "power_w", "chip_ids 74b6"),
+        source="80 CUs x 2048 FLOP/clk at 1.42 GHz, computed; 4 XCDs: 20 CUs in CPX (rocMLIR PR 2197, 2026-01-06)",
+        unverified=("clock_mhz", "peak_flops", "power_w", "chip_ids 74b6", "l2_bytes"),
     ),
     dataclasses.replace(
         _CDNA3,
@@ -226,7 +228,8 @@ DEVICES: tuple[Hardware, ...] = (
         unverified=("clock_mhz", "tf32", "fp32", "hbm_bytes"),
     ),
 )
-"""Every device whose peaks we state.  To add one: a new entry, with its source, its date and what is unverified."""
+"""Every device whose peaks we state.  To add one: a new entry, with its source, its date and what is unverified.
+The first one of an architecture is assumed where code is compiled without a device (kernels/_shared/units.py)."""
 
 ARCHES = tuple(dict.fromkeys(device.arch for device in DEVICES))
 """Architectures of the table, in its order."""
@@ -267,7 +270,7 @@ def lookup(
     fitting = [
         part
         for device in alike
-        for part in _partitions(device, compute_units)
+        for part in parts(device, compute_units)
         if _agrees(part, device_name, normal_chip_id(chip_id), memory_bytes, clock_mhz)
     ]
     if not fitting:
@@ -289,13 +292,13 @@ def normal_chip_id(chip_id: str | int | None) -> str | None:
     return f"{number >> 16 if number > 0xFFFF else number:04x}"
 
 
-def _partitions(device: Hardware, compute_units: int | None) -> list[Hardware]:
+def parts(device: Hardware, compute_units: int | None) -> list[Hardware]:
     """The device as a whole, or its partition with that many CUs; empty if the count fits neither."""
     if compute_units is None or compute_units == device.compute_units:
         return [device]
-    for parts in (2, 4, 8):
-        if parts <= device.xcds and compute_units * parts == device.compute_units:
-            return [_share(device, parts)]
+    for count in (2, 4, 8):
+        if count <= device.xcds and compute_units * count == device.compute_units:
+            return [_share(device, count)]
     return []
 
 

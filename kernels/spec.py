@@ -203,12 +203,19 @@ class Compilation:
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """One way to compute a kernel.  `baseline` marks what a user would call otherwise: a vendor's library."""
+    """One way to compute a kernel.  `baseline` marks what a user would call otherwise: a vendor's library.
+
+    libraries: the distributions (names of `pip list`) it calls; their versions are recorded, and named when it fails.
+    first_call_s: seconds that its set-up, and then its first call, may each take where the library compiles itself on
+    first use; 0 if the deadline of a step is enough.
+    """
 
     name: str
     build: Callable[..., Callable[[], Any]]
     config: Callable[[Case, str], dict[str, Any]] | None = None
     baseline: bool = False
+    libraries: tuple[str, ...] = ()
+    first_call_s: float = 0.0
 
     def knobs(self, case: Case, arch: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The knobs of a launch: ``config(case, arch)``, then overrides; an unknown override is an error."""
@@ -268,16 +275,16 @@ class Kernel:
         return self._define("reference", function)
 
     def backend(
-        self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None
+        self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None, **facts: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register (case, inputs, **knobs) -> zero-argument callable."""
-        return self._add_backend(name, config, baseline=False)
+        """Register (case, inputs, **knobs) -> zero-argument callable; facts: libraries, first_call_s of Backend."""
+        return self._add_backend(name, config, baseline=False, **facts)
 
     def baseline(
-        self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None
+        self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None, **facts: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a baseline: what a user would call otherwise; timed, never trusted as truth."""
-        return self._add_backend(name, config, baseline=True)
+        return self._add_backend(name, config, baseline=True, **facts)
 
     def isa(self, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register (case, arch) -> list of Compilation for a backend declared before."""
@@ -299,12 +306,12 @@ class Kernel:
         self._functions[role] = function
         return function
 
-    def _add_backend(self, name: str, config: Any, *, baseline: bool) -> Callable[..., Any]:
+    def _add_backend(self, name: str, config: Any, **facts: Any) -> Callable[..., Any]:
         if name in self.backends:
             raise DeclarationError(f"kernel {self.name!r} declares the backend {name!r} twice")
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.backends[name] = Backend(name, function, config, baseline)
+            self.backends[name] = Backend(name, function, config, **facts)
             return function
 
         return register

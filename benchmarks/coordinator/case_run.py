@@ -13,7 +13,7 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -37,6 +37,9 @@ SAMPLE_S, LEAST_CALLS = 2e-3, 4
 
 MESSAGE_S, MESSAGE_SAMPLES = 5.0, 2000
 """A request for samples should be done in that time and ask for no more than that many."""
+
+FIRST_USE = ("build", "call")
+"""Requests in which a library may compile itself: set-up and first call."""
 
 STARVED_SHARE = 0.1
 """A larger share of samples taken behind an empty queue is reported in a warning."""
@@ -98,6 +101,7 @@ class CaseRun:
         self.method = case.method
         self.warnings: list[str] = []
         self.busy_s = self.wall_s = 0.0
+        self.say: Callable[[str], None] = lambda words: None
         self._failures: dict[str, Failure] = {}
         self._facts: dict[str, ArmFacts] = {}
         self._one_arm_per_message = False
@@ -137,11 +141,10 @@ class CaseRun:
     def _make_inputs(self) -> None:
         """Inputs and reference in every checkout at once."""
         fields = {"case": self.case.name, "seed": self.protocol.seed, "copies": self._copies}
+        own = {role: {**fields, "without": self._ended_processes(role)} for role in self._roles()}
         by_role = {role: tuple(arm for arm in self._arms() if arm.role == role) for role in self._roles()}
-        name = "inputs and reference"
-        self._together(
-            [RankStep(name, f"{role} {self.case.name}", "case", role, arms, fields) for role, arms in by_role.items()]
-        )
+        names = {role: ("inputs and reference", f"{role} {self.case.name}", "case") for role in by_role}
+        self._together([RankStep(*names[role], role, arms, own[role]) for role, arms in by_role.items()])
 
     def _set_up(self) -> None:
         """Build the arms, one per checkout at a time."""
@@ -173,6 +176,7 @@ class CaseRun:
 
     def _take(self) -> None:
         """Samples of every arm that is right."""
+        self.say("")
         if self.method == "graph":
             for arm in self._arms():
                 self._capture(arm)
@@ -250,7 +254,7 @@ class CaseRun:
         if op != "samples":
             fields["backend"] = arm.backend
         try:
-            return self.workers.pools[arm.role].ask(f"{step} of {arm.key}", self.protocol.deadline_s, op, **fields)
+            return self.workers.pools[arm.role].ask(f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
         except PoolDied as error:
             self._give_up(arm, error.failure)
             raise Again from error
@@ -262,7 +266,7 @@ class CaseRun:
         """Steps of several checkouts at once; the answers to those that succeeded."""
         for step in steps:
             label = f"{step.name} of {step.about}"
-            self.workers.pools[step.role].post(label, self.protocol.deadline_s, step.op, **step.fields)
+            self.workers.pools[step.role].post(label, self._allow(step.op, *step.arms), step.op, **step.fields)
         answers, again = [], False
         for step in steps:
             try:
@@ -276,6 +280,14 @@ class CaseRun:
         if again:
             raise Again
         return answers
+
+    def _allow(self, op: str, *arms: PlannedArm) -> float:
+        """Seconds that a step may take; said where a library that compiles itself on first use gets more for that."""
+        own_s = max((arm.first_call_s for arm in arms), default=0.0) if op in FIRST_USE else 0.0
+        if own_s <= self.protocol.deadline_s:
+            return self.protocol.deadline_s
+        self.say(f": {arms[0].key} compiling, allowed {own_s:g} s")
+        return own_s
 
     def _all_failed(self, step: RankStep, failure: Failure) -> bool:
         """Take out every arm of a failed step; True if the case must start anew."""
@@ -302,9 +314,16 @@ class CaseRun:
             raise Again from error
 
     def _give_up(self, arm: PlannedArm, failure: Failure) -> None:
+        if arm.libraries and failure.status.failed:
+            failure = dataclasses.replace(failure, why=f"{failure.why} ({arm.libraries})")
         self._failures[arm.key] = failure
         if failure.status == Status.HANG:
             self.hangs[self.case.name, arm.key] = f"not tried again: in an earlier trial {failure.why}"
+
+    def _ended_processes(self, role: str) -> list[str]:
+        """Backends of a checkout that hung or ended their process in this case."""
+        ended = {key for key, failure in self._failures.items() if failure.status in (Status.HANG, Status.CRASH)}
+        return [arm.backend for arm in self.case.arms if arm.role == role and arm.key in ended]
 
     # ---- what is left, and what is written -----------------------------------------------------------------------
 

@@ -75,6 +75,12 @@ class CaseCounter:
         self.report({"done": self.total, "total": self.total, "what": "done"})
 
 
+def _telling(progress: CaseCounter, what: str) -> Callable[[str], None]:
+    """Say what is done now, and return what adds to it while it is done."""
+    progress.start(what)
+    return lambda more: progress.start(f"{what}{more}")
+
+
 class Session:
     """One command: its checkouts, their declarations, the machine, and what was learnt on the way.
 
@@ -93,6 +99,8 @@ class Session:
         self.descriptions: dict[str, Description] = {}
         self.machine: dict[str, Any] = {}
         self.on_progress = on_progress or (lambda event: None)
+        self._heaps: dict[int, dict[str, Any]] = {}
+        self._dispatch: dict[str, Any] | None = None
         self._hangs: dict[str, dict[tuple[str, str], str]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
@@ -160,7 +168,7 @@ class Session:
             progress.done += len(skipped)
             with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
                 for run in runs:
-                    progress.start(f"{name} {run.case.name}")
+                    run.say = _telling(progress, f"{name} {run.case.name}")
                     yield name, {"case": run.case.name, **run.run()}
                     progress.done += 1
         progress.finish()
@@ -177,7 +185,7 @@ class Session:
         with self._recorder(cases).recording() as state_so_far:
             with contextlib.closing(self._runs(name, cases, trial, warnings)) as runs:
                 for run in runs:
-                    progress.start(f"{name} {run.case.name} trial {trial + 1}")
+                    run.say = _telling(progress, f"{name} {run.case.name} trial {trial + 1}")
                     entries[run.case.name] = run.run()
                     progress.done += 1
                     busy_s, wall_s = busy_s + run.busy_s, wall_s + run.wall_s
@@ -192,6 +200,8 @@ class Session:
             "trees": self.checkout_entries(name),
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)},
             "cases": {case.name: entries[case.name] for case in cases},
+            "heap": {f"w{world}": self._heaps[world] for world in sorted(self._heaps) if self._heaps[world]},
+            "dispatch": self._dispatch,
             "state": states,
             "busy_share": busy_s / wall_s if wall_s else None,
             "measuring_s": wall_s,
@@ -212,7 +222,18 @@ class Session:
                 for case in these:
                     order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}")
                     yield CaseRun(workers, case, self.protocol, order, self._hangs.setdefault(name, {}))
-            warnings += workers.notes
+            self._dispatch = workers.dispatch or self._dispatch
+            warnings += workers.notes + self._learn_heaps(world, workers.heaps)
+
+    def _learn_heaps(self, world: int, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Keep where the heap of that many ranks is, for later processes; a warning if the checkouts' homes differ."""
+        for facts in found.values():
+            self._heaps.setdefault(world, {}).update(facts)
+        homes = {role: facts["home"] for role, facts in found.items() if "home" in facts}
+        if len(set(homes.values())) < 2:
+            return []
+        said = ", ".join(f"{role}: {home}" for role, home in homes.items())
+        return [f"the checkouts have their symmetric heaps in different homes ({said}), which can be what differs"]
 
     def _setting(self, name: str, world: int, cases: Sequence[PlannedCase]) -> WorkerSetting:
         cold = self.protocol.cache == "cold"
@@ -227,6 +248,7 @@ class Session:
             flush_bytes=plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if cold else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
+            heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
         )
 
     def _threads(self, world: int) -> int:
@@ -264,10 +286,16 @@ class Session:
             "dirty": checkout.dirty,
             "kernels_digest": self._digests[checkout.role],
             "kernel_digest": self._own_digests[checkout.role].get(name),
-            "environment": found.environment,
+            "environment": {**found.environment, "libraries": _libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),
             "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
         }
+
+
+def _libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
+    """Version and origin of every library that an operator's backends call, by distribution."""
+    by_backend = (declaration or {}).get("libraries", {})
+    return {name: version for called in by_backend.values() for name, version in called.items()}
 
 
 def skipped_entry(case: PlannedCase) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.signals import deferred
+from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
 
 STARTS = 2
@@ -31,7 +32,10 @@ VARIABLES = {
 
 @dataclasses.dataclass(frozen=True)
 class WorkerSetting:
-    """What the processes of the pools are told when they join.  modules: where each role declares the kernel."""
+    """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
+
+    heap: the home of the symmetric heap, "auto" where the ranks have to find out.
+    """
 
     kernel: str
     world: int
@@ -43,6 +47,7 @@ class WorkerSetting:
     flush_bytes: int
     heap_bytes: int
     directory: Path
+    heap: str = "auto"
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
@@ -54,10 +59,10 @@ class WorkerSetting:
             "heap_directory": str(self._heap_directory()),
         }
 
-    def variables(self) -> dict[str, str]:
+    def variables(self, heap: str) -> dict[str, str]:
         """The environment variables of every process."""
         if self.gpu:
-            return VARIABLES
+            return {**VARIABLES, HEAP_VARIABLE: heap}
         return {**VARIABLES, "OMP_NUM_THREADS": str(self.threads), "GLOO_SOCKET_IFNAME": "lo"}
 
     def _heap_directory(self) -> Path:
@@ -67,7 +72,11 @@ class WorkerSetting:
 
 
 class WorkerPools:
-    """Pools by role.  A context manager: on leaving, every process has ended."""
+    """Pools by role.  A context manager: on leaving, every process has ended.
+
+    Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
+    links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
+    """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
         self.checkouts = {checkout.role: checkout for checkout in checkouts}
@@ -75,6 +84,9 @@ class WorkerPools:
         self.pools: dict[str, WorkerPool] = {}
         self.lost: dict[str, Failure] = {}
         self.notes: list[str] = []
+        self.heaps: dict[str, dict[str, Any]] = {}
+        self.dispatch: dict[str, Any] | None = None
+        self._heap = setting.heap
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
 
     def __enter__(self) -> WorkerPools:
@@ -95,10 +107,14 @@ class WorkerPools:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
         missing = [role for role in roles if role not in self.lost and not self._alive(role)]
         while missing:
-            begun = [role for role in missing if self._begin(role)]
+            begun = [role for role in (missing[:1] if self._undecided() else missing) if self._begin(role)]
             for role in begun:
                 self._joined(role)
             missing = [role for role in missing if role not in self.lost and not self._alive(role)]
+
+    def _undecided(self) -> bool:
+        """Whether the next processes have to find out where the heap is best."""
+        return self.setting.gpu and self.setting.world > 1 and self._heap == "auto"
 
     def _alive(self, role: str) -> bool:
         return role in self.pools and self.pools[role].alive
@@ -108,7 +124,7 @@ class WorkerPools:
         python, label = checkout.python, f"{s.kernel}.{role}"
         try:
             with deferred():
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, s.variables())
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, s.variables(self._heap))
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
@@ -125,6 +141,9 @@ class WorkerPools:
             self._start_failed(role, error.failure)
             return
         self._failed_starts[role] = 0
+        self.heaps[role] = answers[0].get("heap") or {}
+        self.dispatch = answers[0].get("dispatch") or self.dispatch
+        self._heap = self.heaps[role].get("home", self._heap) if self._undecided() else self._heap
         for rank, answer in enumerate(answers):
             note = f"{role}, rank {rank}: no symmetric heap: {answer['no_heap']}"
             if answer["no_heap"] and note not in self.notes:
@@ -132,6 +151,9 @@ class WorkerPools:
 
     def _start_failed(self, role: str, failure: Failure) -> None:
         self._failed_starts[role] += 1
+        if failure.status == Status.CRASH and self._undecided():
+            self._heap = "ipc"  # torch's home comes first, and on some ROCm builds a fault in it ends the process
+            self.notes.append(f"{role}: while the homes of the heap were tried, {failure.why}; now with --heap ipc")
         if self._failed_starts[role] >= STARTS or failure.status != Status.CRASH:
             self.lost[role] = dataclasses.replace(failure, why=f"its processes could not start: {failure.why}")
 

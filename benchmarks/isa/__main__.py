@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import positive
 from benchmarks.isa.explain import explain, explain_markdown
 from benchmarks.isa.metrics import document
 from benchmarks.isa.pool import Choice, CompileSetting, Limits, compile_all
@@ -24,6 +25,8 @@ ALL, SOME, NONE, USAGE = 0, 1, 2, 3
 
 KNOBS = """JSON list of knob sets that override config(): every case is compiled with each;
 `will_not_load` says which of them need not be tried on a GPU"""
+UNITS = """CUs or SMs of the device to compile for, such as 80 for MI308X or 38 for a CPX partition of MI300X
+(default: of the first product of the architecture in kernels/hardware.py)"""
 PACKAGES = "folder put before that Python's packages, such as one with another Triton (repeatable)"
 
 
@@ -38,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     for name, what in (("kernel", "kernel"), ("case", "cases that match the pattern"), ("backend", "backend")):
         add(f"--{name}", action="append", default=[], help=f"only this {what} (repeatable)")
     add("--lenient", action="store_true", help="a name that this tree does not have is not an error")
+    add("--compute-units", type=positive, metavar="N", help=UNITS)
     add("--knobs", type=Path, metavar="FILE", help=KNOBS)
     add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     add("--out", type=Path, help="file to write (default: standard output)")
@@ -86,7 +90,7 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
     named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
     packages = tuple(folder.resolve() for folder in asked.packages)
     limits = Limits(asked.timeout, asked.memory)
-    setting = CompileSetting(asked.tree, asked.cache, asked.python, packages, limits)
+    setting = CompileSetting(asked.tree, asked.cache, asked.python, packages, limits, asked.compute_units)
     setting.cache.mkdir(parents=True, exist_ok=True)
     runs = compile_all(arches, Choice(tiers, *named, knob_sets(asked.knobs)), setting, _reporter(asked.progress))
     if not asked.lenient:

@@ -12,9 +12,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.isa.code import digest
+from benchmarks.isa.readers.code import digest
 
-READERS = ("code.py", "amd.py", "nvidia.py", "provenance.py", "compile.py", "cache.py")
+READERS = (
+    *(f"readers/{name}.py" for name in ("code", "amd", "nvidia", "provenance", "drains")),
+    "compile.py",
+    "cache.py",
+)
 """Files of this package that turn code into a record: a change to one of them changes every key."""
 
 

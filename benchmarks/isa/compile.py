@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.isa import amd, nvidia
 from benchmarks.isa.cache import Cache, key_of, readers_digest
 from benchmarks.isa.causes import first_cause
-from benchmarks.isa.code import Code, digest
+from benchmarks.isa.readers import amd, nvidia
+from benchmarks.isa.readers.code import Code, digest
 from benchmarks.isa.targets import Target, target
 
 ELEMENT_BYTES = {

@@ -39,6 +39,8 @@ MEANING: dict[str, str] = {
     "remote_store_bytes_in_loops": "the same of those in loops",
     "bytes_per_remote_store": "mean bytes per lane of a remote store",
     "subdword_remote_stores": "remote stores of less than 4 bytes per lane",
+    "remote_store_drains": "waits for remote stores between the first and the last one of a block (AMD)",
+    "remote_store_drains_between": "the same from the last one of a block to the first one of the next",
     "heap_base_loads": "heap bases loaded on the path with the most, each loop run once",
     "heap_base_loads_in_loops": "the same of those in loops",
     "lds_read_widths": "LDS reads by bytes per lane; 2x8 is two of 8 bytes in one instruction",

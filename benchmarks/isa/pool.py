@@ -54,13 +54,17 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class CompileSetting:
-    """Where and with what: the tree under test, cache folder, Python, and folders to put before its packages."""
+    """Where and with what: the tree under test, cache folder, Python, and folders to put before its packages.
+
+    compute_units: CUs or SMs of the device to compile for; None: those of the product that is assumed.
+    """
 
     tree: Path
     cache: Path
     python: str = sys.executable
     packages: tuple[Path, ...] = ()
     limits: Limits = Limits()
+    compute_units: int | None = None
 
 
 class Ended(Exception):
@@ -148,12 +152,12 @@ class CompilePool:
     def __init__(
         self, arch: str, choice: Choice, setting: CompileSetting, scratch: Path, tell: Callable[..., None]
     ) -> None:
-        from kernels.hardware import DEVICES
+        from kernels._shared.units import assumed_units
 
         target(arch)
         self.arch, self.setting, self._scratch, self._tell = arch, setting, scratch, tell
         self._choice = dataclasses.asdict(choice)
-        self._compute_units = next(d.compute_units for d in DEVICES if d.arch == arch)
+        self._compute_units = setting.compute_units or assumed_units(arch)
         self._lock = threading.Lock()
         self._next = 0
         self._listed = threading.Event()

@@ -31,7 +31,7 @@ ARCHES: dict[str, Target] = {
     "gfx950": Target("hip", "gfx950", 64),
     "sm_90": Target("cuda", 90, 32),
 }
-"""MI300X, MI325X; MI350X, MI355X; H100, H200.  Metrics are read for these, see benchmarks.isa.amd and .nvidia."""
+"""MI300X, MI325X; MI350X, MI355X; H100, H200.  Metrics are read for these, see benchmarks/isa/readers."""
 
 
 def target(arch: str) -> Target:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks.worker import libraries
 from benchmarks.worker.failures import first_line
 
 COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
@@ -118,6 +119,8 @@ def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protoc
         "cost_errors": cost_errors,
         "method": getattr(kernel, "protocol", None),
         "knobs": {name: _knobs(backend) for name, backend in kernel.backends.items()},
+        "libraries": libraries.of_backends(kernel.backends),
+        "first_call_s": {name: float(getattr(one, "first_call_s", 0.0)) for name, one in kernel.backends.items()},
     }
 
 

@@ -8,6 +8,8 @@ import re
 from typing import Any
 
 VARIABLES = (
+    "RIDGELINE_HEAP",
+    "RIDGELINE_IPC_",
     "NCCL_",
     "RCCL_",
     "HSA_",

@@ -10,7 +10,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,13 @@ class Service:
         self._refuse_other_contracts()
         return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
 
+    def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
+        """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
+        kind = importlib.import_module("benchmarks.bringup.context").StepContext
+        module, _, function = probe.partition(":")
+        found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
+        return [row if isinstance(row, dict) else row.as_json() for row in found]
+
     # ---- getting ready -------------------------------------------------------------------------------------------
 
     def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:
@@ -112,17 +119,23 @@ class Service:
         if ranks.gpu:
             _initialise_libraries(ranks.device)
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
+        self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
-        return {"no_heap": why, "threads": torch.get_num_threads()}
+        facts = getattr(self._heap, "facts", {})
+        return {"no_heap": why, "heap": facts, "dispatch": _dispatch(ranks), "threads": torch.get_num_threads()}
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
-    def do_case(self, case: str, seed: int, copies: int) -> None:
-        """Forget the case before, make the inputs and the reference of this one."""
+    def do_case(self, case: str, seed: int, copies: int, without: Sequence[str] = ()) -> None:
+        """Forget the case before, make the inputs and the reference of this one.
+
+        without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
+        """
         from benchmarks.worker.arms import CaseBench
 
         self._forget()
+        self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
         placed = self._kernel.case(case).at(self._place)
         self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
         self._bench.make_reference()
@@ -214,6 +227,20 @@ def _meet(ranks: Joining) -> None:
         device_id=torch.device(ranks.device) if ranks.gpu else None,
     )
     dist.all_reduce(torch.zeros(1, device=ranks.device))  # connect now, not in the first sample
+
+
+def _dispatch(ranks: Joining) -> dict[str, Any] | None:
+    """Which XCD runs how many programs of a launch of two to a CU; None where there are none, or nobody can say."""
+    if not (ranks.gpu and ranks.arch in ("gfx942", "gfx950") and ranks.rank == 0 and ranks.compute_units):
+        return None
+    try:
+        found: dict[str, Any] = importlib.import_module("kernels._shared.xcd").dispatch(
+            ranks.device, 2 * ranks.compute_units
+        )
+    except Exception as error:  # an older checkout has no such module; without Triton nothing is launched anyway
+        print(f"which XCD runs what is not known: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
+        return None
+    return found
 
 
 def _initialise_libraries(device: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from ci.commands.checkouts import scratch, two_checkouts
-from ci.commands.outcome import compared, finish, with_rejected
+from ci.commands.common.checkouts import scratch, two_checkouts
+from ci.commands.common.outcome import compared, finish, with_rejected
 from ci.git.repository import Repository
 from ci.judging import policy
 from ci.judging.judge import judge

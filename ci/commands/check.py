@@ -9,8 +9,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ci.commands.checkouts import scratch
-from ci.commands.outcome import compared, finish
+from ci.commands.common.checkouts import scratch
+from ci.commands.common.outcome import compared, finish
 from ci.commands.site import build_site
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository

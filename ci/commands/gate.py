@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ci.commands.outcome import write_report
+from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
 from ci.judging.types import Verdict, to_json

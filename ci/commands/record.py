@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ci.commands.outcome import print_recorded
+from ci.commands.common.outcome import print_recorded
 from ci.git import push
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example
 from ci.records import store

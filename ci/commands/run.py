@@ -12,13 +12,14 @@ from typing import Any
 
 import click
 
-from ci.commands.checkouts import one_checkout, scratch
+from ci.commands.common.checkouts import one_checkout, scratch
 from ci.git.command import GitError
-from ci.harness import measure
+from ci.git.repository import LocalCheckout
+from ci.harness import MeasurePlan, measure, options, query
 from ci.options import DRY_RUN, OUT, RESULTS, SOURCE, TIMED, err_console, example, out_console, plan, with_rounds
 from ci.report import run_summary
 from ci.report.words import plain
-from ci.trials.file import Followed, TrialFile
+from ci.trials.file import Followed, TrialFile, read
 from ci.trials.trial import Trial
 
 
@@ -34,6 +35,8 @@ from ci.trials.trial import Trial
 @OUT
 @RESULTS
 @DRY_RUN
+@click.option("--gpus", type=click.IntRange(1, 1024), help="With --dry-run: how long it takes on a node with N GPUs.")
+@click.option("--links", is_flag=True, help="Show also GB/s over each link, and programs by compute die (XCD).")
 def run(
     commit: str | None,
     commit_date: int | None,
@@ -41,9 +44,13 @@ def run(
     out: Path | None,
     results: Path,
     dry_run: bool,
+    gpus: int | None,
+    links: bool,
     **what: Any,
 ) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file."""
+    if gpus and not dry_run:
+        raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     head = one_checkout(commit, commit_date, tree)
     if out is None and (head.dirty or head.commit is None):
         belongs = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
@@ -53,12 +60,16 @@ def run(
         effort = f"{planned.tier} tier, {planned.trials} trials of {planned.rounds} rounds"
         recording = "" if out else f" and record it in {results}"
         click.echo(f"would measure {head.label} ({effort}) into {file}{recording}")
+        if gpus:
+            _say_effort(head, planned, results, gpus)
         return 0
     log = Followed(file)
     before = len(log.read().trials)
     code = measure([head], planned, file, err_console())
     measured = log.read()
     run_summary.show(measured.trials[before:], out_console())
+    if links:
+        _say_links(measured.trials[before:])
     _say_busy(measured.trials[before:])
     _say_what_is_kept(measured, before, out, results)
     return code
@@ -68,7 +79,7 @@ def _say_what_is_kept(measured: TrialFile, before: int, out: Path | None, result
     """Record the trials, or say how to."""
     new = len(measured.trials) - before
     if out is None and new:
-        from ci.commands.outcome import print_recorded
+        from ci.commands.common.outcome import print_recorded
         from ci.records.store import record
 
         print_recorded(record([measured], results))
@@ -77,6 +88,31 @@ def _say_what_is_kept(measured: TrialFile, before: int, out: Path | None, result
         click.echo(f"not used: {plain(problem, 2000)}", err=True)
     if new:
         click.echo(f"{new} trials in {out}; `ridgeline record {out}` makes asv records of them")
+
+
+def _say_effort(head: LocalCheckout, planned: MeasurePlan, results: Path, gpus: int) -> None:
+    """How long it will take, by what the records of GPUs took."""
+    from ci.report import effort
+
+    files = sorted(results.glob("*/*.notes.jsonl"))
+    chosen = options(tree=head.path, plan=planned.tier, gpus=gpus, kernel=planned.kernels, case=planned.cases)
+    counted = query("list", *chosen)["planned"]
+    worlds = {name: {int(ranks): cases for ranks, cases in found.items()} for name, found in counted.items()}
+    known = effort.paces(trial for file in files for trial in read(file).trials)
+    efforts = effort.expected(worlds, known, planned.trials)
+    out_console().print(effort.table(efforts, gpus, planned.trials))
+    click.echo(effort.verdict(efforts))
+
+
+def _say_links(trials: Sequence[Trial]) -> None:
+    """The table of links and dies, or why there is none."""
+    from ci.report import links
+
+    found = links.uses(trials)
+    if found:
+        out_console().print(links.table(found))
+    else:
+        click.echo("links: nothing was measured between ranks, and this machine has no XCDs")
 
 
 def _say_busy(trials: Sequence[Trial]) -> None:

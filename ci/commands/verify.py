@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ci.commands.checkouts import one_checkout
+from ci.commands.common.checkouts import one_checkout
 from ci.harness import measure
 from ci.options import CHOICE, DRY_RUN, JSON, SOURCE, NewFile, err_console, example, plan
 

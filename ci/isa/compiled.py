@@ -95,6 +95,8 @@ class Metrics:
     remote_store_bytes_in_loops: int | None
     bytes_per_remote_store: float | None
     subdword_remote_stores: int | None
+    remote_store_drains: int | None
+    remote_store_drains_between: int | None
     heap_base_loads: int | None
     heap_base_loads_in_loops: int | None
     lds_read_widths: Widths

@@ -23,6 +23,7 @@ class Rule(enum.StrEnum):
     STORE_WIDTH = "store_width"
     LOAD_WIDTH = "load_width"
     MATRIX_KIND = "matrix_kind"
+    DRAINS = "drains"
     HEAP_BASES = "heap_bases"
     SPILLS = "spills"
     OCCUPANCY = "occupancy"
@@ -53,6 +54,7 @@ class IsaPolicy:
     spills: more spilled vector registers.  scratch_ops_in_loops: more scratch instructions in loops.
     store_width, load_width: mean bytes per lane, head / base, at or below which stores (local or remote) and loads have
     collapsed.  heap_base_loads: head / base of heap-base loads per byte stored remotely, from which they are reloaded.
+    drains: more waits for remote stores inside a block of them (benchmarks/isa/readers/drains.py).
     occupancy_step: fewer resident waves per SIMD.  matrix_kind: a faster kind of matrix instruction is gone.
     lds_limit: the kernel no longer loads on the chip.
     """
@@ -62,6 +64,7 @@ class IsaPolicy:
     store_width: float = 0.5
     load_width: float = 0.25
     heap_base_loads: float = 1.25
+    drains: int = 1
     occupancy_step: int = 1
     matrix_kind: bool = True
     lds_limit: bool = True

@@ -59,7 +59,7 @@ def findings(base: CompiledEntry, head: CompiledEntry, policy: IsaPolicy) -> tup
     for rule, look in RULES.items():
         for sentence, bad in look(change, policy):
             reason = policy.reason_to_accept(head, rule) if bad else ""
-            follows = bad and rule in EFFECTS and any(finding.judged for finding in found)
+            follows = bad and any(finding.judged and finding.rule in EFFECTS.get(rule, ()) for finding in found)
             found.append(CodeFinding(rule, sentence, bad and not reason and not follows, reason, follows))
     found.sort(key=lambda finding: (not finding.judged, not finding.follows))
     return tuple(found) or (CodeFinding("code", "the instructions differ, every metric is the same", judged=False),)
@@ -107,6 +107,19 @@ def _loads(change: CodeChange, policy: IsaPolicy) -> Said:
         yield _width_words("loads", old, new, {}), _collapsed(old, new, policy.load_width)
 
 
+def _drains(change: CodeChange, policy: IsaPolicy) -> Said:
+    """Only those inside a block are judged: one between two is what waiting for the next block's values costs."""
+    old, new = change.old, change.new
+    inside = (old.remote_store_drains or 0, new.remote_store_drains or 0)
+    between = (old.remote_store_drains_between or 0, new.remote_store_drains_between or 0)
+    if inside[0] == inside[1] and between[0] == between[1]:
+        return
+    more = inside[1] - inside[0]
+    rest = f", between two blocks: {_step(*between)}" if between[0] != between[1] else ""
+    cost = f"; {more} more times a wave waits for an answer over the link before it stores on" if more > 0 else ""
+    yield f"drains of remote stores in a block: {_step(*inside)}{rest}{cost}", more >= policy.drains
+
+
 def _heap_bases(change: CodeChange, policy: IsaPolicy) -> Said:
     """Loads per byte stored remotely: neither unrolling nor another store width changes that, reloading does."""
     old, new = change.old, change.new
@@ -115,7 +128,8 @@ def _heap_bases(change: CodeChange, policy: IsaPolicy) -> Said:
     if everywhere[0] == everywhere[1] and in_loops[0] == in_loops[1]:
         return
     before, after = _loads_per_byte(old), _loads_per_byte(new)
-    reloaded = bool(before) and after / before >= policy.heap_base_loads
+    kept = before == 0 and old.remote_store_bytes_in_loops
+    reloaded = after > 0 if kept else bool(before) and after / before >= policy.heap_base_loads
     why = " (reloaded, no longer kept)" if reloaded else ""
     yield f"heap-base loads: {_step(*everywhere)}, in loops: {_step(*in_loops)}{why}", reloaded
 
@@ -190,15 +204,17 @@ RULES: dict[Rule, Callable[[CodeChange, IsaPolicy], Said]] = {
     Rule.STORE_WIDTH: _local_stores,
     Rule.LOAD_WIDTH: _loads,
     Rule.MATRIX_KIND: _matrix,
+    Rule.DRAINS: _drains,
     Rule.HEAP_BASES: _heap_bases,
     Rule.SPILLS: _spills,
     Rule.OCCUPANCY: _occupancy,
     Rule.OTHER: _others,
 }
 
-EFFECTS = (Rule.SPILLS, Rule.OCCUPANCY)
-"""Rules about the registers and LDS that code needs.  Where the same configuration has lost its matrix instruction or
-the width of its stores, the code that replaced them needs more of both: one regression, not three."""
+EFFECTS = {Rule.HEAP_BASES: (Rule.DRAINS,), Rule.SPILLS: tuple(RULES), Rule.OCCUPANCY: tuple(RULES)}
+"""Rules and what may have brought about their findings: then both are one regression, not two.  Bases that are loaded
+where they were kept show as drains.  Where the same configuration has lost its matrix instruction or the width of its
+stores, the code that replaced them needs more registers and LDS."""
 
 
 def matrix_rate(name: str) -> float:

@@ -50,6 +50,7 @@ SERIES: dict[str, tuple[str, ValueOf]] = {
     "loads": ("instructions", lambda m: sum(m.load_widths.values())),
     "remote_stores": ("instructions", lambda m: sum((m.remote_store_widths or {}).values())),
     "subdword_remote_stores": ("instructions", lambda m: m.subdword_remote_stores),
+    "remote_store_drains": ("waits", lambda m: m.remote_store_drains),
     "heap_base_loads": ("loads", lambda m: m.heap_base_loads),
     "barriers": ("instructions", lambda m: m.barriers),
     "waits": ("instructions", lambda m: m.waits),

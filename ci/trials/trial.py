@@ -18,7 +18,8 @@ import numpy as np
 
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
-from ci.stats.types import Clocks, FloatArray
+from ci.stats.types import FloatArray
+from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
 
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
@@ -241,38 +242,12 @@ class CaseResult:
         return {backend: arm for (own, backend), arm in self.arms.items() if own == role}
 
 
-@dataclasses.dataclass(frozen=True)
-class DeviceState:
-    """What the first device reported before, during and after a trial.
-
-    of_role: the readings during the trial by the checkout that was at work, where the file says which it was.
-    """
-
-    before: Clocks | None = None
-    after: Clocks | None = None
-    of_role: Mapping[str, tuple[Clocks, ...]] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, data: Json) -> DeviceState:
-        """From its JSON."""
-        before, after = (_clocks(data[moment]) if data.get(moment) else None for moment in ("before", "after"))
-        during: dict[str, list[Clocks]] = {}
-        for reading in data.get("during") or ():
-            if reading.get("role"):
-                during.setdefault(reading["role"], []).append(_clocks(reading))
-        return cls(before, after, {role: tuple(readings) for role, readings in during.items()})
-
-
-def _clocks(data: Json) -> Clocks:
-    clock, power, temperature = (data.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
-    return Clocks(clock, power, temperature, data.get("throttle") or "")
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
+    heaps: where the symmetric heap of so many ranks was.
     """
 
     id: str
@@ -284,6 +259,8 @@ class Trial:
     checkouts: Mapping[str, Checkout]
     cases: Mapping[str, CaseResult]
     state: DeviceState = DeviceState()
+    heaps: Mapping[int, HeapHome] = dataclasses.field(default_factory=dict)
+    dispatch: Dispatch | None = None
     warnings: tuple[str, ...] = ()
     duration_s: float = 0.0
     measuring_s: float = 0.0
@@ -304,6 +281,8 @@ class Trial:
             {role: Checkout.of(checkout) for role, checkout in data["trees"].items()},
             {name: CaseResult.of(case) for name, case in data["cases"].items()},
             DeviceState.of(data.get("state") or {}),
+            heaps_of(data.get("heap") or {}),
+            Dispatch.of(data["dispatch"]) if data.get("dispatch") else None,
             tuple(data.get("warnings", ())),
             float(data.get("duration_s") or 0.0),
             float(data.get("measuring_s") or 0.0),

@@ -1,4 +1,4 @@
-"""Device function for code in which one thread releases the stores of a whole program."""
+"""Device functions that say when loads and stores are done."""
 
 from __future__ import annotations
 
@@ -24,3 +24,16 @@ def stores_done(AMD: tl.constexpr):
             pack=1,
         )
     tl.debug_barrier()
+
+
+@triton.jit
+def loads_done(values, AMD: tl.constexpr):
+    """`values`, 16-bit elements, after the loads that made them: nothing that follows waits for these loads again.
+
+    gfx9 counts loads and stores with one counter (vmcnt), in the order of issue.  Where masked stores of loaded values
+    follow each other, the compiler does not know how many of them were issued, and has each wait for its value as if
+    none was: so it waits for the stores before it.  An empty instruction that takes the values settles them first.
+    """
+    if AMD:
+        values = tl.inline_asm_elementwise("", "=v,0", [values], dtype=values.dtype, is_pure=False, pack=2)
+    return values

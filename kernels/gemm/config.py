@@ -8,7 +8,7 @@ split_k       K slices per tile (fp32 partial sums, added in slice order by the 
 programs      persistent programs; 0 = one per compute unit.
 parts         column parts in which a persistent tile is stored; 0 = through registers, not through TMA.
 flatten       prefetch across tiles; tma: load through tensor descriptors; swap: weights as rows of the matrix unit.
-xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
+xcds          compute dies over which neighbouring programs are regrouped: those of the device or partition.
 num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only; kpack 2 lets
               gfx942 read 16 bytes per lane from LDS, and the weights of few rows bypass it; gfx950 always does).
 """
@@ -19,16 +19,11 @@ import math
 from typing import Any
 
 from kernels._shared.tuning import read_tuned
+from kernels._shared.units import compute_units, xcds
 from kernels.spec import Case, Unsupported
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which device and when."""
-
-HOPPER_SMS = 132
-"""Streaming multiprocessors of H100 SXM and H200; split_k is chosen to fill them."""
-
-CDNA_CUS = {"gfx942": 304, "gfx950": 256}
-"""Compute units of a whole MI300X or MI325X, MI350X or MI355X."""
 
 
 def shape(case: Case) -> str:
@@ -62,12 +57,13 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
 def _hopper(case: Case, arch: str) -> dict[str, Any]:
     if case.M == 1:
         return _vector(4, 1024, 4)
+    sms = compute_units(case, arch)
     if case.M <= 16:
-        return _split(case, 16, 64, 128, 4, 4, swap=True, fill=2 * HOPPER_SMS)
+        return _split(case, 16, 64, 128, 4, 4, swap=True, fill=2 * sms)
     if case.M <= 64:
-        return _split(case, 64, 64, 128, 4, 3, fill=2 * HOPPER_SMS)
+        return _split(case, 64, 64, 128, 4, 3, fill=2 * sms)
     if case.M <= 256:
-        return _split(case, 128, 128, 64, 8, 4, fill=HOPPER_SMS)
+        return _split(case, 128, 128, 64, 8, 4, fill=sms)
     return _persistent(128, 256, 64, 8, 4, parts=2)
 
 
@@ -157,7 +153,7 @@ def _prefill(case: Case) -> list[dict[str, Any]]:
         _persistent(256, 128, 64, 8, 3, parts=1),
         _persistent(128, 128, 64, 8, 5),
         _persistent(128, 128, 128, 8, 3),
-        _persistent(128, 128, 64, 4, 3, parts=2, programs=2 * HOPPER_SMS),
+        _persistent(128, 128, 64, 4, 3, parts=2, programs=2 * compute_units(case, "sm_90")),
         _persistent(64, 256, 64, 4, 4),
         _split(case, 128, 256, 64, 8, 4, split_k=1),
         *({**_persistent(128, 256, 64, 4, s, parts=p), "variant": "specialized"} for s, p in ((3, 0), (4, 0), (3, 1))),
@@ -171,7 +167,7 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     """Tiles that hold no register in scratch memory and fit the LDS (64 KiB, 160 KiB) with Triton 3.6 and 3.8."""
     if case.M == 1:
         return _vector(4, 2048, 4)
-    fill = CDNA_CUS[arch]
+    fill = compute_units(case, arch)
     if case.M <= 16:
         return _amd(case, arch, 16, 64, 256, 4, fill=fill)
     if case.M <= 64:
@@ -182,7 +178,8 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
 
 
 def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, **others: Any) -> dict[str, Any]:
-    tuned = {"xcds": 8, "matrix_instr_nonkdim": 16, "kpack": 2 if arch == "gfx942" else 1, "waves_per_eu": 0}
+    tuned = {"xcds": xcds(arch, compute_units(case, arch)), "matrix_instr_nonkdim": 16}
+    tuned |= {"kpack": 2 if arch == "gfx942" else 1, "waves_per_eu": 0}
     return _split(case, m, n, k, warps, 2, tma=False, **{**tuned, **others})
 
 

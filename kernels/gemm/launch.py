@@ -10,7 +10,7 @@ import torch
 import triton
 
 from kernels._shared.tile_launch import Blocks, compiler_options, declared, passed
-from kernels._shared.units import largest_device
+from kernels._shared.units import compute_units
 from kernels.gemm import device
 from kernels.spec import Case, Compilation
 
@@ -29,18 +29,18 @@ class Plan:
     tiles: int = 1
 
 
-def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) -> Plan:
-    """The launch of a case with all knobs given (as the backend's arguments are named)."""
+def plan(case: Case, arch: str, units: int, knobs: Mapping[str, Any]) -> Plan:
+    """The launch of a case on so many compute units, all knobs given (as the backend's arguments are named)."""
     variants = {"persistent": _persistent, "specialized": _specialized, "split": _split, "vector": _vector}
     if knobs["variant"] not in variants:
         raise ValueError(f"GEMM variant {knobs['variant']!r}; known: {', '.join(variants)}")
-    return variants[knobs["variant"]](case, compute_units, knobs, compiler_options(arch, knobs))
+    return variants[knobs["variant"]](case, units, knobs, compiler_options(arch, knobs))
 
 
-def _persistent(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
+def _persistent(case: Case, units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     m, n, k, parts = knobs["block_m"], knobs["block_n"], knobs["block_k"], knobs["parts"]
     tiles = -(-case.M // m) * -(-case.N // n)
-    programs = min(knobs["programs"] or compute_units, tiles)
+    programs = min(knobs["programs"] or units, tiles)
     blocks = {"a": (m, k), "w": (n, k)} | ({"c": (m, n // parts)} if parts else {})
     constants = {"PROGRAMS": programs, **_tile(knobs), "PARTS": parts, "FLATTEN": knobs["flatten"]}
     return Plan(device.persistent_tma, programs, blocks, _sizes(case), constants, options, tiles=tiles)
@@ -54,13 +54,13 @@ def _sizes(case: Case) -> dict[str, int]:
     return {"M": case.M, "N": case.N, "K": case.K}
 
 
-def _specialized(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
-    like = _persistent(case, compute_units, knobs, options)
+def _specialized(case: Case, units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
+    like = _persistent(case, units, knobs, options)
     fixed = {name: value for name, value in like.constants.items() if name != "FLATTEN"}
     return dataclasses.replace(like, function=device.specialized, blocks={}, constants=fixed)
 
 
-def _split(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
+def _split(case: Case, units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     m, n, k, slices = knobs["block_m"], knobs["block_n"], knobs["block_k"], knobs["split_k"]
     tiles = -(-case.M // m) * -(-case.N // n)
     constants = {
@@ -77,7 +77,7 @@ def _split(case: Case, compute_units: int, knobs: Mapping[str, Any], options: di
     return Plan(device.split, tiles * slices, blocks, _sizes(case), constants, options, workspace=room, tiles=tiles)
 
 
-def _vector(case: Case, compute_units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
+def _vector(case: Case, units: int, knobs: Mapping[str, Any], options: dict[str, Any]) -> Plan:
     if case.M != 1:
         raise ValueError(f"GEMM variant 'vector' is for M = 1; the case {case.name} has M = {case.M}")
     n, k = knobs["block_n"], knobs["block_k"]
@@ -87,7 +87,7 @@ def _vector(case: Case, compute_units: int, knobs: Mapping[str, Any], options: d
 
 def build(case: Case, a: torch.Tensor, w: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
     """A call that writes c [M, N]; output, descriptors, workspace and counters are made here, once."""
-    p = plan(case, case.place.arch, case.place.compute_units or 1, knobs)
+    p = plan(case, case.place.arch, compute_units(case, case.place.arch), knobs)
     c = torch.empty((case.M, case.N), dtype=a.dtype, device=a.device)
     tensors = passed({"a": a, "w": w, "c": c}, p.blocks)
     if p.workspace:
@@ -112,8 +112,8 @@ def _scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
-    """The ahead-of-time compilation of the same launch, for the largest device of the architecture."""
-    p = plan(case, arch, largest_device(arch), knobs)
+    """The ahead-of-time compilation of the same launch, for the device of the case, or the one that is assumed."""
+    p = plan(case, arch, compute_units(case, arch), knobs)
     shapes = {"a": (case.M, case.K), "w": (case.N, case.K), "c": (case.M, case.N)}
     arguments = declared(case.dtype, shapes, p.blocks)
     if p.workspace:

@@ -21,7 +21,7 @@ PULL_REQUEST = (
     "n8192_k28672_m512",
     "n4608_k36864_m8192",
 )
-"""Shapes of the tier `pr`, in fp16 for 2 and 4 ranks."""
+"""Shapes of the tier `pr`, in fp16."""
 
 
 def cases() -> list[Case]:
@@ -33,8 +33,7 @@ def cases() -> list[Case]:
 
 def _case(world: int, dtype: str, n: int, k: int, m: int) -> Case:
     shape = f"n{n}_k{k}_m{m}"
-    often = shape in PULL_REQUEST and dtype == "fp16" and world in (2, 4)
-    tier = "pr" if often else "nightly"
+    tier = "pr" if shape in PULL_REQUEST and dtype == "fp16" else "nightly"
     return Case(f"{shape}_{dtype}_w{world}", tier=tier, world=world, dtype=dtype, M=m, N=n, K=k)
 
 

@@ -10,7 +10,7 @@ scatter       how a tile reaches the ranks: "store" from registers, "put" read b
               next tile meanwhile.
 hint          tell the compiler that translated pointers keep their alignment; without it every element is a store.
 tma           load through tensor descriptors; swap: weights as matrix rows.
-xcds          compute dies over which neighbouring programs are regrouped (8 on MI300X to MI355X).
+xcds          compute dies over which neighbouring programs are regrouped: those of the device or partition.
 num_warps, num_stages, matrix_instr_nonkdim, kpack, waves_per_eu: Triton's own (the last three on AMD only).
 wait          False leaves out the waiting of the completion barrier; only for tests that run the ranks in turn.
 """
@@ -20,13 +20,11 @@ from __future__ import annotations
 from typing import Any
 
 from kernels._shared.tuning import first_then, read_tuned
+from kernels._shared.units import compute_units, xcds
 from kernels.spec import Case, Unsupported
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which devices and when."""
-
-UNITS = {"sm_90": 132, "gfx942": 304, "gfx950": 256}
-"""Compute units of a whole device: SMs of H100 SXM and H200, CUs of MI300X or MI325X, MI350X or MI355X."""
 
 
 def shape(case: Case) -> str:
@@ -102,7 +100,7 @@ def _split(case: Case, *tile: int, fill: int = 0, split_k: int = 0, **others: An
 
 def _hopper(case: Case, arch: str) -> dict[str, Any]:
     """By the number of tiles against the SMs: large tiles where they fill the device, slices of K where not."""
-    units = UNITS[arch]
+    units = compute_units(case, arch)
     if case.M <= 16:
         return _tma(case, 16, 64, 256, 4, 3, swap=True, fill=units)
     if case.M <= 64:
@@ -135,18 +133,18 @@ def _rest(case: Case, m: int, n: int, k: int, units: int, most: int = 8) -> dict
 
 def _rounds(case: Case, *tile: int, **others: Any) -> dict[str, Any]:
     """Persistent programs with the rest cut; {} where there is none to cut."""
-    rest = _rest(case, *tile[:3], UNITS["sm_90"])
+    rest = _rest(case, *tile[:3], compute_units(case, "sm_90"))
     return _persistent(*tile, **{"group_m": 4, **rest, **others}) if rest else {}
 
 
 def _work(case: Case, knobs: dict[str, Any]) -> float:
     """Elements of the output that the busiest SM computes, of which some may lie outside of it."""
-    rounds = tiles(case, knobs["block_m"], knobs["block_n"]) // UNITS["sm_90"] + 1 / knobs["split_k"]
+    rounds = tiles(case, knobs["block_m"], knobs["block_n"]) // compute_units(case, "sm_90") + 1 / knobs["split_k"]
     return float(rounds * knobs["block_m"] * knobs["block_n"])
 
 
 def _hopper_candidates(case: Case) -> list[dict[str, Any]]:
-    sms = UNITS["sm_90"]
+    sms = compute_units(case, "sm_90")
     if case.M <= 16:
         return _few_tokens(case, sms)
     if case.M <= 64:
@@ -235,7 +233,7 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     The bases of 8 heaps take scalar registers: on gfx950, which keeps more loads in flight, they then need more waves.
     Adding up more than two slices of 256 x 128 spills on gfx950.
     """
-    fill = UNITS[arch]
+    fill = compute_units(case, arch)
     if case.M <= 16:
         return _amd(case, arch, 16, 64, 256, 4, fill=fill)
     if case.M <= 64:
@@ -248,12 +246,13 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
 
 def _amd(case: Case, arch: str, m: int, n: int, k: int, warps: int, **others: Any) -> dict[str, Any]:
     kpack = 2 if arch == "gfx942" else 1
-    tuned = {"xcds": 8, "scatter": "put", "matrix_instr_nonkdim": 16, "kpack": kpack, "waves_per_eu": 0}
+    tuned = {"scatter": "put", "matrix_instr_nonkdim": 16, "kpack": kpack, "waves_per_eu": 0}
+    tuned["xcds"] = xcds(arch, compute_units(case, arch))
     return _split(case, m, n, k, warps, 2, **{**tuned, **others})
 
 
 def _cdna_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
-    fill = UNITS[arch]
+    fill = compute_units(case, arch)
     if case.M <= 256:
         m = 16 if case.M <= 16 else 64 if case.M <= 64 else 128
         sides = ((32, 128), (64, 128), (128, 64))

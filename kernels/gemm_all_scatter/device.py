@@ -9,7 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.ordering import stores_done
+from kernels._shared.collectives.device import heaps_from, to_heaps
+from kernels._shared.ordering import loads_done, stores_done
 from kernels._shared.symmetric_device import finish, translate
 from kernels._shared.tile_order import spread, tile_at
 from kernels._shared.tile_product import halves, product, sum_of_slices
@@ -17,21 +18,24 @@ from kernels._shared.tile_product import halves, product, sum_of_slices
 
 @triton.jit
 def _scatter(
-    tile, out, at, inside, bases, rank, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr
+    tile, out, at, inside, heaps, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr
 ):
-    """Store a tile at out + at on every rank, its own first, then rank + 1, rank + 2, ...: no link is crowded.
+    """Store a tile at out + at on every rank, in the order of heaps (heaps_from), its own first.
+
+    No base is loaded here: on gfx9 one counter counts loads and stores, and waiting for a load between two peers would
+    wait for the stores to the first of them as well.
 
     PUT: the peers get what is read back from this rank's own copy, in the layout that is best for copying, not what
     the matrix unit left in registers.
     """
-    here = tl.load(bases + rank)
+    here = heaps[0]
     tl.store(translate(out, here, here, ALIGN) + at, tile, mask=inside)
     if PUT:
         stores_done(AMD)
         tile = tl.load(translate(out, here, here, ALIGN) + at, mask=inside, cache_modifier=".cg")
+        tile = loads_done(tile, AMD)
     for i in tl.static_range(1, WORLD):
-        there = tl.load(bases + (rank + i) % WORLD)
-        tl.store(translate(out, here, there, ALIGN) + at, tile, mask=inside)
+        tl.store(translate(out, here, heaps[i], ALIGN) + at, tile, mask=inside)
 
 
 @triton.jit
@@ -43,7 +47,7 @@ def _cells(m0, n0, M, N, rank, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WORLD:
 
 @triton.jit
 def _scatter_halves(
-    slices, row, col, out, bases, M, N, rank,
+    slices, row, col, out, heaps, M, N, rank,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPLIT_K: tl.constexpr, WORLD: tl.constexpr, PUT: tl.constexpr,
     ALIGN: tl.constexpr, AMD: tl.constexpr,
 ):  # fmt: skip
@@ -54,12 +58,12 @@ def _scatter_halves(
         cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + (left + tl.arange(0, HALF))[None, :]
         total = sum_of_slices(slices + cell, BLOCK_M, HALF, SPLIT_K, BLOCK_M * BLOCK_N)
         inside, at = _cells(row * BLOCK_M, col * BLOCK_N + left, M, N, rank, BLOCK_M, HALF, WORLD)
-        _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+        _scatter(total.to(out.dtype.element_ty), out, at, inside, heaps, WORLD, PUT, ALIGN, AMD)
 
 
 @triton.jit
 def _tiles(
-    a, w, out, bases, workspace, arrivals, M, N, K, rank, start, before, tiles,
+    a, w, out, heaps, workspace, arrivals, M, N, K, rank, start, before, tiles,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
     PROGRAMS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr,
     PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr,
@@ -87,7 +91,7 @@ def _tiles(
         row, col = tile_at(before + stored % tiles, rows, cols, GROUP_M)
         inside, at = _cells(row * BLOCK_M, col * BLOCK_N, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
         if SPLIT_K == 1:
-            _scatter(acc.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+            _scatter(acc.to(out.dtype.element_ty), out, at, inside, heaps, WORLD, PUT, ALIGN, AMD)
         else:
             cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
             tile, part = stored % tiles, stored // tiles
@@ -99,10 +103,10 @@ def _tiles(
             if arrived == SPLIT_K - 1:
                 if BLOCK_M * BLOCK_N <= 128 * 128:
                     total = sum_of_slices(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
-                    _scatter(total.to(out.dtype.element_ty), out, at, inside, bases, rank, WORLD, PUT, ALIGN, AMD)
+                    _scatter(total.to(out.dtype.element_ty), out, at, inside, heaps, WORLD, PUT, ALIGN, AMD)
                 else:
                     _scatter_halves(
-                        slices, row, col, out, bases, M, N, rank, BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT, ALIGN, AMD
+                        slices, row, col, out, heaps, M, N, rank, BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT, ALIGN, AMD
                     )
                 tl.store(arrivals + tile, 0)
 
@@ -127,13 +131,14 @@ def fused(
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     start = spread(pid, PROGRAMS, XCDS)
     whole = tiles - tiles % PROGRAMS if REST else 0
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
     _tiles(
-        a, w, out, bases, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole, BLOCK_M, BLOCK_N, BLOCK_K,
+        a, w, out, heaps, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole, BLOCK_M, BLOCK_N, BLOCK_K,
         GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
     )  # fmt: skip
     if REST:
         _tiles(
-            a, w, out, bases, workspace, arrivals, M, N, K, rank, start, 0, whole, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
+            a, w, out, heaps, workspace, arrivals, M, N, K, rank, start, 0, whole, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
             1, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
         )  # fmt: skip
     finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
@@ -217,12 +222,10 @@ def scatter(
     A word is 4 bytes, words = M * ROW; ROW is a multiple of 4, so a lane moves 16 bytes at a time.
     """
     program = tl.program_id(0)
-    here = tl.load(bases + rank)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
     for block in range(program, tl.cdiv(words, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         values = tl.load(c + at, mask=at < words)
         to = at // ROW * (WORLD * ROW) + at % ROW + rank * ROW
-        for i in tl.static_range(WORLD):
-            there = tl.load(bases + (rank + i) % WORLD)
-            tl.store(translate(out, here, there) + to, values, mask=at < words)
+        to_heaps(values, out, to, at < words, heaps[0], heaps, WORLD, False, "")
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

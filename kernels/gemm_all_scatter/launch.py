@@ -12,7 +12,7 @@ from triton import knobs as triton_knobs
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels._shared.tile_launch import Blocks, compiler_options, declared, passed
-from kernels._shared.units import largest_device
+from kernels._shared.units import compute_units
 from kernels.gemm_all_scatter import device
 from kernels.gemm_all_scatter.config import tiles
 from kernels.hardware import lds_limit
@@ -47,8 +47,8 @@ class Plan:
     counters: int = 1
 
 
-def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) -> Plan:
-    """The launch of a case with all knobs given (as the backend's arguments are named).
+def plan(case: Case, arch: str, units: int, knobs: Mapping[str, Any]) -> Plan:
+    """The launch of a case on so many compute units, all knobs given (as the backend's arguments are named).
 
     ValueError names knobs that cannot work: an unknown scatter or cut, the copy engine where there is none, a tile
     whose operands alone exceed the LDS.
@@ -56,7 +56,7 @@ def plan(case: Case, arch: str, compute_units: int, knobs: Mapping[str, Any]) ->
     _refuse(case, arch, knobs)
     tile = (knobs["block_m"], knobs["block_n"])
     count = tiles(case, *tile)
-    programs, slices, left = shares(count, compute_units, knobs)
+    programs, slices, left = shares(count, units, knobs)
     options, common = compiler_options(arch, knobs), _common_constants(case, programs, knobs)
     operands = {"a": (knobs["block_m"], knobs["block_k"]), "w": (knobs["block_n"], knobs["block_k"])}
     if knobs["scatter"] == "tma":
@@ -89,12 +89,12 @@ def _fused_constants(case: Case, arch: str, knobs: Mapping[str, Any]) -> dict[st
     }
 
 
-def shares(count: int, compute_units: int, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
+def shares(count: int, units: int, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     """(programs, slices of a cut tile, tiles left over by whole rounds) for `count` tiles; 0 left over: all are cut.
 
     Where cut "rest" finds whole rounds and nothing else, nothing is cut; where it finds no whole round, all is.
     """
-    programs, slices = knobs["programs"] or compute_units, knobs["split_k"]
+    programs, slices = knobs["programs"] or units, knobs["split_k"]
     if knobs["cut"] == "all" or slices == 1 or programs > count:
         return min(programs, count * slices), slices, 0
     left = count % programs
@@ -152,7 +152,7 @@ def build(
 
     Output, descriptors, workspace and counters are made here, once.
     """
-    p = plan(case, case.place.arch, case.place.compute_units or 1, knobs)
+    p = plan(case, case.place.arch, compute_units(case, case.place.arch), knobs)
     out = heap.alloc((case.M, case.N), a.dtype)
     columns = case.N // case.world
     tensors = passed({"a": a, "w": w}, p.blocks)
@@ -233,11 +233,11 @@ def bulk_constants(case: Case, arch: str, row: int, knobs: Mapping[str, Any]) ->
 
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
-    """The ahead-of-time compilation of the fused launch, for the largest device of the architecture.
+    """The ahead-of-time compilation of the fused launch, for the device of the case, or the one that is assumed.
 
     The code is the same for all ranks; 3 stands for any.
     """
-    p = plan(case, arch, largest_device(arch), knobs)
+    p = plan(case, arch, compute_units(case, arch), knobs)
     columns = case.N // case.world
     operands = {"a": (case.M, case.K), "w": (columns, case.K)}
     arguments: dict[str, Any]

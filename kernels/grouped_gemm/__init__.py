@@ -104,9 +104,17 @@ def _declare(
 
 
 def _add_others(kernel: Kernel, product: str) -> None:
-    baselines = {"loop": vendors.loop, "torch_grouped": vendors.torch_grouped, "ck": vendors.ck, "gmm": vendors.gmm}
-    for name, build in baselines.items():
-        kernel.baseline(name)(functools.wraps(build)(functools.partial(build, product)))
+    baselines: dict[str, tuple[Callable[..., Any], str]] = {
+        "loop": (vendors.loop, ""),
+        "torch_grouped": (vendors.torch_grouped, ""),
+        "ck": (vendors.ck, "primus-turbo"),
+        "hipblaslt_grouped": (vendors.hipblaslt_grouped, "primus-turbo"),
+        "gmm": (vendors.gmm, "grouped_gemm"),
+        "aiter_gmm": (vendors.aiter_gmm, "amd-aiter"),
+    }
+    for name, (build, library) in baselines.items():
+        declare = kernel.baseline(name, libraries=(library,) if library else ())
+        declare(functools.wraps(build)(functools.partial(build, product)))
     kernel.backend("torch")(functools.partial(vendors.on_cpu, product))
     kernel.backend("autotune")(functools.partial(autotune.best, kernel))
 

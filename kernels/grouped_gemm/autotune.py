@@ -11,7 +11,7 @@ import torch
 
 from kernels.grouped_gemm import config
 from kernels.numerics import compare, poison
-from kernels.spec import Case, Kernel, Unsupported, functional
+from kernels.spec import Backend, Case, Kernel, Unsupported, functional
 
 TRITON_POINTS = 5
 """Knob settings of `triton` that are tried: the first of `candidates`; each costs seconds of compilation."""
@@ -54,9 +54,14 @@ def _calls(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Itera
             try:
                 call = backend.build(case, inputs, **knobs)
                 call()
-            except (Unsupported, ValueError):
+            except _refusals(backend):
                 continue
             yield f"{name}{_differences(knobs, points[0])}", call
+
+
+def _refusals(backend: Backend) -> tuple[type[Exception], ...]:
+    """What a candidate may raise and is then left out: of a library anything, of ours what it says on purpose."""
+    return (Exception,) if backend.baseline else (Unsupported, ValueError)
 
 
 def _differences(knobs: dict[str, Any], default: dict[str, Any]) -> str:

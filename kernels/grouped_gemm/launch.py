@@ -90,7 +90,7 @@ def rows_plan(
     columns, depth = out.shape[1], a.shape[1]
     m, n, k = knobs["block_m"], knobs["block_n"], knobs["block_k"]
     if not knobs["tma"]:
-        constants.update(XCDS=xcds(arch), EVEN_N=columns % n == 0, EVEN_K=depth % k == 0)
+        constants.update(XCDS=xcds(arch, compute_units(case, arch)), EVEN_N=columns % n == 0, EVEN_K=depth % k == 0)
         arguments = {
             "a_ptr": a,
             "b_ptr": b,
@@ -137,7 +137,7 @@ def weights_plan(
     if knobs["tma"]:
         blocks = {"dy_desc": _ragged(dy, k, m), "a_desc": _ragged(a, k, n), "out_desc": _descriptor(out, 1, m, n // 2)}
         return Plan(weights_device.weights_tma_kernel, blocks | sizes, constants, _options(arch, knobs), {})
-    constants.update(XCDS=xcds(arch), QUEUE=knobs["queue"])
+    constants.update(XCDS=xcds(arch, compute_units(case, arch)), QUEUE=knobs["queue"])
     arguments = {
         "dy_ptr": dy,
         "a_ptr": a,

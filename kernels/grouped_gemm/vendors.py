@@ -1,6 +1,8 @@
 """What a user would call instead: torch and the packages that bring a grouped GEMM of their own.
 
 Every function takes (case, inputs) and returns a callable that is timed; `product` says which of the three products.
+Where a package compiles, reads its tables or refuses a case, it does so in set-up.  What each function upstream takes
+is recorded in tests/recordings/vendors.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from typing import Any
 
 import torch
 
+from kernels._shared import libraries
 from kernels._shared.errors import first_line
+from kernels._shared.libraries import Written
 from kernels.grouped_gemm.routing import lens
 from kernels.spec import Case, Unsupported, functional
 
@@ -70,40 +74,150 @@ def torch_grouped(product: str, case: Case, x: dict[str, torch.Tensor]) -> Calla
     return functional(lambda: torch._grouped_mm(left, right, offs=x["ends"]))
 
 
+PRIMUS_TURBO = ("primus-turbo", "AMD-AGI/Primus-Turbo", "csrc/pytorch/bindings_pytorch.cpp")
+PRIMUS_TURBO_STATE = ("a6a16cdce46bd2235a248b41f501fb363c215b9b", "2026-08-21")
+"""Read at this commit and at the tags v0.3.0 (2026-04-10), v0.3.1 and v0.4.0 (2026-07-30)."""
+
+CK = Written("primus_turbo_cpp_extension::ck_grouped_gemm", *PRIMUS_TURBO, *PRIMUS_TURBO_STATE)
+CK_WEIGHTS = Written("primus_turbo_cpp_extension::ck_grouped_gemm_variable_k", *PRIMUS_TURBO, *PRIMUS_TURBO_STATE)
+HIPBLASLT = Written("primus_turbo_cpp_extension::hipblaslt_grouped_gemm", *PRIMUS_TURBO, *PRIMUS_TURBO_STATE)
+
+GMM = Written(
+    "grouped_gemm.backend.gmm",
+    "grouped_gemm",
+    "tgale96/grouped_gemm",
+    "grouped_gemm/backend.py",
+    "ebeae0bb3ded459886309b2a30410deb16937af4",
+    "2024-10-31",
+)
+
+AITER = ("amd-aiter", "ROCm/aiter", "aiter/ops/triton/gmm.py", "e4048607a535ace3a2b51ded31b1c8c2d45c0879", "2026-08-22")
+AITER_ROWS = Written("aiter.ops.triton.gmm.gmm", *AITER)
+AITER_WEIGHTS = Written("aiter.ops.triton.gmm.ptgmm", *AITER)
+
+
 def gmm(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """The `grouped_gemm` package (tgale96): CUTLASS or cuBLAS on CUDA, hipBLASLt in its ROCm port; host sizes."""
-    backend = _package("grouped_gemm.backend", "pip install grouped_gemm")
-    _on_gpu(case, "grouped_gemm")
-    sizes = torch.tensor(lens(case.routing, case.G, case.M), dtype=torch.int64, device="cpu")
-    if product == "wgrad":
-        out = torch.zeros((case.G, case.N, case.K), dtype=x["a"].dtype, device=x["a"].device)
-        return lambda: backend.gmm(x["dy"], x["a"], sizes, trans_a=True, trans_b=False, c=out)
-    left, columns = (x["a"], case.N) if product == "forward" else (x["dy"], case.K)
-    out = torch.empty((left.shape[0], columns), dtype=left.dtype, device=left.device)
-    return lambda: backend.gmm(left, x["b"], sizes, trans_a=False, trans_b=product == "forward", c=out)
+    """The package `grouped_gemm`, with sizes on the host: tgale96's on CUDA (CUTLASS or cuBLAS), a fork on ROCm.
+
+    AMD installs the fork github.com/caaatch22/grouped_gemm, branch rocm (AMD-AGI/Primus, docs/01-getting-started/
+    bare-metal-installation.md, 6e894f3d): the same module, function and arguments, and one library call for each expert
+    on four streams.  States of it end the process on an error of the library (csrc/grouped_gemm.cu, 716d3870).
+    """
+    on_gpu(case, "grouped_gemm")
+    fork = "on ROCm build the branch rocm of github.com/caaatch22/grouped_gemm; `pip install grouped_gemm` is for CUDA"
+    given: dict[str, Any] = {"trans_a": product == "wgrad", "trans_b": product == "forward"}
+    function = GMM.load(fork if case.place.arch.startswith("gfx") else "pip install grouped_gemm", _GMM_ARGUMENTS)
+    left, right = _operands(product, x)
+    right, sizes = filled_groups(product, right, host_sizes(case))
+    out = _output(product, case, left)
+    given |= {"a": left, "b": right, "batch_sizes": sizes, "c": out}
+    return libraries.tried(GMM.name, lambda: function(**given))
+
+
+_GMM_ARGUMENTS = ("a", "b", "batch_sizes", "trans_a", "trans_b", "c")
 
 
 def ck(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """Composable Kernel's grouped GEMM, through the operators that the `primus_turbo` package registers."""
-    _package("primus_turbo.pytorch", "pip install the primus_turbo wheel of this ROCm")
-    operators = torch.ops.primus_turbo_cpp_extension
-    name = "ck_grouped_gemm_variable_k" if product == "wgrad" else "ck_grouped_gemm"
+    """Composable Kernel's persistent grouped GEMM, through the operators that Primus-Turbo registers.
+
+    group_lens int64 [G] and group_offs int64 [G + 1] (from 0), both on the device.  Not passed: num_cu (all of them),
+    and from 0.4.0 on work_steal, ws_counter, ws_local_per_xcd: the static schedule, its default.  It has no `out`.
+    """
+    on_amd(case, "Composable Kernel")
+    entry = CK_WEIGHTS if product == "wgrad" else CK
+    operator, _ = _primus_turbo(entry, _PRIMUS_TURBO_ARGUMENTS)
+    given = _for_primus_turbo(product, *_operands(product, x), host_sizes(case))
+    return functional(libraries.tried(entry.name, lambda: operator(**given)))
+
+
+def hipblaslt_grouped(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """hipBLASLt as Primus-Turbo calls it for groups: one product for each expert, on four streams.
+
+    The host reads the sizes, which are there before the call, so `pre_sync` is False; a training step must wait for
+    them.  An expert without a row is left out together with its weights, before the timed call: up to a6a16cdc the
+    library skips the rows of such an expert but not its weights, and multiplies all later rows with the wrong ones
+    (csrc/kernels/grouped_gemm/hipblaslt_grouped_gemm.cu, compute_args).  Later than 0.4.0 it takes an output.
+    """
+    on_amd(case, "hipBLASLt")
+    operator, known = _primus_turbo(HIPBLASLT, (*_PRIMUS_TURBO_ARGUMENTS, "pre_sync"))
+    left, right = _operands(product, x)
+    right, sizes = filled_groups(product, right, host_sizes(case))
+    given = _for_primus_turbo(product, left, right, sizes) | {"pre_sync": False}
+    if "out" not in known:
+        return functional(libraries.tried(HIPBLASLT.name, lambda: operator(**given)))
+    given["out"] = _output(product, case, left)
+    return libraries.tried(HIPBLASLT.name, lambda: operator(**given))
+
+
+def aiter_gmm(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """aiter's Triton kernels gmm and, for the weights, the persistent ptgmm, with the knobs of its own table."""
+    on_amd(case, "aiter's gmm")
+    libraries.need_amd_aiter()
+    entry = AITER_WEIGHTS if product == "wgrad" else AITER_ROWS
+    function = entry.load("pip install amd-aiter (AMD's; the distribution aiter is another project)", _AITER_ARGUMENTS)
+    left, right = _operands(product, x)
+    out = _output(product, case, left)
+    if product == "wgrad":
+        left = left.T  # [N, rows]: its product takes the left operand transposed
+    elif product == "forward":
+        right = right.transpose(1, 2)  # [G, K, N], the strides say that it lies transposed
+    sizes = host_sizes(case).to(left.device)
+    given = {"lhs": left, "rhs": right, "group_sizes": sizes, "preferred_element_type": out.dtype, "existing_out": out}
+    return libraries.tried(entry.name, lambda: function(**given))
+
+
+_AITER_ARGUMENTS = ("lhs", "rhs", "group_sizes", "preferred_element_type", "existing_out")
+_PRIMUS_TURBO_ARGUMENTS = ("a", "b", "group_lens", "group_offs", "transA", "transB")
+
+
+def _primus_turbo(entry: Written, passed: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+    """An operator of Primus-Turbo and the names of its arguments; Unsupported names what is missing or has changed."""
+    with libraries.missing("primus_turbo.pytorch", "install Primus-Turbo, built for this ROCm"):
+        importlib.import_module("primus_turbo.pytorch")
+    namespace, _, name = entry.name.partition("::")
+    operators = getattr(torch.ops, namespace)
     if not hasattr(operators, name):
-        raise Unsupported(f"the installed primus_turbo registers no operator {name}; version 0.2 or later does")
-    _on_gpu(case, "Composable Kernel")
-    sizes = torch.tensor(lens(case.routing, case.G, case.M), dtype=torch.int64, device=x["ends"].device)
-    offsets = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    left, right = (x["dy"], x["a"]) if product == "wgrad" else (x["a" if product == "forward" else "dy"], x["b"])
-    flags = (True, False) if product == "wgrad" else (False, product == "forward")
+        raise Unsupported(f"{libraries.version(entry.distribution)} registers no {entry.name}; 0.3.0 or later does")
+    operator = getattr(operators, name)
+    signature = libraries.signature_of_operator(operator)
+    entry.check(signature, passed)
+    return operator, tuple(signature.parameters)
 
-    def call() -> torch.Tensor:
-        return getattr(operators, name)(left, right, sizes, offsets, *flags, None, False, None, 0)
 
-    try:
-        call()
-    except (RuntimeError, TypeError) as error:
-        raise Unsupported(f"{name} refuses this case: {first_line(error)}") from error
-    return call
+def _operands(product: str, x: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows on the left, [rows, depth]; on the right the weights [G, N, K], or of wgrad the other rows."""
+    names = {"forward": ("a", "b"), "dgrad": ("dy", "b"), "wgrad": ("dy", "a")}[product]
+    return x[names[0]], x[names[1]]
+
+
+def host_sizes(case: Case) -> torch.Tensor:
+    """Rows of each expert, int64 [G], on the host."""
+    return torch.tensor(lens(case.routing, case.G, case.M), dtype=torch.int64, device="cpu")
+
+
+def filled_groups(product: str, right: torch.Tensor, sizes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weights and sizes of the experts that have a row; of wgrad all groups, since the empty ones are to be zeroed.
+
+    For libraries that loop over the experts on the host: there an expert without a row costs nothing.
+    """
+    if product == "wgrad" or bool(sizes.all()):
+        return right, sizes
+    filled = sizes.nonzero().flatten()
+    return right[filled.to(right.device)], sizes[filled]
+
+
+def _for_primus_turbo(product: str, left: torch.Tensor, right: torch.Tensor, sizes: torch.Tensor) -> dict[str, Any]:
+    """The arguments of every grouped GEMM of Primus-Turbo: sizes int64 [G], starts int64 [G + 1], flags."""
+    lengths = sizes.to(left.device)
+    starts = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    flags = {"transA": product == "wgrad", "transB": product == "forward"}
+    return {"a": left, "b": right, "group_lens": lengths, "group_offs": starts, **flags}
+
+
+def _output(product: str, case: Case, left: torch.Tensor) -> torch.Tensor:
+    """An output to be written: [rows, columns], or of wgrad [G, N, K], in zeros."""
+    shapes = {"forward": (left.shape[0], case.N), "dgrad": (left.shape[0], case.K), "wgrad": (case.G, case.N, case.K)}
+    return torch.zeros(shapes[product], dtype=left.dtype, device=left.device)
 
 
 def on_cpu(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
@@ -122,13 +236,13 @@ def _suits(case: Case) -> None:
         )
 
 
-def _package(module: str, remedy: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise Unsupported(f"{module} cannot be imported ({first_line(error)}); {remedy}") from error
-
-
-def _on_gpu(case: Case, what: str) -> None:
-    if case.place.device == "cpu":
+def on_gpu(case: Case, what: str) -> None:
+    """Unsupported on a CPU."""
+    if case.place.arch == "cpu":
         raise Unsupported(f"{what} needs a GPU, this is a CPU")
+
+
+def on_amd(case: Case, what: str) -> None:
+    """Unsupported where the architecture is not AMD's."""
+    if not case.place.arch.startswith("gfx"):
+        raise Unsupported(f"{what} needs a GPU of AMD, this is {case.place.arch}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernels.moe_gemm2_mxfp4 import config, formats, launch, sorting, vendors
+from kernels.moe_gemm2_mxfp4 import amd_vendors, config, formats, launch, sorting, vendors
 from kernels.moe_gemm2_mxfp4.cases import cases
 from kernels.moe_gemm2_mxfp4.config import candidates
 from kernels.numerics import seed_for
@@ -113,7 +113,8 @@ def _declare(name: str, build: Build, atomic: bool) -> None:
 _declare("triton_atomic", launch.atomic_call, atomic=True)
 _declare("triton_reduce", launch.reduce_call, atomic=False)
 moe_gemm2_mxfp4.baseline("dequant+torch")(vendors.dequantise_and_multiply)
-moe_gemm2_mxfp4.baseline("aiter")(vendors.aiter)
+for _name, (_build, _knobs, _limit_s) in amd_vendors.BASELINES.items():
+    moe_gemm2_mxfp4.baseline(_name, config=_knobs, libraries=amd_vendors.LIBRARIES, first_call_s=_limit_s)(_build)
 
 
 @moe_gemm2_mxfp4.backend("torch")

@@ -84,7 +84,7 @@ def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> Spl
         "EVEN_N": case.N % knobs["block_n"] == 0,
         "EVEN_K": case.K % knobs["block_k"] == 0,
         "PROGRAMS": compute_units(case, arch) * knobs["programs_per_cu"],
-        "XCDS": xcds(arch),
+        "XCDS": xcds(arch, compute_units(case, arch)),
         "ATOMIC": atomic,
         "NON_TEMPORAL": knobs["non_temporal"],
     }

@@ -1,13 +1,11 @@
-"""What a user would call instead: dequantise and multiply in torch, or the `aiter` package on AMD."""
+"""What a user would call without an MXFP4 kernel: dequantise and multiply in torch."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
 import torch
 
-from kernels._shared.errors import first_line as _first_line
 from kernels.moe_gemm2_mxfp4 import formats
 from kernels.moe_gemm2_mxfp4.sorting import used_blocks
 from kernels.spec import Case, Unsupported
@@ -63,45 +61,3 @@ def _by_expert(case: Case, x: dict[str, torch.Tensor], blocks: int, table: torch
     owned = torch.arange(case.E, device=a.device, dtype=torch.int32)
     ends = torch.searchsorted(x["experts"][:blocks], owned, right=True).to(torch.int32) * case.BM
     return torch._grouped_mm(a, w.transpose(-2, -1), offs=ends)
-
-
-def aiter(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """aiter's Composable-Kernel stage 2 with FP4 weights in its own shuffled layout, and its atomic epilogue."""
-    try:
-        package = importlib.import_module("aiter")
-        stage2 = importlib.import_module("aiter.ops.moe_op").ck_moe_stage2_fwd
-        shuffle_weight = importlib.import_module("aiter.ops.shuffle").shuffle_weight
-        shuffle_scale = importlib.import_module("aiter.utility.fp4_utils").e8m0_shuffle
-    except (ImportError, AttributeError) as error:
-        raise Unsupported(
-            f"aiter cannot be imported ({_first_line(error)}); it needs ROCm and `pip install aiter`"
-        ) from error
-    fp4 = getattr(torch, "float4_e2m1fn_x2", torch.uint8)
-    w = shuffle_weight(x["w"].view(fp4), (16, 16))
-    w_scale = shuffle_scale(x["w_scale"].flatten(0, 1))
-    a, a_scale = _by_slot(case, x).view(fp4), shuffle_scale(x["a_scale"])
-    out = torch.empty((case.M, case.N), dtype=torch.bfloat16, device=x["a"].device)
-
-    def call() -> torch.Tensor:
-        out.zero_()
-        stage2(
-            a, w, w, x["ids"], x["experts"], x["valid"], out, case.topk, "", w_scale, a_scale, case.BM, x["weights"],
-            package.QuantType.per_1x32,
-        )  # fmt: skip
-        return out
-
-    try:
-        call()
-    except (RuntimeError, TypeError) as error:
-        raise Unsupported(f"aiter's stage 2 refuses this case: {_first_line(error)}") from error
-    return call
-
-
-def _by_slot(case: Case, x: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Activations [M, topk, K / 2] in the order of tokens and slots, from the sorted rows."""
-    ids = x["ids"].long()
-    real = (ids & 0xFFFFFF) < case.M
-    at = ((ids & 0xFFFFFF) * case.topk + (ids >> 24))[real]
-    out = torch.zeros((case.M * case.topk, case.K // 2), dtype=torch.uint8, device=ids.device)
-    out[at] = x["a"][real]
-    return out.view(case.M, case.topk, case.K // 2)

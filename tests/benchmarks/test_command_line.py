@@ -91,6 +91,13 @@ def test_a_good_run_with_progress_and_no_git(toy_tree, tmp_path):
     assert all(set(event) == {"done", "total", "what"} for event in events)
 
 
+def test_a_wrong_home_of_the_heap_is_refused_by_option_and_by_variable(toy_tree, tmp_path):
+    what = ("run", "--tree", f"head={toy_tree('tree')}", "--kernel", "steady", "--out", tmp_path / "o.jsonl")
+    for done in (run(*what, "--heap", "ipx"), run(*what, RIDGELINE_HEAP="ipx")):
+        assert done.returncode == 3
+        assert "'ipx' is no home of the symmetric heap; known: auto, torch, ipc" in done.stderr
+
+
 def test_a_fault_gives_exit_code_1_and_is_reported(toy_tree, tmp_path):
     done = run(
         "run",

@@ -57,6 +57,30 @@ def test_a_tier_includes_the_quicker_ones(tier, names):
     assert [case.name for case in cases] == names
 
 
+@pytest.mark.parametrize(
+    ("machine", "worlds"),
+    [
+        (CPU | {"cpu_count": 64}, [1, 2, 4]),
+        (H200 | {"count": 1}, [1, 2, 4]),
+        (H200, [1, 2, 4]),
+        (H200 | {"count": 4}, [1, 2, 4]),
+        (H200 | {"count": 8}, [1, 2, 8]),
+    ],
+)
+def test_the_pr_tier_has_the_worlds_that_the_machine_is_used_with(machine, worlds):
+    every = [{"world": world} for world in (1, 2, 4, 8)]
+    assert [case.world for case in planned(machine, *every)] == worlds
+    assert [case.world for case in planned(machine, *every, selection=Selection("nightly"))] == [1, 2, 4, 8]
+
+
+def test_a_case_that_is_asked_for_by_name_is_planned_or_said():
+    by_name = planned(H200, {"world": 8}, selection=Selection(cases=("c0",)))
+    assert [case.skip for case in by_name] == ["needs 8 GPUs, this machine has 2"]
+    assert [case.skip for case in planned(H200 | {"count": 8}, {"world": 4}, selection=Selection(cases=("c*",)))] == [
+        ""
+    ]
+
+
 def test_patterns_choose_cases_by_name_or_with_the_kernel():
     chosen = planned(CPU, {}, {}, selection=Selection(cases=("toy/c1",)))
     assert [case.name for case in chosen] == ["c1"]
@@ -108,7 +132,7 @@ def test_declared_cost_and_hardware_choose_the_method(cost, machine, asked, meth
     ],
 )
 def test_what_cannot_be_measured_says_why(machine, case, cost, why):
-    [found] = planned(machine, case, cost=cost)
+    [found] = planned(machine, case, cost=cost, selection=Selection("nightly"))
     assert why in found.skip
     assert bool(found.skip) == bool(why)
 

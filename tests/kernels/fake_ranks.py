@@ -10,6 +10,8 @@ from kernels.symmetric_heap import ALIGNMENT, SymmetricHeap
 class FakeRanks:
     """All ranks of a world in one process: `heaps[r]` is what rank r would hold.  Barriers return at once."""
 
+    home = "fake"
+
     def __init__(self, world: int, bytes_: int, device: str = "cpu") -> None:
         self.device = device
         size = -(-bytes_ // ALIGNMENT) * ALIGNMENT

@@ -9,8 +9,10 @@ import types
 import pytest
 import torch
 
+from benchmarks import plan
 from kernels import spec
 from kernels.all_gather import all_gather, config, registered
+from kernels.all_gather.cases import shard_elements
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
@@ -55,13 +57,37 @@ def test_declared_once_with_the_tiers():
     all_gather.check()
     assert discover()["all_gather"] is all_gather
     assert [c.name for c in all_gather.cases if c.tier == "pr"] == [
-        f"w{world}_fp16_{size}MB" for world in (2, 4) for size in (2, 8, 32, 128, 512)
+        f"w{world}_fp16_{size}MB" for world in (2, 4, 8) for size in (2, 8, 32, 128, 512)
     ]
-    assert len(all_gather.cases) == 3 * 3 * 9
+    assert len(all_gather.cases) == 3 * 3 * 9 + 3 * 6
     assert all_gather.baselines == ("rccl", "rccl_registered")
     assert set(all_gather.compilations) == {*PUSHES, "triton_unguarded"}
     assert "no other barrier is needed" in discover()["all_gather"].doc
     assert "must put a barrier" in all_gather.backends["triton_unguarded"].build.__doc__
+
+
+def test_a_matrix_is_the_input_of_a_rank():
+    """The largest contributes 512 MB a rank, 4 GB of output for eight."""
+    case = all_gather.case("w8_fp16_in16384x16384")
+    placed = case.at(Place(world=8))
+    assert shard_elements(placed) == case.M * case.N == 16384 * 16384
+    cost = all_gather.function("cost")(placed)
+    assert (cost.payload_bytes, cost.link_bytes) == (4 << 30, 7 * (512 << 20))
+    assert all_gather.case("w2_fp16_in1024x1024").MB == 4
+
+
+def test_the_heap_holds_the_largest_output_of_every_backend():
+    """On 141 GB and more, for two checkouts; where it does not fit, the text says what is needed."""
+    case = all_gather.case("w8_fp16_in16384x16384")
+    cost = all_gather.function("cost")(case.at(Place(world=8)))
+    arms = [plan.PlannedArm(role, name) for role in ("base", "head") for name in all_gather.backends]
+    machine = {"kind": "gpu", "memory_bytes": 150_754_820_096, "count": 8}
+    room = plan.heap_bytes(cost, 1, 8, arms, machine)
+    ours = [name for name in all_gather.backends if name in all_gather.compilations]
+    assert len(ours) * cost.payload_bytes + plan.HEAP_SLACK_BYTES <= room
+    assert plan.why_not(cost, {"world": 8}, machine, 2) == ""
+    small = {**machine, "memory_bytes": 24 << 30}
+    assert plan.why_not(cost, {"world": 8}, small, 1) == "needs about 29.0 GB of memory, this device has 25.8 GB"
 
 
 def test_cost_follows_nccl_tests():

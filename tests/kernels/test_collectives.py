@@ -65,7 +65,7 @@ def test_declared_once_with_the_tiers(name):
     assert discover()[name] is kernel
     assert len(kernel.cases) == 3 * 3 * 10
     assert [c.name for c in kernel.cases if c.tier == "pr"] == [
-        f"w{world}_fp16_{size}" for world in (2, 4) for size in ("64KB", "512KB", "4MB", "64MB", "256MB")
+        f"w{world}_fp16_{size}" for world in (2, 4, 8) for size in ("64KB", "512KB", "4MB", "64MB", "256MB")
     ]
     assert kernel.baselines[0] == "rccl"
 

@@ -8,8 +8,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import symmetric_heap
-from kernels.symmetric_heap import ALIGNMENT, HeapError, create
+from kernels.symmetric_heap import (
+    ALIGNMENT,
+    VARIABLE,
+    HeapError,
+    HomeReport,
+    SymmetricHeap,
+    chosen,
+    create,
+    gpu_runtime,
+    probe,
+    shared_files,
+    torch_memory,
+)
+from kernels.symmetric_heap.ipc_memory import IpcMemory
+from kernels.symmetric_heap.meeting import gathered
+from tests.kernels import heap_checks
 from tests.kernels.fake_ranks import FakeRanks
 from tests.kernels.ranks import run_ranks
 
@@ -62,7 +76,7 @@ def with_process_group(rank, world, directory):
 
 
 def one_is_missing(rank, world, directory):
-    symmetric_heap.BARRIER_TIMEOUT_S = 1.0
+    shared_files.BARRIER_TIMEOUT_S = 1.0
     heap = create(rank, world, "cpu", 4096, directory)
     if rank == 1:
         time.sleep(0.1)
@@ -72,9 +86,97 @@ def one_is_missing(rank, world, directory):
 
 
 def sizes_differ(rank, world, directory):
-    symmetric_heap.BARRIER_TIMEOUT_S = 1.0
+    shared_files.BARRIER_TIMEOUT_S = 1.0
     with pytest.raises(HeapError, match=r"same size|did a rank fail"):
         create(rank, world, "cpu", 4096 * (1 + rank), directory)
+
+
+def ipc_on_a_cpu(rank, world, directory):
+    """The home `ipc` passes every check, over a runtime of files and with its barrier interpreted."""
+    meet(rank, world, directory)
+    heap = SymmetricHeap(rank, IpcMemory(rank, world, "cpu", 1 << 20, heap_checks.FileRuntime(directory)))
+    for check in heap_checks.CHECKS:
+        check(heap)
+    runtime = heap._memory._runtime
+    heap.close()
+    assert runtime.calls == ["close"] * (world - 1) + ["free"], "a heap is freed after all have unmapped it"
+
+
+def files_on_a_cpu(rank, world, directory):
+    """The home of CPU ranks passes the same checks."""
+    meet(rank, world, directory)
+    with create(rank, world, "cpu", 1 << 20) as heap:
+        for check in heap_checks.CHECKS:
+            check(heap)
+
+
+def a_call_fails_on_one_rank(rank, world, directory):
+    """All ranks learn which call failed, and where; what was made is given back."""
+    meet(rank, world, directory)
+    for call in ("allocate", "handle", "open"):
+        faults = {call: f"hip{call} failed: out of it (error 2)"} if rank == 1 else {}
+        runtime = heap_checks.FileRuntime(directory, faults)
+        with pytest.raises(HeapError, match=rf"^hip{call} failed: out of it \(error 2\)") as raised:
+            IpcMemory(rank, world, "cpu", 4096, runtime)
+        assert str(raised.value).endswith("(on rank 1 of 2)")
+        assert runtime.maps == {}, f"after a failed {call} memory stays"
+
+
+def homes_are_tried_and_measured(rank, world, directory):
+    """Both homes are measured, the same findings are on all ranks, and one that fails is a report with its reason."""
+    from kernels.symmetric_heap import choice
+
+    meet(rank, world, directory)
+    choice.PROBE_BYTES = 1 << 16
+    choice.probe = lambda heap: probe(heap, 1 << 12)
+
+    def files(rank, world, device, size):
+        return IpcMemory(rank, world, device, size, heap_checks.FileRuntime(directory))
+
+    def broken(rank, world, device, size):
+        faults = {"open": "hipIpcOpenMemHandle failed: invalid argument (error 1)"} if rank == 0 else {}
+        return IpcMemory(rank, world, device, size, heap_checks.FileRuntime(directory, faults))
+
+    reports = choice.homes(rank, world, "cpu", {"first": broken, "second": files})
+    assert gathered(reports) == [reports] * world
+    assert reports[0].why.startswith("hipIpcOpenMemHandle failed")
+    assert [one.rates == () for one in reports] == [True, False]
+    assert choice.chosen(reports) == "second"
+    found = choice.facts(reports)["homes"]["second"]["gbs"]
+    assert [rate > 0 for rate in found[rank]] == [rank != 0, rank != 1]
+
+
+def lost_stores_are_said(rank, world, directory):
+    """A home whose barrier does not order is refused by the probe on every rank."""
+    meet(rank, world, directory)
+    heap = create(rank, world, "cpu", 1 << 16)
+    heap._memory.barrier = lambda: None
+    if rank == 1:
+        heap.peer = lambda peer, box: torch.empty_like(box)  # its stores go nowhere
+    with pytest.raises(HeapError, match="that rank 1 wrote to rank 0 did not arrive.*home files"):
+        probe(heap, 1 << 12)
+
+
+def the_ranks_must_agree(rank, world, directory):
+    from kernels.symmetric_heap.choice import agreed
+
+    meet(rank, world, directory)
+    assert [agreed(None), agreed("ipc")] == ["auto", "ipc"]
+    os.environ[VARIABLE] = "torch"
+    assert agreed(None) == "torch"
+    with pytest.raises(HeapError, match=r"different homes \(torch, ipc\); set RIDGELINE_HEAP alike on all"):
+        agreed(("torch", "ipc")[rank])
+    with pytest.raises(HeapError, match=r"RIDGELINE_HEAP='ipx' is not one of auto, torch, ipc"):
+        agreed("ipx" if rank else "auto")
+
+
+def meet(rank, world, directory):
+    import atexit
+
+    import torch.distributed as dist
+
+    atexit.register(dist.destroy_process_group)
+    dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world)
 
 
 # ---- tests -----------------------------------------------------------------------------------------------------------
@@ -94,6 +196,120 @@ def test_real_ranks_exchange(world, meeting):
 @pytest.mark.parametrize("function", ["raw_address", "with_process_group", "one_is_missing", "sizes_differ"])
 def test_two_real_ranks(function, meeting):
     run_ranks(MODULE, function, 2, meeting)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("home", ["ipc_on_a_cpu", "files_on_a_cpu"])
+def test_every_home_passes_the_same_checks(home, world, meeting):
+    run_ranks(MODULE, home, world, meeting, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo")
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["a_call_fails_on_one_rank", "homes_are_tried_and_measured", "lost_stores_are_said", "the_ranks_must_agree"],
+)
+def test_two_ranks_of_a_process_group(function, meeting):
+    run_ranks(MODULE, function, 2, meeting, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo")
+
+
+def report(home, rate, why=""):
+    return HomeReport(home, why, ((0.0, rate), (rate, 0.0)) if rate else ())
+
+
+def test_the_faster_home_is_chosen_but_noise_chooses_nothing():
+    assert chosen([report("torch", 100.0), report("ipc", 104.0)]) == "torch"
+    assert chosen([report("torch", 100.0), report("ipc", 106.0)]) == "ipc"
+    assert chosen([report("torch", 380.0), report("ipc", 40.0)]) == "torch"
+    assert chosen([report("torch", 0, "rendezvous failed: x"), report("ipc", 40.0)]) == "ipc"
+    assert chosen([report("torch", 40.0), report("ipc", 0, "hipIpcGetMemHandle failed: y")]) == "torch"
+
+
+def test_one_slow_link_counts():
+    """By the time of all writes: a home with one bad link loses against one whose links are all fair."""
+    lame = HomeReport("torch", "", ((0, 100, 10), (100, 0, 100), (100, 100, 0)))
+    assert chosen([lame, report("ipc", 50.0)]) == "ipc"
+
+
+def test_without_any_home_every_reason_is_said():
+    with pytest.raises(HeapError, match=r"^torch: rendezvous failed: x; ipc: hipIpcGetMemHandle failed: y$"):
+        chosen([report("torch", 0, "rendezvous failed: x"), report("ipc", 0, "hipIpcGetMemHandle failed: y")])
+
+
+def test_a_single_rank_takes_the_first_home():
+    alone = ((0.0,),)
+    assert chosen([HomeReport("torch", "", alone), HomeReport("ipc", "", alone)]) == "torch"
+
+
+class Library:
+    """A runtime library whose calls return a code; it remembers what was called."""
+
+    def __init__(self, prefix, **codes):
+        self.called = []
+        names = ("Malloc", "ExtMallocWithFlags", "Free", "IpcGetMemHandle", "IpcOpenMemHandle", "GetLastError")
+        for name in names:
+            setattr(self, prefix + name, self.function(prefix + name, codes.get(name, 0)))
+
+        def text(code):
+            return f"text of {code}".encode()
+
+        setattr(self, prefix + "GetErrorString", text)
+
+    def function(self, name, code):
+        def call(*arguments):
+            self.called.append((name, [getattr(argument, "value", None) for argument in arguments]))
+            return code
+
+        return call
+
+
+def test_hip_gets_fine_grained_memory_and_cuda_its_only_kind():
+    hip, cuda = Library("hip"), Library("cuda")
+    gpu_runtime.GpuRuntime(hip, "hip").allocate(4096, "fine")
+    gpu_runtime.GpuRuntime(hip, "hip").allocate(4096, "uncached")
+    gpu_runtime.GpuRuntime(cuda, "cuda").allocate(4096, "fine")
+    assert hip.called == [("hipExtMallocWithFlags", [None, 4096, 1]), ("hipExtMallocWithFlags", [None, 4096, 3])]
+    assert cuda.called == [("cudaMalloc", [None, 4096])]
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "step"),
+    [
+        (lambda r: r.allocate(8, "fine"), "ExtMallocWithFlags", "RIDGELINE_IPC_MEMORY=coarse"),
+        (lambda r: r.handle(8), "IpcGetMemHandle", "--heap torch"),
+        (lambda r: r.open(b"x" * 64), "IpcOpenMemHandle", "rocm-smi --showtopoaccess"),
+    ],
+)
+def test_a_failed_call_is_named_with_its_error_and_what_to_do(call, name, step):
+    library = Library("hip", **{name: 17})
+    with pytest.raises(HeapError, match=rf"^hip{name} failed: text of 17 \(error 17\); .*{step}"):
+        call(gpu_runtime.GpuRuntime(library, "hip"))
+    assert library.called[-1][0] == "hipGetLastError", "torch would report it at its next launch"
+
+
+def test_a_runtime_without_the_function_is_said():
+    with pytest.raises(HeapError, match="no function hipIpcCloseMemHandle.*--heap torch"):
+        gpu_runtime.GpuRuntime(Library("hip"), "hip").close(8)
+
+
+def test_the_runtime_is_the_one_that_torch_has_loaded():
+    cuda = "7f r-xp 0 08:01 5  /usr/lib/python3/nvidia/cuda_runtime/lib/libcudart.so.12"
+    hip = "7f r-xp 0 08:01 5  /opt/venv/lib/torch/lib/libamdhip64.so.7.2.70200"
+    assert gpu_runtime.library_in(["7f r 0 0 0 /usr/lib/libc.so.6", cuda]).endswith("libcudart.so.12")
+    assert gpu_runtime.library_in([cuda, hip]).endswith("libamdhip64.so.7.2.70200")
+    with pytest.raises(HeapError, match="no libamdhip64 or libcudart is loaded"):
+        gpu_runtime.library_in(["7f r 0 0 0 /usr/lib/libc.so.6", "7f r 0 0 0"])
+
+
+def test_the_kind_of_memory_is_checked(monkeypatch):
+    assert gpu_runtime.kind() == "fine"
+    monkeypatch.setenv("RIDGELINE_IPC_MEMORY", "grainy")
+    with pytest.raises(HeapError, match="RIDGELINE_IPC_MEMORY='grainy' is not one of fine, coarse, uncached"):
+        gpu_runtime.kind()
+
+
+def test_torch_without_symmetric_memory_names_the_call():
+    with pytest.raises(HeapError, match=r"^torch.distributed._symmetric_memory.empty\(4096\) failed: .*--heap ipc$"):
+        torch_memory._empty(4096, "cuda:0")
 
 
 def test_one_rank_needs_nobody():

@@ -38,6 +38,8 @@ METRICS: dict[str, Any] = {
     "remote_store_bytes_in_loops": 0,
     "bytes_per_remote_store": None,
     "subdword_remote_stores": 0,
+    "remote_store_drains": 0,
+    "remote_store_drains_between": 0,
     "heap_base_loads": 0,
     "heap_base_loads_in_loops": 0,
     "lds_read_widths": {"2x8": 36},

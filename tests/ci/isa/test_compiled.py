@@ -41,6 +41,7 @@ def test_writer_and_reader_know_the_same_metrics_in_the_same_order():
 def test_what_the_writer_makes_is_read():
     raw = RAW | {name: 0 for name in AMD_ONLY if name not in RAW and not name.startswith(("remote", "bytes"))}
     raw |= {"remote_store_names": {}, "remote_store_bytes": 0, "remote_store_bytes_in_loops": 0}
+    raw |= {"remote_store_drains": 0, "remote_store_drains_between": 0}
     raw |= {"store_names": {}, "loads_to_lds": 0}
     records = dict.fromkeys(range(3), {**ok("k"), "metrics": raw}) | {3: {"status": "failed", "why": "no"}}
     written = document([("gfx942", LISTING, records, ""), ("gfx950", None, {}, "it died")])
@@ -59,6 +60,7 @@ def test_every_metric_is_shown_by_a_rule_or_follows_from_one():
         *("vgpr_spills", "scratch_bytes", "scratch_ops_in_loops", "matrix", "occupancy", "loop"),
         *("load_widths", "store_widths", "store_names", "remote_store_widths", "remote_store_names"),
         *("remote_store_bytes", "remote_store_bytes_in_loops", "heap_base_loads", "heap_base_loads_in_loops"),
+        *("remote_store_drains", "remote_store_drains_between"),
     }
     following = {
         *("bytes_per_load", "bytes_per_store", "bytes_per_remote_store", "subdword_remote_stores"),

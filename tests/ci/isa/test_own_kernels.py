@@ -56,11 +56,21 @@ def tree(tmp_path):
     return tmp_path
 
 
-PUSH = ("there = tl.load(bases + ", "there = tl.load(bases + rank) - here + tl.load(bases + ")
+TO_HEAPS = "to_heaps(values, mine, at, at < words, here, heaps, FANOUT, EVEN, STORE)"
+IMPORTS = ("load_inside, to_heaps", "load_inside, store_inside, to_heaps")
+TRANSLATE = ("import finish", "import finish, translate")
+
+
+def one_by_one(heap: str, hint: str = "") -> str:
+    """The stores of all_gather's push, written out."""
+    target = f"translate(mine, here, {heap}{hint}) + at"
+    return f"for i in tl.static_range(FANOUT):\n            store_inside({target}, values, at < words, EVEN, STORE)"
+
+
 PLANTED = {
     "the hint of all_gather removed": (
         "all_gather/device.py",
-        [("translate(mine, here, there)", "translate(mine, here, there, 1)")],
+        [(TO_HEAPS, one_by_one("heaps[i]", ", 1")), IMPORTS, TRANSLATE],
         "all_gather",
         "gfx942",
         "remote_store_width",
@@ -70,7 +80,7 @@ PLANTED = {
         "all_gather/gluon_device.py",
         [
             ("gl.max_contiguous(gl.multiple_of(base + at, ALIGN), VECTOR)", "base + at"),
-            ("gl.multiple_of((mine + there).to(out.dtype), 16)", "(mine + there).to(out.dtype)"),
+            ("gl.multiple_of((mine + heaps[i]).to(out.dtype), 16)", "(mine + heaps[i]).to(out.dtype)"),
         ],
         "all_gather",
         "gfx942",
@@ -79,30 +89,35 @@ PLANTED = {
     ),
     "the hint of gemm_all_scatter removed": (
         "gemm_all_scatter/device.py",
-        [
-            ("there, ALIGN) + at", "there, 1) + at"),
-            ("translate(out, here, there) + to", "translate(out, here, there, 1) + to"),
-        ],
+        [("heaps[i], ALIGN) + at", "heaps[i], 1) + at")],
         "gemm_all_scatter",
         "gfx942",
         "remote_store_width",
         "stores to remote ranks went from 16 B to ",
     ),
-    "heap bases reloaded in the loop of all_gather": (
+    "heap bases loaded before each block of all_gather": (
         "all_gather/device.py",
-        [PUSH],
+        [(TO_HEAPS, f"heaps = heaps_from(bases, rank + group, WORLD, FANOUT, GROUPS)\n        {TO_HEAPS}")],
         "all_gather",
         "gfx942",
         "heap_bases",
         "(reloaded, no longer kept)",
     ),
-    "heap bases reloaded in the loop of gemm_all_scatter": (
+    "heap bases loaded between the peers of all_gather": (
+        "all_gather/device.py",
+        [(TO_HEAPS, one_by_one("tl.load(bases + (rank + group + i * GROUPS) % WORLD)")), IMPORTS, TRANSLATE],
+        "all_gather",
+        "gfx942",
+        "drains",
+        "drains of remote stores in a block: 0 → 3; 3 more times a wave waits for an answer over the link before it",
+    ),
+    "what gemm_all_scatter reads back not settled before the first peer": (
         "gemm_all_scatter/device.py",
-        [PUSH],
+        [("        tile = loads_done(tile, AMD)\n", "")],
         "gemm_all_scatter",
         "gfx942",
-        "heap_bases",
-        "(reloaded, no longer kept)",
+        "drains",
+        "drains of remote stores in a block: 0 → ",
     ),
     "a tile that spills": (
         "gemm_all_scatter/config.py",
@@ -184,3 +199,18 @@ def test_another_folder_and_another_cache_give_the_same_bytes(cache, tree, tmp_p
     wanted = CHOSEN["gfx942"] | {"kernels": ["all_gather", "gemm"], "cases": ["w4_fp16_8MB", "n8192_k4096_m256_fp16"]}
     again = result_file(tree, tmp_path / "another cache", "gfx942", **wanted)
     assert again == result_file(ROOT, cache, "gfx942", **wanted)
+
+
+PUSHING = {"all_gather", "all_reduce", "all_to_all", "gemm_all_scatter", "reduce_scatter"}
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_no_kernel_waits_for_one_peer_before_it_stores_to_the_next(arch, cache):
+    """Every push of a pull-request case, with its default knobs: no drain inside a block, nothing spilled."""
+    entries = compiled(ROOT, cache, arch, kernels=sorted(PUSHING)).entries
+    found = [(entry, entry.code.metrics) for entry in entries if entry.code and entry.code.metrics.remote_store_widths]
+    assert {entry.kernel for entry, _ in found} == PUSHING
+    assert {entry.backend for entry, _ in found} >= {"triton", "gluon", "bulk", "partitioned"}
+    for entry, metrics in found:
+        assert metrics.remote_store_drains == 0, (entry.name, entry.cases)
+        assert (metrics.vgpr_spills, metrics.sgpr_spills) == (0, 0), (entry.name, entry.cases)

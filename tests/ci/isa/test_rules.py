@@ -156,6 +156,13 @@ def test_reloaded_heap_bases_are_judged_and_named():
     )
 
 
+def test_bases_that_were_loaded_before_the_loop_and_are_now_in_it_are_reloaded():
+    assert found(looped(0, 448, 8), looped(7, 448, 1))["heap_bases"] == (
+        "heap-base loads: 8, in loops: 0 → 7 (reloaded, no longer kept)",
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("base", "head"),
     [
@@ -171,6 +178,33 @@ def test_unrolling_is_no_reload(base, head):
 
 def test_a_straight_line_that_reloads_is_judged():
     assert found(REMOTE | {"heap_base_loads": 8}, REMOTE | {"heap_base_loads": 15})["heap_bases"][1]
+
+
+DRAINED = "drains of remote stores in a block: 0 → 7; 7 more times a wave waits for an answer over the link before it "
+
+
+def test_a_drain_inside_a_block_is_judged_and_says_what_it_costs():
+    drained = REMOTE | {"remote_store_drains": 7}
+    assert found(REMOTE, drained)["drains"] == (DRAINED + "stores on", True)
+    assert found(drained, REMOTE)["drains"] == ("drains of remote stores in a block: 7 → 0", False)
+    assert not found(REMOTE, drained, IsaPolicy(drains=8))["drains"][1]
+
+
+def test_a_drain_between_two_blocks_is_shown():
+    said = ("drains of remote stores in a block: 0, between two blocks: 0 → 1", False)
+    assert found(REMOTE, REMOTE | {"remote_store_drains_between": 1})["drains"] == said
+
+
+def test_bases_that_are_loaded_again_and_the_drains_they_bring_are_one_regression():
+    reloaded = looped(14, 448) | {"remote_store_drains": 6}
+    told = findings(entry(**looped(7, 448, 1)), entry(code="b", **reloaded), IsaPolicy())
+    assert [(f.rule, f.judged, f.follows) for f in told[:2]] == [("drains", True, False), ("heap_bases", False, True)]
+
+
+def test_narrow_stores_do_not_excuse_reloaded_bases():
+    narrow = looped(14, 448) | {"remote_store_widths": {"2": 128}}
+    told = findings(entry(**looped(7, 448, 1)), entry(code="b", **narrow), IsaPolicy())
+    assert [f.rule for f in told if f.judged] == ["remote_store_width", "heap_bases"]
 
 
 def test_a_lost_matrix_kind_is_judged_by_its_rate():

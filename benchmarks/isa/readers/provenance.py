@@ -9,10 +9,11 @@ through it.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Iterator
 
-from benchmarks.isa.code import Code, Instruction
+from benchmarks.isa.readers.code import Code, Instruction
 
 _BEFORE_ARGUMENTS = {"private_segment_buffer": 4, "dispatch_ptr": 2, "queue_ptr": 2}
 """User SGPRs that come before the kernel-argument pointer, in registers each (LLVM AMDGPU user guide, table "SGPR
@@ -27,6 +28,7 @@ class Provenance:
     """Result of the analysis.
 
     remote: (block, instruction) of every store, load and atomic whose address carries a loaded 8-byte value.
+    carried: by id of such an instruction, which of these values its address carries, one bit each.
     bases: (block, instruction) of every load that such an address carries, each once.
 
     arguments: the scalar registers that point to the kernel's arguments at entry.
@@ -40,12 +42,13 @@ class Provenance:
         self._at_entry: list[State | None] = [entry] + [None] * (len(code.blocks) - 1)
         self._settle()
         self.remote: list[Place] = []
-        carried = 0
+        self.carried: dict[int, int] = {}
         for block, state in enumerate(self._at_entry):
             for instruction, mask in self._addresses(block, dict(state or {})):
                 self.remote.append((block, instruction))
-                carried |= mask
-        self.bases = [place for bit, place in enumerate(self._places, start=1) if carried >> bit & 1]
+                self.carried[id(instruction)] = mask
+        every = functools.reduce(operator.or_, self.carried.values(), 0)
+        self.bases = [place for bit, place in enumerate(self._places, start=1) if every >> bit & 1]
 
     def _settle(self) -> None:
         """Run blocks until no state at a block's entry grows any more."""
@@ -138,14 +141,18 @@ _RESULTLESS = ("s_cmp", "s_bitcmp", "s_branch", "s_cbranch", "s_wait", "s_nop", 
 def roles(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]:
     """(registers read, registers written, registers of the address); the address is None outside memory.
 
-    The first operand of an instruction is its result, except for stores and comparisons of scalars.
+    The first operand of an instruction is its result, except for stores and comparisons of scalars.  A buffer's address
+    is the base in its descriptor: its offsets have 32 bits and reach no other heap.
     """
     name, operands = instruction.mnemonic, instruction.operands
     each = [registers(o) for o in operands]
     if name.startswith(("global_", "flat_", "scratch_", "buffer_", "s_load")):
-        if "store" in name or ("atomic" in name and "sc0" not in " ".join(operands)):
-            return (), (), sum(each[1:] if name.startswith("buffer_") else each[:1] + each[2:], ())
-        return (), each[0] if each else (), sum(each[1:], ())
+        returns = "store" not in name and ("atomic" not in name or "sc0" in " ".join(operands))
+        if name.startswith("buffer_"):
+            address = next((found[:2] for found in each[1:] if len(found) == 4 and found[0].startswith("s")), ())
+        else:
+            address = sum(each[1:], ()) if returns else sum(each[:1] + each[2:], ())
+        return (), each[0] if returns and each else (), address
     if name.startswith(_RESULTLESS):
         return sum(each, ()), (), None
     kept = each[0] if name.startswith("v_writelane") and each else ()

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.isa.code import Code, Instruction, Jump, Loop
-from benchmarks.isa.provenance import Provenance, argument_pointer
+from benchmarks.isa.readers.code import Code, Instruction, Jump, Loop
+from benchmarks.isa.readers.drains import Drains, drains
+from benchmarks.isa.readers.provenance import Provenance, argument_pointer
 
 MEMORY_BYTES = {
     "dwordx4": 16,
@@ -174,6 +175,7 @@ def _remote(code: Code, arguments: tuple[str, ...] | None) -> dict[str, Any]:
     stored, loaded = Counter[int](), Counter[int]()
     for block, instruction in stores:
         stored[block] += access_bytes(instruction) or 0
+    waits = drains(code, found) if found else Drains()
     for block, instruction in found.bases if found else ():
         loaded[block] += (access_bytes(instruction) or 8) // 8
     return {
@@ -182,6 +184,8 @@ def _remote(code: Code, arguments: tuple[str, ...] | None) -> dict[str, Any]:
         "remote_store_bytes": code.heaviest_path(stored),
         "remote_store_bytes_in_loops": code.heaviest_path(_inside(stored, code)),
         "subdword_remote_stores": sum((access_bytes(i) or 4) < 4 for _, i in stores),
+        "remote_store_drains": waits.inside,
+        "remote_store_drains_between": waits.between,
         "heap_base_loads": code.heaviest_path(loaded),
         "heap_base_loads_in_loops": code.heaviest_path(_inside(loaded, code)),
     }

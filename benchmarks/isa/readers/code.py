@@ -110,6 +110,10 @@ class Code:
         """The instructions of those blocks in program order."""
         return [i for index in sorted(blocks) for i in self.blocks[index].instructions]
 
+    def through(self, path: Iterable[int]) -> list[Instruction]:
+        """The instructions of those blocks in the order of the path."""
+        return [i for index in path for i in self.blocks[index].instructions]
+
     def hottest(self, weight: Callable[[Sequence[Instruction]], tuple[int, ...]]) -> Loop | None:
         """The innermost loop with the greatest weight of its instructions; the first of equals; None without loops."""
         inner = [loop for loop in self.loops if loop.innermost]
@@ -127,6 +131,29 @@ class Code:
                     total[after] = max(total.get(after, 0), total[block])
         return max(total.values(), default=0)
 
+    def innermost(self, block: int) -> Loop | None:
+        """The innermost loop around a block."""
+        around = [loop for loop in self.loops if block in loop.blocks]
+        return max(around, key=lambda loop: loop.depth, default=None)
+
+    def heaviest_pass(self, loop: Loop | None, weights: Sequence[int]) -> list[int]:
+        """The blocks of one pass through a loop (None: through all the code), inner loops run once.
+
+        Of the ways from its header back to it, the one with the greatest sum of weights; weights: by block.
+        """
+        inside = loop.blocks if loop else frozenset(range(len(self.blocks)))
+        header = loop.header if loop else 0
+        order = [block for block in _reverse_postorder(self.successors) if block in inside]
+        rank = {block: position for position, block in enumerate(order)}
+        best: dict[int, tuple[int, list[int]]] = {header: (weights[header], [header])}
+        for block in order:
+            for after in self.successors[block]:
+                if block in best and rank.get(after, -1) > rank[block]:
+                    total, path = best[block]
+                    best[after] = max(best.get(after, (-1, [])), (total + weights[after], [*path, after]))
+        ends = [b for b in best if header in self.successors[b]] if loop else list(best)
+        return max(best[block] for block in ends)[1]
+
     def text(self) -> str:
         """The code, one instruction per line, labels renamed L0, L1 ... in program order.
 
@@ -139,7 +166,7 @@ class Code:
         lines: list[str] = []
         before = ""
         for index, block in enumerate(self.blocks):
-            loop = max((loop for loop in self.loops if index in loop.blocks), key=lambda loop: loop.depth, default=None)
+            loop = self.innermost(index)
             now = f"; loop {self._name(loop.header, names)} depth {loop.depth}" if loop else "; no loop"
             lines += [now] if now != before else []
             lines += [f"{names[label]}:" for label in block.labels]

@@ -1,0 +1,182 @@
+"""First contact with a node: every step passes, fails with the next step, or says why it is not here.
+
+    python -m benchmarks.bringup
+    python -m benchmarks.bringup --only heap --only fences --again
+    python -m benchmarks.bringup --dry-run
+
+Exit codes: 0 nothing failed, 1 a step failed, 3 usage or infrastructure, 130 interrupted (finished steps are kept).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import trial_file
+from benchmarks.bringup import report, state, vendor_packages
+from benchmarks.bringup.rows import RowStatus
+from benchmarks.bringup.run import Bringup, Finished, Seen
+from benchmarks.bringup.steps import BACKENDS, BringupStep, all_steps, choose
+from benchmarks.coordinator import fingerprint
+from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.ranks import Unkillable
+from benchmarks.coordinator.signals import ENDING
+from benchmarks.plan import UsageError
+
+PASSED, FAILED, USAGE, INTERRUPTED = 0, 1, 3, 130
+"""Exit codes."""
+
+KEPT, REPORT = Path(".ridgeline/bringup.jsonl"), Path(".ridgeline/bringup.json")
+"""Finished steps; the report."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    for number in ENDING:
+        signal.signal(number, _interrupted)
+    try:
+        arguments = parser().parse_args(argv)
+        steps = choose(arguments.only, arguments.skip)
+        return _list(steps) if arguments.dry_run else _bring_up(arguments, steps)
+    except (UsageError, CheckoutError, trial_file.OutputError, Unkillable, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        print("interrupted; what is finished is kept, and the same command goes on from there", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        traceback.print_exc()
+        print(f"Error: {type(error).__name__}: {error} (this is a defect of Ridgeline)", file=sys.stderr)
+        return USAGE
+
+
+def _interrupted(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+class _StrictParser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"error: {message}\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    as_written = argparse.RawDescriptionHelpFormatter
+    top = _StrictParser(prog="python -m benchmarks.bringup", description=__doc__, formatter_class=as_written)
+    add, many = top.add_argument, {"action": "append", "default": [], "metavar": "STEP"}
+    add("--only", **many, help="this step alone; repeatable")
+    add("--skip", **many, help="without this step; repeatable")
+    add("--again", action="store_true", help="repeat what is finished too")
+    add("--dry-run", action="store_true", help="list the steps and their expected seconds")
+    add("--tree", type=Path, default=Path("."), metavar="PATH", help="checkout whose kernels are tried (default: here)")
+    add("--state", type=Path, default=KEPT, metavar="FILE", help=f"finished steps (default: {KEPT})")
+    add("--out", type=Path, default=REPORT, metavar="FILE", help=f"the report, JSON (default: {REPORT})")
+    add("--progress", choices=("json", "text"), default="text", help="on stderr")
+    return top
+
+
+def _list(steps: Sequence[BringupStep]) -> int:
+    for step in steps:
+        print(f"{step.name:<24}{step.expected_s:>4.0f} s  {step.about}")
+    print(f"{'together':<24}{sum(step.expected_s for step in steps):>4.0f} s  expected on 2 H200; deadlines are longer")
+    return PASSED
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+class _Progress:
+    """What is done, on stderr: as JSON for a progress bar, or as one line per step."""
+
+    def __init__(self, kind: str, total: int) -> None:
+        self._json, self._total, self.done = kind == "json", total, 0
+
+    def say(self, what: str) -> None:
+        """A few words on what is being done."""
+        event = {"done": self.done, "total": self._total, "what": what}
+        print(json.dumps(event) if self._json else f"{self.done}/{self._total} {what}", file=sys.stderr, flush=True)
+
+    def part(self, step: str, event: Mapping[str, Any]) -> None:
+        """Progress within a step."""
+        self.say(f"{step}: {event['what']}")
+
+
+def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> int:
+    begin = time.monotonic()
+    for path in (arguments.state, arguments.out):
+        trial_file.check_writable(path)
+    checkout = Checkout("head", arguments.tree.resolve())
+    progress = _Progress(arguments.progress, len(steps))
+    with Bringup(checkout, lambda event: progress.part(BACKENDS.name, event)) as bringup:
+        progress.say("looking at torch and the devices")
+        seen = bringup.look()
+        holds = state.holds_for(checkout, seen.devices, seen.environment)
+        known = _known(arguments, holds)
+        results: dict[str, dict[str, Any]] = {}
+        try:
+            _run(bringup, steps, known, lambda line: _keep(arguments.state, line, holds), progress, results)
+        finally:  # an interrupted bring-up has a report too
+            facts = {**_facts(seen), "tree": holds["tree"], "resumed": [name for name in known if name in results]}
+            missing = [step.name for step in all_steps() if not any(map(step.has, results))]
+            whole = report.document(facts, list(results.values()), time.monotonic() - begin, missing)
+            arguments.out.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    progress.say("done")
+    return FAILED if whole["counts"][RowStatus.FAIL] else PASSED
+
+
+def _known(arguments: argparse.Namespace, holds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What is finished already."""
+    if fresh := state.why_fresh(arguments.state, holds):
+        print(fresh, file=sys.stderr, flush=True)
+    known = {} if arguments.again else state.finished(arguments.state, holds)
+    if known:
+        said = f"{len(known)} results in {arguments.state} still hold and are not repeated (--again repeats them)"
+        print(said, file=sys.stderr, flush=True)
+    return known
+
+
+def _keep(path: Path, line: Mapping[str, Any], holds: Mapping[str, Any]) -> None:
+    trial_file.append(path, state.to_keep(line, holds))
+
+
+def _run(
+    bringup: Bringup,
+    steps: Sequence[BringupStep],
+    known: Mapping[str, Any],
+    keep: Finished,
+    progress: _Progress,
+    results: dict[str, dict[str, Any]],
+) -> None:
+    """Fill in the result of every step and part by name: what is known, and what is run now."""
+
+    def finished(line: dict[str, Any]) -> None:
+        results[line["step"]] = line
+        keep(line)
+
+    for step in steps:
+        progress.say(step.name)
+        parts = {name: line for name, line in known.items() if step.has(name)}
+        results |= parts
+        if step.name not in parts:
+            bringup.run(step, list(parts), finished)
+        progress.done += 1
+
+
+def _facts(seen: Seen) -> dict[str, Any]:
+    """What the report says of the machine and its versions."""
+    machine = fingerprint.fingerprint(seen.devices, {})
+    devices = [{key: value for key, value in one.items() if key != "uuid"} for one in seen.devices]
+    known = {"environment": dict(seen.environment), "packages": vendor_packages.installed()}
+    return {"machine": {k: v for k, v in machine.items() if k != "name"}, "devices": devices, **known}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Every baseline and every backend of ours in one small case, called and compared with the reference.
+
+It drives `benchmarks.coordinator` as `ridgeline verify` does, so that a crash or a hang of one costs that one only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bringup.context import StepContext
+from benchmarks.bringup.rows import Row, failed, not_here, passed
+from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.trial import Session
+from benchmarks.plan import PlannedCase, Protocol, Selection
+from benchmarks.trial_file import FAILED, Status
+
+DEADLINE_S = 120.0
+"""For one step of one arm: a first call may compile for a minute."""
+
+BUDGET_S = 420.0
+"""After this no further kernel is begun: ten minutes is what a first contact may take."""
+
+OTHER_CASES = 2
+"""Further cases that are tried for the arms that do not support the smallest, on a GPU."""
+
+
+def backends(context: StepContext) -> list[Row]:
+    """Each kernel's rows go to the events as they are known; what is returned is about the modules."""
+    events = Path(context.events)
+
+    def progress(event: Mapping[str, Any]) -> None:
+        _append(events, event)
+
+    protocol = Protocol(rounds=0, trials=1, cache="hot", deadline_s=DEADLINE_S)
+    with Session([Checkout("head", Path(context.checkout))], protocol, Selection("sweep"), progress) as session:
+        plans = session.plans(session.choose([]))
+        left = [name for name in plans if f"{context.step}/{name}" not in context.done]
+        until = time.monotonic() + BUDGET_S
+        for name in left:
+            begin = time.monotonic()
+            rows = list(_kernel(session, name, plans[name]) if begin < until else [_too_late(name)])
+            part = {"part": f"{context.step}/{name}", "seconds": time.monotonic() - begin}
+            _append(events, {**part, "rows": [row.as_json() for row in rows]})
+        return _modules(session, len(plans))
+
+
+def _too_late(name: str) -> Row:
+    said = f"not begun: the kernels before it took {BUDGET_S:.0f} s"
+    return not_here(name, said, "run `ridgeline bringup` again: it goes on here")
+
+
+def _append(path: Path, event: Mapping[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(event) + "\n")
+
+
+def _modules(session: Session, count: int) -> list[Row]:
+    broken = session.descriptions["head"].broken
+    rows = [failed("module", f"{one['module']} does not import: {one['reason']}", "correct it") for one in broken]
+    return [passed("declared", f"{count} kernels"), *rows]
+
+
+def _kernel(session: Session, name: str, cases: Sequence[PlannedCase]) -> Iterator[Row]:
+    """The rows of one kernel: the smallest case, and further ones for the arms that do not support it."""
+    declared = session.descriptions["head"].kernels[name]
+    order = smallest_first(cases, declared["costs"])
+    if not order:
+        yield not_here(name, next((case.skip for case in cases if case.skip), "it declares no case"))
+        return
+    left = {arm.key for arm in order[0].arms}
+    rows: dict[str, Row] = {}
+    for case in order[: 1 + OTHER_CASES * (session.machine["kind"] == "gpu")]:
+        entries = session.checks({name: [dataclasses.replace(case, arms=tuple(a for a in case.arms if a.key in left))]})
+        for _, entry in entries:
+            for key, arm in entry["arms"].items():
+                if key not in rows or arm["status"] != Status.UNSUPPORTED:
+                    rows[key] = row_of(name, case.name, key.partition("/")[2], arm, declared["baselines"])
+                if arm["status"] != Status.UNSUPPORTED:
+                    left.discard(key)
+        if not left:
+            break
+    yield from rows.values()
+
+
+def smallest_first(cases: Sequence[PlannedCase], costs: Mapping[str, Mapping[str, int]]) -> list[PlannedCase]:
+    """Cases that can run here with the most ranks, the cheapest first."""
+    possible = [case for case in cases if not case.skip and case.name in costs]
+    most = max((case.world for case in possible), default=0)
+
+    def work(case: PlannedCase) -> float:
+        return costs[case.name]["flops"] + 100.0 * costs[case.name]["hbm_bytes"]
+
+    return sorted((case for case in possible if case.world == most), key=work)
+
+
+def row_of(kernel: str, case: str, backend: str, arm: Mapping[str, Any], baselines: Sequence[str]) -> Row:
+    """What became of one backend."""
+    kind = "baseline" if backend in baselines else "backend"
+    name, status = f"{kernel}/{backend}", Status(arm["status"])
+    if status == Status.OK:
+        seconds = arm["first_call_s"] + arm["compile_s"]
+        numbers = {"error": (arm["error"]["norm"], "of the norm"), "first_call": (seconds, "s")}
+        return passed(name, f"{kind}, right in {case} (error {arm['error']['norm']:.1e})", **numbers)
+    if status not in FAILED:
+        return not_here(name, f"{kind}, {case}: {arm['why']}")
+    again = f"ridgeline verify --tier sweep --kernel {kernel} --case {case} --backend {backend}"
+    return failed(name, f"{kind}, {case}: {status}: {arm['why']}", again, arm.get("detail", ""))

@@ -1,0 +1,89 @@
+"""Device code of the steps `heap` and `fences`, made of the primitives that our collectives rely on."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from kernels._shared.collectives.device import heaps_from
+from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers, later, raise_flags, reached, translate
+
+
+@triton.jit(do_not_specialize=["rank", "peer"])
+def push(
+    source, target, bases, signals, count, rank, peer,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr,
+):  # fmt: skip
+    """Store source int32[count] into `target` of the peer's heap; after it, every rank sees what it was sent.
+
+    count: a multiple of BLOCK.  signals int32[WORLD, PROGRAMS], see symmetric_device.finish.
+    """
+    program = tl.program_id(0)
+    remote = translate(target, tl.load(bases + rank), tl.load(bases + peer))
+    for block in range(program, count // BLOCK, PROGRAMS):
+        at = block * BLOCK + tl.arange(0, BLOCK)
+        tl.store(remote + at, tl.load(source + at))
+    finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD)
+
+
+@triton.jit
+def _raise_without_order(flags, rank, epoch, WORLD: tl.constexpr, LANES: tl.constexpr):
+    """As raise_flags, but nothing orders the stores before it: for the control, which shows that the test can see."""
+    lane = tl.arange(0, LANES)
+    tl.atomic_xchg(flags, tl.zeros_like(lane) + epoch, mask=(lane < WORLD) & (lane != rank), sem="relaxed", scope="sys")
+
+
+@triton.jit
+def _await_without_order(
+    signals, program, rank, epoch, PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr
+):
+    """As await_peers, without acquire."""
+    lane = tl.arange(0, LANES)
+    peer = (lane < WORLD) & (lane != rank)
+    late = 1
+    while late > 0:
+        arrivals = signals + lane * PROGRAMS + program
+        seen = tl.atomic_add(arrivals, tl.zeros_like(lane), mask=peer, sem="relaxed", scope="sys")
+        late = tl.sum(tl.where(peer & (tl.sub(seen, epoch, sanitize_overflow=False) < 0), 1, 0))
+
+
+@triton.jit(do_not_specialize=["rank", "rounds"])
+def litmus(
+    data, signals, bases, wrong, rank, rounds,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, AMD: tl.constexpr,
+    RELEASE: tl.constexpr, ACQUIRE: tl.constexpr,
+):  # fmt: skip
+    """Message passing between the same program of all ranks: data, then a flag; whoever sees the flag reads the data.
+
+    data int32[2, PROGRAMS, WORLD, BLOCK] on the heap: a row per sender, in two halves by turns, so that a sender never
+    overwrites what is still read: it has met the reader in the round between.  rounds must be even, for the same reason
+    between two launches.  RELEASE, ACQUIRE: without one of them it is a control.
+    wrong int32[PROGRAMS, BLOCK] counts the elements that were not those of the round.
+    """
+    program = tl.program_id(0)
+    lane = tl.arange(0, BLOCK)
+    heaps = heaps_from(bases, rank, WORLD, WORLD)
+    flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
+    first = reached(signals, program, rank, PROGRAMS)
+    violations = tl.zeros([BLOCK], tl.int32)
+    for i in range(1, rounds + 1):
+        epoch = later(first, i)
+        half = data + ((i % 2) * PROGRAMS + program) * (WORLD * BLOCK)
+        for k in tl.static_range(1, WORLD):
+            tl.store(translate(half + rank * BLOCK, heaps[0], heaps[k]) + lane, later(epoch, lane))
+        if RELEASE:
+            raise_flags(flags, rank, epoch, WORLD, LANES, AMD)
+        else:
+            tl.debug_barrier()
+            _raise_without_order(flags, rank, epoch, WORLD, LANES)
+        if ACQUIRE:
+            await_peers(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
+        else:
+            _await_without_order(signals, program, rank, epoch, PROGRAMS, WORLD, LANES)
+        tl.debug_barrier()  # some threads read the flags, all read the data
+        for k in tl.static_range(1, WORLD):
+            seen = tl.load(half + ((rank + k) % WORLD) * BLOCK + lane)
+            violations += tl.where(seen != later(epoch, lane), 1, 0)
+    tl.store(wrong + program * BLOCK + lane, violations)
+    tl.debug_barrier()
+    tl.store(signals + rank * PROGRAMS + program, later(first, rounds))

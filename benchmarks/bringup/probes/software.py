@@ -1,0 +1,128 @@
+"""torch and Triton: versions that fit together and this machine, a right product on each GPU."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import doctor
+from benchmarks.bringup.context import StepContext
+from benchmarks.bringup.rows import Row, failed, passed
+from benchmarks.coordinator import fingerprint
+
+SIZE = 512
+"""Rows of the product that each GPU is tried with."""
+
+
+def torch_build(context: StepContext) -> list[Row]:
+    """Which torch, for which ROCm or CUDA, and whether each GPU multiplies."""
+    environment = context.environment
+    if not environment.get("torch"):
+        why = environment.get("torch_missing", "no answer")
+        return [
+            failed("torch", f"torch cannot be imported: {why}", "use the Python that has torch: make setup PYTHON=...")
+        ]
+    unseen = fingerprint.unseen_gpu(context.devices, environment, Path(context.root))
+    if unseen:
+        why, _, next_step = unseen.partition("; ")
+        return [failed("torch", why, next_step)]
+    rows = [passed("torch", f"{_build(context)}{_untested('torch', environment['torch'])}")]
+    return [*rows, *_products(context)] if context.gpu else rows
+
+
+def _build(context: StepContext) -> str:
+    """Versions of torch, its platform, and the driver's."""
+    environment, root = context.environment, Path(context.root)
+    parts = [f"torch {environment['torch']}", f"Python {environment['python']}"]
+    parts += [f"{name.upper()} {environment[name]}" for name in ("hip", "cuda") if environment.get(name)]
+    files = {"amdgpu driver": "sys/module/amdgpu/version", "nvidia driver": "sys/module/nvidia/version"}
+    files["ROCm"] = "opt/rocm/.info/version"
+    found = {name: (root / path).read_text().strip() for name, path in files.items() if (root / path).is_file()}
+    return ", ".join([*parts, *(f"{name} {version}" for name, version in found.items())])
+
+
+def _untested(name: str, version: str) -> str:
+    """A remark on a version outside the tested range."""
+    oldest, newest = doctor.TESTED[name]
+    numbers = doctor.version_numbers(version)
+    if oldest <= numbers and numbers[: len(newest)] <= newest:
+        return ""
+    return f" (Ridgeline is tested with {doctor.dotted(oldest)} to {doctor.dotted(newest)})"
+
+
+def _products(context: StepContext) -> list[Row]:
+    """One row for all GPUs that multiply right, one for each that does not."""
+    import torch
+
+    a, b = (torch.randint(-4, 5, (SIZE, SIZE)).double() for _ in range(2))
+    wrong: list[Row] = []
+    for index in range(len(context.devices)):
+        fault = _product_fault(torch, a, b, f"cuda:{index}")
+        if fault:
+            next_step = (
+                "leave it out (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) and read `dmesg`; RAS errors: `amd-smi ras`"
+            )
+            wrong.append(failed("product", f"GPU {index}: {fault}", next_step))
+    right = len(context.devices) - len(wrong)
+    return [passed("product", f"right on {right} of {len(context.devices)} GPUs"), *wrong] if right else wrong
+
+
+def _product_fault(torch: Any, a: Any, b: Any, device: str) -> str:
+    """What is wrong with an integer product on a device, which is exact in fp32 and fp16 inputs; "" if it is right."""
+    try:
+        product = (a.to(device, torch.float16) @ b.to(device, torch.float16)).double().cpu()
+    except Exception as error:
+        return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return "" if torch.equal(product, (a @ b).half().double()) else "a product of small integers is wrong"
+
+
+# ---- Triton ------------------------------------------------------------------------------------------------------
+
+
+def triton_build(context: StepContext) -> list[Row]:
+    """Which Triton, whether it is the one that torch asks for, and whether a kernel compiles and runs."""
+    version = context.environment.get("triton")
+    if not version:
+        why = context.environment.get("triton_missing", "no answer")
+        return [failed("triton", f"Triton cannot be imported: {why}", "install the Triton that this torch asks for")]
+    said = f"Triton {version}{_untested('triton', version)}{mismatch(_asked_by_torch(), version)}"
+    return [passed("triton", said), *_kernels(context)]
+
+
+def _asked_by_torch() -> Sequence[str]:
+    try:
+        return importlib.metadata.requires("torch") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+
+
+def mismatch(requirements: Sequence[str], version: str) -> str:
+    """A remark if torch pins another version: "triton==3.6.0", "pytorch-triton-rocm==3.5.1"."""
+    for requirement in requirements:
+        pinned = re.match(r"[\w-]*triton[\w-]*\s*\(?==\s*([\d.]+)", requirement)
+        if pinned and doctor.version_numbers(pinned[1]) != doctor.version_numbers(version):
+            return f"; this torch asks for {pinned[1]}"
+    return ""
+
+
+def _kernels(context: StepContext) -> list[Row]:
+    """A kernel on each GPU; the first compiles it."""
+    from benchmarks.bringup.probes import first_kernel
+
+    rows: list[Row] = []
+    begin = time.monotonic()
+    for index in range(len(context.devices)):
+        try:
+            wrong = first_kernel.fault(f"cuda:{index}")
+        except Exception as error:
+            wrong = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        if wrong:
+            next_step = "clear Triton's cache (~/.triton/cache), check its version, and gcc or clang for its launcher"
+            rows.append(failed("kernel", f"GPU {index}: {wrong}", next_step))
+    took = (time.monotonic() - begin, "s")
+    done = f"compiled and right on {len(context.devices)} GPUs"
+    return rows or [passed("kernel", done, took=took)]

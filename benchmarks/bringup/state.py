@@ -1,0 +1,87 @@
+"""Finished steps, one JSON line each, so that the same command goes on where it was stopped.
+
+One file may hold the steps of several machines and versions: a line says what it holds for, and others are ignored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bringup import vendor_packages
+from benchmarks.bringup.rows import RowStatus
+from benchmarks.coordinator import fingerprint
+from benchmarks.coordinator.checkouts import Checkout, kernels_digest
+from benchmarks.coordinator.ranks import HARNESS
+
+FORMAT, VERSION = "ridgeline-bringup-step", 1
+
+WORDS = {"machine": "another machine", "versions": "other versions", "tree": "other code"}
+"""What it means that a part of `holds_for` differs."""
+
+
+def holds_for(checkout: Checkout, devices: list[dict[str, Any]], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What a finished step holds for: this machine, these versions, this code."""
+    who = [platform.node(), fingerprint.cpu_name(), [[d["name"], d["uuid"], d["pci"]] for d in devices]]
+    kept = ("python", "torch", "triton", "cuda", "hip", "variables")
+    versions = [{name: environment.get(name) for name in kept}, vendor_packages.installed()]
+    return {"machine": _digest(who), "versions": _digest(versions), "tree": _digest(_code(checkout))}
+
+
+def _code(checkout: Checkout) -> list[str]:
+    own = sorted((HARNESS / "benchmarks").rglob("*.py"))
+    return [kernels_digest(checkout), *(hashlib.sha256(path.read_bytes()).hexdigest() for path in own)]
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def line(name: str, seconds: float, rows: list[dict[str, Any]], status: RowStatus, at: str) -> dict[str, Any]:
+    """A finished step, as the report shows it."""
+    return {"step": name, "status": str(status), "seconds": round(seconds, 2), "at": at, "rows": rows}
+
+
+def to_keep(finished: Mapping[str, Any], holds: Mapping[str, Any]) -> dict[str, Any]:
+    """The line of the file for a finished step."""
+    return {"format": FORMAT, "version": VERSION, "holds_for": dict(holds), **finished}
+
+
+def finished(path: Path, holds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By step the newest line that holds and passed, as the report shows it.
+
+    What failed or was not here is tried again, and so is a step whose part failed, for that part.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for kept in _lines(path):
+        if kept["holds_for"] == holds:
+            found[kept["step"]] = {key: kept[key] for key in ("step", "status", "seconds", "at", "rows")}
+    again = {name for name, one in found.items() if one["status"] != RowStatus.PASS}
+    again |= {name.partition("/")[0] for name in again}
+    return {name: one for name, one in found.items() if name not in again}
+
+
+def why_fresh(path: Path, holds: Mapping[str, Any]) -> str:
+    """What the file knows of, if none of it holds; "" where something does or nothing is known."""
+    kept = [line["holds_for"] for line in _lines(path)]
+    if not kept or any(one == holds for one in kept):
+        return ""
+    differs = [word for part, word in WORDS.items() if kept[-1].get(part) != holds[part]]
+    return f"{path} knows of {' and '.join(differs)} only: starting afresh"
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The steps in a file; torn and foreign lines are left out."""
+    if not path.exists():
+        return
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and (line.get("format"), line.get("version")) == (FORMAT, VERSION):
+            yield line

@@ -1,0 +1,166 @@
+"""GPUs as the operating system shows them: PCI, the KFD, render nodes.  Reads files only; `root` is / or a stand-in.
+
+KFD topology: nodes/N/properties holds "name value" lines (drivers/gpu/drm/amd/amdkfd/kfd_topology.c: node_show; GPUs
+have simd_count > 0 and their drm_render_minor); reading a node that the container may not use gives EPERM
+(kfd_devcgroup_check_permission).  Partition modes are files of the PCI device, current_compute_partition ("SPX") and
+current_memory_partition ("NPS1") (drivers/gpu/drm/amd/amdgpu/amdgpu_gfx.c and amdgpu_gmc.c).  torvalds/linux, 2026-11.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import errno
+import os
+import re
+from pathlib import Path
+
+VENDORS = {"0x1002": "amd", "0x10de": "nvidia"}
+"""PCI vendor ids of AMD and NVIDIA (pci.ids)."""
+
+DISPLAY, ACCELERATOR = "0x03", "0x12"
+"""PCI base classes of GPUs: display controllers (H200: 3D, 0x0302) and processing accelerators (MI300X: 0x1200)."""
+
+DRIVERS = {"amd": "amdgpu", "nvidia": "nvidia"}
+"""The driver under which a GPU computes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PciGpu:
+    """A GPU on the PCI bus.  driver: "" if none took it.  files: device files that using it takes, as far as known.
+
+    used_bytes, busy_percent, compute, memory: of amdgpu, None or "" elsewhere.
+    """
+
+    address: str
+    vendor: str
+    driver: str
+    files: tuple[str, ...] = ()
+    used_bytes: int | None = None
+    busy_percent: int | None = None
+    compute: str = ""
+    memory: str = ""
+
+    @property
+    def taken(self) -> bool:
+        """Whether the driver that computes has taken it."""
+        return self.driver == DRIVERS[self.vendor]
+
+
+@dataclasses.dataclass(frozen=True)
+class KfdGpu:
+    """A GPU, or a partition of one, that the KFD offers.  cu_count: of this node.  minor: of its render device."""
+
+    node: int
+    cu_count: int
+    gfx: str
+    minor: int
+
+
+def pci_gpus(root: Path = Path("/")) -> list[PciGpu]:
+    """GPUs of AMD and NVIDIA, by address.  Graphics of a laptop are among them."""
+    folders = sorted((root / "sys/bus/pci/devices").glob("*"))
+    return [_pci_gpu(root, folder, VENDORS[_text(folder / "vendor")]) for folder in folders if _is_gpu(folder)]
+
+
+def _is_gpu(folder: Path) -> bool:
+    return _text(folder / "vendor") in VENDORS and _text(folder / "class").startswith((DISPLAY, ACCELERATOR))
+
+
+def _pci_gpu(root: Path, folder: Path, vendor: str) -> PciGpu:
+    return PciGpu(
+        folder.name,
+        vendor,
+        (folder / "driver").resolve().name if (folder / "driver").exists() else "",
+        tuple(_render_nodes(folder) if vendor == "amd" else _nvidia_files(root, folder.name)),
+        _number(folder / "mem_info_vram_used"),
+        _number(folder / "gpu_busy_percent"),
+        _text(folder / "current_compute_partition"),
+        _text(folder / "current_memory_partition"),
+    )
+
+
+def _render_nodes(folder: Path) -> list[str]:
+    return [f"/dev/dri/{path.name}" for path in sorted((folder / "drm").glob("renderD*"))]
+
+
+def _nvidia_files(root: Path, address: str) -> list[str]:
+    """/dev/nvidiaN of a GPU: /proc/driver/nvidia/gpus/ADDRESS/information names its minor number."""
+    said = re.search(r"Device Minor:\s*(\d+)", _text(root / f"proc/driver/nvidia/gpus/{address}/information"))
+    return [f"/dev/nvidia{said[1]}"] if said else []
+
+
+def kfd_gpus(root: Path = Path("/")) -> tuple[list[KfdGpu], int]:
+    """GPUs that the KFD offers to us, and the number of nodes that we may not read."""
+    found, denied = [], 0
+    for folder in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            lines = (folder / "properties").read_text().splitlines()
+        except PermissionError:
+            denied += 1
+            continue
+        except OSError:
+            continue
+        properties = {name: int(value) for name, _, value in (line.partition(" ") for line in lines) if value.isdigit()}
+        if properties.get("simd_count"):
+            found.append(_kfd_gpu(int(folder.name), properties))
+    return found, denied
+
+
+def _kfd_gpu(node: int, properties: dict[str, int]) -> KfdGpu:
+    """gfx_target_version is decimal: major * 10000 + minor * 100 + stepping; 90402 is gfx942, written in hex digits."""
+    version = properties.get("gfx_target_version", 0)
+    gfx = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+    per_cu = properties.get("simd_per_cu") or 4
+    return KfdGpu(node, properties["simd_count"] // per_cu, gfx, properties.get("drm_render_minor", 0))
+
+
+def kfd_processes(root: Path = Path("/")) -> list[int]:
+    """Process ids that have a queue or memory on a GPU: the folders of /sys/class/kfd/kfd/proc."""
+    return sorted(int(path.name) for path in (root / "sys/class/kfd/kfd/proc").glob("[0-9]*"))
+
+
+class Access(enum.Enum):
+    """What opening a device file comes to."""
+
+    OPEN = enum.auto()
+    ABSENT = enum.auto()  # not passed to this container
+    WITHHELD = enum.auto()  # given to another job: the device controller of cgroups refuses with EPERM
+    DENIED = enum.auto()  # its mode refuses this user, with EACCES
+    BROKEN = enum.auto()  # the driver refuses
+
+
+def access(root: Path, file: str) -> Access:
+    """Open a device file as a library does, and close it.
+
+    devcgroup_check_permission (linux: security/device_cgroup.c, 2026-11) returns EPERM; a mode gives EACCES.
+    """
+    try:
+        os.close(os.open(root / file.lstrip("/"), os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return Access.ABSENT
+    except PermissionError as error:
+        return Access.WITHHELD if error.errno == errno.EPERM else Access.DENIED
+    except OSError:
+        return Access.BROKEN
+    return Access.OPEN
+
+
+def owner(root: Path, file: str) -> str:
+    """Group and mode of a device file, for a message."""
+    with contextlib.suppress(OSError):
+        found = (root / file.lstrip("/")).stat()
+        return f"mode {found.st_mode & 0o777:o}, group {found.st_gid}"
+    return "unknown"
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace").strip()
+    return ""
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,45 @@
+"""Run by test_links.py in a process per architecture: compile the kernels of `heap` and `fences`, no GPU."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+from benchmarks.bringup.probes import link_device
+from benchmarks.bringup.probes.fences import MANY
+from kernels.spec import Compilation
+from tests.kernels.compiled import compiled, spilled
+
+
+def litmus(arch: str, world: int, ordered: bool) -> Any:
+    arguments = dict.fromkeys(("data", "signals", "wrong"), ("*i32", (1024,)))
+    arguments |= {"bases": ("*i64", (world,)), "rank": 3, "rounds": 16}
+    fixed = {"PROGRAMS": MANY.programs, "BLOCK": MANY.block, "WORLD": world, "LANES": max(2, world)}
+    fixed |= {"AMD": arch.startswith("gfx"), "RELEASE": ordered, "ACQUIRE": ordered}
+    return compiled(Compilation("litmus", link_device.litmus, arguments, fixed, {"num_warps": 4}), arch)
+
+
+def push(arch: str, world: int) -> Any:
+    arguments: dict[str, Any] = dict.fromkeys(("source", "target", "signals"), ("*i32", (1 << 24,)))
+    arguments |= {"bases": ("*i64", (world,)), "count": 1 << 24, "rank": 3, "peer": 1}
+    fixed = {"PROGRAMS": 128, "BLOCK": 4096, "WORLD": world, "LANES": max(2, world), "AMD": arch.startswith("gfx")}
+    return compiled(Compilation("push", link_device.push, arguments, fixed, {"num_warps": 8}), arch)
+
+
+def main(arch: str) -> None:
+    """Stores of data are 16 bytes wide, nothing spills, and on AMD the ordered test drains before it raises a flag."""
+    for world in (2, 8):
+        for binary in (litmus(arch, world, True), litmus(arch, world, False), push(arch, world)):
+            assert spilled(binary, arch) == 0
+            text = binary.asm["amdgcn" if arch.startswith("gfx") else "ptx"]
+            wide = r"\b(?:global|flat|buffer)_store_dwordx4" if arch.startswith("gfx") else r"\bst\.global\.v4\.b32"
+            assert len(re.findall(wide, text)) >= 1, text[:2000]
+    if arch.startswith("gfx"):
+        order = r"ASMSTART\s+s_waitcnt vmcnt\(0\)[\s\S]*?s_barrier[\s\S]*?(buffer_wbl2|atomic)"
+        assert re.search(order, litmus(arch, 2, True).asm["amdgcn"])
+        assert "buffer_wbl2" not in litmus(arch, 2, False).asm["amdgcn"], "the control must not write back"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,104 @@
+"""The litmus test sees a fault, its kernels compile for every GPU, and rates and access are judged by their numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+from benchmarks.bringup.context import StepContext
+from benchmarks.bringup.probes import heap, rccl
+from benchmarks.bringup.probes.fences import CONTROLS, MANY, judge
+from benchmarks.bringup.rows import RowStatus
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def rows_of(folder: Path, fault: str, world: int = 2) -> dict[str, dict]:
+    """Rows of the litmus test by name, with that many ranks in Triton's interpreter."""
+    (folder / "heap").mkdir()
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
+    argv = [sys.executable, "-m", "tests.benchmarks.bringup.litmus_ranks"]
+    started = [
+        subprocess.Popen(
+            [*argv, str(rank), str(world), str(folder), fault], env=environment, cwd=ROOT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for rank in range(world)
+    ]  # fmt: skip
+    try:
+        said = [process.communicate(timeout=120) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0] * world, said
+    return {row["name"]: row for row in json.loads(said[0][0])}
+
+
+def test_the_litmus_test_passes_where_messages_arrive(tmp_path):
+    rows = rows_of(tmp_path, "none")
+    assert rows["many"]["status"] == "pass"
+    assert rows["many"]["numbers"]["violations"]["value"] == 0
+    assert rows["many"]["numbers"]["messages"]["value"] == 12
+    assert rows["control"]["status"] == "pass"
+
+
+def test_the_litmus_test_counts_messages_that_do_not_arrive(tmp_path):
+    rows = rows_of(tmp_path, "lost")
+    assert rows["many"]["status"] == "fail"
+    assert rows["many"]["numbers"]["violations"]["value"] == 2 * 2 * 6 * 64, (
+        "every element of every round, on both ranks"
+    )
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
+def test_the_kernels_compile_for_every_gpu(arch):
+    argv = [sys.executable, "-m", "tests.benchmarks.bringup.links_compiled", arch]
+    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_million_messages_per_pair_and_direction():
+    assert MANY.messages >= 1_000_000
+    assert MANY.rounds % 2 == 0, "two launches must not meet in one half of the buffer"
+
+
+def test_violations_are_a_fault_with_fences_and_expected_without():
+    row = judge(MANY, [0, 3], seconds=0.1)
+    assert row.status == RowStatus.FAIL
+    assert row.text.endswith("3 violations (rank 1: 3)")
+    assert "send us this report" in row.next_step
+    for control in CONTROLS:
+        row = judge(control, [0, control.messages * control.block], seconds=0.1)
+        assert row.status == RowStatus.PASS
+        assert "(50 % of what was sent" in row.text
+    assert judge(MANY, [0, 0], seconds=MANY.rounds * 2e-6).text.endswith("0 violations, 2.00 us per exchange")
+
+
+def test_gpus_without_peer_access_are_named():
+    row = heap.judge_access([(0, 1), (1, 0)], 12)
+    assert (row.status, row.text) == (RowStatus.FAIL, "no peer access for 2 of 12 pairs: 0->1, 1->0")
+    assert "iommu=pt" in row.next_step
+    assert heap.judge_access([], 12).status == RowStatus.PASS
+
+
+def test_a_slow_link_is_named():
+    rates = {f"{a}->{b}": 48.0 for a in range(4) for b in range(4) if a != b}
+    assert heap.judge_rates(rates).status == RowStatus.PASS
+    row = heap.judge_rates({**rates, "2->3": 12.0})
+    assert row.status == RowStatus.FAIL
+    assert row.text.endswith("much slower: 2->3 12 GB/s")
+    assert row.numbers["slowest"] == (12.0, "GB/s")
+
+
+def test_a_wrong_all_gather_is_a_fault():
+    context = StepContext("rccl", ".", world=2, devices=[{"arch": "gfx942"}] * 2, environment={"nccl": "2.27.7"})
+    right, wrong = (rccl.judge(context, good, 600.0, 2.0) for good in (True, False))
+    assert right.text == "RCCL 2.27.7, 2 ranks: all-gather of 128 MiB per rank is right, busbw 300 GB/s"
+    assert wrong.status == RowStatus.FAIL
