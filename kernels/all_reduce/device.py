@@ -31,7 +31,11 @@ def two_shot(
 
     Reduce-scatter and all-gather in one pass: a block is read from all ranks, added in registers, and written to all,
     so reads come in over the links while sums go out, and nothing is staged.  x and out [WORLD * count] lie on the
-    symmetric heap; signals int32[2, WORLD, PROGRAMS] for a barrier before (inputs are ready) and one after.
+    symmetric heap; signals int32[2, WORLD, PROGRAMS] for a barrier before and one after.
+
+    Before: a peer has started this call, so its x is ready, and its stream no longer reads the output of the call
+    before: only then does this program read the one and write the other.  After: the peers have read this rank's x,
+    which may now be overwritten, and have stored all of its out.
     """
     program = tl.program_id(0)
     part, heaps = rank.to(tl.int64) * count, heaps_from(bases, rank, WORLD, WORLD)
@@ -100,7 +104,8 @@ def one_shot_push(
     """Every rank sends all of x to all ranks, then each adds up what it has received: one trip, one barrier.
 
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn: the next call may write one half
-    while a slow peer still reads the other.  x and out [count] may lie anywhere.
+    while a slow peer still reads the other (see turn).  x and out [count] may lie anywhere: only their own rank reads
+    and writes them, so what its stream does with them before and after a call is no one else's business.
     """
     program = tl.program_id(0)
     heaps = heaps_from(bases, rank, WORLD, WORLD)

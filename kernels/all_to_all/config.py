@@ -52,5 +52,5 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
         {**knobs, "groups": world, "programs": max(world, knobs["programs"] // world * world)}
         for knobs in (chosen, *tried[-4:])
     ]
-    guards = [{**chosen, **other} for other in ({"staged": 0}, {"staged": STAGED_BLOCKS}, {"staged": 1, "groups": world})]
-    return first_then(chosen, [*tried, *grouped, *guards, {**chosen, "store": ".cs"}])
+    others = ({"staged": 0}, {"staged": STAGED_BLOCKS}, {"staged": 1}, {"store": ".cs"})
+    return first_then(chosen, [*tried, *grouped, *({**chosen, **other} for other in others)])

@@ -49,7 +49,8 @@ def push(
 ):  # fmt: skip
     """Every rank sends part q of its x to rank q, then each adds up what it has received: one barrier.
 
-    stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn (see turn); x and out anywhere.
+    stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn (see turn); x and out anywhere: only
+    their own rank reads and writes them.
     """
     program = tl.program_id(0)
     heaps = heaps_from(bases, rank, WORLD, WORLD)

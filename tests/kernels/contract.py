@@ -45,7 +45,7 @@ GUARDED: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     "all_reduce": tuple(
         ("triton", {"algorithm": name}) for name in ("two_shot", "two_shot_push", "one_shot_push", "one_shot_pull")
     ),
-    "reduce_scatter": (("triton", {"algorithm": "push"}), ("triton", {"algorithm": "pull"})),
+    "reduce_scatter": tuple(("triton", {"algorithm": name}) for name in ("push", "push_chunks", "pull")),
 }
 """What keeps the contract: operators, their backends and the knobs that change how."""
 

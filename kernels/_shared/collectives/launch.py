@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives.config import block_bytes, lanes
+from kernels._shared.units import compute_units
 from kernels.spec import Case, Compilation
 
-HOPPER_SMS, REGISTERS = 132, 65536
-"""Streaming multiprocessors of H100 SXM and H200; registers of one."""
+REGISTERS = 65536
+"""Of a streaming multiprocessor, Hopper."""
 
 
 def constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def depth(count: int, block: int, step: int, staged: int) -> int:
     return min(count, staged * step * block)
 
 
-def options(arch: str, knobs: Mapping[str, Any]) -> dict[str, int]:
+def options(case: Case, arch: str, knobs: Mapping[str, Any]) -> dict[str, int]:
     """Options of the compiler.  NVIDIA: all registers of an SM for the programs that share it.
 
     Left to itself, ptxas trades the loads in flight of a thread for more resident threads than are launched: with 16
@@ -55,7 +56,7 @@ def options(arch: str, knobs: Mapping[str, Any]) -> dict[str, int]:
     """
     chosen = {"num_warps": knobs["num_warps"]}
     if arch.startswith("sm_"):
-        together = -(-knobs["programs"] // HOPPER_SMS)
+        together = -(-knobs["programs"] // compute_units(case, arch))
         chosen["maxnreg"] = min(248, REGISTERS // (lanes(arch, knobs["num_warps"]) * together) // 8 * 8)
     return chosen
 
@@ -71,7 +72,7 @@ def call_of(
     """A call that launches and returns out."""
     launch = function[(fixed["PROGRAMS"],)]
     place = {"bases": case.place.heap.bases, "rank": case.place.rank}
-    every = {**arguments, **place, **fixed, **options(case.place.arch, knobs)}
+    every = {**arguments, **place, **fixed, **options(case, case.place.arch, knobs)}
 
     def call() -> torch.Tensor:
         launch(**every)
@@ -99,4 +100,4 @@ def compilation_of(
     arguments: dict[str, Any] = {name: (f"*{kind}", (size,)) for name, (kind, size) in tensors.items()}
     signals = (barriers, case.world, fixed["PROGRAMS"])
     arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", signals), "count": count, **more, "rank": 3}
-    return Compilation(function.__name__, function, arguments, fixed, options(arch, knobs))
+    return Compilation(function.__name__, function, arguments, fixed, options(case, arch, knobs))

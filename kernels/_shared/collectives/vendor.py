@@ -54,7 +54,8 @@ def most_channels() -> Any:
 def all_reduce(given: torch.Tensor, out: torch.Tensor, group: Any = None) -> Callable[[], torch.Tensor]:
     """A call of ncclAllReduce from given to out on the current stream, with the communicator of a group.
 
-    group: the default group if it is None.  Unsupported names what is missing: a GPU, the library, or the communicator's address.
+    group: the default group if it is None.  Unsupported names what is missing: a GPU, the library, or the
+    communicator's address.
     """
     if given.device.type != "cuda":
         raise Unsupported("RCCL and NCCL run on GPUs only")
