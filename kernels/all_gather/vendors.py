@@ -46,7 +46,7 @@ def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[],
 
 
 def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """For CPUs: every rank copies its shard into the output of all ranks, then they meet."""
+    """For CPUs: the ranks meet, every rank copies its shard into the output of all ranks, then they meet again."""
     only_on_cpu(case)
     fits_cpu(case)
     heap, shard = heap_of(case), inputs["shard"]
@@ -54,6 +54,7 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
     targets = [heap.peer((rank + i) % case.world, out).view(case.world, -1)[rank] for i in range(case.world)]
 
     def call() -> torch.Tensor:
+        heap.barrier()
         for target in targets:
             target.copy_(shard)
         heap.barrier()

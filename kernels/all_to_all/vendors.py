@@ -40,7 +40,7 @@ def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[
 
 
 def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """For CPUs: every rank copies its parts into the outputs of their receivers, then they meet."""
+    """For CPUs: the ranks meet, every rank copies its parts into the outputs of their receivers, they meet again."""
     only_on_cpu(case)
     fits_cpu(case)
     heap, rank, parts = heap_of(case), case.place.rank, inputs["x"].view(case.world, -1)
@@ -49,6 +49,7 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
     moves = [(heap.peer(peer, out).view(case.world, -1)[rank], parts[peer]) for peer in order]
 
     def call() -> torch.Tensor:
+        heap.barrier()
         for target, part in moves:
             target.copy_(part)
         heap.barrier()
