@@ -32,6 +32,7 @@ from kernels._shared.collectives.device import (
     take_staged,
     to_places,
 )
+from kernels._shared.ordering import loads_done
 from kernels._shared.symmetric_device import announce, flags_at_peers, later, meet, reached
 
 
@@ -115,6 +116,7 @@ def push(
         values = load_block(shard, direct * BLOCK + tl.arange(0, BLOCK), direct, blocks, words, EVEN, LOAD)
         if MEET:
             await_start(signals, program, rank, later(start, 1), PROGRAMS, WORLD, LANES, WAIT)
+        values = loads_done(values, AMD)
         places = at_heaps(mine, here, heaps, FANOUT)
         _push_blocks(values, shard, places, direct, blocks, words, STEP, BLOCK, FANOUT, EVEN, LOAD, STORE, AHEAD)
     meet(signals, flags, program, rank, later(start, 2 if MEET else 1), PROGRAMS, WORLD, LANES, AMD, WAIT)

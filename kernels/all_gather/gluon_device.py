@@ -44,6 +44,14 @@ def stores_done(AMD: gl.constexpr):
 
 
 @gluon.jit
+def loads_done(values, AMD: gl.constexpr):
+    """kernels._shared.ordering.loads_done, for words of 4 bytes."""
+    if AMD:
+        values = gl.inline_asm_elementwise("", "=v,0", [values], dtype=gl.int32, is_pure=False, pack=1)
+    return values
+
+
+@gluon.jit
 def await_peers(
     signals, program, rank, epoch,
     PROGRAMS: gl.constexpr, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr, WAIT: gl.constexpr,
@@ -122,11 +130,12 @@ def push_tiles(
     values = load_tile(shard, at + inside, first, tiles, words, VECTOR, EVEN, LOAD)
     await_peers(signals, program, rank, start + 1, PROGRAMS, WORLD, LANES, single, WAIT)
     barrier()  # some threads read the flags, all write the data
+    values = loads_done(values, AMD)
     for tile in range(first, tiles, STEP):
         after = (tile + STEP) // ACROSS * (ROWS * WIDTH) + (tile + STEP) % ACROSS * COLUMNS
         following = load_tile(shard, after + inside, tile + STEP, tiles, words, VECTOR, EVEN, LOAD)
         store_tile(values, out, mine, heaps, at + inside, words, FANOUT, VECTOR, EVEN, STORE)
-        at, values = after, following
+        at, values = after, loads_done(following, AMD)
     stores_done(AMD)
     announce(flags, rank, start + 2, WORLD, LANES, single, "release")
     await_peers(signals, program, rank, start + 2, PROGRAMS, WORLD, LANES, single, WAIT)

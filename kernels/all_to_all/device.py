@@ -14,6 +14,7 @@ from kernels._shared.collectives.device import (
     store_inside,
     take_staged,
 )
+from kernels._shared.ordering import loads_done
 from kernels._shared.symmetric_device import announce, flags_at_peers, later, meet, reached
 
 
@@ -29,6 +30,15 @@ def _load_parts(
         peer = (first + i * GROUPS) % WORLD
         parts = parts + (load_block(x + peer.to(tl.int64) * count, at, block, blocks, count, EVEN, LOAD),)
     return parts
+
+
+@triton.jit
+def _loaded(parts, COUNT: tl.constexpr, AMD: tl.constexpr):
+    """The parts, after the loads that made them: see kernels._shared.ordering.loads_done."""
+    settled = ()
+    for i in tl.static_range(COUNT):
+        settled = settled + (loads_done(parts[i], AMD),)
+    return settled
 
 
 @triton.jit
@@ -76,6 +86,7 @@ def push(
         parts = _load_parts(x, direct, blocks, count, rank + group, BLOCK, WORLD, GROUPS, EVEN, LOAD)
         if MEET:
             await_start(signals, program, rank, later(start, 1), PROGRAMS, WORLD, LANES, WAIT)
+        parts = _loaded(parts, COUNT, AMD)
         places = at_heaps(slot, here, heaps, COUNT)
         for block in range(direct, blocks, STEP):
             if AHEAD:
