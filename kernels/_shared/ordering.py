@@ -28,7 +28,7 @@ def stores_done(AMD: tl.constexpr):
 
 @triton.jit
 def loads_done(values, AMD: tl.constexpr):
-    """`values`, elements of 16 or 32 bits, after the loads that made them: nothing that follows waits for these loads again.
+    """`values`, of 16 or 32 bits, after the loads that made them: nothing that follows waits for these loads again.
 
     gfx9 counts loads and stores with one counter (vmcnt), in the order of issue.  Where masked stores of loaded values
     follow each other, the compiler does not know how many of them were issued, and has each wait for its value as if

@@ -11,10 +11,10 @@ the variables with the trial), here 16 CUs:
 
     NCCL_MIN_NCHANNELS=16 NCCL_MAX_NCHANNELS=16 ridgeline run --kernel all_gather --backend rccl
 
-`rccl_registered` has buffers that are registered as symmetric windows.  On NVIDIA it wants NCCL_NVLS_ENABLE=0 in the
-environment, because multicast stays off (kernels/symmetric_heap.py); its symmetric kernels need not obey the channels.
-
-`rccl_most_channels` is the library with as many channels as help, in the same trial as `rccl`; the better one counts.
+**The library at its best.**  `rccl_most_channels` has as many channels as help (vendor.MOST_CHANNELS), in the same
+trial as `rccl`, by a process group of its own; `rccl_registered` has the same channels, and buffers that are registered
+as symmetric windows.  The best of the three counts.  Registered buffers want NCCL_NVLS_ENABLE=0 in the environment on
+NVIDIA, because multicast stays off (kernels/symmetric_heap.py).
 
 **When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call has completed on a
 rank's stream, that rank's output is complete and its shard may be overwritten; later work of the stream may read the

@@ -7,13 +7,15 @@ import triton.language as tl
 
 from kernels._shared.collectives.device import (
     at_heaps,
+    await_chunk,
+    chunk_blocks,
     heaps_from,
     load_inside,
     rank_barrier,
     send_chunk,
     staged_sum,
     store_inside,
-    sum_chunk,
+    sum_of_parts,
     summed,
     to_places,
     turn,
@@ -54,10 +56,11 @@ def two_shot_push(
     x, out, stage, bases, signals, count, rank,
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
     LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, AHEAD: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):  # fmt: skip
     """As two_shot, but all that goes over the links is stored, nothing is read from a peer.
 
-    A program walks over its chunks, of one block each.  It stores its x's values of chunk c of part q to rank q's
+    A program walks over its chunks, of CHUNK blocks each.  It stores its x's values of chunk c of part q to rank q's
     stage, for all peers q, and raises its flags.  Then it waits for the flags of chunk c - AHEAD, adds up part
     `rank` of that chunk and stores the sums to all ranks' out.  So the values of AHEAD chunks are in flight meanwhile.
 
@@ -79,19 +82,20 @@ def two_shot_push(
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
     rows = at_heaps(stage + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
     places = at_heaps(out + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
-    chunks = tl.cdiv(tl.cdiv(count, BLOCK) - program, PROGRAMS)
+    chunks = tl.cdiv(tl.cdiv(count, CHUNK * BLOCK) - program, PROGRAMS)
     for chunk in range(chunks + AHEAD):
         if chunk < chunks:
             send_chunk(
-                x, rows, flags, start, chunk, program, count, rank, PROGRAMS, BLOCK, WORLD, LANES, EVEN, STORE, AMD
-            )
+                x, rows, flags, start, chunk, program, count, rank,
+                PROGRAMS, BLOCK, CHUNK, WORLD, LANES, EVEN, STORE, AMD,
+            )  # fmt: skip
         if chunk >= AHEAD:
-            there = chunk - AHEAD
-            at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-            total = sum_chunk(
-                x, stage, at, signals, start, there, program, count, rank, PROGRAMS, WORLD, LANES, EVEN, LOAD, WAIT
-            )
-            to_places(total.to(out.dtype.element_ty), places, at, at < count, WORLD, EVEN, STORE)
+            await_chunk(signals, start, chunk - AHEAD, program, rank, PROGRAMS, WORLD, LANES, WAIT)
+            first, last = chunk_blocks(chunk - AHEAD, program, count, PROGRAMS, BLOCK, CHUNK)
+            for block in range(first, last):
+                at = block * BLOCK + tl.arange(0, BLOCK)
+                total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
+                to_places(total.to(out.dtype.element_ty), places, at, at < count, WORLD, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)
 
 

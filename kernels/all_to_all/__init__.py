@@ -3,6 +3,8 @@
 Sizes are those of nccl-tests: S is the vector that a rank gives and gets, from 64 KB to 256 MB (2^10, 2^20 bytes), for
 2, 4 and 8 ranks.
 
+**The library at its best.**  The baselines are those of kernels/all_gather; the best of them counts.
+
 **When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call of `triton` has
 completed on a rank's stream, that rank's output is complete and its input may be overwritten; later work of the stream
 may read the output until its next call, and no other barrier is needed between calls.  kernels/all_gather/device.py
@@ -57,6 +59,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 all_to_all.baseline("rccl")(vendors.rccl)
 all_to_all.baseline("rccl_most_channels")(vendors.rccl_most_channels)
+all_to_all.baseline("rccl_registered")(vendors.rccl_registered)
 all_to_all.backend("torch")(vendors.copies)
 
 

@@ -7,12 +7,13 @@ import triton.language as tl
 
 from kernels._shared.collectives.device import (
     at_heaps,
+    await_chunk,
+    chunk_blocks,
     heaps_from,
     parts_to_peers,
     rank_barrier,
     send_chunk,
     store_inside,
-    sum_chunk,
     sum_of_parts,
     summed,
     turn,
@@ -71,6 +72,7 @@ def push_chunks(
     x, out, stage, bases, signals, count, rank,
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
     LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, AHEAD: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):  # fmt: skip
     """As push, chunk by chunk: a program adds up chunk c - AHEAD while the peers' values of the next ones come in.
 
@@ -83,17 +85,18 @@ def push_chunks(
     start = reached(signals, program, rank, PROGRAMS)
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
     rows = at_heaps(stage + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
-    chunks = tl.cdiv(tl.cdiv(count, BLOCK) - program, PROGRAMS)
+    chunks = tl.cdiv(tl.cdiv(count, CHUNK * BLOCK) - program, PROGRAMS)
     for chunk in range(chunks + AHEAD):
         if chunk < chunks:
             send_chunk(
-                x, rows, flags, start, chunk, program, count, rank, PROGRAMS, BLOCK, WORLD, LANES, EVEN, STORE, AMD
-            )
+                x, rows, flags, start, chunk, program, count, rank,
+                PROGRAMS, BLOCK, CHUNK, WORLD, LANES, EVEN, STORE, AMD,
+            )  # fmt: skip
         if chunk >= AHEAD:
-            there = chunk - AHEAD
-            at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-            total = sum_chunk(
-                x, stage, at, signals, start, there, program, count, rank, PROGRAMS, WORLD, LANES, EVEN, LOAD, WAIT
-            )
-            store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, "")
+            await_chunk(signals, start, chunk - AHEAD, program, rank, PROGRAMS, WORLD, LANES, WAIT)
+            first, last = chunk_blocks(chunk - AHEAD, program, count, PROGRAMS, BLOCK, CHUNK)
+            for block in range(first, last):
+                at = block * BLOCK + tl.arange(0, BLOCK)
+                total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
+                store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, "")
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)

@@ -32,18 +32,21 @@ ALGORITHMS = {
 
 
 def _algorithm(knobs: Mapping[str, Any]) -> Scatter:
-    """The chosen algorithm; ValueError for an unknown one, and for a negative lead."""
+    """The chosen algorithm; ValueError for an unknown one, and for chunks that cannot be."""
     name = knobs["algorithm"]
     if name not in ALGORITHMS:
         raise ValueError(f"reduce_scatter: algorithm {name!r} is not one of {', '.join(ALGORITHMS)}")
-    if name == "push_chunks" and knobs["ahead"] < 0:
-        raise ValueError(f"reduce_scatter: ahead is {knobs['ahead']} chunks; it must be at least 0")
+    if name == "push_chunks" and (knobs["ahead"] < 0 or knobs["chunk"] < 1):
+        raise ValueError(
+            f"reduce_scatter: ahead {knobs['ahead']} must be at least 0 chunks, "
+            f"and chunk {knobs['chunk']} at least 1 block"
+        )
     return ALGORITHMS[name]
 
 
 def _constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
-    ahead = {"AHEAD": knobs["ahead"]} if knobs["algorithm"] == "push_chunks" else {}
-    return {**constants(world, count, itemsize, arch, knobs), **ahead}
+    chunks = {"AHEAD": knobs["ahead"], "CHUNK": knobs["chunk"]} if knobs["algorithm"] == "push_chunks" else {}
+    return {**constants(world, count, itemsize, arch, knobs), **chunks}
 
 
 def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:

@@ -180,9 +180,10 @@ def test_a_sweep_tries_two_shots_by_stores_from_4_mb_on():
 def bad_knobs():
     for name, wrong, text in (
         ("all_reduce", {"algorithm": "tree"}, "'tree' is not one of two_shot, two_shot_push"),
-        ("all_reduce", {"algorithm": "two_shot_push", "ahead": -1}, "ahead -1 would wait for chunks"),
+        ("all_reduce", {"algorithm": "two_shot_push", "ahead": -1}, "ahead -1 must be at least 0, else"),
         ("reduce_scatter", {"algorithm": "tree"}, "'tree' is not one of pull, push"),
-        ("reduce_scatter", {"algorithm": "push_chunks", "ahead": -1}, "ahead is -1 chunks"),
+        ("reduce_scatter", {"algorithm": "push_chunks", "ahead": -1}, "ahead -1 must be at least 0 chunks"),
+        ("reduce_scatter", {"algorithm": "push_chunks", "chunk": 0}, "chunk 0 at least 1 block"),
         ("all_to_all", {"staged": -1}, "staged -1: it must be at least 0"),
         ("all_to_all", {"groups": 3}, "groups 3 must divide the 4 ranks"),
     ):

@@ -131,30 +131,37 @@ def sum_of_parts(x, stage, at, count, inside, rank, WORLD: tl.constexpr, EVEN: t
 
 
 @triton.jit
+def chunk_blocks(chunk, program, count, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr):
+    """First block of a program's chunk, and the one after its last: CHUNK blocks, fewer at the end of count."""
+    first = (program + chunk * PROGRAMS) * CHUNK
+    return first, tl.minimum(first + CHUNK, tl.cdiv(count, BLOCK))
+
+
+@triton.jit
 def send_chunk(
     x, rows, flags, start, chunk, program, count, rank,
-    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
-    STORE: tl.constexpr, AMD: tl.constexpr,
+    PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
+    EVEN: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr,
 ):  # fmt: skip
     """Store this program's chunk of all parts of x to the peers' stages (rows, as for parts_to_peers), and say so.
 
-    Chunk c of a program is block program + c * PROGRAMS, and its epoch start + c + 1.
+    The epoch of a program's chunk c is start + c + 1.
     """
-    at = (program + chunk * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-    parts_to_peers(x, rows, at, count, at < count, rank, WORLD, EVEN, STORE)
+    first, last = chunk_blocks(chunk, program, count, PROGRAMS, BLOCK, CHUNK)
+    for block in range(first, last):
+        at = block * BLOCK + tl.arange(0, BLOCK)
+        parts_to_peers(x, rows, at, count, at < count, rank, WORLD, EVEN, STORE)
     raise_flags(flags, rank, later(start, chunk + 1), WORLD, LANES, AMD)
 
 
 @triton.jit
-def sum_chunk(
-    x, stage, at, signals, start, chunk, program, count, rank,
-    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr,
-    WAIT: tl.constexpr,
+def await_chunk(
+    signals, start, chunk, program, rank,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, WAIT: tl.constexpr,
 ):  # fmt: skip
-    """Wait for a chunk of all peers (send_chunk), then the sum of part `rank` of it."""
+    """Wait for a chunk of all peers (send_chunk); then all threads may read it from this rank's stage."""
     await_peers(signals, program, rank, later(start, chunk + 1), PROGRAMS, WORLD, LANES, WAIT)
     tl.debug_barrier()  # some threads read the flags, all read the data
-    return sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
 
 
 @triton.jit

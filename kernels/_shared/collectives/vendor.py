@@ -20,12 +20,14 @@ _SUM = 0
 """ncclRedOp_t."""
 
 MOST_CHANNELS = {"cuda": 64, "hip": 112}
-"""Channels, each of which takes an SM or CU: of baseline `rccl_most_channels`.
+"""Channels, each of which takes an SM or CU: of baselines `rccl_most_channels` and `rccl_registered`.
 
-NCCL cannot have more (MAXCHANNELS, NVIDIA/nccl src/include/device.h, 5067397c, 2026-06).  2 and 4 H200 move 512 MB and
-256 MB fastest with them (against the default, 16, 24 and 32; 2026-11).  RCCL: AMD's advice for fewer than 8 GPUs
-(rocm.blogs.amd.com, mi300x-rccl-xgmi, 2025-03); it cannot have more than 128 (ROCm/rccl src/include/device.h, 0cbce2a,
-2024-10).  Both make at least config.minCTAs channels (src/graph/connect.cc of either).
+NCCL cannot have more (MAXCHANNELS, NVIDIA/nccl src/include/device.h, 5067397c, 2026-06).  2 and 4 H200 move many bytes
+fastest with them (against the default, 16, 24 and 32; NCCL 2.28.9, 2026-11): all-gather of 512 MB over 2 in 813 us,
+with 32 channels in 964, by default in 1048; on registered buffers in 747, with the default's channels in 1157.
+RCCL: AMD's advice for fewer than 8 GPUs (rocm.blogs.amd.com, mi300x-rccl-xgmi, 2025-03); it cannot have more than 128
+(ROCm/rccl src/include/device.h, 0cbce2a, 2024-10).  Both make at least config.minCTAs channels (src/graph/connect.cc of
+either).
 """
 
 
