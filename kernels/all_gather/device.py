@@ -123,4 +123,4 @@ def push(
     if STAGED > 0:
         tl.debug_barrier()  # some threads read the flags, all read the data
         for block in range(first, tl.minimum(direct, blocks), STEP):
-            take_staged(half, out, block, group, rank, words, depth, BLOCK, WORLD, GROUPS, EVEN, "")
+            take_staged(half, out, block, group, rank, words, depth, BLOCK, WORLD, GROUPS, EVEN, AMD)

@@ -42,10 +42,17 @@ GUARDED: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("triton", {"staged": 99}),
         ("triton", {"staged": 1, "groups": 2}),
     ),
-    "all_reduce": tuple(
-        ("triton", {"algorithm": name}) for name in ("two_shot", "two_shot_push", "one_shot_push", "one_shot_pull")
+    "all_reduce": (
+        ("triton", {"algorithm": "two_shot"}),
+        ("triton", {"algorithm": "two_shot_push", "ahead": 1, "chunk": 2}),
+        ("triton", {"algorithm": "one_shot_push"}),
+        ("triton", {"algorithm": "one_shot_pull"}),
     ),
-    "reduce_scatter": tuple(("triton", {"algorithm": name}) for name in ("push", "push_chunks", "pull")),
+    "reduce_scatter": (
+        ("triton", {"algorithm": "push"}),
+        ("triton", {"algorithm": "push_chunks", "ahead": 1, "chunk": 2}),
+        ("triton", {"algorithm": "pull"}),
+    ),
 }
 """What keeps the contract: operators, their backends and the knobs that change how."""
 
@@ -67,7 +74,7 @@ class Bench:
     graphs: int
 
     def place(self) -> Place:
-        return Place(self.rank, self.world, self.device, "cpu" if self.device == "cpu" else "sm_90", None, self.heap)
+        return Place(self.rank, self.world, self.device, architecture(self.device), None, self.heap)
 
     def case(self, name: str) -> Case:
         size = {"MB": self.size / 2**20} if name == "all_gather" else {"KB": self.size // 1024}
@@ -88,6 +95,14 @@ class Bench:
         total = torch.tensor([count], device=self.device)
         torch.distributed.all_reduce(total)
         return int(total.item())
+
+
+def architecture(device: str) -> str:
+    """As in kernels.hardware: gfx942, sm_90, cpu."""
+    if device == "cpu":
+        return "cpu"
+    found = torch.cuda.get_device_properties(device)
+    return found.gcnArchName.split(":")[0] if torch.version.hip else f"sm_{found.major}{found.minor}"
 
 
 def numbers(size: int, rank: int, device: str) -> torch.Tensor:
@@ -119,13 +134,13 @@ def wrong_words(bench: Bench, name: str, backend: str, knobs: dict[str, Any]) ->
         chosen.pop("unroll")
     call = kernel.backends[backend].build(bench.case(name), {key: x}, **chosen)
 
-    def step() -> None:
+    def step(late: bool = False) -> None:
         turn.add_(1).remainder_(50)
         torch.add(given, turn, out=x)
         bench.delay(rng, 0.2)
         out = call()
         x.fill_(-7)
-        bench.delay(rng, 0.3)
+        bench.delay(rng, 1.0 if late else 0.3)
         wrong.add_((out != right + turn * growth).sum())
 
     for _ in range(bench.calls):
@@ -137,13 +152,13 @@ def wrong_words(bench: Bench, name: str, backend: str, knobs: dict[str, Any]) ->
 GLUON = {"rows": 8, "columns": 32, "num_warps": 1}
 
 
-def replay(bench: Bench, step: Callable[[], None]) -> None:
-    """On a GPU: graphs of 1, 3 and 2 steps, each replayed."""
+def replay(bench: Bench, step: Callable[[bool], None]) -> None:
+    """On a GPU: graphs of 1, 3 and 2 steps, each replayed; one rank is late in each step, as captured."""
     for steps in (1, 3, 2) if bench.graphs else ():
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            for _ in range(steps):
-                step()
+            for i in range(steps):
+                step((i + steps) % bench.world == bench.rank)
         for _ in range(bench.graphs):
             graph.replay()
         torch.cuda.synchronize()
@@ -179,21 +194,22 @@ def read_late(rank: int, world: int, directory: str) -> None:
 
 
 def on_gpus(rank: int, world: int, directory: Path, calls: int, only: str) -> None:
-    """The same on GPUs, in two sizes; prints on rank 0."""
+    """The same on GPUs, and what is unguarded; many calls of few bytes, then few of more.  Rank 0 prints."""
     device = torch.device("cuda", rank)
     torch.cuda.set_device(device)
     store = torch.distributed.FileStore(str(directory / "store"), world)
     torch.distributed.init_process_group("nccl", store=store, rank=rank, world_size=world, device_id=device)
+    few, more = {"programs": 32, "num_warps": 8, "unroll": 1}, {"programs": 64, "num_warps": 16, "unroll": 1}
     with create(rank, world, str(device), 1 << 30) as heap:
-        for size, shape in (
-            (512 << 10, {"programs": 32, "num_warps": 8, "unroll": 1}),
-            (8 << 20, {"programs": 64, "num_warps": 16, "unroll": 1}),
+        for table, size, shape, count in (
+            (GUARDED, 512 << 10, few, calls),
+            (UNGUARDED, 512 << 10, few, calls // 10),
+            (GUARDED, 8 << 20, more, calls // 20),
         ):
-            bench = Bench(rank, world, str(device), heap, size, shape, calls, calls // 10)
-            for table in (GUARDED, UNGUARDED):
-                for name, backend, knobs, wrong in results(bench, table, only):
-                    if rank == 0:
-                        print(f"{name} {backend} {knobs} {size >> 10} KB: {wrong} wrong words", flush=True)
+            bench = Bench(rank, world, str(device), heap, size, shape, count, count // 20)
+            for name, backend, knobs, wrong in results(bench, table, only):
+                if rank == 0:
+                    print(f"{name} {backend} {knobs} {size >> 10} KB, {count} calls: {wrong} wrong words", flush=True)
 
 
 if __name__ == "__main__":

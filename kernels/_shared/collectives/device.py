@@ -209,12 +209,14 @@ def staged_places(own, row, group, here, heaps, COUNT: tl.constexpr, GROUPS: tl.
 @triton.jit
 def take_staged(
     half, out, block, group, rank, words, depth,
-    BLOCK: tl.constexpr, WORLD: tl.constexpr, GROUPS: tl.constexpr, EVEN: tl.constexpr, LOAD: tl.constexpr,
+    BLOCK: tl.constexpr, WORLD: tl.constexpr, GROUPS: tl.constexpr, EVEN: tl.constexpr, AMD: tl.constexpr,
 ):  # fmt: skip
     """Copy a block that peers have staged on this rank, half [WORLD, depth], to out [WORLD, words].
 
-    It was sent by the same program of the ranks whose step i, for some i, has this rank as the receiver.
+    It was sent by the same program of the ranks whose step i, for some i, has this rank as the receiver.  On AMD it is
+    read past the caches, which stores of other devices do not update.
     """
+    LOAD: tl.constexpr = ".cv" if AMD else ""
     at = block * BLOCK + tl.arange(0, BLOCK)
     FANOUT: tl.constexpr = WORLD // GROUPS
     FIRST: tl.constexpr = 1 if GROUPS == 1 else 0
