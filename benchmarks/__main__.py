@@ -121,7 +121,8 @@ def _what_options(verb: argparse.ArgumentParser, out: str) -> None:
     add("--seed", type=of.seed, default=default.seed, metavar="N", help="of the inputs")
     knob = "a knob, over config(), of every checkout or as ROLE.KEY=VALUE of one; repeatable"
     add("--set", **many, type=of.knob, metavar="KEY=VALUE", help=knob)
-    deadline = f"for one step of one arm, after which it counts as hanging (default {default.deadline_s:g})"
+    deadline = f"for one step of one arm, after which it counts as hanging (default {default.deadline_s:g}); "
+    deadline += "the first use of a library that compiles itself has a limit of its own"
     add("--deadline", type=of.deadline, default=default.deadline_s, metavar="SECONDS", help=deadline)
     add("--commit", **many, type=of.role_value, metavar="ROLE=HASH", help="commit of a checkout")
     add("--date-ms", **many, type=of.role_date, metavar="ROLE=MS", help="its committer date")

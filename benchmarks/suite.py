@@ -12,7 +12,8 @@ A kernel is measured once, in `setup_cache`: one run of `python -m benchmarks ru
 interleaved.  The plug-in records its trials and leaves `outcomes.json` in asv's cache folder; a combination only
 passes its samples on.  What cannot be measured is n/a (NotImplementedError in `setup`), what failed is null.
 
-RIDGELINE_TRIALS and RIDGELINE_ROUNDS set how long is measured, RIDGELINE_TIER which cases (pr, nightly, sweep).
+RIDGELINE_TRIALS and RIDGELINE_ROUNDS set how long is measured, RIDGELINE_TIER which cases (pr, nightly, sweep),
+RIDGELINE_HEAP where the symmetric heap of GPUs is (auto, torch, ipc).
 """
 
 from __future__ import annotations

@@ -119,10 +119,10 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
         progress.say("looking at torch and the devices")
         seen = bringup.look()
         holds = state.holds_for(checkout, seen.devices, seen.environment)
-        known = _known(arguments, holds)
-        results: dict[str, dict[str, Any]] = {}
+        known = _known(arguments, holds, steps)
+        results = bringup.results
         try:
-            _run(bringup, steps, known, lambda line: _keep(arguments.state, line, holds), progress, results)
+            _run(bringup, steps, known, lambda line: _keep(arguments.state, line, holds), progress)
         finally:  # an interrupted bring-up has a report too
             facts = {**_facts(seen), "tree": holds["tree"], "resumed": [name for name in known if name in results]}
             missing = [step.name for step in all_steps() if not any(map(step.has, results))]
@@ -132,11 +132,14 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
     return FAILED if whole["counts"][RowStatus.FAIL] else PASSED
 
 
-def _known(arguments: argparse.Namespace, holds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What is finished already."""
+def _known(
+    arguments: argparse.Namespace, holds: Mapping[str, Any], steps: Sequence[BringupStep]
+) -> dict[str, dict[str, Any]]:
+    """What is finished already of these steps."""
     if fresh := state.why_fresh(arguments.state, holds):
         print(fresh, file=sys.stderr, flush=True)
-    known = {} if arguments.again else state.finished(arguments.state, holds)
+    found = {} if arguments.again else state.finished(arguments.state, holds)
+    known = {name: line for name, line in found.items() if any(step.has(name) for step in steps)}
     if known:
         said = f"{len(known)} results in {arguments.state} still hold and are not repeated (--again repeats them)"
         print(said, file=sys.stderr, flush=True)
@@ -148,23 +151,18 @@ def _keep(path: Path, line: Mapping[str, Any], holds: Mapping[str, Any]) -> None
 
 
 def _run(
-    bringup: Bringup,
-    steps: Sequence[BringupStep],
-    known: Mapping[str, Any],
-    keep: Finished,
-    progress: _Progress,
-    results: dict[str, dict[str, Any]],
+    bringup: Bringup, steps: Sequence[BringupStep], known: Mapping[str, Any], keep: Finished, progress: _Progress
 ) -> None:
     """Fill in the result of every step and part by name: what is known, and what is run now."""
 
     def finished(line: dict[str, Any]) -> None:
-        results[line["step"]] = line
+        bringup.results[line["step"]] = line
         keep(line)
 
     for step in steps:
         progress.say(step.name)
         parts = {name: line for name, line in known.items() if step.has(name)}
-        results |= parts
+        bringup.results |= parts
         if step.name not in parts:
             bringup.run(step, list(parts), finished)
         progress.done += 1

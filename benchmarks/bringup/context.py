@@ -30,6 +30,11 @@ class StepContext:
     root: str = "/"
 
     @property
+    def part(self) -> str:
+        """What follows the slash in the name of the step: a home, a package."""
+        return self.step.partition("/")[2]
+
+    @property
     def gpu(self) -> bool:
         """Whether torch sees a GPU."""
         return bool(self.devices)

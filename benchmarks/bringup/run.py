@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bringup import report, rows, state
-from benchmarks.bringup.rows import Row
-from benchmarks.bringup.steps import BringupStep, Needs
+from benchmarks.bringup.rows import Row, RowStatus
+from benchmarks.bringup.steps import HEAP_VARIABLE, HOMES, BringupStep, Needs
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
@@ -59,19 +59,23 @@ class Seen:
             return "torch cannot be imported (see torch)"
         if fingerprint.unseen_gpu(self.devices, self.environment):
             return "torch does not see this machine's GPU (see torch)"
-        if needs is Needs.GPU and not self.devices:
+        if needs in (Needs.GPU, Needs.LINKS) and not self.devices:
             return "no GPU"
-        if needs is Needs.RANKS and self.world < 2:
+        if needs in (Needs.RANKS, Needs.LINKS) and self.world < 2:
             return "needs 2 GPUs, torch sees 1" if self.devices else "needs 2 CPU cores where there is no GPU"
         return ""
 
 
 class Bringup:
-    """Runs steps on one checkout.  A context manager: on leaving, its processes have ended and its files are gone."""
+    """Runs steps on one checkout.  A context manager: on leaving, its processes have ended and its files are gone.
+
+    results: what is finished, by step; the caller keeps it.
+    """
 
     def __init__(self, checkout: Checkout, report_progress: Callable[[Mapping[str, Any]], None]) -> None:
         self.checkout, self.report_progress = checkout, report_progress
         self.seen = Seen()
+        self.results: dict[str, dict[str, Any]] = {}
         self._directory = make_directories()
         self._pool: WorkerPool | None = None
 
@@ -96,6 +100,8 @@ class Bringup:
     def run(self, step: BringupStep, done: Sequence[str], finished: Finished) -> None:
         """Run one step; `finished` gets its result, or (a step in parts) the result of each part that is not done."""
         lacking = self.seen.lacks(step.needs)
+        if self._status(step.after) == RowStatus.FAIL:
+            lacking = f"{step.after} failed"
         if lacking:
             finished(_line(step.name, 0.0, [rows.not_here(step.name, lacking).as_json()]))
             return
@@ -112,8 +118,20 @@ class Bringup:
         if found or not events.count:
             finished(_line(step.name, time.monotonic() - begin, found))
 
+    def _status(self, step: str) -> str:
+        """What became of a step, "" if it has not been run."""
+        return str(self.results.get(step, {}).get("status", ""))
+
+    def _variables(self) -> dict[str, str]:
+        """The environment of a step.  Where the heap cannot be had as usual but in one home, that home is taken."""
+        variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
+        homes = [home for home in HOMES if self._status(f"heap/{home}") == RowStatus.PASS]
+        if self._status("heap") == RowStatus.FAIL and homes:
+            variables[HEAP_VARIABLE] = homes[0]
+        return variables
+
     def _world(self, step: BringupStep) -> int:
-        return self.seen.world if step.needs is Needs.RANKS else 1
+        return self.seen.world if step.needs in (Needs.RANKS, Needs.LINKS) else 1
 
     def _per_rank(self, step: BringupStep, events: Path, done: Sequence[str]) -> list[dict[str, Any]]:
         world, token = self._world(step), os.urandom(4).hex()
@@ -136,8 +154,8 @@ class Bringup:
     def _started(self, label: str, world: int) -> Iterator[WorkerPool]:
         """Processes of a step, which have ended on leaving."""
         with deferred():
-            variables = {**VARIABLES, "GLOO_SOCKET_IFNAME": "lo", "TMPDIR": str(self._directory)}
-            pool = WorkerPool(label, sys.executable, self.checkout.path, world, self._directory, variables)
+            own = (self.checkout.path, world, self._directory, self._variables())
+            pool = WorkerPool(label, sys.executable, *own)
             self._pool = pool
         try:
             yield pool

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.bringup import vendor_packages
 from benchmarks.bringup.rows import RowStatus
+from benchmarks.bringup.steps import BACKENDS
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout, kernels_digest
 from benchmarks.coordinator.ranks import HARNESS
@@ -27,7 +28,7 @@ WORDS = {"machine": "another machine", "versions": "other versions", "tree": "ot
 def holds_for(checkout: Checkout, devices: list[dict[str, Any]], environment: Mapping[str, Any]) -> dict[str, Any]:
     """What a finished step holds for: this machine, these versions, this code."""
     who = [platform.node(), fingerprint.cpu_name(), [[d["name"], d["uuid"], d["pci"]] for d in devices]]
-    kept = ("python", "torch", "triton", "cuda", "hip", "variables")
+    kept = ("python", "torch", "triton", "cuda", "hip", "nccl")
     versions = [{name: environment.get(name) for name in kept}, vendor_packages.installed()]
     return {"machine": _digest(who), "versions": _digest(versions), "tree": _digest(_code(checkout))}
 
@@ -61,7 +62,7 @@ def finished(path: Path, holds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         if kept["holds_for"] == holds:
             found[kept["step"]] = {key: kept[key] for key in ("step", "status", "seconds", "at", "rows")}
     again = {name for name, one in found.items() if one["status"] != RowStatus.PASS}
-    again |= {name.partition("/")[0] for name in again}
+    again |= {BACKENDS.name for name in again if BACKENDS.has(name)}
     return {name: one for name, one in found.items() if name not in again}
 
 

@@ -17,6 +17,7 @@ class Needs(enum.Enum):
     TORCH = enum.auto()
     GPU = enum.auto()
     RANKS = enum.auto()  # one process per GPU, two on a machine without one
+    LINKS = enum.auto()  # one process per GPU, and two GPUs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +25,7 @@ class BringupStep:
     """One step.  probe: module:function of benchmarks.bringup.probes.  if_lost: what to do when it crashes or hangs.
 
     expected_s: on 2 H200 (2026-11), shown by --dry-run.  deadline_s: after which it counts as hanging.
+    in_parts: it gives several results, NAME/PART.  after: not tried if this step failed.
     """
 
     name: str
@@ -33,38 +35,56 @@ class BringupStep:
     expected_s: float
     deadline_s: float
     if_lost: str
+    in_parts: bool = False
+    after: str = ""
 
     def has(self, name: str) -> bool:
         """Whether a result of that name is of this step: its own, or that of a part."""
-        return name == self.name or name.startswith(f"{self.name}/")
+        return name == self.name or (self.in_parts and name.startswith(f"{self.name}/"))
 
 
 DRIVER = "read the kernel's log (`dmesg | tail -50`) and the driver's tool (`amd-smi list`, `nvidia-smi`)"
 LINKS = "check the links (`amd-smi topology`, `nvidia-smi topo -m`) and run this step alone: ridgeline bringup --only"
 ALONE = "run this step alone and read `detail` in the JSON: ridgeline bringup --only"
 
+HOMES = ("torch", "ipc")
+"""Homes of the symmetric heap on GPUs: kernels.symmetric_heap.CHOICES but for `auto`."""
+
+HEAP_VARIABLE = "RIDGELINE_HEAP"
+"""kernels.symmetric_heap.VARIABLE, which chooses the home."""
+
+
+def of_home(home: str) -> tuple[BringupStep, BringupStep]:
+    """The steps that try one home of the heap."""
+    heap, fences = f"heap in {home} memory: write, order, rate", f"1 million messages per pair, {home} memory"
+    return (
+        BringupStep(f"heap/{home}", heap, "heap:heap", Needs.LINKS, 10, 120, LINKS),
+        BringupStep(f"fences/{home}", fences, "fences:fences", Needs.LINKS, 10, 120, LINKS, after=f"heap/{home}"),
+    )
+
+
 FIXED = (
-    BringupStep("devices", "GPUs: seen, permitted, alike, idle", "devices:devices", Needs.NOTHING, 1, 60, DRIVER),
+    BringupStep("devices", "GPUs: seen, permitted, alike, idle", "devices:devices", Needs.NOTHING, 2, 60, DRIVER),
     BringupStep("partition", "SPX/DPX/CPX and NPS, or MIG", "devices:partition", Needs.NOTHING, 1, 60, DRIVER),
     BringupStep("torch", "torch: build, a product on each GPU", "software:torch_build", Needs.NOTHING, 6, 180, DRIVER),
-    BringupStep("triton", "Triton: version, a kernel on each GPU", "software:triton_build", Needs.GPU, 5, 180, DRIVER),
+    BringupStep("triton", "Triton: version, a kernel on each GPU", "software:triton_build", Needs.GPU, 7, 180, DRIVER),
     BringupStep("disk", "free space", "host:disk", Needs.NOTHING, 1, 30, "check the mounts: `df -h`"),
     BringupStep("shm", "/dev/shm", "host:shm", Needs.NOTHING, 1, 30, "check the mount: `df -h /dev/shm`"),
     BringupStep("git", "git and the history", "host:git", Needs.NOTHING, 1, 60, "run `git status` here"),
     BringupStep("asv", "asv, for records", "host:asv", Needs.NOTHING, 1, 60, "run `python -m asv --version`"),
-    BringupStep("sensors", "clocks, power, temperature", "sensors:sensors", Needs.GPU, 2, 60, DRIVER),
+    BringupStep("sensors", "clocks, power, temperature", "sensors:sensors", Needs.GPU, 1, 60, DRIVER),
     BringupStep("timer", "resolution of the timers", "timing:timer", Needs.TORCH, 5, 60, DRIVER),
     BringupStep("graph", "graph capture and replay", "timing:graph", Needs.GPU, 5, 90, DRIVER),
-    BringupStep("heap", "symmetric heap: map, write, order, rate", "heap:heap", Needs.RANKS, 12, 120, LINKS),
-    BringupStep("fences", "message passing, 1 million rounds per pair", "fences:fences", Needs.RANKS, 12, 120, LINKS),
-    BringupStep("rccl", "RCCL or NCCL: an all-gather", "rccl:all_gather", Needs.RANKS, 10, 120, LINKS),
+    BringupStep("heap", "symmetric heap: peer access, allocate, map", "heap:heap", Needs.RANKS, 10, 120, LINKS),
+    *(step for home in HOMES for step in of_home(home)),
+    BringupStep("rccl", "RCCL or NCCL: an all-gather", "rccl:all_gather", Needs.RANKS, 6, 120, LINKS),
 )  # fmt: skip
 """Every step but the vendor packages and the backends."""
 
 BACKENDS = BringupStep(
-    "backend", "every baseline and backend, one case", "backends:backends", Needs.TORCH, 120, 900, ALONE
+    "backend", "every baseline and backend, one case", "backends:backends", Needs.TORCH, 120, 7200, ALONE, True
 )
-"""Writes one result per kernel, backend/KERNEL."""
+"""Writes one result per kernel, backend/KERNEL.  Each backend has a deadline of its own; this one is a last resort."""
 
 
 def all_steps() -> list[BringupStep]:

@@ -31,7 +31,7 @@ def limiter(metrics: Mapping[str, Any], arch: str) -> str:
 
 def sentences(metrics: Mapping[str, Any], arch: str) -> list[str]:
     """What a kernel engineer would want to know first, most telling first."""
-    found = [_occupancy(metrics, arch), _spills(metrics), _loop(metrics, arch), _stores(metrics)]
+    found = [_occupancy(metrics, arch), _spills(metrics), _loop(metrics, arch), _stores(metrics), _drains(metrics)]
     return [sentence for sentence in found if sentence]
 
 
@@ -82,6 +82,15 @@ def _stores(metrics: Mapping[str, Any]) -> str:
             parts.append(f"{what}: {_widths(metrics[f'{name}_widths'])}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]} per lane." if text else ""
+
+
+def _drains(metrics: Mapping[str, Any]) -> str:
+    if not metrics.get("remote_store_drains"):
+        return ""
+    return (
+        f"Between the first and the last remote store of a block it waits {metrics['remote_store_drains']} times for "
+        "those before, an answer over the link each time; load all bases and values before the first store."
+    )
 
 
 def _widths(widths: Mapping[str, int]) -> str:

@@ -26,6 +26,11 @@ VARIABLES = (
     "HIPBLASLT_",
     "ROCBLAS_",
     "TENSILE_",
+    "ROCM_",  # ROCM_ALLOW_GROUP_GEMM_CK: what torch._grouped_mm runs on AMD
+    "AITER_",
+    "FLYDSL_",
+    "MXFP4_",  # aiter's switches of its FP4 kernels
+    "PRIMUS_TURBO_",
 )
 """Environment variables with these prefixes can change a time; they are recorded."""
 

@@ -44,9 +44,13 @@ def bringup(
     file, where = (out or REPORT).resolve(), (tree or Path.cwd()).resolve()
     argv = program("benchmarks.bringup", *(["--again"] if again else []), *(["--dry-run"] if dry_run else []))
     argv += options(only=only, skip=skip, out=file, state=state.resolve(), tree=where, progress="json")
-    ended = follow(argv, err_console(), "bringup")
+    try:
+        ended = follow(argv, err_console(), "bringup")
+    except KeyboardInterrupt:
+        click.echo("interrupted: what is finished is kept, and the same command goes on from there", err=True)
+        return INTERRUPTED
     if ended.code not in (PASS, REGRESSION) or dry_run:
-        if ended.code not in (PASS, REGRESSION, USAGE, INTERRUPTED):
+        if ended.code not in (PASS, REGRESSION, USAGE):
             err_console().print(f"the measuring program broke off: {ended.how}", style="bold red")
         return PASS if ended.code == PASS else USAGE
     document = json.loads(file.read_text(encoding="utf-8"))

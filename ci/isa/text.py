@@ -168,6 +168,7 @@ def summary(metrics: Metrics) -> str:
         f"{metrics.lds_bytes} B LDS" if metrics.lds_bytes else "",
         f"{metrics.occupancy} {'waves per SIMD' if metrics.is_amd else 'warps per scheduler'}",
         f"remote stores {remote:g} B per lane" if remote else "",
+        f"{metrics.remote_store_drains} drains of them" if metrics.remote_store_drains else "",
         f"stores {stores:g} B per lane" if stores else "",
     ]
     return ", ".join(filter(None, parts))

@@ -176,7 +176,7 @@ EMPTY = CompiledTree(triton=None, arches=(), entries=())
 
 
 def cell(entry: CompiledEntry) -> VersionCell:
-    """What the table shows of one compilation: registers, spills, scratch, LDS, occupancy, widths; or why it failed."""
+    """What the table shows: registers, spills, scratch, LDS, occupancy, store width, drains; or why it has no code."""
     if entry.code is None:
         return VersionCell(str(entry.status), why=entry.why)
     metrics = entry.code.metrics
@@ -188,6 +188,7 @@ def cell(entry: CompiledEntry) -> VersionCell:
         f"{_size(metrics.lds_bytes)} LDS" if metrics.lds_bytes else "",
         f"occ {metrics.occupancy}",
         f"st {width:g} B" if width else "",
+        f"{metrics.remote_store_drains} drains" if metrics.remote_store_drains else "",
     ]
     return VersionCell(", ".join(filter(None, parts)), hash=entry.code.hash)
 

@@ -49,12 +49,12 @@ Paces = Mapping[tuple[str, int], Pace]
 
 
 def paces(trials: Iterable[Trial]) -> dict[tuple[str, int], Pace]:
-    """The pace of every operator; where machines differ, that of the one with the newest trial."""
+    """The pace of every operator by its newest commit and machine: earlier ones had other backends."""
     found: dict[tuple[str, int], list[Trial]] = {}
     for trial in sorted(trials, key=lambda one: one.order):
-        if _arms(trial) and not trial.paired and trial.machine.kind == "gpu":
+        if _arms(trial) and list(trial.checkouts) == ["head"] and trial.machine.kind == "gpu":
             found.setdefault((trial.operator, _world(trial)), []).append(trial)
-    return {key: _pace([one for one in of if one.machine.name == of[-1].machine.name]) for key, of in found.items()}
+    return {key: _pace([one for one in of if _where(one) == _where(of[-1])]) for key, of in found.items()}
 
 
 def expected(planned: Mapping[str, Mapping[int, int]], known: Paces, trials: int) -> list[Effort]:
@@ -95,7 +95,7 @@ def _effort(operator: str, world: int, cases: int, known: Paces, trials: int) ->
     pace = known[operator, near]
     arms = cases * pace.arms_per_case
     slower = DOUBLING ** max(0, (world // near).bit_length() - 1)
-    source = pace.machine if near == world else f"{pace.machine}, {near} ranks, x {slower:.2f}"
+    source = pace.machine if near == world else f"{pace.machine} (w{near} x {slower:.2f})"
     return Effort(operator, world, cases, arms, arms * slower * (pace.first_s + (trials - 1) * pace.later_s), source)
 
 
@@ -105,6 +105,10 @@ def _pace(trials: Sequence[Trial]) -> Pace:
     later = [one.duration_s / _arms(one) for one in trials if one.number] or first
     per_case = statistics.median(_arms(one) / len(_timed(one)) for one in trials)
     return Pace(per_case, statistics.median(first or later), statistics.median(later), trials[-1].machine.name)
+
+
+def _where(trial: Trial) -> tuple[str, str | None]:
+    return trial.machine.name, trial.checkouts["head"].commit
 
 
 def _timed(trial: Trial) -> list[str]:

@@ -14,7 +14,10 @@ OLD_NAMES = {"way": "algorithm"}
 
 
 def read_tuned(config_file: str) -> dict[str, Any]:
-    """The tables of tuned.toml beside a config.py, by arch and case; knobs by the names they have now."""
+    """The tables of tuned.toml beside a config.py, by arch and case; knobs by the names they have now.
+
+    They hold what we have measured and nothing else; points of others belong into published.toml.
+    """
     return _renamed(tomllib.loads(Path(config_file).with_name("tuned.toml").read_text()))
 
 

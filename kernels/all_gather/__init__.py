@@ -1,6 +1,7 @@
 """All-gather: every rank's shard, concatenated in rank order, on every rank; fp16, bf16 and fp32.
 
-Sizes are those of nccl-tests: the total output S in MB = 2^20 bytes, from 2 MB to 512 MB, for 2, 4 and 8 ranks.
+Sizes are those of nccl-tests: the total output S in MB = 2^20 bytes, from 2 MB to 512 MB, for 2, 4 and 8 ranks; and
+matrices M x N as the input of a rank, up to 16384 x 16384 in fp16, which is 4 GB of output for 8 ranks.
 
 Three backends push over the symmetric heap: `triton`, `partitioned` (every group of programs serves one destination)
 and `gluon` (tiles with a layout of their own).  Their knob `programs` is the number of CUs or SMs that they take.
@@ -14,7 +15,7 @@ the variables with the trial), here 16 CUs:
 **The library at its best.**  `rccl_most_channels` has as many channels as help (vendor.MOST_CHANNELS), in the same
 trial as `rccl`, by a process group of its own; `rccl_registered` has the same channels, and buffers that are registered
 as symmetric windows.  The best of the three counts.  Registered buffers want NCCL_NVLS_ENABLE=0 in the environment on
-NVIDIA, because multicast stays off (kernels/symmetric_heap.py).
+NVIDIA, because multicast stays off (kernels/symmetric_heap).
 
 **When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call has completed on a
 rank's stream, that rank's output is complete and its shard may be overwritten; later work of the stream may read the

@@ -18,12 +18,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels._shared.tuning import read_tuned
+from kernels._shared.published import fitting, read_published
+from kernels._shared.tuning import first_then, read_tuned
 from kernels._shared.units import compute_units, xcds
 from kernels.spec import Case, Unsupported
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which device and when."""
+
+PUBLISHED = read_published(__file__)
+"""Points of others, for `candidates` only: config() takes what we have measured, or a rule that spills no register."""
 
 
 def shape(case: Case) -> str:
@@ -45,10 +49,14 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
-    """What a sweep tries for a case: the present choice first, then others of its shape class."""
+    """What a sweep tries for a case: the present choice, published points, then others of its shape class."""
     table = _hopper_candidates(case) if arch == "sm_90" else _cdna_candidates(case, arch)
-    chosen = config(case, arch)
-    return [chosen, *(knobs for knobs in table if knobs != chosen)]
+    return first_then(config(case, arch), [*_published(case, arch), *table])
+
+
+def _published(case: Case, arch: str) -> list[dict[str, Any]]:
+    fixed = {"variant": "split", "tma": False, "xcds": xcds(arch, compute_units(case, arch))}
+    return [{**fixed, **knobs} for knobs in fitting(PUBLISHED, arch, case.M)]
 
 
 # ---- Hopper ----------------------------------------------------------------------------------------------------------

@@ -19,12 +19,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernels._shared.published import fitting, read_published
 from kernels._shared.tuning import first_then, read_tuned
 from kernels._shared.units import compute_units, xcds
 from kernels.spec import Case, Unsupported
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which devices and when."""
+
+PUBLISHED = read_published(__file__)
+"""Points of others, for `candidates` only: config() takes what we have measured, or a rule that spills no register."""
 
 
 def shape(case: Case) -> str:
@@ -49,9 +53,14 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
-    """What a sweep tries for a case: the present choice first, then others of its shape class."""
+    """What a sweep tries for a case: the present choice, published points, then others of its shape class."""
     table = _hopper_candidates(case) if arch == "sm_90" else _cdna_candidates(case, arch)
-    return first_then(config(case, arch), table)
+    return first_then(config(case, arch), [*_published(case, arch), *table])
+
+
+def _published(case: Case, arch: str) -> list[dict[str, Any]]:
+    fixed = {"cut": "all", "programs": 0, "xcds": xcds(arch, compute_units(case, arch))}
+    return [{**fixed, **knobs} for knobs in fitting(PUBLISHED, arch, case.M)]
 
 
 def bulk_config(case: Case, arch: str) -> dict[str, Any]:
@@ -228,9 +237,9 @@ def _hopper_rounds(case: Case) -> list[dict[str, Any]]:
 
 
 def _cdna(case: Case, arch: str) -> dict[str, Any]:
-    """Tiles that spill no register and fit the LDS (64 KiB, 160 KiB) with Triton 3.6 and 3.8.
+    """Tiles that spill no register and fit the LDS (64 KiB, 160 KiB) with Triton 3.6, 3.8 and 3.9.
 
-    The bases of 8 heaps take scalar registers: on gfx950, which keeps more loads in flight, they then need more waves.
+    Eight slices of 128 x 128 in 8 waves spill 30 to 40 registers on gfx950 with 8 ranks, in 4 waves none (2026-11).
     Adding up more than two slices of 256 x 128 spills on gfx950.
     """
     fill = compute_units(case, arch)
@@ -239,7 +248,7 @@ def _cdna(case: Case, arch: str) -> dict[str, Any]:
     if case.M <= 64:
         return _amd(case, arch, 64, 64, 128, 4, fill=fill)
     if tiles(case, 256, 128) < 0.9 * fill:
-        return _amd(case, arch, 128, 128, 64, 8 if case.world == 8 and arch == "gfx950" else 4, fill=fill)
+        return _amd(case, arch, 128, 128, 64, 4, fill=fill)
     rest = {"split_k": 1, **_rest(case, 256, 128, 64, fill, most=2)}
     return _amd(case, arch, 256, 128, 64, 8, group_m=4, programs=0, **rest)
 

@@ -17,25 +17,40 @@ from kernels._shared.tile_product import halves, product, sum_of_slices
 
 
 @triton.jit
-def _scatter(
-    tile, out, at, inside, heaps, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr
-):
-    """Store a tile at out + at on every rank, in the order of heaps (heaps_from), its own first.
+def _base(heaps, rank, i: tl.constexpr, WORLD: tl.constexpr, AMD: tl.constexpr):
+    """Base of the heap of rank + i.  heaps: on AMD all bases, loaded before the first tile; else a pointer to them.
 
-    No base is loaded here: on gfx9 one counter counts loads and stores, and waiting for a load between two peers would
-    wait for the stores to the first of them as well.
+    AMD keeps them in scalar registers.  On gfx9 one counter counts loads and stores, so to wait for a base between two
+    peers would be to wait for the stores to the first of them.  On NVIDIA nothing waits for stores, and every thread
+    would hold the bases all the time.
+    """
+    if AMD:
+        found = heaps[i]
+    else:
+        found = tl.load(heaps + ((rank + i) % WORLD if i else rank))
+    return found
+
+
+@triton.jit
+def _scatter(
+    tile, out, at, inside, heaps, rank, WORLD: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr
+):
+    """Store a tile at out + at on every rank, its own first, then rank + 1, rank + 2, ...: no link is crowded.
+
+    heaps: see _base.
 
     PUT: the peers get what is read back from this rank's own copy, in the layout that is best for copying, not what
     the matrix unit left in registers.
     """
-    here = heaps[0]
+    here = _base(heaps, rank, 0, WORLD, AMD)
     tl.store(translate(out, here, here, ALIGN) + at, tile, mask=inside)
     if PUT:
         stores_done(AMD)
         tile = tl.load(translate(out, here, here, ALIGN) + at, mask=inside, cache_modifier=".cg")
         tile = loads_done(tile, AMD)
     for i in tl.static_range(1, WORLD):
-        tl.store(translate(out, here, heaps[i], ALIGN) + at, tile, mask=inside)
+        there = _base(heaps, rank, i, WORLD, AMD)
+        tl.store(translate(out, here, there, ALIGN) + at, tile, mask=inside)
 
 
 @triton.jit
@@ -58,7 +73,7 @@ def _scatter_halves(
         cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + (left + tl.arange(0, HALF))[None, :]
         total = sum_of_slices(slices + cell, BLOCK_M, HALF, SPLIT_K, BLOCK_M * BLOCK_N)
         inside, at = _cells(row * BLOCK_M, col * BLOCK_N + left, M, N, rank, BLOCK_M, HALF, WORLD)
-        _scatter(total.to(out.dtype.element_ty), out, at, inside, heaps, WORLD, PUT, ALIGN, AMD)
+        _scatter(total.to(out.dtype.element_ty), out, at, inside, heaps, rank, WORLD, PUT, ALIGN, AMD)
 
 
 @triton.jit
@@ -91,7 +106,7 @@ def _tiles(
         row, col = tile_at(before + stored % tiles, rows, cols, GROUP_M)
         inside, at = _cells(row * BLOCK_M, col * BLOCK_N, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
         if SPLIT_K == 1:
-            _scatter(acc.to(out.dtype.element_ty), out, at, inside, heaps, WORLD, PUT, ALIGN, AMD)
+            _scatter(acc.to(out.dtype.element_ty), out, at, inside, heaps, rank, WORLD, PUT, ALIGN, AMD)
         else:
             cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
             tile, part = stored % tiles, stored // tiles
@@ -103,7 +118,7 @@ def _tiles(
             if arrived == SPLIT_K - 1:
                 if BLOCK_M * BLOCK_N <= 128 * 128:
                     total = sum_of_slices(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
-                    _scatter(total.to(out.dtype.element_ty), out, at, inside, heaps, WORLD, PUT, ALIGN, AMD)
+                    _scatter(total.to(out.dtype.element_ty), out, at, inside, heaps, rank, WORLD, PUT, ALIGN, AMD)
                 else:
                     _scatter_halves(
                         slices, row, col, out, heaps, M, N, rank, BLOCK_M, BLOCK_N, SPLIT_K, WORLD, PUT, ALIGN, AMD
@@ -131,7 +146,7 @@ def fused(
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     start = spread(pid, PROGRAMS, XCDS)
     whole = tiles - tiles % PROGRAMS if REST else 0
-    heaps = heaps_from(bases, rank, WORLD, WORLD)
+    heaps = heaps_from(bases, rank, WORLD, WORLD) if AMD else bases
     _tiles(
         a, w, out, heaps, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole, BLOCK_M, BLOCK_N, BLOCK_K,
         GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,

@@ -104,17 +104,8 @@ def _declare(
 
 
 def _add_others(kernel: Kernel, product: str) -> None:
-    baselines: dict[str, tuple[Callable[..., Any], str]] = {
-        "loop": (vendors.loop, ""),
-        "torch_grouped": (vendors.torch_grouped, ""),
-        "ck": (vendors.ck, "primus-turbo"),
-        "hipblaslt_grouped": (vendors.hipblaslt_grouped, "primus-turbo"),
-        "gmm": (vendors.gmm, "grouped_gemm"),
-        "aiter_gmm": (vendors.aiter_gmm, "amd-aiter"),
-    }
-    for name, (build, library) in baselines.items():
-        declare = kernel.baseline(name, libraries=(library,) if library else ())
-        declare(functools.wraps(build)(functools.partial(build, product)))
+    for name, (build, facts) in vendors.BASELINES.items():
+        kernel.baseline(name, **facts)(functools.wraps(build)(functools.partial(build, product)))
     kernel.backend("torch")(functools.partial(vendors.on_cpu, product))
     kernel.backend("autotune")(functools.partial(autotune.best, kernel))
 

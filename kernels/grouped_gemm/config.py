@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernels._shared.published import fitting, read_published
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.spec import Case
 
@@ -36,6 +37,9 @@ _WEIGHTS_BY_ARCH = {"gfx942": _CDNA3_WEIGHTS, "gfx950": {"block_k": 32}}
 BY_POINTERS: dict[str, Any] = {"tma": False, "split": 1}
 """What knobs become for tensors that no descriptor can describe."""
 
+PUBLISHED = read_published(__file__)
+"""Points of others, for `candidates` only: 256x256 tiles spill registers here, see _CDNA."""
+
 WIDE = 4096
 """Above so many columns of the output, bands of 16 tiles saved 0.5 to 1 % over bands of 4 (H200, 12 cases, 2026-11)."""
 
@@ -60,13 +64,13 @@ def _known(arch: str) -> dict[str, Any]:
 
 
 def candidates(case: Case, arch: str, product: str = "forward") -> list[dict[str, Any]]:
-    """Knobs to try for a case, the default first, all of which fit; for sweeps and for the autotune backend."""
+    """Knobs to try for a case, all of which fit: the default, published points, others; for sweeps and `autotune`."""
     if product == "wgrad":
         base = weights_config(case, arch)
     else:
         base = rows_config(case, arch, case.N if product == "forward" else case.K)
     points: list[dict[str, Any]] = []
-    for change in ({}, *_changes(arch, product)):
+    for change in ({}, *fitting(PUBLISHED, arch, use=product), *_changes(arch, product)):
         knobs = {**base, **change}
         if knobs not in points and (arch == "cpu" or shared_bytes(knobs, 2, arch) <= lds_limit(arch)):
             points.append(knobs)

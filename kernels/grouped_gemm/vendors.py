@@ -59,7 +59,12 @@ def _mm_steps(product: str, case: Case, x: dict[str, torch.Tensor]) -> tuple[lis
 
 
 def torch_grouped(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """torch._grouped_mm.  It has no `out`: every result is a new tensor, taken from what the allocator holds."""
+    """torch._grouped_mm.  It has no `out`: every result is a new tensor, taken from what the allocator holds.
+
+    On ROCm it is Composable Kernel's where torch was built with it and, in later states, ROCM_ALLOW_GROUP_GEMM_CK=1 is
+    set; else one product for each group, on sizes copied to the host (pytorch/pytorch, aten/src/ATen/native/cuda/
+    GroupedBlas.cpp, 00d4eaf9; the switch: aten/src/ATen/Context.cpp).
+    """
     if not hasattr(torch, "_grouped_mm"):
         raise Unsupported(f"torch {torch.__version__} has no _grouped_mm; torch 2.8 or later has it")
     _suits(case)
@@ -218,6 +223,17 @@ def _output(product: str, case: Case, left: torch.Tensor) -> torch.Tensor:
     """An output to be written: [rows, columns], or of wgrad [G, N, K], in zeros."""
     shapes = {"forward": (left.shape[0], case.N), "dgrad": (left.shape[0], case.K), "wgrad": (case.G, case.N, case.K)}
     return torch.zeros(shapes[product], dtype=left.dtype, device=left.device)
+
+
+BASELINES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "loop": (loop, {}),
+    "torch_grouped": (torch_grouped, {}),
+    "ck": (ck, {"libraries": ("primus-turbo",)}),
+    "hipblaslt_grouped": (hipblaslt_grouped, {"libraries": ("primus-turbo",)}),
+    "gmm": (gmm, {"libraries": ("grouped_gemm",)}),
+    "aiter_gmm": (aiter_gmm, {"libraries": ("amd-aiter",), "first_call_s": libraries.COMPILING_S}),
+}
+"""By name: the adapter, and what it calls.  aiter builds a module even when it is imported (aiter/ops/enum.py)."""
 
 
 def on_cpu(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:

@@ -53,6 +53,9 @@ LIBRARIES = ("amd-aiter", "flydsl")
 CK_BLOCKS = (32, 64, 128)
 """block_m of the a4w4 stage 2 (csrc/ck_gemm_moe_2stages_codegen/gen_instances.py, A4W4 dispatch)."""
 
+WIDEST_TILE = 256
+"""Columns and codes of a tile, BN and BK (aiter/ops/flydsl/mxfp4_gemm2_kernels.py, _assert_supported)."""
+
 STREAMED_UP_TO = 512
 """Tokens up to which aiter's table loads the weights non-temporally, `_nt` (kimik2_fp4_tuned_fmoe.csv, e4048607)."""
 
@@ -185,7 +188,7 @@ BASELINES: dict[str, tuple[Callable[..., Call], Any, float]] = {
 
 
 def _needs(case: Case, blocks: tuple[int, ...]) -> None:
-    """Unsupported without FP4 matrix units, for another BM, or where `aiter` is another project."""
+    """Unsupported without FP4 matrix units, for another BM or size, or where `aiter` is another project."""
     if case.place.arch != "gfx950":
         units = "the FP4 matrix units of gfx950 (MI350X, MI355X)"
         raise Unsupported(f"aiter needs a GPU with {units}, this is {case.place.arch}")
@@ -194,6 +197,8 @@ def _needs(case: Case, blocks: tuple[int, ...]) -> None:
         raise Unsupported(
             f"aiter has this kernel for BM {known}, not for {case.BM}; aiter_mxmoe_atomic takes 16 to 128"
         )
+    if case.N % WIDEST_TILE or case.K % WIDEST_TILE:
+        raise Unsupported(f"aiter's tiles need N and K in multiples of {WIDEST_TILE}, this has {case.N} and {case.K}")
     libraries.need_amd_aiter()
 
 

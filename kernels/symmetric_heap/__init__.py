@@ -14,7 +14,7 @@ where both do, the one that is measured to be faster (see choice.py).
 """
 
 from kernels.symmetric_heap.choice import AUTO, CHOICES, VARIABLE, HomeReport, chosen, create, homes
-from kernels.symmetric_heap.heap import ALIGNMENT, HeapError, Memory, SymmetricHeap
+from kernels.symmetric_heap.heap import ALIGNMENT, HeapError, HeapTooSmall, Memory, SymmetricHeap
 from kernels.symmetric_heap.rates import probe
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "CHOICES",
     "VARIABLE",
     "HeapError",
+    "HeapTooSmall",
     "HomeReport",
     "Memory",
     "SymmetricHeap",

@@ -116,8 +116,11 @@ def loaded(maps: Path = Path("/proc/self/maps")) -> GpuRuntime:
 
 
 def library_in(lines: Iterable[str]) -> str:
-    """Path of the runtime's library among the mapped files of a process; HIP's first, which can emulate the other."""
-    found = {match[2]: match[1] for match in map(LIBRARY.search, lines) if match}
+    """Path of the runtime's library among the mapped files of a process; of two copies, that in torch's folder."""
+    found: dict[str, str] = {}
+    for match in filter(None, map(LIBRARY.search, lines)):
+        if match[2] not in found or "/torch/" in match[1]:
+            found[match[2]] = match[1]
     for name in ("libamdhip64", "libcudart"):
         if name in found:
             return found[name]

@@ -8,12 +8,18 @@ from typing import Any, Protocol
 
 import torch
 
+from kernels.spec import Unsupported
+
 ALIGNMENT = 1024
 """Bytes; every allocation starts on a multiple, counted from the heap's base."""
 
 
 class HeapError(RuntimeError):
     """The heap cannot be made or is too small; the text names the numbers and the next step."""
+
+
+class HeapTooSmall(HeapError, Unsupported):
+    """An allocation does not fit: a backend cannot do this case in a heap of this size."""
 
 
 class Memory(Protocol):
@@ -64,10 +70,10 @@ class SymmetricHeap:
         needed = math.prod(sizes) * dtype.itemsize
         padded = -(-needed // ALIGNMENT) * ALIGNMENT
         if padded > self.left:
-            raise HeapError(
+            raise HeapTooSmall(
                 f"symmetric heap of rank {self.rank} is too small: {padded} bytes asked for {sizes} {dtype}, "
                 f"{self.left} of {self.bytes} left; create it with at least {self._used + padded} bytes, "
-                "or reset() it between cases"
+                "reset() it between cases, or measure fewer backends at a time (--backend)"
             )
         start = self._used
         self._memory.reserve(start, needed)

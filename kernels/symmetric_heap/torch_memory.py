@@ -1,9 +1,9 @@
 """The home `torch`: symmetric memory of torch.distributed, mapped by rendezvous over the default process group.
 
 On ROCm torch makes it of hipMemCreate, an exported file descriptor and hipMemMap (pytorch/pytorch,
-torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemory.cu, 029e473); first in torch 2.8 (pull request 150580).  Until
-2026-07 it mapped each block twice, which failed or corrupted memory (pull request 188673, in torch 2.14 and in
-ROCm's 2.13); ROCm needs 6.4 or later for hipMemCreate with exported descriptors.
+torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemory.cu, 029e473), since pull request 150580 of 2025-04.  Until
+pull request 188673 of 2026-07-02 it mapped each block twice, which gave memory errors; ROCm/pytorch took that into its
+release 2.13 on 2026-07-29 (pull request 3517).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernels.symmetric_heap.meeting import gathered, named, need_process_group, 
 
 MODULE = "torch.distributed._symmetric_memory"
 
-NEXT_STEP = "use torch 2.9 or later (ROCm: 2.14, or the 2.13 of AMD's images), or take the other home: --heap ipc"
+NEXT_STEP = "use a later torch (on ROCm one with pytorch's pull request 188673, 2026-07), or the other home: --heap ipc"
 
 
 class TorchMemory:

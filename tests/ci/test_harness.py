@@ -169,6 +169,11 @@ def test_the_command_names_commit_date_and_changes_of_every_side() -> None:
     assert "--trials" not in harness.command([HEAD], plan, Path("/out"), "verify")
 
 
+def test_the_home_of_the_heap_is_passed_on_if_it_was_asked_for() -> None:
+    assert "--heap" not in harness.command([HEAD], MeasurePlan(), Path("/out"))
+    assert harness.command([HEAD], MeasurePlan(heap="ipc"), Path("/out"), "verify")[-2:] == ["--heap", "ipc"]
+
+
 # ---- results and answers ----
 
 

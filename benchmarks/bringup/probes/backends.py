@@ -16,17 +16,18 @@ from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.rows import Row, failed, not_here, passed
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import Session
-from benchmarks.plan import PlannedCase, Protocol, Selection
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection
 from benchmarks.trial_file import FAILED, Status
 
 DEADLINE_S = 120.0
 """For one step of one arm: a first call may compile for a minute."""
 
 BUDGET_S = 420.0
-"""After this no further kernel is begun: ten minutes is what a first contact may take."""
+"""After this no further kernel is begun: ten minutes is what a first contact may take.  What a library compiles on
+first use is not counted: it comes last, and takes the time that its adapter declares."""
 
 OTHER_CASES = 2
-"""Further cases that are tried for the arms that do not support the smallest, on a GPU."""
+"""Further cases that are tried for an installed library that does not support the smallest."""
 
 
 def backends(context: StepContext) -> list[Row]:
@@ -39,14 +40,35 @@ def backends(context: StepContext) -> list[Row]:
     protocol = Protocol(rounds=0, trials=1, cache="hot", deadline_s=DEADLINE_S)
     with Session([Checkout("head", Path(context.checkout))], protocol, Selection("sweep"), progress) as session:
         plans = session.plans(session.choose([]))
-        left = [name for name in plans if f"{context.step}/{name}" not in context.done]
         until = time.monotonic() + BUDGET_S
-        for name in left:
+        for part, name, cases in parts(context, plans):
             begin = time.monotonic()
-            rows = list(_kernel(session, name, plans[name]) if begin < until else [_too_late(name)])
-            part = {"part": f"{context.step}/{name}", "seconds": time.monotonic() - begin}
-            _append(events, {**part, "rows": [row.as_json() for row in rows]})
+            rows = list(_kernel(session, name, cases) if begin < until else [_too_late(name)])
+            found = {"part": part, "seconds": time.monotonic() - begin, "rows": [row.as_json() for row in rows]}
+            _append(events, found)
         return _modules(session, len(plans))
+
+
+def parts(
+    context: StepContext, plans: Mapping[str, Sequence[PlannedCase]]
+) -> Iterator[tuple[str, str, list[PlannedCase]]]:
+    """(part, kernel, its cases) of what is not done; last the arms whose library compiles itself on first use."""
+    for last in (False, True):
+        for name, cases in plans.items():
+            own = [with_arms(case, [arm for arm in case.arms if compiles(arm) is last]) for case in cases]
+            part = f"{context.step}/{name}{'/compiling' if last else ''}"
+            if any(case.arms for case in own) and part not in context.done:
+                yield part, name, own
+
+
+def compiles(arm: PlannedArm) -> bool:
+    """Whether its library is installed, and may take longer for set-up and first call than other steps."""
+    return bool(arm.libraries) and arm.first_call_s > DEADLINE_S
+
+
+def with_arms(case: PlannedCase, arms: Sequence[PlannedArm]) -> PlannedCase:
+    """The case with these arms only."""
+    return dataclasses.replace(case, arms=tuple(arms))
 
 
 def _too_late(name: str) -> Row:
@@ -73,14 +95,15 @@ def _kernel(session: Session, name: str, cases: Sequence[PlannedCase]) -> Iterat
         yield not_here(name, next((case.skip for case in cases if case.skip), "it declares no case"))
         return
     left = {arm.key for arm in order[0].arms}
+    retried = {arm.key for arm in order[0].arms if arm.libraries}
     rows: dict[str, Row] = {}
-    for case in order[: 1 + OTHER_CASES * (session.machine["kind"] == "gpu")]:
-        entries = session.checks({name: [dataclasses.replace(case, arms=tuple(a for a in case.arms if a.key in left))]})
+    for case in order[: 1 + OTHER_CASES]:
+        entries = session.checks({name: [with_arms(case, [arm for arm in case.arms if arm.key in left])]})
         for _, entry in entries:
             for key, arm in entry["arms"].items():
                 if key not in rows or arm["status"] != Status.UNSUPPORTED:
                     rows[key] = row_of(name, case.name, key.partition("/")[2], arm, declared["baselines"])
-                if arm["status"] != Status.UNSUPPORTED:
+                if arm["status"] != Status.UNSUPPORTED or key not in retried:
                     left.discard(key)
         if not left:
             break

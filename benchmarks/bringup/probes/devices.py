@@ -182,7 +182,8 @@ def others(context: StepContext) -> Iterator[Row]:
         )
         for one in zip(*looks, strict=True)
     ]
-    yield from judge_use(use, _processes(context))
+    variable = "HIP_VISIBLE_DEVICES" if context.amd else "CUDA_VISIBLE_DEVICES"
+    yield from judge_use(use, _processes(context), "" if hiding() else variable)
 
 
 def is_busy(use: tuple[int | None, ...]) -> bool:
@@ -191,14 +192,17 @@ def is_busy(use: tuple[int | None, ...]) -> bool:
     return (taken or 0) > BUSY_BYTES or (percent or 0) > BUSY_PERCENT
 
 
-def judge_use(use: Sequence[tuple[int | None, ...]], processes: Sequence[str]) -> Iterator[Row]:
-    """One row per busy GPU, or one that all are idle.  use: (bytes taken, percent busy) by device."""
+def judge_use(use: Sequence[tuple[int | None, ...]], processes: Sequence[str], variable: str) -> Iterator[Row]:
+    """One row per busy GPU, or one that all are idle.  use: (bytes taken, percent busy) by device.
+
+    variable: that leaves a GPU out; "" if it is set already, so that its numbers are others than those of `use`.
+    """
     listed = f" (processes on GPUs: {', '.join(processes[:5])})" if processes else ""
     free = ",".join(str(index) for index, one in enumerate(use) if not is_busy(one))
     for index, (taken, percent) in enumerate(use):
         if is_busy((taken, percent)):
             shown = f"{(taken or 0) / 1e9:.1f} GB taken, {percent or 0} % busy"
-            choice = f", or leave it out: HIP_VISIBLE_DEVICES={free} (CUDA_VISIBLE_DEVICES)" if free else ""
+            choice = f", or leave it out: {variable}={free}" if free and variable else ", or choose others"
             yield failed(
                 "in use", f"GPU {index} is used by somebody else: {shown}{listed}", f"wait or stop them{choice}"
             )

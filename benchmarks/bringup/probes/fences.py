@@ -11,8 +11,8 @@ import torch
 
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.probes import ranks
-from benchmarks.bringup.probes.heap import HEAP_HINT, ORDER_HINT
-from benchmarks.bringup.rows import Row, failed, passed
+from benchmarks.bringup.probes.heap import ORDER_HINT, OTHER_HOME
+from benchmarks.bringup.rows import Row, failed, not_here, passed
 from kernels._shared.triton_needed import need_triton
 from kernels.spec import Case, Place
 
@@ -59,16 +59,15 @@ def fences(context: StepContext, plans: tuple[Litmus, ...] = PLANS) -> list[dict
 
 def _rows(context: StepContext, plans: tuple[Litmus, ...]) -> Iterator[Row]:
     most = max(plan.programs * context.world * (8 * plan.block + 4) for plan in plans)
-    heap, why = ranks.heap_of(context, most + (1 << 20))
+    home = context.part or None
+    heap, why = ranks.heap_of(context, most + (1 << 20), home)
     if heap is None:
-        yield failed("fences", f"kernels.symmetric_heap.create failed: {why}", HEAP_HINT)
+        yield not_here(home or "fences", f"kernels.symmetric_heap.create(home={home!r}) failed: {why}", OTHER_HOME)
         return
-    try:
+    with heap:
         for plan in plans:
             yield judge(plan, *_run(context, heap, plan))
             heap.reset()
-    finally:
-        heap.close()
 
 
 def _run(context: StepContext, heap: Any, plan: Litmus) -> tuple[list[int], float]:

@@ -27,36 +27,57 @@ LINK_SHARE = 0.5
 
 
 def heap(context: StepContext) -> list[dict[str, Any]]:
-    """Rows of rank 0; the others take part."""
+    """Rows of rank 0; the others take part.  The step heap/HOME tries one home, the step heap what `auto` takes."""
+    steps = _home if "/" in context.step else _auto
     with ranks.group(context):
-        rows = [row.as_json() for row in _steps(context)]
+        rows = [row.as_json() for row in steps(context)]
     return rows if context.rank == 0 else []
 
 
-def _steps(context: StepContext) -> Iterator[Row]:
+def _auto(context: StepContext) -> Iterator[Row]:
+    """Peer access, and which home is taken; on a CPU, where there is one only, what it can do."""
     if context.gpu:
         yield peer_access(context)
-    size = (MIB if context.gpu else CPU_MIB) << 20
+    size = bytes_of(context)
     begin = time.monotonic()
     heap, why = ranks.heap_of(context, 3 * size)
     if heap is None:
         yield failed("allocate", f"kernels.symmetric_heap.create failed: {why}", HEAP_HINT)
         return
-    count = size // 4
-    try:
-        source = torch.zeros(count, dtype=torch.int32, device=context.device)
-        target = heap.alloc(count, torch.int32)
-        seconds = max(ranks.gathered(time.monotonic() - begin))
-        yield passed(
-            "allocate", f"{3 * size >> 20} MiB on each of {context.world} ranks, mapped by all", took=(seconds, "s")
-        )
-        yield _written(context, heap, source, target)
-        if context.gpu:
-            yield from _pushed(context, heap, source, target)
-    finally:
-        heap.barrier()
-        heap.close()
+    with heap:
+        took = (max(ranks.gathered(time.monotonic() - begin)), "s")
+        where = f"{3 * size >> 20} MiB on each of {context.world} ranks, mapped by all"
+        yield passed("allocate", f"{where}; home: {heap.facts['home']}", took=took)
+        if not context.gpu:
+            yield _written(context, heap, *_buffers(context, heap))
 
+
+def _home(context: StepContext) -> Iterator[Row]:
+    """What one home can do; that it cannot be had is no fault as long as another can (step heap)."""
+    home = context.part
+    heap, why = ranks.heap_of(context, 3 * bytes_of(context), home)
+    if heap is None:
+        yield not_here(home, f"kernels.symmetric_heap.create(home={home!r}) failed: {why}", OTHER_HOME)
+        return
+    with heap:
+        buffers = _buffers(context, heap)
+        yield _written(context, heap, *buffers)
+        yield from _pushed(context, heap, *buffers)
+        heap.barrier()
+
+
+def bytes_of(context: StepContext) -> int:
+    """What is sent to a peer in one go."""
+    return (MIB if context.gpu else CPU_MIB) << 20
+
+
+def _buffers(context: StepContext, heap: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """(what is sent, where on the heap it arrives)."""
+    count = bytes_of(context) // 4
+    return torch.zeros(count, dtype=torch.int32, device=context.device), heap.alloc(count, torch.int32)
+
+
+OTHER_HOME = "nothing, if the step `heap` passes: another home is used; else see its next step"
 
 HEAP_HINT = (
     "check peer access between the GPUs, --ipc=host and --shm-size of the container, and ulimit -l; "

@@ -7,15 +7,19 @@ import importlib.metadata
 import re
 import time
 
+from benchmarks import contracts
 from benchmarks.bringup import vendor_packages
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.rows import Row, failed, not_here, passed
 from benchmarks.bringup.vendor_packages import VendorPackage
 
+CHANGED = "install the state that the sentence names, or adapt the baseline in kernels/*/*vendors.py"
+"""What to do about a function that is not as it was when its adapter was written."""
+
 
 def package(context: StepContext) -> list[Row]:
     """The package that the step is named after.  Its baselines are called in the step `backend`."""
-    chosen = vendor_packages.of(context.step.partition("/")[2])
+    chosen = vendor_packages.of(context.part)
     name = chosen.name
     install = f"pip install {chosen.distributions[0]}, in the build for this torch"
     if not vendor_packages.is_there(chosen):
@@ -32,14 +36,15 @@ def package(context: StepContext) -> list[Row]:
         why = f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no message'])[0]}"
         return [failed(name, f"{_named(chosen)} does not import: {why}", install)]
     seconds = time.monotonic() - begin
-    return [passed(name, _named(chosen, getattr(module, "__version__", "")), imported=(seconds, "s"))]
+    found = passed(name, _named(chosen, getattr(module, "__version__", "")), imported=(seconds, "s"))
+    return [found, *(failed(name, words, CHANGED) for words in contracts.changed(chosen.distributions))]
 
 
 def wrong_distribution(chosen: VendorPackage) -> str:
     """The distribution that brings a module of this name but is not its project, "" if it is (or is not known)."""
     brought = importlib.metadata.packages_distributions().get(chosen.name, [])
-    right = {_normal(name) for name in chosen.distributions}
-    return "" if not brought or any(_normal(name) in right for name in brought) else brought[0]
+    right = {normal(name) for name in chosen.distributions}
+    return "" if not brought or any(normal(name) in right for name in brought) else brought[0]
 
 
 def _named(chosen: VendorPackage, said: str = "") -> str:
@@ -50,6 +55,6 @@ def _named(chosen: VendorPackage, said: str = "") -> str:
     return f"{brought[0]} {importlib.metadata.version(brought[0])}"
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
     """A distribution's name as indexes compare it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -33,13 +33,12 @@ def group(context: StepContext) -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def heap_of(context: StepContext, size: int) -> tuple[Any, str]:
-    """(symmetric heap, ""), or (None, why) on every rank as soon as one cannot make it."""
+def heap_of(context: StepContext, size: int, home: str | None = None) -> tuple[Any, str]:
+    """(symmetric heap, ""), or (None, why) on every rank as soon as one cannot make it.  home: None for `auto`."""
     heap, why = None, ""
     try:
-        heap = symmetric_heap.create(
-            context.rank, context.world, context.device, size, directory=context.heap_directory
-        )
+        place = (context.rank, context.world, context.device)
+        heap = symmetric_heap.create(*place, size, directory=context.heap_directory, home=home)
     except Exception as error:
         why = f"rank {context.rank}: {type(error).__name__}: {first_line(error)}"
     reasons = [reason for reason in gathered(why) if reason]

@@ -42,7 +42,15 @@ def _build(context: StepContext) -> str:
     files = {"amdgpu driver": "sys/module/amdgpu/version", "nvidia driver": "sys/module/nvidia/version"}
     files["ROCm"] = "opt/rocm/.info/version"
     found = {name: (root / path).read_text().strip() for name, path in files.items() if (root / path).is_file()}
-    return ", ".join([*parts, *(f"{name} {version}" for name, version in found.items())])
+    said = ", ".join([*parts, *(f"{name} {version}" for name, version in found.items())])
+    return said + other_rocm(environment.get("hip") or "", found.get("ROCm", ""))
+
+
+def other_rocm(built_for: str, installed: str) -> str:
+    """A remark if torch was built for another ROCm than the system's: its own libraries and the system's then mix."""
+    if not built_for or not installed or doctor.version_numbers(built_for)[:2] == doctor.version_numbers(installed)[:2]:
+        return ""
+    return f" (this torch was built for ROCm {built_for}; vendor packages must be too)"
 
 
 def _untested(name: str, version: str) -> str:

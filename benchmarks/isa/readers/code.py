@@ -151,8 +151,8 @@ class Code:
                 if block in best and rank.get(after, -1) > rank[block]:
                     total, path = best[block]
                     best[after] = max(best.get(after, (-1, [])), (total + weights[after], [*path, after]))
-        ends = [b for b in best if header in self.successors[b]] if loop else list(best)
-        return max(best[block] for block in ends)[1]
+        ends = [b for b in best if header in self.successors[b]] if loop else []
+        return max(best[block] for block in ends or best)[1]
 
     def text(self) -> str:
         """The code, one instruction per line, labels renamed L0, L1 ... in program order.

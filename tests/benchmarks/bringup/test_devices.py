@@ -157,7 +157,7 @@ def test_a_gpu_in_use_by_somebody_else(tmp_path, monkeypatch):
     assert row.text == (
         "GPU 1 is used by somebody else: 44.0 GB taken, 97 % busy (processes on GPUs: python (pid 4711))"
     )
-    assert "HIP_VISIBLE_DEVICES=0 " in row.next_step
+    assert row.next_step == "wait or stop them, or leave it out: HIP_VISIBLE_DEVICES=0"
 
 
 def test_memory_that_is_given_back_meanwhile_was_not_somebody_elses(tmp_path, monkeypatch):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton")
-
+from benchmarks.bringup import steps
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.probes import heap, rccl
 from benchmarks.bringup.probes.fences import CONTROLS, MANY, judge
 from benchmarks.bringup.rows import RowStatus
+from kernels import symmetric_heap
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -102,3 +102,8 @@ def test_a_wrong_all_gather_is_a_fault():
     right, wrong = (rccl.judge(context, good, 600.0, 2.0) for good in (True, False))
     assert right.text == "RCCL 2.27.7, 2 ranks: all-gather of 128 MiB per rank is right, busbw 300 GB/s"
     assert wrong.status == RowStatus.FAIL
+
+
+def test_every_home_of_the_heap_has_its_steps():
+    assert set(steps.HOMES) == set(symmetric_heap.CHOICES) - {symmetric_heap.AUTO}
+    assert steps.HEAP_VARIABLE == symmetric_heap.VARIABLE

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def result_of(step: str, deadline_s: float = 60.0, checkout: Path = ROOT) -> dict:
     """The result of one step, run on this machine."""
-    [chosen] = choose([step], [])
+    chosen = next(one for one in choose([step], []) if one.name == step)
     found = []
     with Bringup(Checkout("head", checkout), lambda event: None) as bringup:
         bringup.seen = Seen(environment={"python": "3.11", "torch": "2.13.0"})
@@ -169,3 +169,27 @@ def alive(pid: int) -> bool:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+def test_fences_are_not_tried_in_a_heap_that_failed(monkeypatch):
+    monkeypatch.setattr("benchmarks.bringup.run.WorkerPool", lambda *_: pytest.fail("a process was started"))
+    with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
+        bringup.seen = Seen([{"pci": ""}] * 2, {"torch": "2.13.0"})
+        bringup.results = {"heap/ipc": {"status": "fail"}, "heap/torch": {"status": "pass"}}
+        found = []
+        bringup.run(next(step for step in choose(["fences"], []) if step.name == "fences/ipc"), [], found.append)
+    assert row_of(found[0]) == ("not here", "heap/ipc failed", "")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "home"),
+    [
+        ({"heap": "pass", "heap/ipc": "pass"}, None),
+        ({"heap": "fail", "heap/torch": "fail", "heap/ipc": "pass"}, "ipc"),
+        ({"heap": "fail", "heap/torch": "fail", "heap/ipc": "fail"}, None),
+    ],
+)
+def test_backends_take_the_home_that_works_where_the_usual_way_fails(statuses, home):
+    with Bringup(Checkout("head", ROOT), lambda event: None) as bringup:
+        bringup.results = {step: {"status": status} for step, status in statuses.items()}
+        assert bringup._variables().get("RIDGELINE_HEAP") == home

@@ -82,25 +82,49 @@ def test_a_loop_is_what_reaches_its_back_edge_without_its_header(program):
         assert loop.depth == sum(loop.header in body for body in expected.values())
 
 
-@given(graphs(), st.lists(st.integers(0, 9), min_size=7, max_size=7))
-def test_the_heaviest_path_against_all_paths(program, weights):
-    rank = {}
+def order(successors):
+    """The order in which edges count as forward: that of a depth-first walk."""
+    seen, finished = set(), []
 
-    def visit(block):  # the order in which edges count as forward is that of a depth-first walk
-        rank[block] = None
-        for target in program.successors[block]:
-            if target not in rank:
+    def visit(block):
+        seen.add(block)
+        for target in successors[block]:
+            if target not in seen:
                 visit(target)
         finished.append(block)
 
-    finished = []
     visit(0)
-    place = {block: index for index, block in enumerate(reversed(finished))}
+    return {block: index for index, block in enumerate(reversed(finished))}
+
+
+@given(graphs(), st.lists(st.integers(0, 9), min_size=7, max_size=7))
+def test_the_heaviest_path_against_all_paths(program, weights):
+    place = order(program.successors)
 
     def best(block):
         return weights[block] + max((best(t) for t in program.successors[block] if place[t] > place[block]), default=0)
 
     assert program.heaviest_path(dict(enumerate(weights))) == best(0)
+
+
+@given(graphs(), st.lists(st.integers(0, 9), min_size=7, max_size=7))
+def test_the_heaviest_pass_through_a_loop_against_all_of_them(program, weights):
+    successors, place = program.successors, order(program.successors)
+
+    def ways(block, allowed):
+        yield [block]
+        for target in successors[block]:
+            if target in allowed and place[target] > place[block]:
+                yield from ([block, *rest] for rest in ways(target, allowed))
+
+    for loop in program.loops:
+        every = list(ways(loop.header, loop.blocks))
+        closed = [way for way in every if loop.header in successors[way[-1]]]
+        found = program.heaviest_pass(loop, weights)
+        assert found in (closed or every)
+        assert sum(weights[b] for b in found) == max(sum(weights[b] for b in way) for way in closed or every)
+    through = program.heaviest_pass(None, weights)
+    assert sum(weights[b] for b in through) == program.heaviest_path(dict(enumerate(weights)))
 
 
 NEST = "a;outer:;b;inner:;c;go inner;d;go outer;e;end"

@@ -168,6 +168,14 @@ def test_explanations_name_the_limiter():
     assert limiter(finish({**RAW, "lds_bytes": 70000}, "gfx942"), "gfx942") == "LDS over the limit"
 
 
+def test_drains_are_explained_where_there_are_any():
+    drained, kept = (explain(result(remote_store_drains=n))[0]["sentences"] for n in (7, 0))
+    assert [sentence for sentence in drained if sentence not in kept] == [
+        "Between the first and the last remote store of a block it waits 7 times for those before, an answer over the "
+        "link each time; load all bases and values before the first store."
+    ]
+
+
 def test_an_explanation_as_markdown():
     told = explain(result(vgpr_spills=104, scratch_bytes=404, scratch_ops=213, scratch_ops_in_loops=213))
     assert json.loads(json.dumps(told)) == told

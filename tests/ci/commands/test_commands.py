@@ -274,3 +274,31 @@ def test_verify_of_an_unknown_kernel_says_which_there_are(tmp_path: Path) -> Non
     )
     assert done.returncode == 3
     assert "no kernel 'gem'; known: " in done.stderr
+
+
+# ---- run ----------------------------------------------------------------------------------------------------------
+
+
+def test_run_says_how_long_it_takes_on_another_node(tmp_path: Path) -> None:
+    out = tmp_path / "trials.jsonl"
+    words = ["--tier", "nightly", "--kernel", "all_gather", "--case", "w8_fp16_in*"]
+    done = invoke("run", "--dry-run", "--gpus", "8", *words, "--tree", str(README.parent), "--out", str(out))
+    assert done.exit_code == 0, done.output
+    assert "expected on 8 GPUs, 3 trials" in done.output
+    assert re.search(r"^all_gather +8 +6 ", done.output, flags=re.MULTILINE)
+    assert "minutes in all; the nightly job may take 240" in done.output
+    assert not out.exists()
+
+
+def test_gpus_without_a_dry_run_is_a_usage_error() -> None:
+    done = invoke("run", "--gpus", "8")
+    assert done.exit_code == 3
+    assert "it needs --dry-run" in done.output
+
+
+@pytest.mark.parametrize("verb", ["run", "ab", "check", "verify"])
+def test_a_home_of_the_heap_is_one_of_three(verb: str) -> None:
+    commits = ["HEAD"] if verb == "ab" else []
+    done = invoke(verb, *commits, "--heap", "ipx", "--dry-run")
+    assert done.exit_code == 3
+    assert "'ipx' is not one of 'auto', 'torch', 'ipc'" in done.output

@@ -56,27 +56,11 @@ def tree(tmp_path):
     return tmp_path
 
 
-TO_HEAPS = "to_heaps(values, mine, at, at < words, here, heaps, FANOUT, EVEN, STORE)"
-IMPORTS = ("load_inside, to_heaps", "load_inside, store_inside, to_heaps")
-TRANSLATE = ("import finish", "import finish, translate")
-
-
-def one_by_one(heap: str, hint: str = "") -> str:
-    """The stores of all_gather's push, written out."""
-    target = f"translate(mine, here, {heap}{hint}) + at"
-    return f"for i in tl.static_range(FANOUT):\n            store_inside({target}, values, at < words, EVEN, STORE)"
-
+KEPT = ("heaps_from(bases, rank, WORLD, WORLD) if AMD else bases", "bases")
+"""How gemm_all_scatter loads the bases of the peers' heaps: before the first tile on AMD."""
 
 PLANTED = {
-    "the hint of all_gather removed": (
-        "all_gather/device.py",
-        [(TO_HEAPS, one_by_one("heaps[i]", ", 1")), IMPORTS, TRANSLATE],
-        "all_gather",
-        "gfx942",
-        "remote_store_width",
-        "stores to remote ranks went from 16 B to 4 B per lane: ",
-    ),
-    "the hints of its Gluon backend removed": (
+    "the hints of all_gather's Gluon backend removed": (
         "all_gather/gluon_device.py",
         [
             ("gl.max_contiguous(gl.multiple_of(base + at, ALIGN), VECTOR)", "base + at"),
@@ -89,27 +73,27 @@ PLANTED = {
     ),
     "the hint of gemm_all_scatter removed": (
         "gemm_all_scatter/device.py",
-        [("heaps[i], ALIGN) + at", "heaps[i], 1) + at")],
+        [("there, ALIGN) + at", "there, 1) + at")],
         "gemm_all_scatter",
         "gfx942",
         "remote_store_width",
         "stores to remote ranks went from 16 B to ",
     ),
-    "heap bases loaded before each block of all_gather": (
-        "all_gather/device.py",
-        [(TO_HEAPS, f"heaps = heaps_from(bases, rank + group, WORLD, FANOUT, GROUPS)\n        {TO_HEAPS}")],
-        "all_gather",
+    "heap bases loaded before each tile of gemm_all_scatter": (
+        "gemm_all_scatter/device.py",
+        [KEPT, ("    here = _base(", "    heaps = heaps_from(heaps, rank, WORLD, WORLD)\n    here = _base(")],
+        "gemm_all_scatter",
         "gfx942",
         "heap_bases",
         "(reloaded, no longer kept)",
     ),
-    "heap bases loaded between the peers of all_gather": (
-        "all_gather/device.py",
-        [(TO_HEAPS, one_by_one("tl.load(bases + (rank + group + i * GROUPS) % WORLD)")), IMPORTS, TRANSLATE],
-        "all_gather",
+    "heap bases loaded between the peers of gemm_all_scatter": (
+        "gemm_all_scatter/device.py",
+        [KEPT, ("    if AMD:\n        found = heaps[i]", "    if False:\n        found = heaps[i]")],
+        "gemm_all_scatter",
         "gfx942",
         "drains",
-        "drains of remote stores in a block: 0 → 3; 3 more times a wave waits for an answer over the link before it",
+        "drains of remote stores in a block: 0 → 2; 2 more times a wave waits for an answer over the link before it",
     ),
     "what gemm_all_scatter reads back not settled before the first peer": (
         "gemm_all_scatter/device.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -32,6 +33,12 @@ def test_a_pace_is_seconds_by_timed_arm_apart_for_first_and_later_trials():
     assert effort.paces(trials) == {("gather", 2): effort.Pace(2.0, 15.0, 5.5, MACHINE["name"])}
 
 
+def test_an_earlier_commit_with_fewer_backends_does_not_count():
+    one = recorded(seconds=400.0, started="2026-10-01")
+    earlier = dataclasses.replace(one, checkouts={"head": dataclasses.replace(one.checkouts["head"], commit="0" * 40)})
+    assert effort.paces([recorded(seconds=8.0), earlier])["gather", 2].first_s == 2.0
+
+
 def test_of_several_machines_the_newest_trial_says_which_counts():
     old, new = {**MACHINE, "name": "old"}, {**MACHINE, "name": "new"}
     trials = [recorded(seconds=8.0, machine=new, started="2026-11-02"), recorded(seconds=800.0, machine=old)]
@@ -53,7 +60,7 @@ def test_more_ranks_than_recorded_take_longer_and_fewer_do_not_take_less():
     known = {("gather", 2): effort.Pace(1.0, 2.0, 1.0, "m"), ("gather", 4): effort.Pace(1.0, 3.0, 1.0, "n")}
     found = {one.world: one for one in effort.expected({"gather": {1: 1, 2: 1, 4: 1, 8: 1}}, known, 1)}
     assert [found[world].seconds for world in (1, 2, 4, 8)] == pytest.approx([2.0, 2.0, 3.0, 3.0 * effort.DOUBLING])
-    assert found[8].source == "n, 4 ranks, x 1.40"
+    assert found[8].source == "n (w4 x 1.40)"
     assert found[2].source == "m"
 
 

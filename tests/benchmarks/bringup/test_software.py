@@ -1,0 +1,173 @@
+"""What is said of versions that do not fit, of a GPU that torch does not see, and of one that errs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bringup.context import StepContext
+from benchmarks.bringup.probes import host, packages, sensors, software
+from benchmarks.bringup.rows import Row, RowStatus
+from benchmarks.bringup.vendor_packages import PACKAGES, VendorPackage
+from kernels import registry
+from tests.benchmarks.bringup import nodes
+
+VERSIONS = {"python": "3.12.3", "torch": "2.11.0+rocm7.2", "triton": "3.6.0", "hip": "7.2.53", "cuda": None}
+
+
+def context(root: Path, devices=(), **versions: str | None) -> StepContext:
+    return StepContext("torch", ".", devices, {**VERSIONS, **versions}, root=str(root))
+
+
+@pytest.fixture(autouse=True)
+def _no_hiding(monkeypatch):
+    for name in software.fingerprint.HIDING:
+        monkeypatch.delenv(name, raising=False)
+
+
+def only(rows: list[Row]) -> Row:
+    [row] = rows
+    return row
+
+
+def test_versions_of_torch_and_its_platform(tmp_path):
+    nodes.write(tmp_path / "sys/module/amdgpu/version", "6.16.13")
+    nodes.write(tmp_path / "opt/rocm/.info/version", "7.2.0-43")
+    row = only(software.torch_build(context(tmp_path)))
+    assert row.status == RowStatus.PASS
+    assert row.text == "torch 2.11.0+rocm7.2, Python 3.12.3, HIP 7.2.53, amdgpu driver 6.16.13, ROCm 7.2.0-43"
+
+
+def test_another_rocm_and_an_untested_torch_are_remarked(tmp_path):
+    nodes.write(tmp_path / "opt/rocm/.info/version", "6.4.1")
+    row = only(software.torch_build(context(tmp_path, torch="2.9.1")))
+    assert "(this torch was built for ROCm 7.2.53; vendor packages must be too)" in row.text
+    assert "(Ridgeline is tested with 2.11 to 2.13)" in row.text
+
+
+def test_a_torch_that_is_missing(tmp_path):
+    row = only(software.torch_build(context(tmp_path, torch=None, torch_missing="ModuleNotFoundError: no torch")))
+    assert (row.status, row.text) == (RowStatus.FAIL, "torch cannot be imported: ModuleNotFoundError: no torch")
+
+
+def test_a_gpu_that_torch_does_not_see(tmp_path):
+    nodes.write(tmp_path / "dev/kfd", "")
+    row = only(software.torch_build(context(tmp_path, hip=None)))
+    assert row.status == RowStatus.FAIL
+    assert row.text.startswith("this machine has a GPU (")
+    assert row.next_step.startswith("use the Python that has the GPU build of torch")
+
+
+@pytest.mark.parametrize(
+    ("requirement", "remark"),
+    [
+        ("triton==3.6.0; platform_system == 'Linux'", ""),
+        ("pytorch-triton-rocm==3.5.1", "; this torch asks for 3.5.1"),
+        ("triton-rocm (==3.5.1)", "; this torch asks for 3.5.1"),
+        ("numpy==1.0", ""),
+    ],
+)
+def test_the_triton_that_torch_asks_for(requirement, remark):
+    assert software.mismatch([requirement], "3.6.0") == remark
+
+
+def test_a_triton_that_is_missing(tmp_path):
+    row = only(software.triton_build(context(tmp_path, triton=None, triton_missing="ImportError: glibc")))
+    assert (row.status, row.text) == (RowStatus.FAIL, "Triton cannot be imported: ImportError: glibc")
+
+
+def test_a_gpu_that_multiplies_wrongly_is_named():
+    import torch
+
+    a, b = (torch.randint(-4, 5, (16, 16)).double() for _ in range(2))
+    assert software._product_fault(torch, a, b, "cpu") == ""
+    spoiled = a.clone()
+    spoiled.to = lambda *how: a.half() + 1
+    assert software._product_fault(torch, spoiled, b, "cpu") == "a product of small integers is wrong"
+    assert software._product_fault(torch, a, b, "nowhere").startswith("RuntimeError: ")
+
+
+# ---- the machine around ------------------------------------------------------------------------------------------
+
+
+def test_little_disk_and_shared_memory_are_faults(tmp_path, monkeypatch):
+    (tmp_path / "dev/shm").mkdir(parents=True)
+    assert only(host.shm(context(tmp_path))).status == RowStatus.PASS
+    monkeypatch.setattr(host.doctor, "LEAST_SHM_BYTES", 1 << 62)
+    monkeypatch.setattr(host.doctor, "LEAST_DISK_BYTES", 1 << 62)
+    assert "--shm-size=16G" in only(host.shm(context(tmp_path))).next_step
+    assert {row.status for row in host.disk(context(tmp_path))} == {RowStatus.FAIL}
+
+
+def test_a_missing_shm_is_a_fault(tmp_path):
+    assert only(host.shm(context(tmp_path))).text == "/dev/shm is missing"
+
+
+def test_a_checkout_without_history_says_what_to_do(tmp_path):
+    row = only(host.git(StepContext("git", str(tmp_path))))
+    assert row.status == RowStatus.NOT_HERE
+    assert "ridgeline run --commit HASH" in row.next_step
+
+
+def test_without_git_or_asv_measuring_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(host.shutil, "which", lambda name: None)
+    monkeypatch.setattr(host, "_version", lambda name: "")
+    assert only(host.git(context(tmp_path))).status == RowStatus.NOT_HERE
+    assert only(host.asv(context(tmp_path))).text.startswith("asv and asv_runner not installed")
+
+
+# ---- sensors and packages ----------------------------------------------------------------------------------------
+
+
+class Monitor:
+    """A monitor that does not know the power."""
+
+    def __init__(self, power_w):
+        self.power_w = power_w
+
+    def read(self, index):
+        return {
+            "sm_clock_mhz": 2100,
+            "mem_clock_mhz": 1300,
+            "temperature_c": 40,
+            "power_w": self.power_w,
+            "throttle": "none",
+        }
+
+    def static(self, index):
+        return {"power_cap_w": 750.0, "chip_id": None, "partition": "SPX/NPS1", "driver": "6.16.13"}
+
+
+def test_sensors_that_do_not_read_are_named(tmp_path, monkeypatch):
+    seen = context(tmp_path, [nodes.device(0), nodes.device(1)])
+    monkeypatch.setattr(sensors.device_state, "open_monitor", lambda found: (Monitor(130.0), None))
+    row = only(sensors.sensors(seen))
+    assert (row.status, row.text) == (RowStatus.PASS, "2 GPUs read, driver 6.16.13")
+    assert row.numbers["power_cap"] == (750.0, "W")
+    monkeypatch.setattr(sensors.device_state, "open_monitor", lambda found: (Monitor(None), None))
+    assert only(sensors.sensors(seen)).text == "not read: power_w of GPU 0, power_w of GPU 1"
+    monkeypatch.setattr(sensors.device_state, "open_monitor", lambda found: (None, "amdsmi: ImportError: no"))
+    assert "amdsmi (part of ROCm" in only(sensors.sensors(seen)).next_step
+
+
+def test_a_package_for_other_gpus_needs_nothing_done(tmp_path):
+    steps = {one.name: StepContext(f"package/{one.name}", ".", [nodes.device(0)]) for one in PACKAGES}
+    humming, aiter = (only(packages.package(steps[name])) for name in ("humming", "aiter"))
+    assert (humming.text, humming.next_step) == ("not installed; it is for NVIDIA GPUs", "")
+    assert (aiter.text, aiter.next_step) == ("not installed", "pip install amd-aiter, in the build for this torch")
+
+
+def test_names_of_distributions_are_compared_as_indexes_do(monkeypatch):
+    chosen = VendorPackage("primus_turbo", "primus_turbo.pytorch", ("primus_turbo",), "amd", "")
+    monkeypatch.setattr(
+        packages.importlib.metadata, "packages_distributions", lambda: {"primus_turbo": ["Primus-Turbo"]}
+    )
+    assert packages.wrong_distribution(chosen) == ""
+
+
+def test_every_library_that_a_baseline_declares_has_its_step():
+    known = {packages.normal(name) for one in PACKAGES for name in one.distributions}
+    kernels = registry.discover(["kernels"]).kernels.values()
+    declared = {name for kernel in kernels for backend in kernel.backends.values() for name in backend.libraries}
+    assert {packages.normal(name) for name in declared} <= known, "add it to benchmarks/bringup/vendor_packages.py"

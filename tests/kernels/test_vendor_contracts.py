@@ -1,0 +1,414 @@
+"""Each adapter of another library against the recorded function: its names, its dtypes, its layouts, its result; and a
+change upstream is one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks import contracts
+from kernels._shared import libraries
+from kernels.grouped_gemm import autotune, grouped_gemm_dgrad, grouped_gemm_forward, grouped_gemm_wgrad
+from kernels.grouped_gemm import vendors as grouped
+from kernels.moe_gemm2_mxfp4 import amd_vendors, moe_gemm2_mxfp4
+from kernels.numerics import compare
+from kernels.spec import Case, Place, Unsupported
+from tests.kernels.vendor_stubs import RECORDED, installed
+
+PRODUCTS = {"forward": grouped_gemm_forward, "dgrad": grouped_gemm_dgrad, "wgrad": grouped_gemm_wgrad}
+ENTRIES = {
+    value.name: value
+    for module in (grouped, amd_vendors)
+    for value in vars(module).values()
+    if isinstance(value, libraries.Written)
+}
+GROUPED = ("ck", "hipblaslt_grouped", "gmm", "aiter_gmm")
+PRIMUS_TURBO = [name for name in RECORDED if name.startswith("primus_turbo")]
+
+
+def grouped_case(product="forward", arch="gfx942"):
+    case = Case("t", dtype="bf16", G=5, M=8, N=32, K=48, routing="extreme").at(Place(arch=arch, compute_units=304))
+    return case, PRODUCTS[product].function("inputs")(case, 0)
+
+
+def moe_case(block=32, arch="gfx950", tokens=5):
+    place = Place(arch=arch, compute_units=256)
+    case = Case("t", dtype="mxfp4", M=tokens, N=256, K=256, E=4, topk=3, BM=block).at(place)
+    return case, moe_gemm2_mxfp4.function("inputs")(case, 0)
+
+
+def earlier(name):
+    """A record with the signature of the earlier versions."""
+    [(_, arguments)] = RECORDED[name].earlier
+    return dataclasses.replace(RECORDED[name], arguments=arguments)
+
+
+def right(kernel, case, x, call):
+    """The output of two calls, the first of them overwritten, is what the reference has."""
+    first = call()
+    if not getattr(call, "functional", False):
+        first.fill_(float("nan"))
+        assert call().data_ptr() == first.data_ptr()
+    verdict = compare(call(), kernel.function("reference")(case, x), kernel.tolerance_for(case))
+    assert verdict.ok, verdict.why
+
+
+# ---- every adapter is right ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("product", sorted(PRODUCTS))
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_grouped_adapter_does_what_the_recorded_function_makes_of_it(product, name, tmp_path):
+    case, x = grouped_case(product)
+    assert 0 in grouped.host_sizes(case), "an expert without a row"
+    kernel = PRODUCTS[product]
+    with installed(tmp_path, RECORDED):
+        call = kernel.backends[name].build(case, x)
+        right(kernel, case, x, call)
+        assert getattr(call, "functional", False) == (name == "ck")
+
+
+@pytest.mark.parametrize("versions", ["0.3.0", "0.4.0"])
+@pytest.mark.parametrize("product", sorted(PRODUCTS))
+@pytest.mark.parametrize("name", ["ck", "hipblaslt_grouped"])
+def test_earlier_versions_of_primus_turbo_are_right_too(product, name, versions, tmp_path):
+    names = [one for one in PRIMUS_TURBO if versions == "0.3.0" or "hipblaslt" in one]
+    older = {one: earlier(one) if one in names else RECORDED[one] for one in PRIMUS_TURBO}
+    assert len(older["primus_turbo_cpp_extension::ck_grouped_gemm"].arguments) == (7 if versions == "0.3.0" else 10)
+    case, x = grouped_case(product)
+    with installed(tmp_path, older):
+        call = PRODUCTS[product].backends[name].build(case, x)
+        right(PRODUCTS[product], case, x, call)
+        assert call.functional, "no output can be given"
+
+
+@pytest.mark.parametrize("block", [16, 32, 64, 128])
+@pytest.mark.parametrize("name", sorted(amd_vendors.BASELINES))
+def test_an_fp4_adapter_does_what_the_recorded_kernel_makes_of_it(name, block, tmp_path):
+    case, x = moe_case(block)
+    backend = moe_gemm2_mxfp4.backends[name]
+    with installed(tmp_path, RECORDED):
+        if block == 16 and name in ("aiter_ck", "flydsl_stage2"):
+            with pytest.raises(Unsupported, match="for BM 32, 64, 128, not for 16; aiter_mxmoe_atomic takes 16 to 128"):
+                backend.build(case, x, **backend.knobs(case, "gfx950"))
+            return
+        right(moe_gemm2_mxfp4, case, x, backend.build(case, x, **backend.knobs(case, "gfx950")))
+
+
+def test_knobs_are_those_of_the_published_table_and_can_be_set(tmp_path):
+    few, many = moe_case(32)[0], Case("t", dtype="mxfp4", M=16384, N=7168, K=512, E=385, topk=9, BM=128).at(Place())
+    assert amd_vendors.knobs(few, "gfx950")["non_temporal"] is True
+    assert amd_vendors.knobs(many, "gfx950")["non_temporal"] is False
+    assert amd_vendors.stage2_knobs(few, "gfx950") == {"tile_m": 32, "tile_n": 128, "mode": "reduce"}
+    assert amd_vendors.stage2_knobs(many, "gfx950") == {"tile_m": 64, "tile_n": 256, "mode": "reduce"}
+    case, x = moe_case(32)
+    with installed(tmp_path, RECORDED):
+        for changes in ({"block_n": 128}, {"persist": True}, {"non_temporal": False}):
+            knobs = moe_gemm2_mxfp4.backends["aiter_mxmoe_atomic"].knobs(case, "gfx950", changes)
+            right(moe_gemm2_mxfp4, case, x, amd_vendors.aiter_mxmoe_atomic(case, x, **knobs))
+        right(moe_gemm2_mxfp4, case, x, amd_vendors.flydsl_stage2(case, x, mode="atomic"))
+
+
+def test_autotune_takes_a_functional_library_for_what_it_is(tmp_path, monkeypatch):
+    """The choice is `ck`, whose every output is new: the harness must be told."""
+    case, x = grouped_case("forward")
+    kernel = PRODUCTS["forward"]
+    monkeypatch.setattr(kernel, "backends", {name: kernel.backends[name] for name in ("ck", "aiter_gmm", "autotune")})
+    for wanted, expected in (("ck", True), ("aiter_gmm", False)):
+        monkeypatch.setattr(
+            autotune, "_by_speed", lambda calls, case, wanted=wanted: [["ck", "aiter_gmm"].index(wanted)]
+        )
+        with installed(tmp_path, RECORDED):
+            call = kernel.backends["autotune"].build(case, x)
+            assert (call.choice, getattr(call, "functional", False)) == (wanted, expected)
+            right(kernel, case, x, call)
+
+
+def test_autotune_leaves_out_a_library_that_raises(tmp_path, monkeypatch):
+    case, x = grouped_case("forward")
+    kernel = PRODUCTS["forward"]
+
+    def fails(case, x):
+        raise RuntimeError("HIP error: no kernel image")
+
+    failing = dataclasses.replace(kernel.backends["ck"], build=fails)
+    monkeypatch.setattr(
+        kernel, "backends", {"ck": failing, **{name: kernel.backends[name] for name in ("loop", "autotune")}}
+    )
+    assert kernel.backends["autotune"].build(case, x).choice == "loop"
+
+
+# ---- a change upstream is a sentence -------------------------------------------------------------------------------
+
+USERS = {
+    "primus_turbo_cpp_extension::ck_grouped_gemm": ("forward", "ck"),
+    "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k": ("wgrad", "ck"),
+    "primus_turbo_cpp_extension::hipblaslt_grouped_gemm": ("dgrad", "hipblaslt_grouped"),
+    "grouped_gemm.backend.gmm": ("wgrad", "gmm"),
+    "aiter.ops.triton.gmm.gmm": ("dgrad", "aiter_gmm"),
+    "aiter.ops.triton.gmm.ptgmm": ("wgrad", "aiter_gmm"),
+    "aiter.ops.moe_op.ck_moe_stage2_fwd": (32, "aiter_ck"),
+    "aiter.ops.flydsl.kernels.mxmoe_dispatcher.mxfp4_moe_gemm2": (16, "aiter_mxmoe_atomic"),
+    "aiter.ops.flydsl.moe_kernels._run_moe_reduction": (64, "aiter_mxmoe_reduce"),
+    "aiter.ops.flydsl.mxfp4_gemm2_kernels.flydsl_mxfp4_gemm2": (16, "flydsl_gemm2"),
+    "aiter.ops.moe_mxfp4_aux.mxfp4_moe_scatter_reduce": (128, "flydsl_gemm2"),
+    "aiter.ops.flydsl.moe_kernels.flydsl_moe_stage2": (32, "flydsl_stage2"),
+}
+
+
+def refusal(name, changed, tmp_path):
+    """What the adapter that calls a function says when the function has changed."""
+    which, backend = USERS[name]
+    kernel = PRODUCTS.get(which, moe_gemm2_mxfp4)
+    case, x = grouped_case(which) if which in PRODUCTS else moe_case(which)
+    with installed(tmp_path, {**RECORDED, name: changed}), pytest.raises(Unsupported) as refused:
+        kernel.backends[backend].build(case, x, **kernel.backends[backend].knobs(case, case.place.arch))
+    return str(refused.value)
+
+
+def passed(name):
+    """Arguments that have no default: every adapter must give them."""
+    return [one.name for one in RECORDED[name].arguments if one.default is None]
+
+
+def test_every_function_that_an_adapter_calls_is_recorded_at_the_state_it_names():
+    assert set(ENTRIES) == set(RECORDED) == set(USERS)
+    for name, entry in ENTRIES.items():
+        told = dataclasses.asdict(RECORDED[name])
+        assert {field: told[field] for field in dataclasses.asdict(entry)} == dataclasses.asdict(entry)
+        assert re.fullmatch(r"[0-9a-f]{40}", entry.commit)
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", entry.date)
+
+
+@pytest.mark.parametrize("name", sorted(USERS))
+def test_a_renamed_argument_is_named_with_the_function_and_the_state_it_was_written_for(name, tmp_path):
+    for index, argument in enumerate(passed(name)):
+        arguments = [
+            dataclasses.replace(one, name=f"{one.name}_new") if one.name == argument else one
+            for one in RECORDED[name].arguments
+        ]
+        changed = dataclasses.replace(RECORDED[name], arguments=tuple(arguments))
+        said = refusal(name, changed, tmp_path / str(index))
+        assert said.startswith(f"{name} of ")
+        assert f"has no argument {argument} and needs the argument {argument}_new (it takes " in said
+        assert f"written for {RECORDED[name].repository} {RECORDED[name].path} of {RECORDED[name].date}" in said
+        assert f"({RECORDED[name].commit[:8]})" in said
+
+
+@pytest.mark.parametrize("name", sorted(USERS))
+def test_an_argument_more_is_named_and_one_with_a_default_is_no_matter(name, tmp_path):
+    record = RECORDED[name]
+    new = contracts.Argument("mesh", "keyword only", None, "int" if contracts.OPERATOR in name else "")
+    said = refusal(name, dataclasses.replace(record, arguments=(*record.arguments, new)), tmp_path)
+    assert "needs the argument mesh (it takes " in said
+    optional = dataclasses.replace(new, default="0")
+    which, backend = USERS[name]
+    kernel = PRODUCTS.get(which, moe_gemm2_mxfp4)
+    case, x = grouped_case(which) if which in PRODUCTS else moe_case(which)
+    more = dataclasses.replace(record, arguments=(*record.arguments, optional))
+    with installed(tmp_path / "optional", {**RECORDED, name: more}):
+        kernel.backends[backend].build(case, x, **kernel.backends[backend].knobs(case, case.place.arch))
+
+
+@pytest.mark.parametrize("name", sorted(USERS))
+def test_another_dtype_is_refused_with_both(name, tmp_path):
+    record = RECORDED[name]
+    for index, tensor in enumerate(t for t in record.tensors if t in passed(name)):
+        changed = {**record.tensors, tensor: {**record.tensors[tensor], "dtype": ["fp8"]}}
+        said = refusal(name, dataclasses.replace(record, tensors=changed), tmp_path / str(index))
+        assert re.search(rf"refuses this case: {tensor} is \w+, it takes fp8", said), said
+
+
+def test_arguments_are_passed_by_name_so_their_order_is_free(tmp_path):
+    name = "aiter.ops.triton.gmm.gmm"
+    first, second, *rest = RECORDED[name].arguments
+    swapped = dataclasses.replace(RECORDED[name], arguments=(second, first, *rest))
+    case, x = grouped_case("forward")
+    with installed(tmp_path, {**RECORDED, name: swapped}):
+        right(grouped_gemm_forward, case, x, grouped.aiter_gmm("forward", case, x))
+    assert contracts.sentence(RECORDED[name], swapped.arguments, "amd-aiter").startswith(
+        f"{name} in amd-aiter: the order was lhs, rhs, group_sizes"
+    )
+
+
+# ---- what is absent, or another project ----------------------------------------------------------------------------
+
+
+def build(name, arch="gfx942"):
+    if name in moe_gemm2_mxfp4.backends:
+        case, x = moe_case(arch=arch)
+        return moe_gemm2_mxfp4.backends[name].build(case, x)
+    case, x = grouped_case(arch=arch)
+    return grouped_gemm_forward.backends[name].build(case, x)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ck", "primus_turbo.pytorch cannot be imported .*; install Primus-Turbo, built for this ROCm"),
+        ("hipblaslt_grouped", "primus_turbo.pytorch cannot be imported"),
+        ("gmm", "the branch rocm of github.com/caaatch22/grouped_gemm; `pip install grouped_gemm` is for CUDA"),
+        ("aiter_gmm", "aiter is not installed; `pip install amd-aiter` .the distribution aiter is another project"),
+    ],
+)
+def test_what_is_absent_says_what_to_install(name, said):
+    with pytest.raises(Unsupported, match=said):
+        build(name)
+
+
+def test_on_cuda_gmm_names_the_package_for_cuda():
+    with pytest.raises(Unsupported, match="gmm of grouped_gemm .* cannot be imported .*; pip install grouped_gemm"):
+        build("gmm", "sm_90")
+    for name in ("ck", "hipblaslt_grouped", "aiter_gmm"):
+        with pytest.raises(Unsupported, match="needs a GPU of AMD, this is sm_90"):
+            build(name, "sm_90")
+    with pytest.raises(Unsupported, match="FP4 matrix units of gfx950 .MI350X, MI355X., this is gfx942"):
+        build("aiter_mxmoe_atomic", "gfx942")
+
+
+@pytest.mark.parametrize("name", ["aiter_gmm", "aiter_ck", "aiter_mxmoe_reduce", "flydsl_gemm2"])
+def test_the_other_project_called_aiter_is_recognised(name, tmp_path, monkeypatch):
+    """The package of PyPI: modules of that name, but no operators; it would be imported without an error."""
+    package = tmp_path / "aiter"
+    package.mkdir()
+    (package / "__init__.py").write_text("async def map_aiter(function, aiter): ...\n")
+    about = tmp_path / "aiter-0.13.20191203.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: aiter\nVersion: 0.13.20191203\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Unsupported) as refused:
+        build(name, "gfx942" if name == "aiter_gmm" else "gfx950")
+    said = str(refused.value)
+    assert "(aiter 0.13.20191203) is another project; AMD's is amd-aiter: `pip uninstall aiter`" in said
+    assert "aiter" not in sys.modules, "it is recognised without being imported"
+
+
+@pytest.mark.parametrize("name", sorted(amd_vendors.BASELINES))
+def test_a_case_that_fills_no_tile_is_unsupported(name):
+    case = Case("t", dtype="mxfp4", M=5, N=96, K=64, E=6, topk=3, BM=32).at(Place(arch="gfx950"))
+    with pytest.raises(Unsupported, match="need N and K in multiples of 256, this has 96 and 64"):
+        moe_gemm2_mxfp4.backends[name].build(case, moe_gemm2_mxfp4.function("inputs")(case, 0))
+
+
+def test_a_library_without_the_operator_says_from_which_version_on_it_has_it(tmp_path):
+    only = {"grouped_gemm.backend.gmm": RECORDED["grouped_gemm.backend.gmm"]}
+    said = "registers no primus_turbo_cpp_extension::ck_grouped_gemm; 0.3.0 or later does"
+    with installed(tmp_path, only), pytest.raises(Unsupported, match=said):
+        build("ck")
+
+
+def test_a_library_that_breaks_while_it_is_loaded_is_unsupported(tmp_path):
+    said = "flydsl 0.4.2 has no make_view.; it needs ROCm and `pip install amd-aiter"
+    with installed(tmp_path, RECORDED):
+        module = tmp_path / "aiter" / "ops" / "flydsl" / "kernels" / "mxmoe_dispatcher.py"
+        module.write_text("raise AttributeError('flydsl 0.4.2 has no make_view')\n")
+        with pytest.raises(Unsupported, match=said):
+            build("aiter_mxmoe_atomic", "gfx950")
+
+
+def test_a_lost_device_is_no_refusal(monkeypatch):
+    """After an illegal access the error is passed on, so that the harness starts new processes."""
+
+    def lost():
+        raise RuntimeError("HIP error: an illegal memory access was encountered")
+
+    def fails():
+        raise RuntimeError("no instance")
+
+    with pytest.raises(Unsupported, match="ck refuses this case: no instance"):
+        libraries.tried("ck", fails)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lost)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        libraries.tried("ck", lambda: torch.zeros(1))
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        libraries.tried("ck", fails)
+
+
+# ---- the command that compares -------------------------------------------------------------------------------------
+
+
+def test_what_differs_between_two_signatures_is_said():
+    old = contracts.of_python("def f(a, b, *, c=1, d): ...", "f")
+    assert [str(one) for one in old] == ["a", "b", "c=1", "d"]
+    assert contracts.changes(old, old) == []
+    for source, said in {
+        "def f(b, a, *, c=1, d): ...": "the order was a, b, c, d and is b, a, c, d",
+        "def f(a, *, c=1, d): ...": "the argument b is gone",
+        "def f(a, b, e, *, c=1, d): ...": "the argument e is new and required",
+        "def f(a, b, e=2, *, c=1, d): ...": "the argument e is new",
+        "def f(a, b, *, c=2, d): ...": "the default of c was 1 and is 2",
+        "def f(a, b, c=1, *, d): ...": "the kind of c was keyword only and is positional or keyword",
+        "def f(a, b, /, *, c=1, d): ...": "the kind of a was positional or keyword and is positional only",
+    }.items():
+        assert contracts.changes(old, contracts.of_python(source, "f"))[0] == said
+    with pytest.raises(ValueError, match="there is no function g"):
+        contracts.of_python("def f(): ...", "g")
+
+
+def test_schemas_are_read_as_torch_reads_them():
+    cpp = 'm.def("one(Tensor a, int[] sizes=[1, 2], "\n  "Tensor(a!)? out=None, *, float b=0.0) -> (Tensor, Tensor)");'
+    schema = contracts.schemas(cpp)["one"]
+    found = contracts.of_schema(schema)
+    told = torch._C.parse_schema(schema).arguments
+    assert [one.name for one in found] == [one.name for one in told] == ["a", "sizes", "out", "b"]
+    assert [one.default is not None for one in found] == [one.has_default_value() for one in told]
+    assert [one.kind == "keyword only" for one in found] == [one.kwarg_only for one in told]
+    assert found[2].type == "Tensor(a!)?"
+    for one in RECORDED.values():
+        if contracts.OPERATOR in one.name:
+            text = f"f({', '.join(f'{a.type} {a}' for a in one.arguments)}) -> Tensor"
+            assert [a.name for a in torch._C.parse_schema(text).arguments] == [a.name for a in one.arguments]
+
+
+def test_installed_functions_are_compared_and_a_change_is_named(tmp_path, capsys):
+    name = "aiter.ops.moe_op.ck_moe_stage2_fwd"
+    fewer = dataclasses.replace(RECORDED[name], arguments=RECORDED[name].arguments[:-1])
+    with installed(tmp_path, {**RECORDED, name: fewer}):
+        assert contracts.main([]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(RECORDED)
+    differing = [line for line in lines if line.startswith("differs")]
+    assert len(differing) == 1
+    assert "the argument use_non_temporal_load is gone" in differing[0]
+    assert "as in ROCm/aiter aiter/ops/moe_op.py at e4048607 (2026-08-22)" in differing[0]
+    assert sum(line.startswith("same") for line in lines) == len(RECORDED) - 1
+
+
+def test_the_changes_of_one_distribution_are_told_apart(tmp_path):
+    name = "primus_turbo_cpp_extension::ck_grouped_gemm"
+    fewer = dataclasses.replace(RECORDED[name], arguments=RECORDED[name].arguments[:3])
+    with installed(tmp_path, {**RECORDED, name: fewer}):
+        [said] = contracts.changed(["primus_turbo"])
+        assert "the argument transB is gone" in said
+        assert contracts.changed(["amd-aiter", "flydsl"]) == []
+
+
+def test_an_earlier_version_that_is_supported_is_the_same(tmp_path):
+    name = "primus_turbo_cpp_extension::ck_grouped_gemm"
+    assert contracts.sentence(RECORDED[name], earlier(name).arguments, "primus-turbo") == ""
+    assert "the argument transB is gone" in contracts.sentence(
+        RECORDED[name], [one for one in RECORDED[name].arguments if one.name != "transB"], "primus-turbo"
+    )
+
+
+def test_a_checkout_is_compared_in_a_process_of_its_own(tmp_path):
+    source = tmp_path / "csrc" / "pytorch"
+    source.mkdir(parents=True)
+    ck = RECORDED["primus_turbo_cpp_extension::ck_grouped_gemm"]
+    lines = [f'm.def("ck_grouped_gemm({", ".join(f"{a.type} {a}" for a in ck.arguments)}) "\n  "-> Tensor");']
+    (source / "bindings_pytorch.cpp").write_text("\n".join(lines))
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.contracts", "--source", f"AMD-AGI/Primus-Turbo={tmp_path}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert [line.split()[0] for line in ran.stdout.splitlines()] == ["same", "absent", "absent"]
+    assert "registers no operator ck_grouped_gemm_variable_k" in ran.stdout
