@@ -9,7 +9,7 @@ import torch
 from kernels.all_gather import all_gather
 from kernels.numerics import compare, normal, poison
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import create
+from kernels.symmetric_heap import ALIGNMENT, create
 from tests.kernels import gluon_shim
 from tests.kernels.fake_ranks import FakeRanks
 
@@ -149,7 +149,7 @@ def flags_count_calls(backend: str = "triton") -> None:
             for call in built:
                 call()
             for heap in ranks.heaps:
-                start = HEAP - heap.left - 1024  # the flags are the last allocation
+                start = HEAP - heap.left - ALIGNMENT  # the flags are the last allocation
                 flags = ranks.view(heap.rank)[start : start + 4 * words].view(torch.int32)
                 assert flags.tolist() == [each * n] * words, (n, heap.rank, flags.tolist())
 
