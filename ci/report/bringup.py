@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -69,26 +70,46 @@ def _headline(document: Mapping[str, Any]) -> str:
 def show(report: BringupReport, console: Console) -> None:
     """The machine, then a group for each status, then the count."""
     console.print(Text(report.headline, style="bold"), soft_wrap=True)
+    shown = {"pass": _table, "not here": _reasons, "fail": _faults}
     for status, style in GROUPS.items():
         if rows := report.of(status):
             console.print(Text(f"\n{status}", style=style))
-            console.print(_table(list(_passed(rows) if status == "pass" else _by_reason(rows))))
+            console.print(Padding(shown[status](rows), (0, 0, 0, 2), expand=False))
     known = f", {plural(report.resumed, 'result')} known from before" if report.resumed else ""
     counts = ", ".join(f"{len(report.of(status))} {status}" for status in GROUPS)
     console.print(Text(f"\n{counts}; {report.seconds:.0f} s{known}", style="bold"))
 
 
-def _table(entries: Sequence[tuple[str, str, str]]) -> Table:
-    """(name, text, next step) by row."""
+def _table(rows: Sequence[BringupRow]) -> RenderableType:
+    """What passed: name and sentence side by side."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(width=0)
-    table.add_column(max_width=32, overflow="fold")
-    table.add_column(overflow="fold")
-    for name, said, next_step in entries:
-        text = Text(said)
-        text.append(f"\n-> {next_step}" if next_step else "", style="cyan")
-        table.add_row("", Text(name), text)
+    for name, said, next_step in _passed(rows):
+        table.add_row(Text(name), Text(said).append(_arrow(next_step)))
     return table
+
+
+def _reasons(rows: Sequence[BringupRow]) -> RenderableType:
+    """What is not here: each reason once, and below it what it is the reason of."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        reasons.setdefault((_reason(row), row.next_step), []).append(_label(row))
+    blocks = (
+        _block(said, Text(", ".join(names), style="dim"), next_step) for (said, next_step), names in reasons.items()
+    )
+    return Group(*blocks)
+
+
+def _faults(rows: Sequence[BringupRow]) -> RenderableType:
+    """What failed, how, and what to do."""
+    return Group(*(_block(_label(row), Text(row.text), row.next_step) for row in rows))
+
+
+def _block(head: str, said: Text, next_step: str) -> RenderableType:
+    return Group(Text(head), Padding(said.append(_arrow(next_step)), (0, 0, 0, 4), expand=False))
+
+
+def _arrow(next_step: str) -> Text:
+    return Text(f"\n-> {next_step}" if next_step else "", style="not dim cyan")
 
 
 def _passed(rows: Sequence[BringupRow]) -> Iterator[tuple[str, str, str]]:
@@ -101,15 +122,6 @@ def _passed(rows: Sequence[BringupRow]) -> Iterator[tuple[str, str, str]]:
             yield _label(row), row.text, row.next_step
     for step, names in backends.items():
         yield step, f"right: {', '.join(names)}", ""
-
-
-def _by_reason(rows: Sequence[BringupRow]) -> Iterator[tuple[str, str, str]]:
-    """Rows that say the same in one entry."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        reasons.setdefault((_reason(row), row.next_step), []).append(_label(row))
-    for (said, next_step), names in reasons.items():
-        yield ", ".join(names), said, next_step
 
 
 def _reason(row: BringupRow) -> str:

@@ -105,7 +105,7 @@ class LocalPool:
     def __init__(self) -> None:
         self.alive = True
         self._service = Service(".")
-        self._service._kernel, self._service._place = toy, Place()
+        self._service._kernel, self._service._backends, self._service._place = toy, toy.backends, Place()
         self._service._clock, self._service._numerics = clocks.HostClock(0, None), arms.harness_numerics()
         self._request: tuple[str, dict[str, Any]] | None = None
 

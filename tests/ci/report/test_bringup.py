@@ -49,12 +49,15 @@ pass
   backend/gemm  right: blas, torch
 
 not here
-  package/aiter, package/flydsl  not installed
-  gemm/triton, all_gather/gluon  Triton compiles for GPUs only
+  not installed
+      package/aiter, package/flydsl
+  Triton compiles for GPUs only
+      gemm/triton, all_gather/gluon
 
 fail
-  heap: allocate  failed: no[31m peers
-                  -> check IOMMU
+  heap: allocate
+      failed: no[31m peers
+      -> check IOMMU
 
 4 pass, 4 not here, 1 fail; 84 s, 1 result known from before
 """
