@@ -24,12 +24,24 @@ PUSH_BYTES = 4 * MIB
 """Up to here a barrier costs more than another pass through HBM."""
 
 
+CHUNKS_BYTES = 64 * MIB
+"""From here on NVIDIA GPUs send in chunks: NVLink carries stores with less overhead than loads (H200, 2026-11)."""
+
+CHUNKS = (
+    (128, 8, 8, 1, 1), (132, 16, 4, 1, 1), (64, 8, 4, 1, 1), (128, 16, 4, 2, 2), (128, 8, 8, 1, 2), (128, 8, 8, 1, 4),
+    (128, 16, 2, 1, 2), (132, 32, 2, 1, 1)
+)  # fmt: skip
+"""(programs, num_warps, unroll, ahead, chunk) that a sweep tries for push_chunks."""
+
+
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
     if size_class(case) in TUNED.get(arch, {}):
         return dict(TUNED[arch][size_class(case)])
     known(arch, "reduce_scatter")
     total = case.KB * KIB
+    if arch.startswith("sm_") and total >= CHUNKS_BYTES:
+        return _chunks(case, arch, 128, 16, 4, 1, 2)
     algorithm = "push" if total <= PUSH_BYTES else "pull"
     most, warps = {"cpu": (2, 1)}.get(arch, (64, 8) if arch.startswith("gfx") else (128, 16))
     unroll = 1 if arch == "cpu" else max(1, 8 // case.world)
@@ -48,4 +60,21 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     tried = with_algorithms(chosen, arch, [(name, total // case.world) for name in names])
     if len(names) == 1:
         tried += [{**chosen, "load": ".cg"}, {**chosen, "store": ".cs"}, {**chosen, "algorithm": "push"}]
+    if total >= PUSH_BYTES:
+        tried += [_chunks(case, arch, *shape) for shape in CHUNKS[: 8 if len(names) == 1 else 3]]
     return first_then(chosen, tried)
+
+
+def _chunks(case: Case, arch: str, programs: int, warps: int, unroll: int, ahead: int, chunk: int) -> dict[str, Any]:
+    """Knobs of push_chunks.  A block of all ranks is in registers at once: for 8 of them blocks are smaller."""
+    amd = arch.startswith("gfx")
+    return {
+        "algorithm": "push_chunks",
+        "programs": programs,
+        "num_warps": warps // 2 if amd else warps,
+        "unroll": min(unroll, max(1, 16 // case.world)),
+        "ahead": ahead,
+        "chunk": chunk,
+        "load": ".cv" if amd else ".cg",
+        "store": "",
+    }
