@@ -28,12 +28,13 @@ def stores_done(AMD: tl.constexpr):
 
 @triton.jit
 def loads_done(values, AMD: tl.constexpr):
-    """`values`, 16-bit elements, after the loads that made them: nothing that follows waits for these loads again.
+    """`values`, of 16 or 32 bits, after the loads that made them: nothing that follows waits for these loads again.
 
     gfx9 counts loads and stores with one counter (vmcnt), in the order of issue.  Where masked stores of loaded values
     follow each other, the compiler does not know how many of them were issued, and has each wait for its value as if
     none was: so it waits for the stores before it.  An empty instruction that takes the values settles them first.
     """
     if AMD:
-        values = tl.inline_asm_elementwise("", "=v,0", [values], dtype=values.dtype, is_pure=False, pack=2)
+        PACK: tl.constexpr = 32 // values.dtype.primitive_bitwidth
+        values = tl.inline_asm_elementwise("", "=v,0", [values], dtype=values.dtype, is_pure=False, pack=PACK)
     return values

@@ -240,7 +240,7 @@ def scatter(
     heaps = heaps_from(bases, rank, WORLD, WORLD)
     for block in range(program, tl.cdiv(words, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        values = tl.load(c + at, mask=at < words)
+        values = loads_done(tl.load(c + at, mask=at < words), AMD)
         to = at // ROW * (WORLD * ROW) + at % ROW + rank * ROW
         to_heaps(values, out, to, at < words, heaps[0], heaps, WORLD, False, "")
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
