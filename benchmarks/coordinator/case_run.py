@@ -103,6 +103,7 @@ class CaseRun:
         self.busy_s = self.wall_s = 0.0
         self.say: Callable[[str], None] = lambda words: None
         self._failures: dict[str, Failure] = {}
+        self._ended: set[str] = set()
         self._facts: dict[str, ArmFacts] = {}
         self._one_arm_per_message = False
 
@@ -113,6 +114,7 @@ class CaseRun:
                 self._failures[arm.key] = Failure(Status.ERROR, self.case.errors[arm.key])
             elif (self.case.name, arm.key) in self.hangs:
                 self._failures[arm.key] = Failure(Status.HANG, self.hangs[self.case.name, arm.key])
+                self._ended.add(arm.key)
         while True:
             try:
                 self._attempt()
@@ -243,7 +245,7 @@ class CaseRun:
             return pool.ask(f"timing of {', '.join(names)}", limit_s, "samples", order=order, warm_up=warm_up)
         except (StepFailed, PoolDied) as error:
             if len(names) == 1:
-                self._give_up(message[0], error.failure)
+                self._give_up(message[0], error.failure, isinstance(error, PoolDied))
             self._one_arm_per_message = True
             raise Again from error
 
@@ -256,7 +258,7 @@ class CaseRun:
         try:
             return self.workers.pools[arm.role].ask(f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
         except PoolDied as error:
-            self._give_up(arm, error.failure)
+            self._give_up(arm, error.failure, ended=True)
             raise Again from error
         except StepFailed as error:
             self._step_failed(arm, error.failure, step)
@@ -274,7 +276,7 @@ class CaseRun:
             except PoolDied as error:
                 again = True
                 for arm in step.arms:
-                    self._give_up(arm, error.failure)
+                    self._give_up(arm, error.failure, ended=True)
             except StepFailed as error:
                 again = self._all_failed(step, error.failure) or again
         if again:
@@ -286,7 +288,8 @@ class CaseRun:
         own_s = max((arm.first_call_s for arm in arms), default=0.0) if op in FIRST_USE else 0.0
         if own_s <= self.protocol.deadline_s:
             return self.protocol.deadline_s
-        self.say(f": {arms[0].key} compiling, allowed {own_s:g} s")
+        if arms[0].libraries:  # it is installed
+            self.say(f": {arms[0].key} compiling, allowed {own_s:g} s")
         return own_s
 
     def _all_failed(self, step: RankStep, failure: Failure) -> bool:
@@ -313,7 +316,9 @@ class CaseRun:
             pool.kill()
             raise Again from error
 
-    def _give_up(self, arm: PlannedArm, failure: Failure) -> None:
+    def _give_up(self, arm: PlannedArm, failure: Failure, ended: bool = False) -> None:
+        """Take an arm out.  ended: with it its processes, or their device, were lost."""
+        self._ended |= {arm.key} if ended else set()
         if arm.libraries and failure.status.failed:
             failure = dataclasses.replace(failure, why=f"{failure.why} ({arm.libraries})")
         self._failures[arm.key] = failure
@@ -321,9 +326,8 @@ class CaseRun:
             self.hangs[self.case.name, arm.key] = f"not tried again: in an earlier trial {failure.why}"
 
     def _ended_processes(self, role: str) -> list[str]:
-        """Backends of a checkout that hung or ended their process in this case."""
-        ended = {key for key, failure in self._failures.items() if failure.status in (Status.HANG, Status.CRASH)}
-        return [arm.backend for arm in self.case.arms if arm.role == role and arm.key in ended]
+        """Backends of a checkout with which the processes or the device were lost in this case."""
+        return [arm.backend for arm in self.case.arms if arm.role == role and arm.key in self._ended]
 
     # ---- what is left, and what is written -----------------------------------------------------------------------
 

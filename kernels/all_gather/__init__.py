@@ -12,13 +12,18 @@ the variables with the trial), here 16 CUs:
 
     NCCL_MIN_NCHANNELS=16 NCCL_MAX_NCHANNELS=16 ridgeline run --kernel all_gather --backend rccl
 
-`rccl_registered` has buffers that are registered as symmetric windows.  On NVIDIA it wants NCCL_NVLS_ENABLE=0 in the
-environment, because multicast stays off (kernels/symmetric_heap); its symmetric kernels need not obey the channels.
+**The library at its best.**  `rccl_most_channels` has as many channels as help (vendor.MOST_CHANNELS), in the same
+trial as `rccl`, by a process group of its own; `rccl_registered` has the same channels, and buffers that are registered
+as symmetric windows.  The best of the three counts.  Registered buffers want NCCL_NVLS_ENABLE=0 in the environment on
+NVIDIA, because multicast stays off (kernels/symmetric_heap).
 
-**When a call is done, and when the output may be used again.**  As with NCCL and RCCL, when a call of these three
-backends has completed on a rank's stream, that rank's output is complete.  Unlike them, the peers write into the
-output themselves, and they do so as soon as they start their next call: to read or overwrite the output of
-one call must put a barrier of all ranks (`heap.barrier()`) between that and the next call of any rank.
+**When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call has completed on a
+rank's stream, that rank's output is complete and its shard may be overwritten; later work of the stream may read the
+output until its next call, and no other barrier is needed between calls.  So it is in captured graphs too.
+kernels/all_gather/device.py shows why.  Backend `triton_unguarded` promises less: its peers write into an output as
+soon as they start their next call, so the caller must put a barrier of all ranks (`heap.barrier()`) between using the
+output of one call and the next call of any rank.  Up to November 2026 all three were like that, in records of an older
+benchmark definition.
 """
 
 from __future__ import annotations
@@ -73,6 +78,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 all_gather.baseline("rccl")(vendors.rccl)
+all_gather.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 all_gather.baseline("rccl_registered")(vendors.rccl_registered)
 all_gather.backend("torch")(vendors.copies)
 
@@ -81,18 +87,32 @@ all_gather.backend("torch")(vendors.copies)
 def triton(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
-    load: str = "", store: str = "", wait: bool = True,
+    staged: int = 0, ahead: bool = True, load: str = "", store: str = "", wait: bool = True,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push over the symmetric heap (kernels/all_gather/device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     return _push(launcher(case, "all_gather"), case, inputs, chosen)
 
 
+@all_gather.backend("triton_unguarded", config=knobs.unguarded_config)
+def triton_unguarded(
+    case: Case, inputs: dict[str, torch.Tensor], *,
+    programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
+    ahead: bool = True, load: str = "", store: str = "", wait: bool = True,
+) -> Callable[[], torch.Tensor]:  # fmt: skip
+    """The push of `triton` without its guard: the caller must put a barrier between using an output and the next call.
+
+    This is what `triton` was up to November 2026.  For whoever has such a barrier anyway.
+    """
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    return _push(launcher(case, "all_gather"), case, inputs, {**chosen, "staged": 0, "guarded": False})
+
+
 @all_gather.backend("partitioned", config=knobs.partitioned_config)
 def partitioned(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, order: str = "interleaved",
-    load: str = "", store: str = "", wait: bool = True,
+    staged: int = 0, ahead: bool = True, load: str = "", store: str = "", wait: bool = True,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """The same push, in which every group of programs serves one destination and reads the whole shard for it."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
@@ -104,7 +124,8 @@ def partitioned(
 def gluon(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 4, rows: int = 8, columns: int = 256, width: int = 0, vector: int = 16,
-    fanout: int = 0, load: str = "", store: str = "", persistent: bool = True, wait: bool = True,
+    fanout: int = 0, load: str = "", store: str = "", persistent: bool = True,
+    wait: bool = True,
 ) -> Callable[[], torch.Tensor]:  # fmt: skip
     """Persistent push of tiles in Gluon (kernels/all_gather/gluon_device.py); knobs: kernels/all_gather/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
@@ -133,6 +154,13 @@ def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(all_gather.backends["triton"], case, arch, overrides)
     return [launch_module("all_gather").compilation(case, arch, chosen)]
+
+
+@all_gather.isa("triton_unguarded")
+def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """As for triton."""
+    chosen = all_knobs(all_gather.backends["triton_unguarded"], case, arch, overrides)
+    return [launch_module("all_gather").compilation(case, arch, {**chosen, "staged": 0, "guarded": False})]
 
 
 @all_gather.isa("partitioned")

@@ -4,14 +4,16 @@ programs      workgroups, which is the number of CUs or SMs taken from other wor
 num_warps     waves (warps) per workgroup.
 unroll        16-byte moves in flight per lane; a block is lanes x unroll x 16 bytes.
 fanout        destinations to which a program stores what it has loaded; 0 = all ranks.
+staged        blocks of a program that go through a stage of the receiver, which then need not be ready for them.
+ahead         load a block before the one before it is stored: on AMD a load waits for the stores before it.
 load, store   cache modifiers: "" is the compiler's choice, ".cg" past L1, ".cs" streaming, ".wt" write through.
 wait          False leaves out the waiting of the completion barrier; only for tests that run the ranks in turn.
 
-Backend `partitioned` has no fanout, it is 1:
+Backend `triton_unguarded` stages nothing.  Backend `partitioned` has no fanout, it is 1:
 
 order         "interleaved": neighbouring programs serve different ranks; "blocked": a run of programs serves one.
 
-Backend `gluon` has tiles in place of unroll:
+Backend `gluon` stages nothing, loads ahead, and has tiles in place of unroll:
 
 rows, columns tile in elements, 8 x 256 or 32 x 1024; powers of two.
 width         columns of the matrix that the shard is taken for; 0 = those of a tile, which then is one run of memory.
@@ -39,6 +41,9 @@ _LIMITS = {"sm_90": (96, 16, 4), "gfx942": (64, 8, 4), "gfx950": (64, 8, 4), "cp
 
 CU_COUNTS = (4, 8, 16, 32, 48, 64, 96, 128)
 """Programs of a curve over the number of CUs."""
+
+STAGED_MB = 8
+"""Up to here the first block of every program is staged: on 2 and 4 H200 that hides the wait for the peers."""
 
 _GLUON_TILE = 65536
 """Largest tile in bytes that config() takes: 32 x 1024 elements of 2 bytes."""
@@ -76,7 +81,25 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     while unroll > 1 and shard < most * block_bytes(arch, warps, unroll):
         unroll //= 2
     programs = max(1, min(most, shard // block_bytes(arch, warps, unroll)))
-    return {"programs": programs, "num_warps": warps, "unroll": unroll, "fanout": 0, "load": "", "store": ""}
+    return {
+        "programs": programs,
+        "num_warps": warps,
+        "unroll": unroll,
+        "fanout": 0,
+        "staged": 1 if case.MB <= STAGED_MB else 0,
+        "ahead": arch.startswith("gfx"),
+        "load": "",
+        "store": "",
+    }
+
+
+def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
+    """As the push, with nothing staged."""
+    return _without(config(case, arch), "staged")
+
+
+def _without(knobs: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in knobs.items() if name not in names}
 
 
 def partitioned_config(case: Case, arch: str) -> dict[str, Any]:
@@ -84,8 +107,7 @@ def partitioned_config(case: Case, arch: str) -> dict[str, Any]:
     tuned = TUNED.get("partitioned", {}).get(arch, {})
     if size_class(case) in tuned:
         return dict(tuned[size_class(case)])
-    chosen = config(case, arch)
-    del chosen["fanout"]
+    chosen = _without(config(case, arch), "fanout")
     return {**chosen, "programs": _divisible(chosen["programs"], case.world), "order": "interleaved"}
 
 
@@ -95,7 +117,7 @@ def gluon_config(case: Case, arch: str) -> dict[str, Any]:
     if size_class(case) in tuned:
         chosen = dict(tuned[size_class(case)])
         return {**chosen, "rows": max(1, int(chosen["rows"] * 2 // case.itemsize))}
-    chosen = config(case, arch)
+    chosen = _without(config(case, arch), "staged", "ahead")
     step = min(_GLUON_TILE, block_bytes(arch, chosen["num_warps"], chosen.pop("unroll")))
     return {**chosen, **_tile(step, case), "width": 0, "vector": 16}
 
@@ -127,7 +149,8 @@ def _shapes(case: Case) -> tuple[tuple[int, int, int], ...]:
 def _push_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:
     tried = [{**chosen, "programs": p, "num_warps": _warps(arch, w), "unroll": u} for p, w, u in _shapes(case)]
     fanouts = [{"fanout": 1}, {"fanout": max(1, case.world // 2)}]
-    others = [*fanouts, {"store": ".cs"}, {"store": ".wt"}, {"load": ".cg"}, {"store": ".cs", "load": ".cg"}]
+    guards = [{"staged": 0}, {"staged": 1}, {"staged": 1, "fanout": 1}, {"ahead": not chosen.get("ahead", False)}]
+    others = [*fanouts, *guards, {"store": ".cs"}, {"store": ".wt"}, {"load": ".cg"}]
     return [*tried, *({**chosen, **other, "programs": _divisible(chosen["programs"], case.world)} for other in others)]
 
 
@@ -136,7 +159,7 @@ def _partitioned_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[d
         {**chosen, "programs": _divisible(p, case.world), "num_warps": _warps(arch, w), "unroll": u}
         for p, w, u in _shapes(case)
     ]
-    return [*tried, *({**chosen, **other} for other in ({"order": "blocked"}, {"store": ".cs"}, {"load": ".cg"}))]
+    return [*tried, *({**chosen, **other} for other in ({"order": "blocked"}, {"staged": 1}, {"store": ".cs"}))]
 
 
 def _gluon_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,21 +9,29 @@ barrier = getattr(gl, "barrier", None) or gl.thread_barrier  # Triton 3.6 has th
 
 
 @gluon.jit
-def finish(
+def flags_at_peers(
     signals, bases, program, rank,
-    PROGRAMS: gl.constexpr, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr, AMD: gl.constexpr,
-    WAIT: gl.constexpr,
+    PROGRAMS: gl.constexpr, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """kernels._shared.symmetric_device.finish in Gluon; LAYOUT is that of the LANES flags, one per lane."""
+    """kernels._shared.symmetric_device.flags_at_peers; LAYOUT is that of the LANES flags, one per lane."""
     lane = gl.arange(0, LANES, layout=LAYOUT)
-    peer = (lane < WORLD) & (lane != rank)
     own = signals + rank * PROGRAMS + program
-    epoch = gl.load(own) + 1
     here, there = gl.load(bases + rank), gl.load(bases + lane, mask=lane < WORLD, other=0)
-    flag = own.to(gl.int64) + (there - here)
-    if (
-        AMD
-    ):  # the barrier does not wait for stores, and a release covers those of its own wave; see kernels._shared.ordering
+    return (own.to(gl.int64) + (there - here)).to(signals.dtype)
+
+
+@gluon.jit
+def announce(flags, rank, epoch, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr, SEM: gl.constexpr):
+    """kernels._shared.symmetric_device.announce; after stores_done and with SEM "release", its raise_flags."""
+    lane = gl.arange(0, LANES, layout=LAYOUT)
+    value = gl.full([LANES], 0, gl.int32, layout=LAYOUT) + epoch
+    gl.atomic_xchg(flags, value, mask=(lane < WORLD) & (lane != rank), sem=SEM, scope="sys")
+
+
+@gluon.jit
+def stores_done(AMD: gl.constexpr):
+    """kernels._shared.ordering.stores_done."""
+    if AMD:
         gl.inline_asm_elementwise(
             "s_waitcnt vmcnt(0)\n\tv_mov_b32 $0, $1",
             "=v,v,~{memory}",
@@ -33,15 +41,57 @@ def finish(
             pack=1,
         )
     barrier()
-    count = gl.full([LANES], 0, gl.int32, layout=LAYOUT)
-    gl.atomic_xchg(flag.to(signals.dtype), count + epoch, mask=peer, sem="release", scope="sys")
+
+
+@gluon.jit
+def loads_done(values, AMD: gl.constexpr):
+    """kernels._shared.ordering.loads_done, for words of 4 bytes."""
+    if AMD:
+        values = gl.inline_asm_elementwise("", "=v,0", [values], dtype=gl.int32, is_pure=False, pack=1)
+    return values
+
+
+@gluon.jit
+def await_peers(
+    signals, program, rank, epoch,
+    PROGRAMS: gl.constexpr, WORLD: gl.constexpr, LANES: gl.constexpr, LAYOUT: gl.constexpr, WAIT: gl.constexpr,
+):  # fmt: skip
+    """kernels._shared.symmetric_device.await_peers.  Epochs wrap around: what counts is their difference."""
     if WAIT:
+        lane = gl.arange(0, LANES, layout=LAYOUT)
+        peer = (lane < WORLD) & (lane != rank)
         arrivals = signals + lane * PROGRAMS + program
+        nothing = gl.full([LANES], 0, gl.int32, layout=LAYOUT)
         late = 1
         while late > 0:
-            seen = gl.atomic_add(arrivals, count, mask=peer, sem="acquire", scope="sys")
-            late = gl.sum(gl.where(peer & (seen < epoch), 1, 0), 0)
-    gl.store(own, epoch)
+            seen = gl.atomic_add(arrivals, nothing, mask=peer, sem="acquire", scope="sys")
+            late = gl.sum(gl.where(peer & (seen - epoch < 0), 1, 0), 0)
+
+
+@gluon.jit
+def load_tile(source, at, tile, tiles, words, VECTOR: gl.constexpr, EVEN: gl.constexpr, LOAD: gl.constexpr):
+    """Words source[at] of a tile; nothing is read outside, and of a tile past the last one nothing at all."""
+    ALIGN: gl.constexpr = 4 * VECTOR if VECTOR < 4 else 16
+    place = gl.max_contiguous(gl.multiple_of(source + at, ALIGN), VECTOR)
+    if EVEN:
+        return gl.load(place, mask=tile < tiles, cache_modifier=LOAD)
+    return gl.load(place, mask=at < words, cache_modifier=LOAD)
+
+
+@gluon.jit
+def store_tile(
+    values, out, mine, heaps, at, words,
+    FANOUT: gl.constexpr, VECTOR: gl.constexpr, EVEN: gl.constexpr, STORE: gl.constexpr,
+):  # fmt: skip
+    """A tile to FANOUT destinations.  mine: bytes from the base of a heap to this rank's part of out there."""
+    ALIGN: gl.constexpr = 4 * VECTOR if VECTOR < 4 else 16
+    for i in gl.static_range(FANOUT):
+        base = gl.multiple_of((mine + heaps[i]).to(out.dtype), 16)
+        target = gl.max_contiguous(gl.multiple_of(base + at, ALIGN), VECTOR)
+        if EVEN:
+            gl.store(target, values, cache_modifier=STORE)
+        else:
+            gl.store(target, values, mask=at < words, cache_modifier=STORE)
 
 
 @gluon.jit(do_not_specialize=["rank"])
@@ -55,15 +105,20 @@ def push_tiles(
 
     The shard is a matrix of WIDTH words per row, cut into tiles of ROWS x COLUMNS words; only the last row of tiles can
     stick out.  A tile is numbered row by row, and a lane owns runs of VECTOR words; 4 words are one move of 16 bytes.
-    Groups of programs and the order of destinations are those of kernels.all_gather.device.push.
+    Groups of programs, the order of destinations and the meeting of the ranks before the first store are those of
+    kernels.all_gather.device.push, without a stage.
     The hints stand where the pointer is used: Triton 3.6 and 3.9 lose the alignment of a pointer made from an integer.
     """
     GROUPS: gl.constexpr = WORLD // FANOUT
+    STEP: gl.constexpr = PROGRAMS // GROUPS
     ACROSS: gl.constexpr = WIDTH // COLUMNS
-    ALIGN: gl.constexpr = 4 * VECTOR if VECTOR < 4 else 16
     layout: gl.constexpr = gl.BlockedLayout([VECTOR], [THREADS], [WARPS], [0])
+    single: gl.constexpr = gl.BlockedLayout([1], [THREADS], [WARPS], [0])
     program = gl.program_id(0)
-    group = program % GROUPS
+    group, first = program % GROUPS, program // GROUPS
+    start = gl.load(signals + rank * PROGRAMS + program)
+    flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES, single)
+    announce(flags, rank, start + 1, WORLD, LANES, single, "relaxed")
     here, heaps = gl.load(bases + rank), (gl.load(bases + (rank + group) % WORLD),)
     for i in gl.static_range(1, FANOUT):
         heaps = heaps + (gl.load(bases + (rank + group + i * GROUPS) % WORLD),)
@@ -71,19 +126,17 @@ def push_tiles(
     flat = gl.arange(0, ROWS * COLUMNS, layout=layout)
     inside = flat // COLUMNS * WIDTH + flat % COLUMNS
     tiles = gl.cdiv(gl.cdiv(words, WIDTH), ROWS) * ACROSS
-    for tile in range(program // GROUPS, tiles, PROGRAMS // GROUPS):
-        at = tile // ACROSS * (ROWS * WIDTH) + tile % ACROSS * COLUMNS + inside
-        source = gl.max_contiguous(gl.multiple_of(shard + at, ALIGN), VECTOR)
-        if EVEN:
-            values = gl.load(source, cache_modifier=LOAD)
-        else:
-            values = gl.load(source, mask=at < words, cache_modifier=LOAD)
-        for i in gl.static_range(FANOUT):
-            base = gl.multiple_of((mine + heaps[i]).to(out.dtype), 16)
-            target = gl.max_contiguous(gl.multiple_of(base + at, ALIGN), VECTOR)
-            if EVEN:
-                gl.store(target, values, cache_modifier=STORE)
-            else:
-                gl.store(target, values, mask=at < words, cache_modifier=STORE)
-    flags: gl.constexpr = gl.BlockedLayout([1], [THREADS], [WARPS], [0])
-    finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, flags, AMD, WAIT)
+    at = first // ACROSS * (ROWS * WIDTH) + first % ACROSS * COLUMNS
+    values = load_tile(shard, at + inside, first, tiles, words, VECTOR, EVEN, LOAD)
+    await_peers(signals, program, rank, start + 1, PROGRAMS, WORLD, LANES, single, WAIT)
+    barrier()  # some threads read the flags, all write the data
+    values = loads_done(values, AMD)
+    for tile in range(first, tiles, STEP):
+        after = (tile + STEP) // ACROSS * (ROWS * WIDTH) + (tile + STEP) % ACROSS * COLUMNS
+        following = load_tile(shard, after + inside, tile + STEP, tiles, words, VECTOR, EVEN, LOAD)
+        store_tile(values, out, mine, heaps, at + inside, words, FANOUT, VECTOR, EVEN, STORE)
+        at, values = after, loads_done(following, AMD)
+    stores_done(AMD)
+    announce(flags, rank, start + 2, WORLD, LANES, single, "release")
+    await_peers(signals, program, rank, start + 2, PROGRAMS, WORLD, LANES, single, WAIT)
+    gl.store(signals + rank * PROGRAMS + program, start + 2)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives.config import block_bytes
+from kernels._shared.collectives.launch import depth, guard
 from kernels.all_gather.cases import MIB
 from kernels.all_gather.device import push
 from kernels.spec import Case, Compilation
@@ -25,7 +26,13 @@ def constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> di
         "BLOCK": block,
         "EVEN": words % block == 0,
         "BLOCKED": _blocked(knobs.get("order", "interleaved")),
+        **guard(words, block, _step(world, knobs), knobs),
     }
+
+
+def _step(world: int, knobs: Mapping[str, Any]) -> int:
+    """Programs of a group."""
+    return int(knobs["programs"]) * (knobs["fanout"] or world) // world
 
 
 def shared_constants(world: int, words: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +77,15 @@ def build(
     case: Case, heap: SymmetricHeap, shard: torch.Tensor, out: torch.Tensor, knobs: Mapping[str, Any]
 ) -> Callable[[], torch.Tensor]:
     """A call that pushes shard into out of every rank; a collective: all ranks build with the same knobs."""
-    return call_of(push, constants(case.world, words_of(shard), case.place.arch, knobs), case, heap, shard, out, knobs)
+    fixed = constants(case.world, words_of(shard), case.place.arch, knobs)
+    staged = _staged_words(words_of(shard), fixed)
+    stage = heap.alloc((2, case.world, staged), torch.int32) if staged else out.view(torch.int32)
+    return call_of(push, fixed, case, heap, shard, out, knobs, stage=stage, depth=staged)
+
+
+def _staged_words(words: int, fixed: Mapping[str, Any]) -> int:
+    """Words of a shard that go through a stage."""
+    return depth(words, fixed["BLOCK"], fixed["PROGRAMS"] * fixed["FANOUT"] // fixed["WORLD"], fixed["STAGED"])
 
 
 def words_of(shard: torch.Tensor) -> int:
@@ -86,12 +101,14 @@ def call_of(
     shard: torch.Tensor,
     out: torch.Tensor,
     knobs: Mapping[str, Any],
+    **more: Any,
 ) -> Callable[[], torch.Tensor]:
-    """A call of a kernel of this operator with these constants."""
+    """A call of a kernel of this operator with these constants; more: arguments that other kernels do not have."""
     signals = heap.signals(case.world, knobs["programs"])
     launch = function[(knobs["programs"],)]
     tensors = {"shard": shard.view(torch.int32), "out": out.view(torch.int32), "bases": heap.bases, "signals": signals}
-    arguments = {**tensors, "words": words_of(shard), "rank": case.place.rank, **fixed, "num_warps": knobs["num_warps"]}
+    place = {"words": words_of(shard), "rank": case.place.rank}
+    arguments = {**tensors, **more, **place, **fixed, "num_warps": knobs["num_warps"]}
 
     def call() -> torch.Tensor:
         launch(**arguments)
@@ -102,7 +119,9 @@ def call_of(
 
 def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     """The ahead-of-time compilation of the same launch."""
-    return compilation_of(push, constants(case.world, shard_words(case), arch, knobs), case, knobs)
+    fixed = constants(case.world, shard_words(case), arch, knobs)
+    staged = _staged_words(shard_words(case), fixed)
+    return compilation_of(push, fixed, case, knobs, stage=("*i32", (2, case.world, staged)), depth=staged)
 
 
 def shard_words(case: Case) -> int:
@@ -110,7 +129,9 @@ def shard_words(case: Case) -> int:
     return int(case.MB * MIB) // (case.world * WORD)
 
 
-def compilation_of(function: Any, fixed: Mapping[str, Any], case: Case, knobs: Mapping[str, Any]) -> Compilation:
+def compilation_of(
+    function: Any, fixed: Mapping[str, Any], case: Case, knobs: Mapping[str, Any], **more: Any
+) -> Compilation:
     """The compilation of a kernel of this operator.  The code is the same for all ranks; 3 stands for any."""
     words = shard_words(case)
     arguments = {
@@ -119,6 +140,7 @@ def compilation_of(function: Any, fixed: Mapping[str, Any], case: Case, knobs: M
         "bases": ("*i64", (case.world,)),
         "signals": ("*i32", (case.world, knobs["programs"])),
         "words": words,
+        **more,
         "rank": 3,
     }
     return Compilation(function.__name__, function, arguments, fixed, {"num_warps": knobs["num_warps"]})

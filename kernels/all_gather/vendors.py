@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from kernels._shared.collectives import registered, vendor
 from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
-from kernels.all_gather import registered
 from kernels.all_gather.cases import fits_cpu, shard_elements
 from kernels.numerics import DTYPES
 from kernels.spec import Case
@@ -17,23 +18,32 @@ from kernels.spec import Case
 def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     """torch.distributed.all_gather_into_tensor on ordinary tensors: RCCL, NCCL, gloo on a CPU."""
     _needs_group(case)
-    shard, out = inputs["shard"], _output(case, torch.empty)
+    return _gather(inputs["shard"], _output(case, torch.empty), None)
 
+
+def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """The same with as many channels as help (vendor.MOST_CHANNELS)."""
+    _needs_group(case)
+    return _gather(inputs["shard"], _output(case, torch.empty), vendor.most_channels())
+
+
+def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """As rccl_most_channels, on buffers that the library has allocated and registered on all ranks (registered.py)."""
+    _needs_group(case)
+    shard, group = inputs["shard"], vendor.most_channels()
+    return registered.build(shard, case.world * shard.numel(), group, lambda x, out: _gather(x, out, group))
+
+
+def _gather(shard: torch.Tensor, out: torch.Tensor, group: Any) -> Callable[[], torch.Tensor]:
     def call() -> torch.Tensor:
-        dist.all_gather_into_tensor(out, shard)
+        dist.all_gather_into_tensor(out, shard, group=group)
         return out
 
     return call
 
 
-def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """The same on buffers that the library has allocated and registered on all ranks (registered.py)."""
-    _needs_group(case)
-    return registered.build(inputs["shard"], case.world)
-
-
 def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """For CPUs: every rank copies its shard into the output of all ranks, then they meet."""
+    """For CPUs: the ranks meet, every rank copies its shard into the output of all ranks, then they meet again."""
     only_on_cpu(case)
     fits_cpu(case)
     heap, shard = heap_of(case), inputs["shard"]
@@ -41,6 +51,7 @@ def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
     targets = [heap.peer((rank + i) % case.world, out).view(case.world, -1)[rank] for i in range(case.world)]
 
     def call() -> torch.Tensor:
+        heap.barrier()
         for target in targets:
             target.copy_(shard)
         heap.barrier()

@@ -3,6 +3,8 @@
 Sizes are those of nccl-tests: the vector of a rank, S, from 64 KB to 256 MB (2^10, 2^20 bytes), for 2, 4 and 8 ranks.
 Backend `triton` adds in fp32 in the order of the ranks and rounds once: all ranks get the same bits, in every run.
 
+**The library at its best.**  The baselines are those of kernels/all_gather; the best of them counts.
+
 **When a call is done.**  As with NCCL and RCCL: when a call has completed on a rank's stream, its output is complete
 and its input may be overwritten.  None of our algorithms lets a peer write into an output before this rank has
 started its own next call, so no other barrier is needed between calls.
@@ -65,6 +67,8 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 all_reduce.baseline("rccl")(vendors.rccl)
+all_reduce.baseline("rccl_most_channels")(vendors.rccl_most_channels)
+all_reduce.baseline("rccl_registered")(vendors.rccl_registered)
 all_reduce.baseline("rccl_direct")(vendors.rccl_direct)
 all_reduce.backend("torch")(vendors.copies)
 
@@ -79,6 +83,7 @@ def triton(
     num_warps: int = 16,
     unroll: int = 1,
     ahead: int = 2,
+    chunk: int = 1,
     load: str = "",
     store: str = "",
     wait: bool = True,

@@ -5,7 +5,8 @@ algorithm     "one_shot_push": send all to all, then add; one barrier, (world - 
               "one_shot_pull": read all from all; two barriers, but nothing is staged.
               "two_shot": every rank adds up its part and stores it to all; 2 * (world - 1) / world * S over the links.
               "two_shot_push": the same, but the parts are sent in chunks, not read: links carry stores better.
-ahead         two_shot_push: chunks that a program sends before it waits for the first; a chunk is one block.
+ahead         two_shot_push: chunks that a program sends before it waits for the first.
+chunk         two_shot_push: blocks of a chunk; flags are raised once for each chunk.
 load          cache modifier of what lies on this rank, staged by peers, or on all ranks where they are read.
 """
 

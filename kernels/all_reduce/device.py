@@ -6,18 +6,21 @@ import triton
 import triton.language as tl
 
 from kernels._shared.collectives.device import (
+    at_heaps,
+    await_chunk,
+    chunk_blocks,
     heaps_from,
     load_inside,
-    parts_to_peers,
     rank_barrier,
+    send_chunk,
     staged_sum,
     store_inside,
     sum_of_parts,
     summed,
-    to_heaps,
+    to_places,
     turn,
 )
-from kernels._shared.symmetric_device import await_peers, finish, flags_at_peers, later, raise_flags, reached
+from kernels._shared.symmetric_device import finish, flags_at_peers, reached
 
 
 @triton.jit(do_not_specialize=["rank"])
@@ -30,16 +33,21 @@ def two_shot(
 
     Reduce-scatter and all-gather in one pass: a block is read from all ranks, added in registers, and written to all,
     so reads come in over the links while sums go out, and nothing is staged.  x and out [WORLD * count] lie on the
-    symmetric heap; signals int32[2, WORLD, PROGRAMS] for a barrier before (inputs are ready) and one after.
+    symmetric heap; signals int32[2, WORLD, PROGRAMS] for a barrier before and one after.
+
+    Before: a peer has started this call, so its x is ready, and its stream no longer reads the output of the call
+    before: only then does this program read the one and write the other.  After: the peers have read this rank's x,
+    which may now be overwritten, and have stored all of its out.
     """
     program = tl.program_id(0)
-    heaps, ranked = heaps_from(bases, rank, WORLD, WORLD), heaps_from(bases, 0, WORLD, WORLD)
+    part, heaps = rank.to(tl.int64) * count, heaps_from(bases, rank, WORLD, WORLD)
+    sources = at_heaps(x + part, heaps[0], heaps_from(bases, 0, WORLD, WORLD), WORLD)
+    places = at_heaps(out + part, heaps[0], heaps, WORLD)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
-    part = rank.to(tl.int64) * count
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(x + part, at, at < count, heaps[0], ranked, WORLD, EVEN, LOAD)
-        to_heaps(total.to(out.dtype.element_ty), out + part, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
+        total = summed(sources, at, at < count, WORLD, EVEN, LOAD)
+        to_places(total.to(out.dtype.element_ty), places, at, at < count, WORLD, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
 
 
@@ -48,10 +56,11 @@ def two_shot_push(
     x, out, stage, bases, signals, count, rank,
     PROGRAMS: tl.constexpr, BLOCK: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, EVEN: tl.constexpr,
     LOAD: tl.constexpr, STORE: tl.constexpr, AMD: tl.constexpr, WAIT: tl.constexpr, AHEAD: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):  # fmt: skip
     """As two_shot, but all that goes over the links is stored, nothing is read from a peer.
 
-    A program walks over its chunks, of one block each.  It stores its x's values of chunk c of part q to rank q's
+    A program walks over its chunks, of CHUNK blocks each.  It stores its x's values of chunk c of part q to rank q's
     stage, for all peers q, and raises its flags.  Then it waits for the flags of chunk c - AHEAD, adds up part
     `rank` of that chunk and stores the sums to all ranks' out.  So the values of AHEAD chunks are in flight meanwhile.
 
@@ -71,20 +80,22 @@ def two_shot_push(
     heaps = heaps_from(bases, rank, WORLD, WORLD)
     start = reached(signals, program, rank, PROGRAMS)
     flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
-    mine = out + rank.to(tl.int64) * count
-    chunks = tl.cdiv(tl.cdiv(count, BLOCK) - program, PROGRAMS)
+    rows = at_heaps(stage + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
+    places = at_heaps(out + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
+    chunks = tl.cdiv(tl.cdiv(count, CHUNK * BLOCK) - program, PROGRAMS)
     for chunk in range(chunks + AHEAD):
         if chunk < chunks:
-            at = (program + chunk * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-            parts_to_peers(x, stage, at, count, at < count, rank, heaps, WORLD, EVEN, STORE)
-            raise_flags(flags, rank, later(start, chunk + 1), WORLD, LANES, AMD)
+            send_chunk(
+                x, rows, flags, start, chunk, program, count, rank,
+                PROGRAMS, BLOCK, CHUNK, WORLD, LANES, EVEN, STORE, AMD,
+            )  # fmt: skip
         if chunk >= AHEAD:
-            there = chunk - AHEAD
-            await_peers(signals, program, rank, later(start, there + 1), PROGRAMS, WORLD, LANES, WAIT)
-            tl.debug_barrier()  # some threads read the flags, all read the data
-            at = (program + there * PROGRAMS) * BLOCK + tl.arange(0, BLOCK)
-            total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
-            to_heaps(total.to(out.dtype.element_ty), mine, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
+            await_chunk(signals, start, chunk - AHEAD, program, rank, PROGRAMS, WORLD, LANES, WAIT)
+            first, last = chunk_blocks(chunk - AHEAD, program, count, PROGRAMS, BLOCK, CHUNK)
+            for block in range(first, last):
+                at = block * BLOCK + tl.arange(0, BLOCK)
+                total = sum_of_parts(x, stage, at, count, at < count, rank, WORLD, EVEN, LOAD)
+                to_places(total.to(out.dtype.element_ty), places, at, at < count, WORLD, EVEN, STORE)
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, chunks)
 
 
@@ -97,15 +108,16 @@ def one_shot_push(
     """Every rank sends all of x to all ranks, then each adds up what it has received: one trip, one barrier.
 
     stage [2, WORLD, count] on the symmetric heap is a double buffer, used in turn: the next call may write one half
-    while a slow peer still reads the other.  x and out [count] may lie anywhere.
+    while a slow peer still reads the other (see turn).  x and out [count] may lie anywhere: only their own rank reads
+    and writes them, so what its stream does with them before and after a call is no one else's business.
     """
     program = tl.program_id(0)
     heaps = heaps_from(bases, rank, WORLD, WORLD)
     half = stage + turn(signals, program, rank, PROGRAMS).to(tl.int64) * WORLD * count
-    row = half + rank.to(tl.int64) * count
+    places = at_heaps(half + rank.to(tl.int64) * count, heaps[0], heaps, WORLD)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        to_heaps(load_inside(x + at, at < count, EVEN, ""), row, at, at < count, heaps[0], heaps, WORLD, EVEN, STORE)
+        to_places(load_inside(x + at, at < count, EVEN, ""), places, at, at < count, WORLD, EVEN, STORE)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
@@ -124,10 +136,10 @@ def one_shot_pull(
     signals int32[2, WORLD, PROGRAMS]: a barrier before (inputs are ready) and one after (no rank reads them any more).
     """
     program = tl.program_id(0)
-    here, ranked = tl.load(bases + rank), heaps_from(bases, 0, WORLD, WORLD)
+    sources = at_heaps(x, tl.load(bases + rank), heaps_from(bases, 0, WORLD, WORLD), WORLD)
     rank_barrier(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
     for block in range(program, tl.cdiv(count, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        total = summed(x, at, at < count, here, ranked, WORLD, EVEN, LOAD)
+        total = summed(sources, at, at < count, WORLD, EVEN, LOAD)
         store_inside(out + at, total.to(out.dtype.element_ty), at < count, EVEN, STORE)
     finish(signals + WORLD * PROGRAMS, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from kernels._shared.collectives.launch import call_of, compilation_of, constants
+from kernels._shared.collectives.placing import on_heap
 from kernels.all_reduce import device
 from kernels.spec import Case, Compilation
 from kernels.symmetric_heap import SymmetricHeap
@@ -46,20 +47,21 @@ ALGORITHMS = {
 
 
 def _algorithm(knobs: Mapping[str, Any]) -> Algorithm:
-    """The chosen algorithm; ValueError for an unknown one, and for a negative lead."""
+    """The chosen algorithm; ValueError for an unknown one, and for chunks that cannot be."""
     name = knobs["algorithm"]
     if name not in ALGORITHMS:
         raise ValueError(f"all_reduce: algorithm {name!r} is not one of {', '.join(ALGORITHMS)}")
-    if name == "two_shot_push" and knobs["ahead"] < 0:
+    if name == "two_shot_push" and (knobs["ahead"] < 0 or knobs["chunk"] < 1):
         raise ValueError(
-            f"all_reduce: ahead {knobs['ahead']} would wait for chunks that no rank has sent; it must be at least 0"
+            f"all_reduce: ahead {knobs['ahead']} must be at least 0, else it waits for chunks that no rank has sent, "
+            f"and chunk {knobs['chunk']} at least 1 block"
         )
     return ALGORITHMS[name]
 
 
 def _constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:
-    ahead = {"AHEAD": knobs["ahead"]} if knobs["algorithm"] == "two_shot_push" else {}
-    return {**constants(world, count, itemsize, arch, knobs), **ahead}
+    chunks = {"AHEAD": knobs["ahead"], "CHUNK": knobs["chunk"]} if knobs["algorithm"] == "two_shot_push" else {}
+    return {**constants(world, count, itemsize, arch, knobs), **chunks}
 
 
 def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
@@ -75,7 +77,7 @@ def build(case: Case, heap: SymmetricHeap, given: torch.Tensor, knobs: Mapping[s
     if algorithm.halves:
         tensors["stage"] = heap.alloc(algorithm.stage(case.world, count), given.dtype)
     else:
-        tensors["x"] = heap.alloc(given.shape, given.dtype).copy_(given)
+        tensors["x"] = on_heap(heap, given)
     if algorithm.two_shot:
         tensors["out"] = heap.alloc(given.shape, given.dtype)
     signals = heap.signals(algorithm.barriers, case.world, knobs["programs"])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from kernels._shared.collectives import vendor
+from kernels._shared.collectives import registered, vendor
 from kernels._shared.collectives.cases import fits_cpu
 from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
 from kernels.spec import Case
@@ -34,6 +34,19 @@ def rccl_direct(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], tor
     """ncclAllReduce from one buffer to another, as nccl-tests times it, with torch's communicator."""
     need_group(case)
     return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]))
+
+
+def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """As rccl_direct, with as many channels as help (vendor.MOST_CHANNELS)."""
+    need_group(case)
+    return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]), vendor.most_channels())
+
+
+def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """As rccl_most_channels, on buffers that the library has allocated and registered on all ranks."""
+    need_group(case)
+    x, group = inputs["x"], vendor.most_channels()
+    return registered.build(x, x.numel(), group, lambda given, out: vendor.all_reduce(given, out, group))
 
 
 def copies(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:

@@ -3,10 +3,14 @@
 Sizes are those of nccl-tests: S is the vector that a rank gives and gets, from 64 KB to 256 MB (2^10, 2^20 bytes), for
 2, 4 and 8 ranks.
 
-**When a call is done, and when the output may be used again.**  When a call of backend `triton` has completed on a
-rank's stream, that rank's output is complete.  The peers write into the output themselves, as soon as they start
-their next call: whoever reads or overwrites the output of one call must put a barrier of all ranks (`heap.barrier()`)
-between that and the next call of any rank.
+**The library at its best.**  The baselines are those of kernels/all_gather; the best of them counts.
+
+**When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call of `triton` has
+completed on a rank's stream, that rank's output is complete and its input may be overwritten; later work of the stream
+may read the output until its next call, and no other barrier is needed between calls.  kernels/all_gather/device.py
+shows why.  Backend `triton_unguarded` promises less: its peers write into an output as soon as they start their next
+call, so the caller must put a barrier of all ranks (`heap.barrier()`) between using the output of one call and the next
+call of any rank.  Up to November 2026 `triton` was like that, in records of an older benchmark definition.
 """
 
 from __future__ import annotations
@@ -54,6 +58,8 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 all_to_all.baseline("rccl")(vendors.rccl)
+all_to_all.baseline("rccl_most_channels")(vendors.rccl_most_channels)
+all_to_all.baseline("rccl_registered")(vendors.rccl_registered)
 all_to_all.backend("torch")(vendors.copies)
 
 
@@ -66,12 +72,40 @@ def triton(
     num_warps: int = 16,
     unroll: int = 1,
     groups: int = 1,
+    staged: int = 0,
+    ahead: bool = True,
     load: str = "",
     store: str = "",
     wait: bool = True,
 ) -> Callable[[], torch.Tensor]:
     """Push over the symmetric heap (kernels/all_to_all/device.py); knobs: kernels/all_to_all/config.py."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    return _push(case, inputs, chosen)
+
+
+@all_to_all.backend("triton_unguarded", config=knobs.unguarded_config)
+def triton_unguarded(
+    case: Case,
+    inputs: dict[str, torch.Tensor],
+    *,
+    programs: int = 64,
+    num_warps: int = 16,
+    unroll: int = 1,
+    groups: int = 1,
+    ahead: bool = True,
+    load: str = "",
+    store: str = "",
+    wait: bool = True,
+) -> Callable[[], torch.Tensor]:
+    """The push of `triton` without its guard: the caller must put a barrier between using an output and the next call.
+
+    This is what `triton` was up to November 2026.
+    """
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    return _push(case, inputs, {**chosen, "staged": 0, "guarded": False})
+
+
+def _push(case: Case, inputs: dict[str, torch.Tensor], chosen: dict[str, Any]) -> Callable[[], torch.Tensor]:
     return collective_launcher(case, "all_to_all").build(case, heap_of(case), inputs["x"], chosen)
 
 
@@ -80,3 +114,10 @@ def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(all_to_all.backends["triton"], case, arch, overrides)
     return [launch_module("all_to_all").compilation(case, arch, chosen)]
+
+
+@all_to_all.isa("triton_unguarded")
+def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """As for triton."""
+    chosen = all_knobs(all_to_all.backends["triton_unguarded"], case, arch, overrides)
+    return [launch_module("all_to_all").compilation(case, arch, {**chosen, "staged": 0, "guarded": False})]

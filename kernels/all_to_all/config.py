@@ -2,6 +2,8 @@
 kernels/_shared/collectives/config.py.
 
 groups        groups of programs that share out the receivers; 1 = every program sends to all, world = to one each.
+staged        blocks of a program that go through a stage of the receiver, which then need not be ready for them.
+ahead         load a block before the one before it is stored: on AMD a load waits for the stores before it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch, ranks and size; the file says on which devices and when."""
 
 
+STAGED_KB, STAGED_BLOCKS = 1024, 4
+"""Up to here all of a part is staged, which is no more than that many blocks of a program (2 and 4 H200)."""
+
+
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
     if size_class(case) in TUNED.get(arch, {}):
@@ -26,9 +32,16 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     return {
         **spread(arch, case.KB * KIB // case.world, most, warps, 1 if arch == "cpu" else max(1, 8 // case.world)),
         "groups": 1,
+        "staged": STAGED_BLOCKS if case.KB <= STAGED_KB else 0,
+        "ahead": arch.startswith("gfx"),
         "load": "",
         "store": "",
     }
+
+
+def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
+    """As the guarded push, with nothing staged."""
+    return {name: value for name, value in config(case, arch).items() if name != "staged"}
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
@@ -39,4 +52,5 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
         {**knobs, "groups": world, "programs": max(world, knobs["programs"] // world * world)}
         for knobs in (chosen, *tried[-4:])
     ]
-    return first_then(chosen, [*tried, *grouped, {**chosen, "store": ".cs"}])
+    others = ({"staged": 0}, {"staged": STAGED_BLOCKS}, {"staged": 1}, {"store": ".cs"})
+    return first_then(chosen, [*tried, *grouped, *({**chosen, **other} for other in others)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.collectives.device import heaps_from, to_heaps
+from kernels._shared.collectives.device import at_heaps, heaps_from, to_places
 from kernels._shared.ordering import loads_done, stores_done
 from kernels._shared.symmetric_device import finish, translate
 from kernels._shared.tile_order import spread, tile_at
@@ -238,9 +238,10 @@ def scatter(
     """
     program = tl.program_id(0)
     heaps = heaps_from(bases, rank, WORLD, WORLD)
+    places = at_heaps(out, heaps[0], heaps, WORLD)
     for block in range(program, tl.cdiv(words, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
         values = loads_done(tl.load(c + at, mask=at < words), AMD)
         to = at // ROW * (WORLD * ROW) + at % ROW + rank * ROW
-        to_heaps(values, out, to, at < words, heaps[0], heaps, WORLD, False, "")
+        to_places(values, places, to, at < words, WORLD, False, "")
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)

@@ -4,6 +4,8 @@ Sizes are those of nccl-tests: S is the vector that a rank gives, from 64 KB to 
 and 8 ranks; a rank gets S / world.  Backend `triton` adds in fp32 in the order of the ranks and rounds once: every run
 gives the same bits.
 
+**The library at its best.**  The baselines are those of kernels/all_gather; the best of them counts.
+
 **When a call is done.**  As with NCCL and RCCL: when a call has completed on a rank's stream, its output is complete
 and its input may be overwritten; no other barrier is needed between calls.
 """
@@ -69,6 +71,8 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 reduce_scatter.baseline("rccl")(vendors.rccl)
+reduce_scatter.baseline("rccl_most_channels")(vendors.rccl_most_channels)
+reduce_scatter.baseline("rccl_registered")(vendors.rccl_registered)
 reduce_scatter.backend("torch")(vendors.copies)
 
 
@@ -81,6 +85,8 @@ def triton(
     programs: int = 64,
     num_warps: int = 16,
     unroll: int = 1,
+    ahead: int = 2,
+    chunk: int = 1,
     load: str = "",
     store: str = "",
     wait: bool = True,

@@ -3,6 +3,9 @@ kernels/_shared/collectives/config.py.
 
 algorithm     "pull": read one's own part from all ranks; two barriers, nothing is staged.
               "push": send every rank its part, then add; one barrier, and the parts go through HBM once more.
+              "push_chunks": the same in chunks, so that adding goes on while values come in; for many bytes.
+ahead         push_chunks: chunks that a program sends before it waits for the first.
+chunk         push_chunks: blocks of a chunk; flags are raised once for each chunk.
 """
 
 from __future__ import annotations

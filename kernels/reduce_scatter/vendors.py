@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from kernels._shared.collectives import registered, vendor
 from kernels._shared.collectives.cases import fits_cpu
 from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
 from kernels.spec import Case
@@ -16,10 +18,27 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     """torch.distributed.reduce_scatter_tensor on ordinary tensors: RCCL, NCCL, gloo on a CPU."""
     fits_cpu(case)
     need_group(case)
-    x, out = inputs["x"], _output(case, inputs)
+    return _scatter(inputs["x"], _output(case, inputs), None)
 
+
+def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """The same with as many channels as help (vendor.MOST_CHANNELS)."""
+    fits_cpu(case)
+    need_group(case)
+    return _scatter(inputs["x"], _output(case, inputs), vendor.most_channels())
+
+
+def rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """As rccl_most_channels, on buffers that the library has allocated and registered on all ranks."""
+    fits_cpu(case)
+    need_group(case)
+    x, group = inputs["x"], vendor.most_channels()
+    return registered.build(x, x.numel() // case.world, group, lambda given, out: _scatter(given, out, group))
+
+
+def _scatter(x: torch.Tensor, out: torch.Tensor, group: Any) -> Callable[[], torch.Tensor]:
     def call() -> torch.Tensor:
-        dist.reduce_scatter_tensor(out, x)
+        dist.reduce_scatter_tensor(out, x, group=group)
         return out
 
     return call

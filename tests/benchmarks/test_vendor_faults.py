@@ -27,6 +27,13 @@ def double(x, how):
         ctypes.string_at(0)
     if how == "leaves":
         os._exit(3)
+    if how == "loses":  # as after an illegal access: every later call of the process fails
+
+        def lost(device=None):
+            raise RuntimeError("HIP error: an illegal memory access was encountered")
+
+        torch.cuda.is_initialized, torch.cuda.synchronize = lambda: True, lost
+        lost()
     if how == "raises":
         raise RuntimeError("CK: no instance for this shape\\nsecond line")
     if how == "shape":
@@ -120,7 +127,7 @@ def tree_with(toy_tree, *hows, limit_s=0.0):
 
 def test_each_fault_of_a_library_is_one_line_with_its_version_and_costs_no_other_arm(toy_tree, vendor):
     vendor(0)
-    hows = ("hangs", "aborts", "falls", "leaves", "raises", "shape", "nothing")
+    hows = ("hangs", "aborts", "falls", "leaves", "loses", "raises", "shape", "nothing")
     lines, [arms], _ = measured(tree_with(toy_tree, *hows))
     assert {name: arm["status"] for name, arm in arms.items()} == {
         "ours": "ok",
@@ -128,6 +135,7 @@ def test_each_fault_of_a_library_is_one_line_with_its_version_and_costs_no_other
         "aborts": "crash",
         "falls": "crash",
         "leaves": "crash",
+        "loses": "error",
         "raises": "error",
         "shape": "wrong",
         "nothing": "error",
@@ -141,6 +149,7 @@ def test_each_fault_of_a_library_is_one_line_with_its_version_and_costs_no_other
     assert arms["aborts"]["why"] == f"the process was killed by SIGABRT in step: set-up of head/aborts {known}"
     assert arms["falls"]["why"] == f"the process was killed by SIGSEGV in step: set-up of head/falls {known}"
     assert arms["leaves"]["why"] == f"the process ended with exit code 3 in step: set-up of head/leaves {known}"
+    assert "HIP error: an illegal memory access was encountered (standin.py:" in arms["loses"]["why"]
     assert arms["raises"]["why"].startswith("set-up: RuntimeError: CK: no instance for this shape (standin.py:")
     for name in hows:
         assert arms[name]["why"].endswith(known), name

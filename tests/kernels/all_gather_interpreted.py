@@ -9,7 +9,7 @@ import torch
 from kernels.all_gather import all_gather
 from kernels.numerics import compare, normal, poison
 from kernels.spec import Case, Place
-from kernels.symmetric_heap import create
+from kernels.symmetric_heap import ALIGNMENT, create
 from tests.kernels import gluon_shim
 from tests.kernels.fake_ranks import FakeRanks
 
@@ -41,6 +41,8 @@ def calls(
             "load": "",
             "store": "",
             "wait": False,
+            "staged": 0,
+            "ahead": True,
             **(GLUON if backend == "gluon" else {}),
             **knobs,
         }
@@ -60,11 +62,15 @@ def launcher(backend: str) -> Any:
 
 
 def gathers(world: int, elements: int, backend: str, knobs: dict[str, object]) -> None:
-    """Two calls of every rank, one after the other: each gathers exactly, and writes all of a poisoned output.
+    """Some calls of every rank, one after the other: each gathers exactly, and writes all of a poisoned output.
 
-    Forwards, then backwards: a rank that writes past its part spoils that of the next, which has had its call.
+    Forwards, then backwards: a rank that writes past its part spoils that of the next, which has had its call.  A rank
+    takes what is staged in its own call, where parts of later ranks are still those of two calls before.
     """
     data, built, _ = calls(world, elements, backend, **knobs)
+    if knobs.get("staged"):
+        for call in [*built, *built]:
+            call()
     for turn in (1, -1):
         outputs = [call() for call in built[::turn]]
         for rank, out in enumerate(outputs[::turn]):
@@ -96,6 +102,11 @@ def fake_ranks() -> None:
         (4, 512, {"programs": 4, "fanout": 1}),
         (4, 520, {"programs": 4, "fanout": 2}),
         (8, 264, {"programs": 8, "fanout": 2, "unroll": 2}),
+        (2, 1000, {"programs": 1, "staged": 1}),
+        (4, 1032, {"programs": 4, "fanout": 2, "staged": 1}),
+        (4, 1032, {"programs": 2, "staged": 99}),
+        (2, 1000, {"programs": 3, "ahead": False}),
+        (2, 1000, {"programs": 3, "guarded": False}),
     ):
         gathers(world, elements, "triton", knobs)
 
@@ -104,8 +115,8 @@ def partitioned() -> None:
     """Groups of programs with one destination each, both ways to form them."""
     from kernels.all_gather import launch
 
-    for world, programs, order in ((2, 6, "blocked"), (4, 8, "blocked"), (4, 4, "interleaved")):
-        chosen = launch.partitioned(world, {"programs": programs, "order": order})
+    for world, programs, order, staged in ((2, 6, "blocked", 0), (4, 8, "blocked", 1), (4, 4, "interleaved", 9)):
+        chosen = launch.partitioned(world, {"programs": programs, "order": order, "staged": staged})
         gathers(world, 520, "triton", chosen)
 
 
@@ -126,17 +137,21 @@ def gluon_tiles() -> None:
 
 
 def flags_count_calls(backend: str = "triton") -> None:
-    """After n calls of all ranks every program's flags read n on every rank: nothing is reset between calls."""
-    world, programs = 4, 3
-    _, built, ranks = calls(world, 256, backend, programs=programs)
-    words = world * programs
-    for n in (1, 2, 3):
-        for call in built:
-            call()
-        for heap in ranks.heaps:
-            start = 2048  # the output takes 4 * 512 bytes
-            flags = ranks.view(heap.rank)[start : start + 4 * words].view(torch.int32)
-            assert flags.tolist() == [n] * words, (n, heap.rank, flags.tolist())
+    """Nothing is reset between calls: after n calls of all ranks every program's flags read 2 n on every rank.
+
+    One for the start and one for the end; n where all is staged, and where nothing is guarded.
+    """
+    for knobs, each in (({}, 2), *((({"staged": 9}, 1), ({"guarded": False}, 1)) if backend == "triton" else ())):
+        world, programs = 4, 3
+        _, built, ranks = calls(world, 256, backend, programs=programs, **knobs)
+        words = world * programs
+        for n in (1, 2, 3):
+            for call in built:
+                call()
+            for heap in ranks.heaps:
+                start = HEAP - heap.left - ALIGNMENT  # the flags are the last allocation
+                flags = ranks.view(heap.rank)[start : start + 4 * words].view(torch.int32)
+                assert flags.tolist() == [each * n] * words, (n, heap.rank, flags.tolist())
 
 
 def one_rank_is_missing(backend: str = "triton") -> None:
@@ -144,8 +159,8 @@ def one_rank_is_missing(backend: str = "triton") -> None:
     _, built, ranks = calls(2, 256, backend, programs=2)
     built[0]()
     flags = [ranks.view(rank)[1024 : 1024 + 16].view(2, 8).view(torch.int32) for rank in (0, 1)]
-    assert flags[0].tolist() == [[1, 1], [0, 0]]
-    assert flags[1].tolist() == [[1, 1], [0, 0]]
+    assert flags[0].tolist() == [[2, 2], [0, 0]]
+    assert flags[1].tolist() == [[2, 2], [0, 0]]
 
 
 def real_ranks(rank: int, world: int, directory: str) -> None:
@@ -162,6 +177,4 @@ def real_ranks(rank: int, world: int, directory: str) -> None:
                 out = call()
                 found = compare(out, expected, all_gather.tolerance)
                 assert found.ok, (backend, turn, rank, found.why)
-                heap.barrier()
                 poison(out)
-                heap.barrier()

@@ -11,7 +11,8 @@ import torch
 
 from benchmarks import plan
 from kernels import spec
-from kernels.all_gather import all_gather, config, registered
+from kernels._shared.collectives import registered, vendor
+from kernels.all_gather import all_gather, config
 from kernels.all_gather.cases import shard_elements
 from kernels.numerics import compare, poison
 from kernels.registry import discover
@@ -23,6 +24,8 @@ from tests.kernels.ranks import run_alone, run_ranks
 MODULE, INTERPRETED = "tests.kernels.test_all_gather", "tests.kernels.all_gather_interpreted"
 COMPILED = "tests.kernels.all_gather_compiled"
 PUSHES = ("triton", "partitioned", "gluon")
+"""Backends with candidates to sweep."""
+
 TINY = Case("tiny", world=2, dtype="bf16", MB=1 / 128)
 
 
@@ -43,9 +46,7 @@ def gather_for_real(rank, world, directory):
                 out = call()
                 found = compare(out, expected, all_gather.tolerance_for(case))
                 assert found.ok, (backend, dtype, turn, found.why)
-                heap.barrier()
                 poison(out)
-                heap.barrier()
         heap.reset()
     heap.close()
     dist.destroy_process_group()
@@ -58,9 +59,10 @@ def test_declared_once_with_the_tiers():
         f"w{world}_fp16_{size}MB" for world in (2, 4, 8) for size in (2, 8, 32, 128, 512)
     ]
     assert len(all_gather.cases) == 3 * 3 * 9 + 3 * 6
-    assert all_gather.baselines == ("rccl", "rccl_registered")
-    assert set(all_gather.compilations) == set(PUSHES)
-    assert "heap.barrier()" in discover()["all_gather"].doc
+    assert all_gather.baselines == ("rccl", "rccl_most_channels", "rccl_registered")
+    assert set(all_gather.compilations) == {*PUSHES, "triton_unguarded"}
+    assert "no other barrier is needed" in " ".join(discover()["all_gather"].doc.split())
+    assert "must put a barrier" in all_gather.backends["triton_unguarded"].build.__doc__
 
 
 def test_a_matrix_is_the_input_of_a_rank():
@@ -190,6 +192,8 @@ def bad_knobs():
         launch.constants(4, 1024, "sm_90", knobs)
     with pytest.raises(ValueError, match="must divide"):
         launch.constants(4, 1024, "sm_90", {**knobs, "fanout": 3})
+    with pytest.raises(ValueError, match="staged 1: it must be at least 0, and 0 without a guard"):
+        launch.constants(4, 1024, "sm_90", {**knobs, "fanout": 4, "staged": 1, "ahead": False, "guarded": False})
     with pytest.raises(ValueError, match="multiple of 16"):
         launch.constants(4, 1022, "sm_90", {**knobs, "fanout": 4})
     for programs in (0, 2, 6):
@@ -252,13 +256,12 @@ class Library:
 
 @pytest.fixture
 def nccl(monkeypatch):
-    """A place where NCCL could register: its version, the environment, the group's part for the GPU."""
+    """A place where NCCL could register: its version, the environment; a group with a part for the GPU."""
 
     def place(library, version=(2, 28, 9), nvls="0"):
         monkeypatch.setattr(torch.cuda.nccl, "version", lambda: version)
         monkeypatch.setenv("NCCL_NVLS_ENABLE", nvls)
-        group = types.SimpleNamespace(_get_backend=lambda device: library)
-        monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_group", lambda: group)
+        return types.SimpleNamespace(_get_backend=lambda device: library)
 
     return place
 
@@ -266,15 +269,14 @@ def nccl(monkeypatch):
 def test_registered_buffers_say_what_they_need(nccl):
     gpu = torch.device("cuda")
     with pytest.raises(spec.Unsupported, match="GPUs only"):
-        registered._library(torch.device("cpu"))
+        registered._library(torch.device("cpu"), None)
     for library, version, nvls, said in (
         (Library(), (2, 28, 9), "1", "NCCL_NVLS_ENABLE=0"),
         (Library(), (2, 26, 5), "0", r"version 2\.26\.5.*need 2\.27"),
         (object(), (2, 28, 9), "0", "object has no mem_allocator"),
     ):
-        nccl(library, version, nvls)
         with pytest.raises(spec.Unsupported, match=said):
-            registered._library(gpu)
+            registered._library(gpu, nccl(library, version, nvls))
     for error, said in ((TypeError("symm"), "no parameter symm"), (RuntimeError("no window\nmore"), "no window$")):
         with pytest.raises(spec.Unsupported, match=said):
             registered._register(Library(error), "pool")
@@ -283,21 +285,40 @@ def test_registered_buffers_say_what_they_need(nccl):
 def test_registered_buffers_gather_and_are_let_go(monkeypatch, nccl):
     """The whole build with the library's part replaced: registered before the first call, deregistered after use."""
     library = Library()
-    nccl(library)
-    monkeypatch.setattr(registered, "_library", lambda device: library)
+    group = nccl(library)
+    monkeypatch.setattr(registered, "_library", lambda device, given: given._get_backend(device))
     monkeypatch.setattr(torch.cuda, "MemPool", lambda allocator: f"pool of {allocator}")
     monkeypatch.setattr(torch.cuda, "use_mem_pool", lambda pool, device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
-    monkeypatch.setattr(torch.distributed, "all_gather_into_tensor", lambda out, given: out.copy_(given.repeat(2)))
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     shard = torch.arange(64.0)
-    call = registered.build(shard, 2)
+    call = registered.build(shard, 128, group, lambda x, out: lambda: out.copy_(x.repeat(2)))
     assert library.registered == [("pool of allocator", True)]
     assert torch.equal(call(), shard.repeat(2))
     assert call().data_ptr() == call().data_ptr() != shard.data_ptr()
     del call
     gc.collect()
     assert library.registered == []
+
+
+def test_more_channels_are_a_group_of_their_own(monkeypatch):
+    """Made once, with the channels set; without a GPU, or with a torch that cannot, there is a sentence."""
+    vendor.most_channels.cache_clear()
+    with pytest.raises(spec.Unsupported, match="on GPUs only"):
+        vendor.most_channels()
+    made, config = [], types.SimpleNamespace()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "zeros", lambda *sizes, device: None)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, group: None)
+    monkeypatch.setattr(torch.distributed, "new_group", lambda backend, pg_options: made.append(pg_options) or "group")
+    monkeypatch.delattr(torch.distributed, "ProcessGroupNCCL", raising=False)
+    with pytest.raises(spec.Unsupported, match=r"cannot set the channels.*min_ctas is needed"):
+        vendor.most_channels()
+    options = types.SimpleNamespace(Options=lambda: types.SimpleNamespace(config=config))
+    monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", options, raising=False)
+    assert vendor.most_channels() == vendor.most_channels() == "group"
+    assert (len(made), config.min_ctas, config.max_ctas) == (1, 64, 64)
+    vendor.most_channels.cache_clear()
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])

@@ -67,7 +67,7 @@ def test_every_operator_has_the_same_files():
             others[folder.name] = names - usual
             assert {"__init__.py", "config.py", "device.py", "launch.py", "vendors.py"} <= names, folder.name
     assert {name: found for name, found in others.items() if found} == {
-        "all_gather": {"gluon_device.py", "gluon_launch.py", "registered.py"},
+        "all_gather": {"gluon_device.py", "gluon_launch.py"},
         "grouped_gemm": {"autotune.py", "routing.py", "rows_device.py", "weights_device.py"},
         "moe_gemm2_mxfp4": {"amd_layouts.py", "amd_vendors.py", "formats.py", "sorting.py"},
     }

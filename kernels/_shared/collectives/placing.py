@@ -10,6 +10,7 @@ import torch
 from kernels._shared.collectives.cases import DTYPES, total_bytes
 from kernels._shared.triton_needed import launcher
 from kernels.spec import Case, Unsupported
+from kernels.symmetric_heap import HeapError, SymmetricHeap
 
 
 def heap_of(case: Case) -> Any:
@@ -23,6 +24,15 @@ def heap_of(case: Case) -> Any:
             f"{gpus} GPU{'' if gpus == 1 else 's'}"
         )
     return heap
+
+
+def on_heap(heap: SymmetricHeap, given: torch.Tensor) -> torch.Tensor:
+    """`given` if it lies on the symmetric heap, where peers can read it; else a copy there, made once, now."""
+    try:
+        heap.peer(heap.rank, given)
+    except HeapError:
+        return heap.alloc(given.shape, given.dtype).copy_(given)
+    return given
 
 
 def accept(case: Case, dtypes: Sequence[str]) -> None:

@@ -1,10 +1,12 @@
-"""RCCL and NCCL called directly, for what torch.distributed offers only in place."""
+"""RCCL and NCCL beyond what torch.distributed offers: called directly, and with more channels than by default."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,11 +19,45 @@ _TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}
 _SUM = 0
 """ncclRedOp_t."""
 
+MOST_CHANNELS = {"cuda": 64, "hip": 112}
+"""Channels, each of which takes an SM or CU: of baselines `rccl_most_channels` and `rccl_registered`.
 
-def all_reduce(given: torch.Tensor, out: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """A call of ncclAllReduce from given to out on the current stream, with the default group's communicator.
+NCCL cannot have more (MAXCHANNELS, NVIDIA/nccl src/include/device.h, 5067397c, 2026-06).  2 and 4 H200 move many bytes
+fastest with them (against the default, 16, 24 and 32; NCCL 2.28.9, 2026-11): all-gather of 512 MB over 2 in 813 us,
+with 32 channels in 964, by default in 1048; on registered buffers in 747, with the default's channels in 1157.
+RCCL: AMD's advice for fewer than 8 GPUs (rocm.blogs.amd.com, mi300x-rccl-xgmi, 2025-03); it cannot have more than 128
+(ROCm/rccl src/include/device.h, 0cbce2a, 2024-10).  Both make at least config.minCTAs channels (src/graph/connect.cc of
+either).
+"""
 
-    Unsupported names what is missing: a GPU, the library, or the communicator's address.
+
+@functools.cache
+def most_channels() -> Any:
+    """A process group of all ranks, made once, whose communicator has MOST_CHANNELS; a collective call.
+
+    It stands beside the default group, so that both are timed in the same trial; NCCL_MIN_NCHANNELS would hold for a
+    whole process.  Unsupported names what is missing.
+    """
+    if not torch.cuda.is_available():
+        raise Unsupported("channels belong to RCCL and NCCL, which run on GPUs only")
+    try:
+        options = dist.ProcessGroupNCCL.Options()
+        options.config.min_ctas = options.config.max_ctas = MOST_CHANNELS["hip" if torch.version.hip else "cuda"]
+    except AttributeError as error:
+        raise Unsupported(
+            f"this torch cannot set the channels of a communicator ({error}); "
+            "ProcessGroupNCCL.Options().config.min_ctas is needed (NCCL 2.17)"
+        ) from error
+    group = dist.new_group(backend="nccl", pg_options=options)
+    dist.all_reduce(torch.zeros(1, device="cuda"), group=group)  # connect now, not in the first sample
+    return group
+
+
+def all_reduce(given: torch.Tensor, out: torch.Tensor, group: Any = None) -> Callable[[], torch.Tensor]:
+    """A call of ncclAllReduce from given to out on the current stream, with the communicator of a group.
+
+    group: the default group if it is None.  Unsupported names what is missing: a GPU, the library, or the
+    communicator's address.
     """
     if given.device.type != "cuda":
         raise Unsupported("RCCL and NCCL run on GPUs only")
@@ -35,7 +71,7 @@ def all_reduce(given: torch.Tensor, out: torch.Tensor) -> Callable[[], torch.Ten
         ctypes.c_void_p,
         ctypes.c_void_p,
     ]
-    backend = dist.distributed_c10d._get_default_group()._get_backend(given.device)
+    backend = (group or dist.distributed_c10d._get_default_group())._get_backend(given.device)
     if not hasattr(backend, "_comm_ptr"):
         raise Unsupported(
             "this torch does not expose the communicator's address (ProcessGroupNCCL._comm_ptr); "

@@ -183,3 +183,10 @@ def test_the_report_is_of_bounded_size():
 def test_numbers_that_are_not_finite_are_left_out():
     row = passed("x", "y", rate=(float("inf"), "GB/s"), size=(1.23456, "GB"))
     assert row.as_json()["numbers"] == {"size": {"value": 1.235, "unit": "GB"}}
+
+
+def test_a_step_that_fails_is_exit_code_1_and_is_tried_again(stand_in, tmp_path):
+    stand_in("aiter", "import os; os.abort()", "amd-aiter")
+    code, first = bring_up(tmp_path, "--only", "package/aiter", "--only", "shm")
+    assert (code, first["counts"]["fail"], first["counts"]["pass"]) == (1, 1, 1)
+    assert bring_up(tmp_path, "--only", "package/aiter", "--only", "shm")[1]["resumed"] == ["shm"]

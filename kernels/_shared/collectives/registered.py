@@ -21,30 +21,32 @@ NEEDED = (2, 27)
 """The first NCCL with symmetric windows."""
 
 
-def build(shard: torch.Tensor, world: int) -> Callable[[], torch.Tensor]:
-    """A call of all_gather_into_tensor from a copy of shard to an output, both registered; a collective.
+def build(
+    given: torch.Tensor, elements: int, group: Any, make: Callable[[torch.Tensor, torch.Tensor], Callable[[], Any]]
+) -> Callable[[], torch.Tensor]:
+    """The call make(x, out) of a group's collective: x a copy of given, out of that many elements, both registered.
 
-    Unsupported names what is missing.  The registration ends when the call is let go.
+    A collective.  Unsupported names what is missing.  The registration ends when the call is let go.
     """
-    library = _library(shard.device)
-    dist.all_gather_into_tensor(shard.new_empty(16 * world), shard[:16])  # makes the communicator
+    library = _library(given.device, group)
     pool = torch.cuda.MemPool(library.mem_allocator)
-    with torch.cuda.use_mem_pool(pool, shard.device):
-        given, out = torch.empty_like(shard), shard.new_empty(world * shard.numel())
-    given.copy_(shard)
-    torch.cuda.synchronize(shard.device)
+    with torch.cuda.use_mem_pool(pool, given.device):
+        x, out = torch.empty_like(given), given.new_empty(elements)
+    x.copy_(given)
+    torch.cuda.synchronize(given.device)
     _register(library, pool)
+    run = make(x, out)
 
     def call() -> torch.Tensor:
-        dist.all_gather_into_tensor(out, given)
+        run()
         return out
 
     weakref.finalize(call, _forget, library, pool).atexit = False
     return call
 
 
-def _library(device: torch.device) -> Any:
-    """The process group's part for the GPU; Unsupported unless it can register, without NVLink multicast."""
+def _library(device: torch.device, group: Any) -> Any:
+    """The group's part for the GPU; Unsupported unless it can register, without NVLink multicast."""
     if device.type != "cuda":
         raise Unsupported("buffers are registered with RCCL or NCCL, which run on GPUs only")
     if not torch.version.hip and os.environ.get("NCCL_NVLS_ENABLE") != "0":
@@ -57,7 +59,7 @@ def _library(device: torch.device) -> Any:
             f"the library is version {'.'.join(map(str, torch.cuda.nccl.version()))}; symmetric windows "
             f"need {'.'.join(map(str, NEEDED))}"
         )
-    library = dist.distributed_c10d._get_default_group()._get_backend(device)
+    library = group._get_backend(device)
     for name in ("mem_allocator", "register_mem_pool"):
         if not hasattr(library, name):
             raise Unsupported(
