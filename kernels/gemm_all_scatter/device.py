@@ -271,7 +271,7 @@ def scatter(
     places = at_heaps(out, heaps[0], heaps, WORLD)
     for block in range(program, tl.cdiv(words, BLOCK), PROGRAMS):
         at = block * BLOCK + tl.arange(0, BLOCK)
-        values = tl.load(c + at, mask=at < words)
+        values = loads_done(tl.load(c + at, mask=at < words), AMD)
         to = at // ROW * (WORLD * ROW) + at % ROW + rank * ROW
         to_places(values, places, to, at < words, WORLD, False, "")
     finish(signals, bases, program, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
