@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from kernels.moe_gemm2_mxfp4 import amd_vendors, config, formats, launch, sorting, vendors
+from kernels.moe_gemm2_mxfp4 import amd_vendors, config, formats, launch, nvidia_vendors, sorting, vendors
 from kernels.moe_gemm2_mxfp4.cases import cases
 from kernels.moe_gemm2_mxfp4.config import candidates
 from kernels.numerics import seed_for
@@ -100,7 +100,7 @@ def _declare(name: str, build: Build, atomic: bool) -> None:
         case: Case, x: dict[str, torch.Tensor], *,
         layout: str, block_n: int, block_k: int, num_warps: int, num_stages: int, programs_per_cu: int,
         non_temporal: bool, maxnreg: int, partial: str, tiles: int, rows: int, few: int,
-        nonkdim: int = 16, waves_per_eu: int = 0,
+        overlap: bool, share: int, nonkdim: int = 16, waves_per_eu: int = 0,
     ) -> Callable[[], torch.Tensor]:  # fmt: skip
         knobs = {key: value for key, value in locals().items() if key not in ("case", "x", "build")}
         return build(case, x, knobs)
@@ -112,14 +112,15 @@ def _declare(name: str, build: Build, atomic: bool) -> None:
 
 _declare("triton_atomic", launch.atomic_call, atomic=True)
 _declare("triton_reduce", launch.reduce_call, atomic=False)
-moe_gemm2_mxfp4.baseline("dequant+torch")(vendors.dequantise_and_multiply)
+for _name, (_peer, _distributions) in nvidia_vendors.BASELINES.items():
+    moe_gemm2_mxfp4.baseline(_name, libraries=_distributions, first_call_s=nvidia_vendors.COMPILING_S)(_peer)
 for _name, (_build, _knobs, _limit_s) in amd_vendors.BASELINES.items():
     moe_gemm2_mxfp4.baseline(_name, config=_knobs, libraries=amd_vendors.LIBRARIES, first_call_s=_limit_s)(_build)
 
 
 @moe_gemm2_mxfp4.backend("torch")
 def torch_on_cpu(case: Case, x: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """The same as dequant+torch, for machines without a GPU; small cases only."""
+    """For machines without a GPU; small cases only.  On a GPU nobody would dequantise the weights at every call."""
     if case.place.device != "cpu":
-        raise Unsupported(f"torch is for CPUs, this is {case.place.arch}; there dequant+torch is the same")
+        raise Unsupported(f"torch is for CPUs, and this is {case.place.arch}; its libraries are the other baselines")
     return vendors.dequantise_and_multiply(case, x)

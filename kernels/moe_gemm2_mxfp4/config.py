@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.hardware import UnknownHardware, lds_limit
+from kernels.moe_gemm2_mxfp4 import formats
 from kernels.moe_gemm2_mxfp4.sorting import used_blocks
 from kernels.spec import Case
 
-LAYOUTS = ("recoded", "plain")
-"""How weights lie: `recoded` (formats.recode, once in set-up) for GPUs without FP4 matrix units, `plain` for others."""
+LAYOUTS = ("recoded", "plain", "streamed")
+"""How weights lie: `recoded` (formats.recode, once in set-up) for GPUs without FP4 matrix units, `plain` for others;
+`streamed` (formats.stream) for few rows on NVIDIA from sm_90 on."""
+
+STATIC_SHARED_BYTES = 48 << 10
+"""Of a workgroup of NVIDIA's, without a request at the launch (CUDA C++ programming guide, compute capabilities)."""
 
 
 def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs of a case; UnknownHardware without an entry.  block_k counts codes.
 
-    tiles: most column tiles of an item.  recoded only: rows of a block that are computed at a time, and few: how many
-    are computed if no more of the block are used.
+    tiles: most column tiles of an item; of streamed, the units of a chunk, and share: percent of all units that is
+    dealt out before chunks are drawn.  rows of a block are computed at a time, and few if no more of it are used.
+    overlap: kernels of a call start while the one before ends (streamed).  maxnreg: registers of a thread, 0: no limit.
     """
     rules = {"sm_90": _hopper, "sm_100": _hopper, "gfx942": _cdna3, "gfx950": _cdna4, "cpu": _interpreter}
     if arch not in rules:
@@ -31,6 +37,8 @@ def config(case: Case, arch: str) -> dict[str, Any]:
         "few": case.BM,
         "tiles": _tiles(case),
         "partial": "fp32" if case.M <= 1024 else "bf16",
+        "overlap": False,
+        "share": 75,
     }
     return {**shared, **rules[arch](case)}
 
@@ -46,12 +54,19 @@ def _tiles(case: Case) -> int:
 
 
 def _hopper(case: Case) -> dict[str, Any]:
-    """Winners of a sweep on an H200 (Triton 3.6, 2026-11).  Few rows: a warp alone keeps the activations in registers,
-    as many as fit; items are short where blocks of more rows take twice as long as the others."""
+    """Winners of sweeps on an H200 (Triton 3.6, 2026-11)."""
+    few = case.BM <= 32 and formats.STREAMED_DEPTHS[-1] >= case.K
+    return _streamed(case) if few else _recoded(case)
+
+
+def _recoded(case: Case) -> dict[str, Any]:
+    """Few rows: a warp alone keeps the activations in registers, as many as fit; items are short where blocks of more
+    rows take twice as long as the others."""
     shallow = _depth(case) <= 256
+    shared = {"layout": "recoded", "tiles": _tiles(case), "few": case.BM}
     if case.BM > 32:
         return {
-            "layout": "recoded",
+            **shared,
             "block_n": 64,
             "num_warps": 4,
             "num_stages": 3,
@@ -60,7 +75,7 @@ def _hopper(case: Case) -> dict[str, Any]:
         }
     rows = min(case.BM, 32 if shallow else 16)
     return {
-        "layout": "recoded",
+        **shared,
         "block_n": 16,
         "num_warps": 1,
         "num_stages": 4,
@@ -68,6 +83,30 @@ def _hopper(case: Case) -> dict[str, Any]:
         "rows": rows,
         "few": 8,
         "tiles": 4096 if rows == case.BM else 32,
+    }
+
+
+def _streamed(case: Case) -> dict[str, Any]:
+    """Units of 4 KiB and their scales; 16 rows at a time, with the programs that their registers allow.
+
+    Up to 16 tokens almost all blocks have few rows, and equal shares are best; with more the shared expert's blocks
+    take longer, so that programs draw chunks once they are through with a first part.
+    """
+    shallow = formats.STREAMED_DEPTHS[0] >= case.K
+    even = case.M <= 16
+    dense = shallow and not even
+    return {
+        "layout": "streamed",
+        "block_n": 32 if shallow else 16,
+        "num_warps": 1,
+        "num_stages": 2 if shallow or even else 3,
+        "programs_per_cu": 16 if dense else 12 if shallow else 8,
+        "maxnreg": 128 if dense else 0,
+        "rows": 16,
+        "few": 8,
+        "tiles": 4 if shallow else 16,
+        "share": 100 if even else 50 if shallow else 30,
+        "overlap": True,
     }
 
 
@@ -132,6 +171,8 @@ def _changes(case: Case, arch: str) -> list[dict[str, Any]]:
         return _CDNA_CHANGES
     if not arch.startswith("sm_"):
         return []
+    if config(case, arch)["layout"] == "streamed":
+        return [*_STREAMED_CHANGES, {"overlap": False, **_recoded(case)}]
     wide = {"block_n": 64, "num_warps": 4, "num_stages": 3, "programs_per_cu": 2, "rows": min(case.BM, 64)}
     whole = {**wide, "few": case.BM}
     rows = [{"rows": 16}, {"rows": case.BM}]
@@ -149,6 +190,19 @@ _HOPPER_CHANGES: list[dict[str, Any]] = [
     *({"num_stages": stages} for stages in (3, 5)),
     *({"few": few} for few in (16, 8)),
     *({"tiles": tiles} for tiles in (128, 64, 32, 16)),
+]
+
+_STREAMED_CHANGES: list[dict[str, Any]] = [
+    {"num_stages": 2},
+    *({"tiles": tiles} for tiles in (2, 4, 8, 16, 32)),
+    *({"share": share} for share in (0, 30, 50, 75, 100)),
+    {"block_n": 16},
+    {"block_n": 32, "num_stages": 2},
+    *({"programs_per_cu": programs} for programs in (7, 8, 10, 12)),
+    {"rows": 8, "programs_per_cu": 12},
+    {"programs_per_cu": 16, "num_stages": 2, "maxnreg": 128},
+    {"partial": "bf16"},
+    {"overlap": False},
 ]
 
 _CDNA_CHANGES: list[dict[str, Any]] = [
@@ -170,6 +224,8 @@ def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:
     recoded: weights are packed; one buffer fewer than stages, or one for changing the layout.  Activations are bf16, on
     NVIDIA in shared memory as the right operand, on AMD in registers, where one buffer then serves all changes.
     """
+    if knobs["layout"] == "streamed":
+        return knobs["num_stages"] * (knobs["block_n"] * formats.streamed_depth(case.K) * 17 // 32 + 8)
     weights = knobs["block_n"] * knobs["block_k"] * 17 // 32
     if knobs["layout"] == "plain":
         activations = case.BM * knobs["block_k"] * 17 // 32
@@ -182,23 +238,46 @@ def shared_bytes(case: Case, knobs: dict[str, Any], arch: str) -> int:
     return rows * knobs["block_k"] * 2 + buffers + finishing
 
 
+def _shared_limit(knobs: dict[str, Any], arch: str) -> int:
+    return STATIC_SHARED_BYTES if knobs["layout"] == "streamed" else lds_limit(arch)
+
+
 def check_fits(case: Case, knobs: dict[str, Any], arch: str) -> None:
     """ValueError, before any launch, for blocks that are not powers of two, that do not fit, or an unknown layout."""
     if knobs["layout"] not in LAYOUTS:
         raise ValueError(f"layout {knobs['layout']!r} is not one of {', '.join(LAYOUTS)}")
     if knobs["partial"] not in ("fp32", "bf16"):
         raise ValueError(f"partial {knobs['partial']!r} is not one of fp32, bf16")
+    if knobs["layout"] == "streamed":
+        _check_streamed(case, knobs, arch)
     least = 128 if knobs["layout"] == "recoded" else 64  # half of a word's pairs are one step of a matrix instruction
     sizes = (("BM", case.BM, 16), ("block_n", knobs["block_n"], 16), ("block_k", knobs["block_k"], least))
-    sizes += (("rows", knobs["rows"], 16), ("few", knobs["few"], 8))
+    sizes += (("rows", knobs["rows"], 8 if knobs["layout"] == "streamed" else 16), ("few", knobs["few"], 8))
     for name, value, least in sizes:
         if value < least or value & (value - 1):
             raise ValueError(f"{name} is {value}; it must be a power of two, at least {least}")
     if arch == "cpu":
         return
-    need, limit = shared_bytes(case, knobs, arch), lds_limit(arch)
+    need, limit = shared_bytes(case, knobs, arch), _shared_limit(knobs, arch)
     if need > limit:
         raise ValueError(
             f"BM {case.BM}, block_n {knobs['block_n']}, block_k {knobs['block_k']} with "
             f"{knobs['num_stages']} stages need {need} bytes of shared memory; {arch} has {limit}"
+        )
+
+
+def _check_streamed(case: Case, knobs: dict[str, Any], arch: str) -> None:
+    """ValueError for what the layout `streamed` cannot hold."""
+    formats.streamed_depth(case.K)
+    if arch.startswith("gfx"):
+        raise ValueError(f"layout 'streamed' is in PTX and {arch} is AMD's; allowed are recoded and plain")
+    if min(knobs["rows"], case.BM) > 16 or knobs["num_warps"] != 1:
+        raise ValueError(
+            f"rows is {knobs['rows']} and num_warps {knobs['num_warps']}; "
+            "layout 'streamed' takes 8 or 16 rows and 1 warp"
+        )
+    if knobs["num_stages"] >= 3 * knobs["tiles"]:
+        raise ValueError(
+            f"num_stages is {knobs['num_stages']} and tiles {knobs['tiles']}; "
+            "layout 'streamed' knows four chunks, so num_stages must be less than 3 * tiles"
         )

@@ -383,8 +383,14 @@ def gemm2_native_kernel(
 
 
 @triton.jit
-def sum_slots_kernel(partial_ptr, out_ptr, columns, TOPK: tl.constexpr, BLOCK: tl.constexpr):
-    """out[token] = sum over the slots 0, 1, ... TOPK - 1, in this order, of partial[token, slot], in fp32."""
+def sum_slots_kernel(
+    partial_ptr, out_ptr, columns, TOPK: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr = False
+):  # fmt: skip
+    """out[token] = sum over the slots 0, 1, ... TOPK - 1, in this order, of partial[token, slot], in fp32.
+    OVERLAP: started while the product ends, and lets the next kernel start in the same way (sm_90)."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     token = tl.program_id(0).to(tl.int64)
     ns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)

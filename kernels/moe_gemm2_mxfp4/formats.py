@@ -133,3 +133,58 @@ def fields(scales: torch.Tensor) -> tuple[torch.Tensor, float]:
     down = max(0, largest - LARGEST_FIELD_SCALE)
     found = (scales.to(torch.int16) + (126 - down)).clamp(min=0).to(torch.uint8)
     return torch.nn.functional.pad(found, (0, found.shape[-1] % 2)), 2.0**down
+
+
+STREAMED_DEPTHS = (256, 512)
+"""Depths of the layout `streamed`: the activations of 8 rows fill 32 or 64 registers of each lane."""
+
+HIGHEST_FIELD = 240
+"""The exponent field of the largest weight scale in the layout `streamed`: no sum of products with it overflows."""
+
+
+def streamed_depth(depth: int) -> int:
+    """K rounded up to a depth of the layout `streamed`; ValueError if it is too large."""
+    for known in STREAMED_DEPTHS:
+        if depth <= known:
+            return known
+    raise ValueError(f"K is {depth}; the layout 'streamed' holds at most {STREAMED_DEPTHS[-1]}; use 'recoded'")
+
+
+def stream(packed: torch.Tensor, scales: torch.Tensor, top: int, columns: int = 16) -> torch.Tensor:
+    """Weights [N, K / 2] with scales [N, K / 32] as int32 [tiles, 68 B] in the layout `streamed`; B: K / 32, padded.
+
+    N is filled up to a multiple of `columns`.  A tile has 16 columns.  Lane 4 g + t of a warp has columns 2 g and
+    2 g + 1 and the codes 8 t to 8 t + 7 of each block of 32: a word of each column, re-coded as a couple.  First come
+    B / 2 groups of 32 lanes x 4 words, for two blocks; then the scales' fields, for B = 16 [column's parity, g, 4
+    words], for B = 8 [g, parity, 2 words].  A word has four fields, the first in bits 30 to 23, and the last wraps
+    around.  A field is the scale less `top`, the largest, plus HIGHEST_FIELD, at least 0.
+    """
+    rows, depth = packed.shape[0], packed.shape[-1] * 2
+    blocks = streamed_depth(depth) // BLOCK
+    tiles = -(-rows // columns) * columns // 16
+    pad = (0, 32 * blocks // 2 - packed.shape[-1], 0, tiles * 16 - rows)
+    codes = torch.nn.functional.pad(packed, pad)
+    fields = (scales.to(torch.int32) + (HIGHEST_FIELD - top)).clamp(min=0)
+    fields = torch.nn.functional.pad(fields, (0, blocks - scales.shape[-1], 0, tiles * 16 - rows))
+    # [tile, g, parity, block, t, 4 bytes] -> groups of 8 words: both parities of the four t of a block
+    couples = codes.view(tiles, 8, 2, blocks, 4, 4).permute(0, 1, 3, 2, 4, 5).reshape(tiles, 8, blocks, 32)
+    words = recode(couples).view(tiles, 8, blocks // 2, 2, 2, 4)  # [tile, g, pair of blocks, block, parity, t]
+    words = words.permute(0, 2, 1, 5, 3, 4).reshape(tiles, -1)
+    parts = fields.view(tiles, 8, 2, blocks // 4, 4).to(torch.int64)
+    whole = parts[..., 0] << 24 | parts[..., 1] << 16 | parts[..., 2] << 8 | parts[..., 3]
+    whole = (whole >> 1 | whole << 31) & 0xFFFFFFFF
+    whole = torch.where(whole >= 1 << 31, whole - (1 << 32), whole).to(torch.int32)
+    whole = (whole.transpose(1, 2) if blocks == 16 else whole).reshape(tiles, -1)
+    return torch.cat((words, whole), dim=-1)
+
+
+def stream_all(packed: torch.Tensor, scales: torch.Tensor, columns: int = 16) -> tuple[torch.Tensor, int]:
+    """stream() of every expert, int32 [E, tiles, 68 B], and by how many powers of two its scales are too large."""
+    top = int(scales.max())
+    if top == 255:
+        raise ValueError("a weight scale is 255, the code of NaN; the largest number is 254")
+    first = stream(packed[0], scales[0], top, columns)
+    out = torch.empty((packed.shape[0], *first.shape), dtype=torch.int32, device=packed.device)
+    for expert in range(packed.shape[0]):
+        out[expert] = stream(packed[expert], scales[expert], top, columns)
+    return out, HIGHEST_FIELD - top

@@ -9,20 +9,22 @@ import torch
 
 from kernels._shared.triton_needed import need_triton
 from kernels._shared.units import compute_units, xcds
-from kernels.moe_gemm2_mxfp4 import config, formats
+from kernels.moe_gemm2_mxfp4 import config, formats, streamed_launch
 from kernels.spec import Case, Compilation
 
 Split = tuple[dict[str, Any], dict[str, Any]]
 """Constants of a kernel, and options of the compiler."""
 
-SUM_BLOCK = 1024
-"""Columns of a program of the fixed-order sum: 4 KiB per row, so that a program's loads fill whole DRAM pages."""
+SUM_BLOCK = streamed_launch.SUM_BLOCK
 
 
 def atomic_call(
     case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype = torch.bfloat16
 ) -> Callable[[], torch.Tensor]:
     """Zeroes [M, N] and adds every weighted row to its token's row; in bf16 the order changes the bits."""
+    _check_launch(case, x, knobs)
+    if knobs["layout"] == "streamed":
+        return streamed_launch.atomic_call(case, x, knobs, out_dtype)
     out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
     product = _product(case, x, knobs, out, atomic=True)
 
@@ -38,6 +40,9 @@ def reduce_call(
     case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype = torch.bfloat16
 ) -> Callable[[], torch.Tensor]:
     """Callable that stores every weighted row and then sums the rows of each token in the order of its slots."""
+    _check_launch(case, x, knobs)
+    if knobs["layout"] == "streamed":
+        return streamed_launch.reduce_call(case, x, knobs, out_dtype)
     device = device_module(case)
     kind = torch.float32 if knobs["partial"] == "fp32" else torch.bfloat16
     partial = torch.empty((case.M * case.topk, case.N), dtype=kind, device=x["a"].device)
@@ -51,6 +56,12 @@ def reduce_call(
         return out
 
     return call
+
+
+def _check_launch(case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any]) -> None:
+    check(case, x)
+    config.check_fits(case, knobs, case.place.arch)
+    need_triton(case)
 
 
 def check(case: Case, x: dict[str, torch.Tensor]) -> None:
@@ -110,6 +121,8 @@ def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> Spl
 
 def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> list[Compilation]:
     """What a launch of the case with these knobs compiles."""
+    if knobs["layout"] == "streamed":
+        return streamed_launch.compilation(case, arch, atomic, knobs)
     from kernels.moe_gemm2_mxfp4 import device
 
     chosen, options = constants(case, arch, knobs, atomic)
@@ -158,8 +171,6 @@ def _product(
     case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor, atomic: bool
 ) -> Callable[[], None]:
     """Launcher of the product into `out`.  Re-codes the weights here, once, as a server does when it loads them."""
-    check(case, x)
-    config.check_fits(case, knobs, case.place.arch)
     device = device_module(case)
     chosen, options = constants(case, case.place.arch, knobs, atomic)
     order = (x["ids"], x["weights"], x["experts"], x["valid"], out, case.M, case.N)

@@ -334,7 +334,7 @@ def test_operands_that_do_not_fit_are_named(name, change, message):
     ],
 )
 def test_knobs_that_do_not_fit_are_named_before_a_launch(changes, message):
-    case = moe_gemm2_mxfp4.case("kimi_m16_bm16")
+    case = moe_gemm2_mxfp4.case("kimi_m16384_bm64")
     with pytest.raises(ValueError, match=message):
         config.check_fits(case, {**config.config(case, "sm_90"), **changes}, "sm_90")
 
@@ -384,7 +384,7 @@ def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp
         "tests.kernels.test_moe_gemm2_mxfp4", "compiled", arch, str(tmp_path), TRITON_CACHE_DIR=str(tmp_path)
     )
     records = [json.loads(line) for line in out.splitlines()]
-    assert len(records) == 9
+    assert len(records) == (11 if arch == "sm_90" else 9)  # the streamed layout clears its output itself
     for record in records:
         assert record["status"] == "ok", record
         metrics = record["metrics"]
@@ -394,7 +394,7 @@ def test_default_knobs_compile_without_spills_and_within_shared_memory(arch, tmp
         case = moe_gemm2_mxfp4.case(record["label"].split()[0])
         bound = config.shared_bytes(case, config.config(case, arch), arch)
         assert metrics["lds_bytes"] <= max(bound, 1024) <= lds_limit(arch), record
-        if not record["label"].endswith(" sum"):
+        if not record["label"].endswith((" sum", " clear")):
             kinds = {"sm_90": ("HMMA", "HGMMA"), "gfx942": "v_mfma_f32", "gfx950": "v_mfma_scale_f32_16x16x128_f8f6f4"}
             assert all(name.startswith(kinds[arch]) for name in metrics["matrix"]), record
             assert metrics["matrix"], record

@@ -1,0 +1,151 @@
+"""From tensors to launches of the streamed kernel and of the small one before or behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kernels._shared.units import compute_units
+from kernels.moe_gemm2_mxfp4 import formats
+from kernels.spec import Case, Compilation
+
+SUM_BLOCK = 1024
+"""Columns of a program of the fixed-order sum: 4 KiB per row, so that a program's loads fill whole DRAM pages."""
+
+CLEAR_BLOCK = 4096
+"""Elements that a program of the clearing sets to zero: 8 KiB of bf16."""
+
+
+def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(constants, options), the same for a launch and for a compilation ahead of time."""
+    options = {"num_warps": 1, "num_stages": 1}
+    if knobs["maxnreg"]:
+        options["maxnreg"] = knobs["maxnreg"]
+    return {
+        "TOPK": case.topk,
+        "BLOCK_M": case.BM,
+        "GROUPS": min(knobs["rows"], case.BM) // 8,
+        "BLOCKS": formats.streamed_depth(case.K) // formats.BLOCK,
+        "NT": knobs["block_n"] // 16,
+        "STAGES": knobs["num_stages"],
+        "ATOMIC": atomic,
+        "OVERLAP": overlaps(knobs, arch),
+        "ASM": arch != "cpu",
+    }, options | launched(knobs, arch)
+
+
+def overlaps(knobs: dict[str, Any], arch: str) -> bool:
+    """Whether a kernel starts while the one before it ends: programmatic dependent launch, from sm_90 on."""
+    return bool(knobs["overlap"]) and arch.startswith("sm_")
+
+
+def launched(knobs: dict[str, Any], arch: str) -> dict[str, Any]:
+    """The option of a launch that overlaps."""
+    return {"launch_pdl": True} if overlaps(knobs, arch) else {}
+
+
+def atomic_call(
+    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype
+) -> Callable[[], torch.Tensor]:
+    """Clears [M, N] and adds every weighted row to its token's row."""
+    from kernels.moe_gemm2_mxfp4 import streamed
+
+    out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
+    product = _product(case, x, knobs, out, atomic=True)
+    arch, grid = case.place.arch, (-(-out.numel() // CLEAR_BLOCK),)
+    overlap, options = overlaps(knobs, arch), launched(knobs, arch)
+
+    def call() -> torch.Tensor:
+        streamed.clear_kernel[grid](out, out.numel(), BLOCK=CLEAR_BLOCK, OVERLAP=overlap, num_warps=4, **options)
+        product()
+        return out
+
+    return call
+
+
+def reduce_call(
+    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype
+) -> Callable[[], torch.Tensor]:
+    """Stores every weighted row, and then sums the rows of each token in the order of its slots."""
+    from kernels.moe_gemm2_mxfp4 import device
+
+    kind = torch.float32 if knobs["partial"] == "fp32" else torch.bfloat16
+    partial = torch.empty((case.M * case.topk, case.N), dtype=kind, device=x["a"].device)
+    out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
+    product = _product(case, x, knobs, partial, atomic=False)
+    arch, grid = case.place.arch, (case.M, -(-case.N // SUM_BLOCK))
+    overlap, options = overlaps(knobs, arch), launched(knobs, arch)
+
+    def call() -> torch.Tensor:
+        product()
+        device.sum_slots_kernel[grid](
+            partial, out, case.N, TOPK=case.topk, BLOCK=SUM_BLOCK, OVERLAP=overlap, num_warps=4, **options
+        )
+        return out
+
+    return call
+
+
+def _product(
+    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor, atomic: bool
+) -> Callable[[], None]:
+    """Launcher of the product into `out`.  Lays the weights out here, once, as a server does when it loads them."""
+    from kernels.moe_gemm2_mxfp4 import streamed
+
+    chosen, options = constants(case, case.place.arch, knobs, atomic)
+    programs = compute_units(case, case.place.arch) * knobs["programs_per_cu"]
+    weights, down = formats.stream_all(x["w"], x["w_scale"], knobs["block_n"])
+    arguments = (
+        x["a"].view(torch.int32), x["a_scale"], weights, x["ids"], x["weights"], x["experts"], x["valid"], out,
+        torch.zeros(2, dtype=torch.int32, device=out.device), case.M, case.N, case.K // 8, down, programs,
+        knobs["share"], knobs["tiles"],
+    )  # fmt: skip
+
+    def launch() -> None:
+        streamed.gemm2_streamed_kernel[(programs,)](*arguments, **chosen, **options)
+
+    return launch
+
+
+def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> list[Compilation]:
+    """What a launch of the case with these knobs compiles."""
+    from kernels.moe_gemm2_mxfp4 import device, streamed
+
+    chosen, options = constants(case, arch, knobs, atomic)
+    padded = case.M * case.topk + case.E * case.BM - case.topk
+    tiles = -(-case.N // knobs["block_n"]) * chosen["NT"]
+    partial = (f"*{knobs['partial']}", (case.M * case.topk, case.N))
+    out = ("*bf16", (case.M, case.N))
+    arguments: dict[str, Any] = {
+        "a_ptr": ("*i32", (padded, case.K // 8)),
+        "a_scale_ptr": ("*u8", (padded, case.K // 32)),
+        "w_ptr": ("*i32", (case.E, tiles, 68 * chosen["BLOCKS"])),
+        "ids_ptr": ("*i32", (padded,)),
+        "weights_ptr": ("*fp32", (padded,)),
+        "experts_ptr": ("*i32", (-(-padded // case.BM),)),
+        "valid_ptr": ("*i32", (2,)),
+        "out_ptr": out if atomic else partial,
+        "tickets_ptr": ("*i32", (2,)),
+        "tokens": case.M,
+        "columns": case.N,
+        "row_words": case.K // 8,
+        "down": 113,
+        "programs": compute_units(case, arch) * knobs["programs_per_cu"],
+        "share": knobs["share"],
+        "chunk": knobs["tiles"],
+    }
+    small = {"OVERLAP": chosen["OVERLAP"]}
+    width = {"num_warps": 4, **launched(knobs, arch)}
+    if atomic:
+        other = Compilation(
+            f"{case.name} clear", streamed.clear_kernel, {"out_ptr": out, "elements": case.M * case.N},
+            {"BLOCK": CLEAR_BLOCK, **small}, width,
+        )  # fmt: skip
+    else:
+        other = Compilation(
+            f"{case.name} sum", device.sum_slots_kernel, {"partial_ptr": partial, "out_ptr": out, "columns": case.N},
+            {"TOPK": case.topk, "BLOCK": SUM_BLOCK, **small}, width,
+        )  # fmt: skip
+    return [Compilation(case.name, streamed.gemm2_streamed_kernel, arguments, chosen, options), other]
