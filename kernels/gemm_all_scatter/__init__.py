@@ -5,10 +5,10 @@ output everybody needs); fp16 and bf16, 2, 4 and 8 ranks.  The weights are store
 rank holds [N / world, K].  `triton` stores each tile to all ranks as soon as it is computed, `bulk` computes first
 and scatters then, the baseline is what one writes with the libraries.
 
-**When a call is done, and when the output may be used again.**  When a call has completed on a rank's stream, that
-rank's output is complete.  The peers write into the output themselves, as soon as they start their next call: whoever
-reads or overwrites the output of one call must put a barrier of all ranks (`heap.barrier()`) between that and the
-next call of any rank.
+**When a call is done, and when the output may be used again.**  As with the libraries: when a call has completed on a
+rank's stream, that rank's output is complete, and it is the rank's own until its next call.  `triton` waits in each
+call until the peers have begun it (device.py says why that is enough), `bulk` has a barrier before it scatters.
+`triton_unguarded` promises less: its peers write into an output as soon as they start their next call.
 """
 
 from __future__ import annotations
@@ -95,6 +95,22 @@ def triton(
     return _launcher(case).build(case, heap_of(case), inputs["a"], inputs["w"], chosen)
 
 
+@gemm_all_scatter.backend("triton_unguarded", config=knobs.config)
+def triton_unguarded(
+    case: Case, inputs: dict[str, torch.Tensor], *,
+    block_m: int = 128, block_n: int = 128, block_k: int = 64, group_m: int = 8, split_k: int = 1, cut: str = "all",
+    programs: int = 0, num_warps: int = 8, num_stages: int = 3, tma: bool = False, swap: bool = False,
+    flatten: bool = True, scatter: str = "store", parts: int = 1, hint: bool = True, xcds: int = 1,
+    matrix_instr_nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0, wait: bool = True,
+) -> Callable[[], torch.Tensor]:  # fmt: skip
+    """`triton` without its guard: the caller must put a barrier between using an output and the next call.
+
+    This is what `triton` was up to November 2026.  For whoever has such a barrier anyway.
+    """
+    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
+    return _launcher(case).build(case, heap_of(case), inputs["a"], inputs["w"], {**chosen, "guarded": False})
+
+
 @gemm_all_scatter.backend("bulk", config=knobs.bulk_config)
 def bulk(
     case: Case, inputs: dict[str, torch.Tensor], *,
@@ -110,6 +126,13 @@ def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
     """The one kernel that the case launches, with the knobs of config() and these over them."""
     chosen = all_knobs(gemm_all_scatter.backends["triton"], case, arch, overrides)
     return [launch_module("gemm_all_scatter").compilation(case, arch, chosen)]
+
+
+@gemm_all_scatter.isa("triton_unguarded")
+def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+    """As for triton."""
+    chosen = all_knobs(gemm_all_scatter.backends["triton_unguarded"], case, arch, overrides)
+    return [launch_module("gemm_all_scatter").compilation(case, arch, {**chosen, "guarded": False})]
 
 
 @gemm_all_scatter.isa("bulk")

@@ -2,6 +2,11 @@
 
 A rank owns the columns [rank * N, (rank + 1) * N) of out [M, WORLD * N]; N is the number of its own columns throughout.
 All operands are row-major and contiguous, sums are fp32.
+
+**Why no barrier is needed between calls.**  With MEET a program announces at its start that its rank has begun the
+call, and waits for the same program of all peers before it first stores into their outputs, as in
+kernels/all_gather/device.py: what a rank's stream did with the output of the call before comes before its announcement.
+The wait comes after the first product, which hides it.
 """
 
 from __future__ import annotations
@@ -9,9 +14,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels._shared.collectives.device import at_heaps, heaps_from, to_places
+from kernels._shared.collectives.device import at_heaps, await_start, heaps_from, to_places
 from kernels._shared.ordering import loads_done, stores_done
-from kernels._shared.symmetric_device import finish, translate
+from kernels._shared.symmetric_device import announce, finish, flags_at_peers, later, reached, translate
 from kernels._shared.tile_order import spread, tile_at
 from kernels._shared.tile_product import halves, product, sum_of_slices
 
@@ -77,11 +82,26 @@ def _scatter_halves(
 
 
 @triton.jit
+def _begun(
+    signals, bases, program, rank,
+    PROGRAMS: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, MEET: tl.constexpr,
+):  # fmt: skip
+    """Announce the call, with MEET; the epoch at which the peers have announced theirs.  signals: as for finish."""
+    epoch = 0
+    if MEET:
+        epoch = later(reached(signals, program, rank, PROGRAMS), 1)
+        flags = flags_at_peers(signals, bases, program, rank, PROGRAMS, WORLD, LANES)
+        announce(flags, rank, epoch, WORLD, LANES)
+    return epoch
+
+
+@triton.jit
 def _tiles(
-    a, w, out, heaps, workspace, arrivals, M, N, K, rank, start, before, tiles,
+    a, w, out, heaps, workspace, arrivals, signals, program, epoch, M, N, K, rank, start, before, tiles,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
     PROGRAMS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr, EVEN_K: tl.constexpr, WORLD: tl.constexpr,
-    PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr,
+    LANES: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr, AMD: tl.constexpr, MEET: tl.constexpr,
+    WAIT: tl.constexpr,
 ):  # fmt: skip
     """This program's share of `tiles` tiles, those after the first `before`, each in SPLIT_K slices of K.
 
@@ -89,6 +109,7 @@ def _tiles(
     that arrives last at arrivals[tile] adds them in the order of the slices and stores the tile to all ranks, so the
     result does not depend on which was last; it sets the counter back to 0, so nothing has to be cleared between calls.
     No slice waits for another, so programs need not be resident together.
+    epoch: of _begun; with MEET, the peers' `program` is waited for once, after the first product.
     """
     rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     per_slice = tl.cdiv(steps, SPLIT_K)
@@ -105,6 +126,9 @@ def _tiles(
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
         row, col = tile_at(before + stored % tiles, rows, cols, GROUP_M)
         inside, at = _cells(row * BLOCK_M, col * BLOCK_N, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
+        if MEET:  # noqa: SIM102  # a constant of the compiler, then a value of the kernel
+            if stored == start:
+                await_start(signals, program, rank, epoch, PROGRAMS, WORLD, LANES, WAIT)
         if SPLIT_K == 1:
             _scatter(acc.to(out.dtype.element_ty), out, at, inside, heaps, rank, WORLD, PUT, ALIGN, AMD)
         else:
@@ -132,7 +156,7 @@ def fused(
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
     REST: tl.constexpr, PROGRAMS: tl.constexpr, XCDS: tl.constexpr, TMA: tl.constexpr, SWAP: tl.constexpr,
     EVEN_K: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr, PUT: tl.constexpr, ALIGN: tl.constexpr,
-    AMD: tl.constexpr, WAIT: tl.constexpr,
+    AMD: tl.constexpr, MEET: tl.constexpr, WAIT: tl.constexpr,
 ):  # fmt: skip
     """PROGRAMS programs walk over all (tile, K slice) pairs; a and w are pointers, or descriptors when TMA.
 
@@ -146,17 +170,19 @@ def fused(
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     start = spread(pid, PROGRAMS, XCDS)
     whole = tiles - tiles % PROGRAMS if REST else 0
+    epoch = _begun(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, MEET)
     heaps = heaps_from(bases, rank, WORLD, WORLD) if AMD else bases
     _tiles(
-        a, w, out, heaps, workspace, arrivals, M, N, K, rank, start, whole, tiles - whole, BLOCK_M, BLOCK_N, BLOCK_K,
-        GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
+        a, w, out, heaps, workspace, arrivals, signals, pid, epoch, M, N, K, rank, start, whole, tiles - whole,
+        BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, SPLIT_K, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, LANES, PUT, ALIGN, AMD, MEET,
+        WAIT,
     )  # fmt: skip
     if REST:
         _tiles(
-            a, w, out, heaps, workspace, arrivals, M, N, K, rank, start, 0, whole, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-            1, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, PUT, ALIGN, AMD,
+            a, w, out, heaps, workspace, arrivals, signals, pid, epoch, M, N, K, rank, start, 0, whole, BLOCK_M,
+            BLOCK_N, BLOCK_K, GROUP_M, 1, PROGRAMS, TMA, SWAP, EVEN_K, WORLD, LANES, PUT, ALIGN, AMD, MEET, WAIT,
         )  # fmt: skip
-    finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT)
+    finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, AMD, WAIT, 1 if MEET else 0)
 
 
 @triton.jit
@@ -205,14 +231,18 @@ def fused_tma(
     a, w, c0, c1, c2, c3, c4, c5, c6, c7, bases, signals, M, N, K, rank,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
     PROGRAMS: tl.constexpr, PARTS: tl.constexpr, FLATTEN: tl.constexpr, WORLD: tl.constexpr, LANES: tl.constexpr,
-    ENGINE: tl.constexpr, WAIT: tl.constexpr,
+    ENGINE: tl.constexpr, MEET: tl.constexpr, WAIT: tl.constexpr,
 ):  # fmt: skip
     """fused without slices of K, where the copy engine (TMA) also writes: c0, c1, ... are descriptors of this rank's
     columns in the output of rank, rank + 1, ..., blocks [BLOCK_M, BLOCK_N / PARTS]; those past WORLD are not used.
 
-    ENGINE is False in the interpreter, where a copy is done when it returns.
+    ENGINE is False in the interpreter, where a copy is done when it returns.  With MEET the peers are waited for before
+    the first product: a flattened loop has no place for it, and these calls are long.
     """
     pid = tl.program_id(0)
+    epoch = _begun(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, MEET)
+    if MEET:
+        await_start(signals, pid, rank, epoch, PROGRAMS, WORLD, LANES, WAIT)
     rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     stored = pid - PROGRAMS
     for item in tl.range(pid, rows * cols, PROGRAMS, flatten=FLATTEN):
@@ -223,7 +253,7 @@ def fused_tma(
         _copy_to_all(c0, c1, c2, c3, c4, c5, c6, c7, row * BLOCK_M, col * BLOCK_N, acc, WORLD, BLOCK_N // PARTS, PARTS)
     if ENGINE:
         pid = _copies_done(pid)
-    finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, False, WAIT)
+    finish(signals, bases, pid, rank, PROGRAMS, WORLD, LANES, False, WAIT, 1 if MEET else 0)
 
 
 @triton.jit(do_not_specialize=["rank"])

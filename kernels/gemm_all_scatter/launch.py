@@ -73,7 +73,8 @@ def _common_constants(case: Case, programs: int, knobs: Mapping[str, Any]) -> di
     """Constants of both fused kernels."""
     tile = {name.upper(): knobs[name] for name in ("block_m", "block_n", "block_k", "group_m")}
     lanes = 1 << (case.world - 1).bit_length()
-    return {**tile, "PROGRAMS": programs, "WORLD": case.world, "LANES": lanes, "WAIT": knobs["wait"]}
+    meeting = {"MEET": knobs.get("guarded", True), "WAIT": knobs["wait"]}
+    return {**tile, "PROGRAMS": programs, "WORLD": case.world, "LANES": lanes, **meeting}
 
 
 def _fused_constants(case: Case, arch: str, knobs: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,10 +53,11 @@ GUARDED: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
         ("triton", {"algorithm": "push_chunks", "ahead": 1, "chunk": 2}),
         ("triton", {"algorithm": "pull"}),
     ),
+    "gemm_all_scatter": (("triton", {"split_k": 2}), ("triton", {}), ("bulk", {})),
 }
 """What keeps the contract: operators, their backends and the knobs that change how."""
 
-UNGUARDED = {name: (("triton_unguarded", {}),) for name in ("all_gather", "all_to_all")}
+UNGUARDED = {name: (("triton_unguarded", {}),) for name in ("all_gather", "all_to_all", "gemm_all_scatter")}
 """What does not."""
 
 
@@ -77,6 +78,8 @@ class Bench:
         return Place(self.rank, self.world, self.device, architecture(self.device), None, self.heap)
 
     def case(self, name: str) -> Case:
+        if name == "gemm_all_scatter":
+            return Case("t", world=self.world, dtype="fp16", M=ROWS, N=COLUMNS * self.world, K=DEPTH).at(self.place())
         size = {"MB": self.size / 2**20} if name == "all_gather" else {"KB": self.size // 1024}
         return Case("t", world=self.world, dtype="fp32", **size).at(self.place())
 
@@ -110,8 +113,26 @@ def numbers(size: int, rank: int, device: str) -> torch.Tensor:
     return ((torch.arange(size // 4, device=device) * 7 + rank * 11) % 61).float()
 
 
-def expected(name: str, bench: Bench) -> tuple[torch.Tensor, torch.Tensor, int]:
+ROWS, COLUMNS, DEPTH = 64, 64, 64
+"""Of gemm_all_scatter: rows, columns of a rank, and the depth of the product, in fp16."""
+
+
+def activations(device: str) -> torch.Tensor:
+    """fp16 [ROWS, DEPTH]: small integers, so that sums are exact, also those of fp16."""
+    return (torch.arange(ROWS * DEPTH, device=device).view(ROWS, DEPTH) * 7 % 5).half()
+
+
+def weights(rank: int, device: str) -> torch.Tensor:
+    """fp16 [COLUMNS, DEPTH] of a rank: zeros, and some ones elsewhere on every rank."""
+    at = torch.arange(COLUMNS * DEPTH, device=device).view(COLUMNS, DEPTH)
+    return ((at * 11 + rank * 3) % 7 == 0).half()
+
+
+def expected(name: str, bench: Bench) -> tuple[torch.Tensor, torch.Tensor, Any]:
     """The input of this rank, its output, and how much the output grows if every input grows by one."""
+    if name == "gemm_all_scatter":
+        a, every = activations(bench.device), torch.cat([weights(r, bench.device) for r in range(bench.world)]).float()
+        return a, (a.float() @ every.T).half(), every.sum(1).half()
     world, rank = bench.world, bench.rank
     every = [numbers(bench.size // (world if name == "all_gather" else 1), r, bench.device) for r in range(world)]
     if name == "all_gather":
@@ -128,11 +149,11 @@ def wrong_words(bench: Bench, name: str, backend: str, knobs: dict[str, Any]) ->
     x = bench.heap.alloc(given.shape, given.dtype).copy_(given)
     turn, wrong = torch.zeros(1, device=bench.device), torch.zeros(1, device=bench.device)
     kernel: Kernel = getattr(importlib.import_module(f"kernels.{name}"), name)
-    key, rng = "shard" if name == "all_gather" else "x", random.Random(bench.rank)
-    chosen = {**bench.shape, **(GLUON if backend == "gluon" else {}), **knobs}
-    if backend == "gluon":
-        chosen.pop("unroll")
-    call = kernel.backends[backend].build(bench.case(name), {key: x}, **chosen)
+    rng, inputs = random.Random(bench.rank), {KEYS.get(name, "x"): x, "w": weights(bench.rank, bench.device)}
+    accepted = kernel.backends[backend].knobs(bench.case(name), architecture(bench.device), {})
+    shape = {**bench.shape, **(GLUON if backend == "gluon" else {})}
+    chosen = {**{key: value for key, value in shape.items() if key in accepted}, **knobs}
+    call = kernel.backends[backend].build(bench.case(name), inputs, **chosen)
 
     def step(late: bool = False) -> None:
         turn.add_(1).remainder_(50)
@@ -148,6 +169,9 @@ def wrong_words(bench: Bench, name: str, backend: str, knobs: dict[str, Any]) ->
     replay(bench, step)
     return bench.all_agree(int(wrong.item()))
 
+
+KEYS = {"all_gather": "shard", "gemm_all_scatter": "a"}
+"""What an operator calls its input, if not x."""
 
 GLUON = {"rows": 8, "columns": 32, "num_warps": 1}
 
