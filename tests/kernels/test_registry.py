@@ -69,7 +69,17 @@ def test_every_operator_has_the_same_files():
     assert {name: found for name, found in others.items() if found} == {
         "all_gather": {"gluon_device.py", "gluon_launch.py"},
         "grouped_gemm": {"autotune.py", "routing.py", "rows_device.py", "weights_device.py"},
-        "moe_gemm2_mxfp4": {"amd_layouts.py", "amd_vendors.py", "formats.py", "sorting.py"},
+        "moe_gemm2_mxfp4": {
+            "amd_layouts.py",
+            "amd_vendors.py",
+            "formats.py",
+            "nvidia_vendors.py",
+            "peer_sum.py",
+            "sorting.py",
+            "streamed.py",
+            "streamed_asm.py",
+            "streamed_launch.py",
+        },
     }
 
 
