@@ -66,12 +66,15 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
 
 
 def _chunks(case: Case, arch: str, programs: int, warps: int, unroll: int, ahead: int, chunk: int) -> dict[str, Any]:
-    """Knobs of push_chunks.  A block of all ranks is in registers at once: for 8 of them blocks are smaller."""
+    """Knobs of push_chunks.  A block of all ranks is in registers at once: for 8 of them blocks are smaller.
+
+    AMD: 1024 lanes would have too few registers for it.
+    """
     amd = arch.startswith("gfx")
     return {
         "algorithm": "push_chunks",
         "programs": programs,
-        "num_warps": warps // 2 if amd else warps,
+        "num_warps": min(8, warps // 2) if amd else warps,
         "unroll": min(unroll, max(1, 16 // case.world)),
         "ahead": ahead,
         "chunk": chunk,
