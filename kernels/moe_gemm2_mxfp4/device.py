@@ -173,13 +173,16 @@ def _product(words, fields, right, acc, PACKED: tl.constexpr, DOT: tl.constexpr)
 
 
 @triton.jit
-def _stream(pointers, mask, MASKED: tl.constexpr, NON_TEMPORAL: tl.constexpr, XCDS: tl.constexpr):
-    """Load weights, which no other program needs soon: with the hint the caches evict them first."""
-    if NON_TEMPORAL and XCDS > 1:
+def _stream(pointers, mask, MASKED: tl.constexpr, NON_TEMPORAL: tl.constexpr):
+    """Load weights, which no other program needs soon: with the hint the caches evict them first.
+
+    NON_TEMPORAL: "", or the compiler's word for it, which differs: ".cg" on AMD, "evict_first" on NVIDIA.
+    """
+    if NON_TEMPORAL == ".cg":
         if MASKED:
             return tl.load(pointers, mask=mask, other=0, cache_modifier=".cg")
         return tl.load(pointers, cache_modifier=".cg")
-    if NON_TEMPORAL:
+    if NON_TEMPORAL == "evict_first":
         if MASKED:
             return tl.load(pointers, mask=mask, other=0, eviction_policy="evict_first")
         return tl.load(pointers, eviction_policy="evict_first")
@@ -223,8 +226,8 @@ def _columns(
     a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens, columns, row_words,
     w_words, factor,
     TOPK: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr, STEP: tl.constexpr, STEPS: tl.constexpr,
-    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, XCDS: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr,
-    PACKED: tl.constexpr, DOT: tl.constexpr,
+    EVEN_N: tl.constexpr, EVEN_K: tl.constexpr, ATOMIC: tl.constexpr, NON_TEMPORAL: tl.constexpr, PACKED: tl.constexpr,
+    DOT: tl.constexpr,
 ):  # fmt: skip
     """`count` column tiles, from `tile` on, of ROWS sorted rows, from `row` on; w_rows, s_rows: their expert's weights.
 
@@ -254,14 +257,10 @@ def _columns(
         n_in = (at_n < columns)[:, None]
         start = (tile + i // STEPS) * BLOCK_N * (w_words // 4) + i % STEPS * (STEP // 4)
         w = _stream(
-            w_rows + start * 4 + w_inside, n_in & (at_k < w_words)[None, :], not (EVEN_N and EVEN_K), NON_TEMPORAL, XCDS
+            w_rows + start * 4 + w_inside, n_in & (at_k < w_words)[None, :], not (EVEN_N and EVEN_K), NON_TEMPORAL
         )
         fields = _stream(
-            s_rows + start + s_inside,
-            n_in & (at_s < w_words // 4)[None, :],
-            not (EVEN_N and EVEN_K),
-            NON_TEMPORAL,
-            XCDS,
+            s_rows + start + s_inside, n_in & (at_s < w_words // 4)[None, :], not (EVEN_N and EVEN_K), NON_TEMPORAL
         )
         if STEPS > 1:
             a = tl.load(a_rows + at_k[None, :], mask=(at_k < row_words)[None, :], other=0)
@@ -313,7 +312,7 @@ def gemm2_kernel(
             if few:
                 _columns(
                     a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row, tile, count, tokens,
-                    columns, row_words, w_words, factor, TOPK, FEW, BLOCK_N, STEP, STEPS, EVEN_N, EVEN_K, XCDS,
+                    columns, row_words, w_words, factor, TOPK, FEW, BLOCK_N, STEP, STEPS, EVEN_N, EVEN_K,
                     ATOMIC, NON_TEMPORAL, PACKED, DOT,
                 )  # fmt: skip
             else:
@@ -325,7 +324,7 @@ def gemm2_kernel(
                         _columns(
                             a_ptr, a_scale_ptr, w_rows, s_rows, ids_ptr, weights_ptr, out_ptr, row + part, tile,
                             count, tokens, columns, row_words, w_words, factor, TOPK, ROWS, BLOCK_N, STEP, STEPS,
-                            EVEN_N, EVEN_K, XCDS, ATOMIC, NON_TEMPORAL, PACKED, DOT,
+                            EVEN_N, EVEN_K, ATOMIC, NON_TEMPORAL, PACKED, DOT,
                         )  # fmt: skip
 
 
@@ -368,9 +367,9 @@ def gemm2_native_kernel(
             for k0 in tl.range(0, row_bytes, BLOCK_K // 2):
                 k_in = k0 + ks < row_bytes
                 s_in = k0 // 16 + ss < row_bytes // 16
-                w = _stream(w_rows + (k0 + ks)[:, None], k_in[:, None] & n_in[None, :], masked, NON_TEMPORAL, XCDS)
+                w = _stream(w_rows + (k0 + ks)[:, None], k_in[:, None] & n_in[None, :], masked, NON_TEMPORAL)
                 w_scale = _stream(
-                    s_rows + (k0 // 16 + ss)[None, :], n_in[:, None] & s_in[None, :], masked, NON_TEMPORAL, XCDS
+                    s_rows + (k0 // 16 + ss)[None, :], n_in[:, None] & s_in[None, :], masked, NON_TEMPORAL
                 )
                 if EVEN_K:
                     a = tl.load(a_rows + (k0 + ks)[None, :])

@@ -97,7 +97,7 @@ def constants(case: Case, arch: str, knobs: dict[str, Any], atomic: bool) -> Spl
         "PROGRAMS": compute_units(case, arch) * knobs["programs_per_cu"],
         "XCDS": xcds(arch, compute_units(case, arch)),
         "ATOMIC": atomic,
-        "NON_TEMPORAL": knobs["non_temporal"],
+        "NON_TEMPORAL": (".cg" if arch.startswith("gfx") else "evict_first") if knobs["non_temporal"] else "",
     }
     options = {"num_warps": knobs["num_warps"], "num_stages": knobs["num_stages"]}
     if arch.startswith("gfx"):

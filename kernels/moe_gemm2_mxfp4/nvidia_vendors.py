@@ -85,7 +85,7 @@ def as_e4m3(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 # ---- triton_kernels --------------------------------------------------------------------------------------------------
 
 
-def triton_kernels(case: Case, x: Inputs, num_warps: int = 8) -> Call:
+def triton_kernels(case: Case, x: Inputs, num_warps: int = 4) -> Call:
     """matmul writes weighted rows by (token, slot), bf16; num_warps is a part of its layout of the scales."""
     _need_hopper(case, TRITON_KERNELS)
     with libraries.missing(libraries.version(TRITON_KERNELS), TRITON_REMEDY):
