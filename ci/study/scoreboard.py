@@ -3,6 +3,7 @@
     python -m ci.study.scoreboard results
 
 The ratio is baseline time / our time in the newest record of a kernel, against the fastest baseline of each case.
+Cases whose only timed baseline is one of NO_PEERS are left out: a comparison is fair, or it is not shown.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ HEADER = (
     "|---|---|---|---:|---:|---:|---:|",
 )
 
+NO_PEERS = ("dequant+torch",)
+"""Baselines of old records that nobody would call: MXFP4 weights dequantised in each call, a baseline up to 2026-11."""
+
 
 def rows(frame: pd.DataFrame) -> Iterator[str]:
     """The rows of the table, from the records of GPUs in `frame` (see `ci.records.store.load`)."""
     timed = derive.derive(frame[(frame["status"] == "ok") & (frame["kind"] == "gpu")].reset_index(drop=True))
-    ours = timed[~timed["baseline"] & timed["baseline_ratio"].notna()]
+    ours = timed[~timed["baseline"] & timed["baseline_ratio"].notna() & ~timed["baseline_name"].isin(NO_PEERS)]
     for (machine, kernel), group in ours.groupby(["machine", "kernel"], sort=True):
         newest = group[group["commit"] == group.sort_values("date")["commit"].iloc[-1]]
         for backend, cases in newest.groupby("backend", sort=True):

@@ -18,7 +18,7 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
         for case, ratio in zip("ab", ratios, strict=True)
     ]
     fixed = {"machine": "h200|x2", "device": "NVIDIA\x1b[1m H200", "count": 2, "kind": "gpu", "status": "ok"}
-    frame = pd.DataFrame(rows).assign(**fixed, kernel="gemm", backend="tri`ton", baseline=False)
+    frame = pd.DataFrame(rows).assign(**fixed, kernel="gemm", backend="tri`ton", baseline=False, baseline_name="blas")
     monkeypatch.setattr("ci.study.scoreboard.derive.derive", lambda records: records)
     return frame
 
@@ -32,3 +32,7 @@ def test_the_newest_commit_counts_and_names_are_inert(derived: pd.DataFrame) -> 
 
 def test_what_has_no_ratio_has_no_row(derived: pd.DataFrame) -> None:
     assert list(scoreboard.rows(derived.assign(baseline_ratio=np.nan))) == []
+
+
+def test_what_is_no_peer_is_no_comparison(derived: pd.DataFrame) -> None:
+    assert list(scoreboard.rows(derived.assign(baseline_name=scoreboard.NO_PEERS[0]))) == []
