@@ -42,7 +42,7 @@ def kept(folder: Path) -> list[dict]:
 
 def test_finished_steps_are_not_repeated_and_again_repeats_them(tmp_path, capsys):
     code, first = bring_up(tmp_path, "--only", "git", "--only", "shm")
-    assert (code, first["resumed"]) == (0, [])
+    assert (code, first["resumed"], first["complete"]) == (0, [], True)
     assert [step["step"] for step in first["steps"]] == ["shm", "git"], "in the order of the steps"
     assert "heap" in first["not_run"]
     capsys.readouterr()
@@ -151,6 +151,7 @@ def test_an_interrupted_bring_up_keeps_what_is_finished_and_has_a_report(stand_i
     assert [one["step"] for one in kept(tmp_path)] == ["git"]
     whole = json.loads((tmp_path / "report.json").read_text())
     assert "package/aiter" in whole["not_run"]
+    assert not whole["complete"]
 
 
 # ---- the report --------------------------------------------------------------------------------------------------
