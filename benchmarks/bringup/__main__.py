@@ -120,11 +120,13 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
         seen = bringup.look()
         holds = state.holds_for(checkout, seen.devices, seen.environment)
         known = _known(arguments, holds, steps)
-        results = bringup.results
+        results, complete = bringup.results, False
         try:
             _run(bringup, steps, known, lambda line: _keep(arguments.state, line, holds), progress)
-        finally:  # an interrupted bring-up has a report too
-            facts = {**_facts(seen), "tree": holds["tree"], "resumed": [name for name in known if name in results]}
+            complete = True
+        finally:  # an interrupted bring-up has a report too, which says so
+            resumed = [name for name in known if name in results]
+            facts = {**_facts(seen), "tree": holds["tree"], "resumed": resumed, "complete": complete}
             missing = [step.name for step in all_steps() if not any(map(step.has, results))]
             whole = report.document(facts, list(results.values()), time.monotonic() - begin, missing)
             arguments.out.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
