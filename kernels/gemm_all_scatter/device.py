@@ -4,8 +4,8 @@ A rank owns the columns [rank * N, (rank + 1) * N) of out [M, WORLD * N]; N is t
 All operands are row-major and contiguous, sums are fp32.
 
 **Why no barrier is needed between calls.**  With MEET a program announces at its start that its rank has begun the
-call, and waits for the same program of all peers before it first stores into their outputs, as in
-kernels/all_gather/device.py: what a rank's stream did with the output of the call before comes before its announcement.
+call, and waits for the same program of all peers before it first stores into their outputs, as the all-gather does:
+what a rank's stream did with the output of the call before comes before its announcement.
 The wait comes after the first product, which hides it.
 """
 

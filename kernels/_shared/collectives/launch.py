@@ -32,7 +32,7 @@ def constants(world: int, count: int, itemsize: int, arch: str, knobs: Mapping[s
 
 
 def guard(count: int, block: int, step: int, knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """Constants that say how a push keeps off outputs that their ranks still use; see kernels/all_gather/device.py.
+    """Constants that say how a push keeps off outputs that their ranks still use; see device.py of the all-gather.
 
     count: elements of a shard or part, which `step` programs share out in blocks of that many elements.
     """
