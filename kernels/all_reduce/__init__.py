@@ -3,7 +3,7 @@
 Sizes are those of nccl-tests: the vector of a rank, S, from 64 KB to 256 MB (2^10, 2^20 bytes), for 2, 4 and 8 ranks.
 Backend `triton` adds in fp32 in the order of the ranks and rounds once: all ranks get the same bits, in every run.
 
-**The library at its best.**  The baselines are those of kernels/all_gather; the best of them counts.
+**The library at its best.**  The baselines are those of the all-gather; the best of them counts.
 
 **When a call is done.**  As with NCCL and RCCL: when a call has completed on a rank's stream, its output is complete
 and its input may be overwritten.  None of our algorithms lets a peer write into an output before this rank has

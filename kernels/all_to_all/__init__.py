@@ -3,11 +3,11 @@
 Sizes are those of nccl-tests: S is the vector that a rank gives and gets, from 64 KB to 256 MB (2^10, 2^20 bytes), for
 2, 4 and 8 ranks.
 
-**The library at its best.**  The baselines are those of kernels/all_gather; the best of them counts.
+**The library at its best.**  The baselines are those of the all-gather; the best of them counts.
 
 **When a call is done, and when the output may be used again.**  As with NCCL and RCCL: when a call of `triton` has
 completed on a rank's stream, that rank's output is complete and its input may be overwritten; later work of the stream
-may read the output until its next call, and no other barrier is needed between calls.  kernels/all_gather/device.py
+may read the output until its next call, and no other barrier is needed between calls.  device.py of the all-gather
 shows why.  Backend `triton_unguarded` promises less: its peers write into an output as soon as they start their next
 call, so the caller must put a barrier of all ranks (`heap.barrier()`) between using the output of one call and the next
 call of any rank.  Up to November 2026 `triton` was like that, in records of an older benchmark definition.

@@ -63,7 +63,7 @@ def push(
 
     Elements are words of 4 bytes, moved 16 bytes at a time.  GROUPS divides WORLD and PROGRAMS: that many groups of
     programs share the receivers.  In step i rank r sends to rank r + i, so no link is crowded.
-    MEET, STAGED, AHEAD, stage, depth and signals are those of kernels.all_gather.device.push, for the same reasons.
+    MEET, STAGED, AHEAD, stage, depth and signals are those of the all-gather's push, for the same reasons.
     """
     STEP: tl.constexpr = PROGRAMS // GROUPS
     COUNT: tl.constexpr = WORLD // GROUPS

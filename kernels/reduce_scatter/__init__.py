@@ -4,7 +4,7 @@ Sizes are those of nccl-tests: S is the vector that a rank gives, from 64 KB to 
 and 8 ranks; a rank gets S / world.  Backend `triton` adds in fp32 in the order of the ranks and rounds once: every run
 gives the same bits.
 
-**The library at its best.**  The baselines are those of kernels/all_gather; the best of them counts.
+**The library at its best.**  The baselines are those of the all-gather; the best of them counts.
 
 **When a call is done.**  As with NCCL and RCCL: when a call has completed on a rank's stream, its output is complete
 and its input may be overwritten; no other barrier is needed between calls.
