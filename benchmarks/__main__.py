@@ -15,65 +15,39 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import arguments as of
-from benchmarks import doctor, trial_file, verify
-from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks import doctor, program, trial_file, verify
+from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.declared_names import refuse_unknown
-from benchmarks.coordinator.ranks import Unkillable
-from benchmarks.coordinator.signals import ENDING
-from benchmarks.coordinator.trial import Report, Session, measure
+from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
 from benchmarks.tally import FAULTS, MEASURED, Tally
 from benchmarks.trial_file import ROLES
 from kernels.spec import TIERS
 
-USAGE, INTERRUPTED = 3, 130
-"""Exit codes beside those of benchmarks.tally; 3 is also that of a defect, which must never look like a fault."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    for number in ENDING:
-        signal.signal(number, _interrupted)
-    try:
+
+    def command() -> int:
         arguments = parser().parse_args(argv)
-        return arguments.command(arguments)
-    except (UsageError, CheckoutError, trial_file.OutputError, Unkillable, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE
-    except KeyboardInterrupt:
-        print("interrupted; what is finished is kept", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:
-        traceback.print_exc()
-        print(f"Error: {type(error).__name__}: {error} (this is a defect of Ridgeline)", file=sys.stderr)
-        return USAGE
+        return int(arguments.command(arguments))
 
-
-def _interrupted(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
+    return program.run(command, "what is finished is kept")
 
 
 # ---- options -----------------------------------------------------------------------------------------------------
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        self.print_usage(sys.stderr)
-        self.exit(USAGE, f"error: {message}\n")
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = _Parser(prog="python -m benchmarks", description=__doc__, formatter_class=_AS_WRITTEN)
-    verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=_Parser)
+    top = program.StrictParser(prog="python -m benchmarks", description=__doc__, formatter_class=_AS_WRITTEN)
+    verbs = top.add_subparsers(required=True, metavar="VERB", parser_class=program.StrictParser)
     run = _verb(verbs, "run", _run, "measure and append trial lines to a file", __doc__)
     _what_options(run, "trial file (.jsonl or .jsonl.gz); lines are appended")
     _how_options(run)
@@ -159,7 +133,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     _refuse_early(arguments, checkouts)
     tally = Tally()
-    lines = measure(arguments.kernel, checkouts, protocol, _report(arguments.progress), _selection(arguments))
+    lines = measure(arguments.kernel, checkouts, protocol, program.reporter(arguments.progress), _selection(arguments))
     try:
         for line in lines:
             trial_file.append(arguments.out, line)
@@ -180,7 +154,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.out}: checks are not compressed; name a .jsonl file")
     _refuse_early(arguments, checkouts)
     what = (arguments.kernel, checkouts[0], arguments.out, _selection(arguments))
-    how = (arguments.seed, arguments.deadline, _report(arguments.progress), arguments.heap)
+    how = (arguments.seed, arguments.deadline, program.reporter(arguments.progress), arguments.heap)
     lines = verify.verify(*what, *how)
     tally = Tally()
     try:
@@ -231,14 +205,6 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 def _selection(arguments: argparse.Namespace) -> Selection:
     return Selection(arguments.tier, tuple(arguments.case), tuple(arguments.backend), dict(arguments.set))
-
-
-def _report(kind: str) -> Report | None:
-    if kind == "none":
-        return None
-    if kind == "json":
-        return lambda event: print(json.dumps(event), file=sys.stderr, flush=True)
-    return lambda event: print(f"{event['done']}/{event['total'] or '?'} {event['what']}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,27 +11,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import trial_file
+from benchmarks import program, trial_file
 from benchmarks.bringup import report, state, vendor_packages
 from benchmarks.bringup.rows import RowStatus
 from benchmarks.bringup.run import Bringup, Finished, Seen
 from benchmarks.bringup.steps import BACKENDS, BringupStep, all_steps, choose
 from benchmarks.coordinator import fingerprint
-from benchmarks.coordinator.checkouts import Checkout, CheckoutError
-from benchmarks.coordinator.ranks import Unkillable
-from benchmarks.coordinator.signals import ENDING
-from benchmarks.plan import UsageError
+from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.trial import CaseCounter
 
-PASSED, FAILED, USAGE, INTERRUPTED = 0, 1, 3, 130
-"""Exit codes."""
+PASSED, FAILED = 0, 1
+"""Exit codes beside those of benchmarks.program."""
 
 KEPT, REPORT = Path(".ridgeline/bringup.jsonl"), Path(".ridgeline/bringup.json")
 """Finished steps; the report."""
@@ -39,38 +35,19 @@ KEPT, REPORT = Path(".ridgeline/bringup.jsonl"), Path(".ridgeline/bringup.json")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    for number in ENDING:
-        signal.signal(number, _interrupted)
-    try:
+
+    def command() -> int:
         arguments = parser().parse_args(argv)
         steps = choose(arguments.only, arguments.skip)
         return _list(steps) if arguments.dry_run else _bring_up(arguments, steps)
-    except (UsageError, CheckoutError, trial_file.OutputError, Unkillable, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE
-    except KeyboardInterrupt:
-        print("interrupted; what is finished is kept, and the same command goes on from there", file=sys.stderr)
-        return INTERRUPTED
-    except Exception as error:
-        traceback.print_exc()
-        print(f"Error: {type(error).__name__}: {error} (this is a defect of Ridgeline)", file=sys.stderr)
-        return USAGE
 
-
-def _interrupted(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt
-
-
-class _StrictParser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        self.print_usage(sys.stderr)
-        self.exit(USAGE, f"error: {message}\n")
+    return program.run(command, "what is finished is kept, and the same command goes on from there")
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     as_written = argparse.RawDescriptionHelpFormatter
-    top = _StrictParser(prog="python -m benchmarks.bringup", description=__doc__, formatter_class=as_written)
+    top = program.StrictParser(prog="python -m benchmarks.bringup", description=__doc__, formatter_class=as_written)
     add, many = top.add_argument, {"action": "append", "default": [], "metavar": "STEP"}
     add("--only", **many, help="this step alone; repeatable")
     add("--skip", **many, help="without this step; repeatable")
@@ -93,30 +70,14 @@ def _list(steps: Sequence[BringupStep]) -> int:
 # ---- running -----------------------------------------------------------------------------------------------------
 
 
-class _Progress:
-    """What is done, on stderr: as JSON for a progress bar, or as one line per step."""
-
-    def __init__(self, kind: str, total: int) -> None:
-        self._json, self._total, self.done = kind == "json", total, 0
-
-    def say(self, what: str) -> None:
-        """A few words on what is being done."""
-        event = {"done": self.done, "total": self._total, "what": what}
-        print(json.dumps(event) if self._json else f"{self.done}/{self._total} {what}", file=sys.stderr, flush=True)
-
-    def part(self, step: str, event: Mapping[str, Any]) -> None:
-        """Progress within a step."""
-        self.say(f"{step}: {event['what']}")
-
-
 def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> int:
     begin = time.monotonic()
     for path in (arguments.state, arguments.out):
         trial_file.check_writable(path)
     checkout = Checkout("head", arguments.tree.resolve())
-    progress = _Progress(arguments.progress, len(steps))
-    with Bringup(checkout, lambda event: progress.part(BACKENDS.name, event)) as bringup:
-        progress.say("looking at torch and the devices")
+    progress = CaseCounter(len(steps), program.reporter(arguments.progress))
+    with Bringup(checkout, lambda event: progress.start(f"{BACKENDS.name}: {event['what']}")) as bringup:
+        progress.start("looking at torch and the devices")
         seen = bringup.look()
         holds = state.holds_for(checkout, seen.devices, seen.environment)
         known = _known(arguments, holds, steps)
@@ -130,7 +91,7 @@ def _bring_up(arguments: argparse.Namespace, steps: Sequence[BringupStep]) -> in
             missing = [step.name for step in all_steps() if not any(map(step.has, results))]
             whole = report.document(facts, list(results.values()), time.monotonic() - begin, missing)
             arguments.out.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    progress.say("done")
+    progress.finish()
     return FAILED if whole["counts"][RowStatus.FAIL] else PASSED
 
 
@@ -153,7 +114,7 @@ def _keep(path: Path, line: Mapping[str, Any], holds: Mapping[str, Any]) -> None
 
 
 def _run(
-    bringup: Bringup, steps: Sequence[BringupStep], known: Mapping[str, Any], keep: Finished, progress: _Progress
+    bringup: Bringup, steps: Sequence[BringupStep], known: Mapping[str, Any], keep: Finished, progress: CaseCounter
 ) -> None:
     """Fill in the result of every step and part by name: what is known, and what is run now."""
 
@@ -162,7 +123,7 @@ def _run(
         keep(line)
 
     for step in steps:
-        progress.say(step.name)
+        progress.start(step.name)
         parts = {name: line for name, line in known.items() if step.has(name)}
         bringup.results |= parts
         if step.name not in parts:

@@ -60,7 +60,7 @@ def measure(
 
 @dataclasses.dataclass
 class CaseCounter:
-    """Counts cases and reports what is done."""
+    """Counts cases, or steps, and reports what is done."""
 
     total: int
     report: Report

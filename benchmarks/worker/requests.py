@@ -214,18 +214,14 @@ class Service:
 
 
 def _meet(ranks: Joining) -> None:
-    """Make the default process group, over a store of its own."""
+    """Make the default process group, and connect it."""
     import torch
     import torch.distributed as dist
 
+    from benchmarks.worker import process_group
+
     os.environ.setdefault("LOCAL_RANK", str(ranks.rank))
-    dist.init_process_group(
-        "nccl" if ranks.gpu else "gloo",
-        store=dist.FileStore(ranks.store, ranks.world),
-        rank=ranks.rank,
-        world_size=ranks.world,
-        device_id=torch.device(ranks.device) if ranks.gpu else None,
-    )
+    process_group.make(ranks.rank, ranks.world, ranks.device, ranks.store)
     dist.all_reduce(torch.zeros(1, device=ranks.device))  # connect now, not in the first sample
 
 

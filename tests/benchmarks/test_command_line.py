@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command_line
+from benchmarks import program
 from benchmarks.coordinator.ranks import WORKER
 
 ROOT = Path(__file__).parent.parent.parent
@@ -303,7 +304,7 @@ def test_a_defect_is_no_fault(error, code, monkeypatch, capsys, tmp_path):
         raise error
 
     monkeypatch.setattr(command_line, "measure", fail)
-    monkeypatch.setattr(command_line.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(program.signal, "signal", lambda *_: None)
     assert command_line.main(["run", "--out", str(tmp_path / "x"), "--tree", f"head={ROOT}"]) == code
     said = capsys.readouterr().err
     assert ("Error: KeyError: 'lost' (this is a defect of Ridgeline)" in said) == (code == 3)

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.bringup.context import StepContext
+from benchmarks.worker import process_group
 from benchmarks.worker.failures import first_line
 from kernels import symmetric_heap
 
@@ -22,13 +23,7 @@ def group(context: StepContext) -> Iterator[None]:
     """
     if context.gpu:
         torch.cuda.set_device(torch.device(context.device))
-    dist.init_process_group(
-        "nccl" if context.gpu else "gloo",
-        store=dist.FileStore(context.store, context.world),
-        rank=context.rank,
-        world_size=context.world,
-        device_id=torch.device(context.device) if context.gpu else None,
-    )
+    process_group.make(context.rank, context.world, context.device, context.store)
     yield
     dist.destroy_process_group()
 

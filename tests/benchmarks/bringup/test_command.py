@@ -15,6 +15,7 @@ from benchmarks.bringup import __main__ as program
 from benchmarks.bringup import report, state
 from benchmarks.bringup.rows import RowStatus, failed, not_here, passed, status_of
 from benchmarks.bringup.steps import all_steps, choose
+from benchmarks.coordinator.signals import ENDING
 from benchmarks.plan import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(autouse=True)
 def _signals():
     """main() takes over the signals that end a command."""
-    before = {number: signal.getsignal(number) for number in program.ENDING}
+    before = {number: signal.getsignal(number) for number in ENDING}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
