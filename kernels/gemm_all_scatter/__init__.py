@@ -3,7 +3,8 @@
 A is on every rank, the weights are split by output column (tensor parallelism of a column-parallel layer whose
 output everybody needs); fp16 and bf16, 2, 4 and 8 ranks.  The weights are stored as torch.nn.Linear stores them, so a
 rank holds [N / world, K].  `triton` stores each tile to all ranks as soon as it is computed, `bulk` computes first
-and scatters then, the baseline is what one writes with the libraries.
+and scatters then, the baselines are what one writes with the libraries: `blas+rccl`, and the same with the all-gather
+at its best, as in kernels/all_gather (the fastest of the three counts).
 
 **When a call is done, and when the output may be used again.**  As with the libraries: when a call has completed on a
 rank's stream, that rank's output is complete, and it is the rank's own until its next call.  `triton` waits in each
@@ -79,36 +80,36 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 gemm_all_scatter.baseline("blas+rccl")(vendors.blas_rccl)
+gemm_all_scatter.baseline("blas+rccl_most_channels")(vendors.blas_rccl_most_channels)
+gemm_all_scatter.baseline("blas+rccl_registered")(vendors.blas_rccl_registered)
 gemm_all_scatter.backend("torch")(vendors.copies)
 
 
-@gemm_all_scatter.backend("triton", config=knobs.config)
-def triton(
-    case: Case, inputs: dict[str, torch.Tensor], *,
-    block_m: int = 128, block_n: int = 128, block_k: int = 64, group_m: int = 8, split_k: int = 1, cut: str = "all",
-    programs: int = 0, num_warps: int = 8, num_stages: int = 3, tma: bool = False, swap: bool = False,
-    flatten: bool = True, scatter: str = "store", parts: int = 1, hint: bool = True, xcds: int = 1,
-    matrix_instr_nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0, wait: bool = True,
-) -> Callable[[], torch.Tensor]:  # fmt: skip
-    """One kernel that multiplies and scatters (kernels/gemm_all_scatter/device.py); knobs: config.py beside it."""
-    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _launcher(case).build(case, heap_of(case), inputs["a"], inputs["w"], chosen)
+def _declare(name: str, **guard: bool) -> None:
+    """Backend `name`: one kernel that multiplies and scatters (device.py beside it); knobs: config.py.
 
-
-@gemm_all_scatter.backend("triton_unguarded", config=knobs.config)
-def triton_unguarded(
-    case: Case, inputs: dict[str, torch.Tensor], *,
-    block_m: int = 128, block_n: int = 128, block_k: int = 64, group_m: int = 8, split_k: int = 1, cut: str = "all",
-    programs: int = 0, num_warps: int = 8, num_stages: int = 3, tma: bool = False, swap: bool = False,
-    flatten: bool = True, scatter: str = "store", parts: int = 1, hint: bool = True, xcds: int = 1,
-    matrix_instr_nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0, wait: bool = True,
-) -> Callable[[], torch.Tensor]:  # fmt: skip
-    """`triton` without its guard: the caller must put a barrier between using an output and the next call.
-
-    This is what `triton` was up to November 2026.  For whoever has such a barrier anyway.
+    guard: {"guarded": False} for the one that promises less.
     """
-    chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
-    return _launcher(case).build(case, heap_of(case), inputs["a"], inputs["w"], {**chosen, "guarded": False})
+
+    @gemm_all_scatter.backend(name, config=knobs.config)
+    def triton(
+        case: Case, inputs: dict[str, torch.Tensor], *,
+        block_m: int = 128, block_n: int = 128, block_k: int = 64, group_m: int = 8, split_k: int = 1, cut: str = "all",
+        programs: int = 0, num_warps: int = 8, num_stages: int = 3, tma: bool = False, swap: bool = False,
+        flatten: bool = True, scatter: str = "store", parts: int = 1, hint: bool = True, xcds: int = 1,
+        matrix_instr_nonkdim: int = 16, kpack: int = 1, waves_per_eu: int = 0, wait: bool = True,
+    ) -> Callable[[], torch.Tensor]:  # fmt: skip
+        chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs", "guard")}
+        return _launcher(case).build(case, heap_of(case), inputs["a"], inputs["w"], chosen | guard)
+
+    @gemm_all_scatter.isa(name)
+    def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
+        chosen = all_knobs(gemm_all_scatter.backends[name], case, arch, overrides)
+        return [launch_module("gemm_all_scatter").compilation(case, arch, chosen | guard)]
+
+
+_declare("triton")
+_declare("triton_unguarded", guarded=False)
 
 
 @gemm_all_scatter.backend("bulk", config=knobs.bulk_config)
@@ -119,20 +120,6 @@ def bulk(
     """Bulk-synchronous: torch.mm, a barrier of all ranks, a kernel that scatters straight into row-major order."""
     chosen = {key: value for key, value in locals().items() if key not in ("case", "inputs")}
     return _launcher(case).build_bulk(case, heap_of(case), inputs["a"], inputs["w"], chosen)
-
-
-@gemm_all_scatter.isa("triton")
-def compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """The one kernel that the case launches, with the knobs of config() and these over them."""
-    chosen = all_knobs(gemm_all_scatter.backends["triton"], case, arch, overrides)
-    return [launch_module("gemm_all_scatter").compilation(case, arch, chosen)]
-
-
-@gemm_all_scatter.isa("triton_unguarded")
-def unguarded_compilations(case: Case, arch: str, **overrides: Any) -> list[Compilation]:
-    """As for triton."""
-    chosen = all_knobs(gemm_all_scatter.backends["triton_unguarded"], case, arch, overrides)
-    return [launch_module("gemm_all_scatter").compilation(case, arch, {**chosen, "guarded": False})]
 
 
 @gemm_all_scatter.isa("bulk")

@@ -1,12 +1,14 @@
-"""The baseline of GEMM + all-scatter, and what stands in for a GPU kernel on a CPU."""
+"""The baselines of GEMM + all-scatter, and what stands in for a GPU kernel on a CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from kernels._shared.collectives import registered, vendor
 from kernels._shared.collectives.placing import heap_of, need_group, only_on_cpu
 from kernels.gemm_all_scatter.cases import columns_of as _columns
 from kernels.numerics import DTYPES
@@ -22,19 +24,60 @@ def blas_rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch
     The product goes straight into this rank's part of the gathered buffer, so the all-gather is in place.  That leaves
     [world, M, N / world]; one strided copy makes [M, N] of it, and for M = 1 it is that already: no copy then.
     """
+    return _ordinary(case, inputs, None)
+
+
+def blas_rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """The same; the all-gather has as many channels as help (vendor.MOST_CHANNELS)."""
+    return _ordinary(case, inputs, vendor.most_channels())
+
+
+def blas_rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """As blas_rccl_most_channels, in a buffer that the library has allocated and registered on all ranks."""
+    _accept(case)
+    group, nothing = vendor.most_channels(), inputs["a"].new_empty(1)
+
+    def make(_: torch.Tensor, gathered: torch.Tensor) -> Callable[[], torch.Tensor]:
+        return _multiply_and_gather(case, inputs, gathered, group)
+
+    return _by_rows(case, registered.build(nothing, case.M * case.N, group, make))
+
+
+def _ordinary(case: Case, inputs: dict[str, torch.Tensor], group: Any) -> Callable[[], torch.Tensor]:
+    _accept(case)
+    gathered = inputs["a"].new_empty(case.M * case.N)
+    return _by_rows(case, _multiply_and_gather(case, inputs, gathered, group))
+
+
+def _accept(case: Case) -> None:
     _fits_cpu(case)
     need_group(case)
-    a, transposed, columns = inputs["a"], inputs["w"].T, _columns(case)
-    gathered = torch.empty((case.world, case.M, columns), dtype=a.dtype, device=a.device)
-    mine, flat = gathered[case.place.rank], gathered.view(-1)
-    by_row = gathered.transpose(0, 1)
-    out = gathered.view(1, case.N) if case.M == 1 else torch.empty((case.M, case.N), dtype=a.dtype, device=a.device)
+
+
+def _multiply_and_gather(
+    case: Case, inputs: dict[str, torch.Tensor], gathered: torch.Tensor, group: Any
+) -> Callable[[], torch.Tensor]:
+    """A call that fills gathered, [world * M * N / world] elements: the product of each rank after the other."""
+    a, transposed = inputs["a"], inputs["w"].T
+    mine = gathered.view(case.world, case.M, _columns(case))[case.place.rank]
 
     def call() -> torch.Tensor:
         torch.mm(a, transposed, out=mine)
-        dist.all_gather_into_tensor(flat, mine.view(-1))
-        if case.M > 1:
-            out.view(case.M, case.world, columns).copy_(by_row)
+        dist.all_gather_into_tensor(gathered, mine.view(-1), group=group)
+        return gathered
+
+    return call
+
+
+def _by_rows(case: Case, gather: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """A call of the same product in row-major order, [M, N]."""
+    if case.M == 1:
+        return lambda: gather().view(1, case.N)
+    out = torch.empty((case.M, case.N), dtype=DTYPES[case.dtype], device=case.place.device)
+    by_rank = out.view(case.M, case.world, _columns(case)).transpose(0, 1)
+
+    def call() -> torch.Tensor:
+        by_rank.copy_(gather().view(by_rank.shape))
         return out
 
     return call

@@ -51,7 +51,7 @@ def test_declared_once_with_the_tiers():
     often = [case for case in gemm_all_scatter.cases if case.tier == "pr"]
     assert [sum(case.world == world for case in often) for world in (2, 4, 8)] == [6, 6, 6]
     assert len(gemm_all_scatter.cases) == 3 * 2 * (4 * 5 + 6 + 1)
-    assert gemm_all_scatter.baselines == ("blas+rccl",)
+    assert gemm_all_scatter.baselines == ("blas+rccl", "blas+rccl_most_channels", "blas+rccl_registered")
     for case in gemm_all_scatter.cases:
         assert case.name == f"n{case.N}_k{case.K}_m{case.M}_{case.dtype}_w{case.world}"
     assert "`triton_unguarded` promises less" in discover()["gemm_all_scatter"].doc
