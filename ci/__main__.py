@@ -7,6 +7,7 @@ Exit codes of judging verbs: 0 pass, 1 regression, 2 no verdict, 3 usage or infr
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 import traceback
 from typing import Any
@@ -31,6 +32,9 @@ VERBS = {
 }
 """Every verb, and what it is for."""
 
+ROOMS: dict[str, str] = {}
+"""Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
+
 LONGEST_ERROR = 10_000
 """Characters of an error that are printed."""
 
@@ -47,7 +51,9 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        found: click.Command = getattr(importlib.import_module(f"ci.commands.{cmd_name}"), cmd_name)
+        found: click.Command = getattr(
+            importlib.import_module(f"ci.commands.{ROOMS.get(cmd_name, cmd_name)}"), _attribute(cmd_name)
+        )
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -66,6 +72,11 @@ class Verbs(click.Group):
         except Exception as error:
             _say(error)
             sys.exit(USAGE)
+
+
+def _attribute(verb: str) -> str:
+    """The name of a verb's command in its module: `import` is a word of Python."""
+    return f"{verb}_" if keyword.iskeyword(verb) else verb
 
 
 def _say(error: Exception) -> None:

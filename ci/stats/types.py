@@ -42,3 +42,20 @@ class PairedRounds:
     baseline_base: FloatArray | None = None
     baseline_head: FloatArray | None = None
     clocks: Mapping[Role, Clocks] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A change of level between two neighbouring points of a series.
+
+    index: the first point of the new level, among the series' measured points.  before, after: medians of the two
+    levels.  ratio: after / before, with its 99 % interval.
+    """
+
+    index: int
+    before: float
+    after: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    p_value: float
