@@ -51,9 +51,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        found: click.Command = getattr(
-            importlib.import_module(f"ci.commands.{ROOMS.get(cmd_name, cmd_name)}"), _attribute(cmd_name)
-        )
+        module = importlib.import_module(f"ci.commands.{ROOMS.get(cmd_name, cmd_name)}")
+        found: click.Command = getattr(module, _attribute(cmd_name))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
