@@ -58,7 +58,7 @@ class View:
     """A page.  name: of its file, NAME.html; title: in the navigation; template: below templates/.
 
     scripts, styles: below static/, after those of every page.
-    data: yields (path, value) of its data files; the script loads one with `Ridgeline.load(path)`.  Values are what JSON
+    data: yields (path, value) of its data files; a script loads one with `Ridgeline.load(path)`.  Values are what JSON
     knows; NaN is an error.  Paths are unique over the site: "<lane slug>/<view name>..." or "views/<view name>...".
     files: yields (path from the root of the site, bytes) of files for people and other programs: JSON, CSV, a feed.
     """
