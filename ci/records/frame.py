@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from ci.git.repository import history_order
 from ci.records import asv_files, cache
+from ci.records.paired import beside_fastest
 from ci.records.pooling import Cell, Place, PooledTrials, interval, pool
 from ci.trials.file import TrialFile, read
-from ci.trials.trial import DeclaredCase
+from ci.trials.trial import DeclaredCase, Scalar
 
 SCHEMA = pa.schema(
     [
@@ -35,14 +36,21 @@ SCHEMA = pa.schema(
         ("trials", pa.int64()),
         *((name, pa.float64()) for name in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")),
         *((name, pa.string()) for name in ("status", "why", "yardstick", "case_yardstick", "method")),
+        *((name, pa.string()) for name in ("driver", "runtime", "library", "torch", "triton", "code", "paired_with")),
+        *((name, pa.float64()) for name in ("paired_ratio", "paired_low", "paired_high")),
     ]
 )
-"""Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.records.pooling.interval)."""
+"""Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.records.pooling.interval).
+
+driver, torch, triton: versions; runtime: "CUDA 13.0" or "HIP 7.1"; library: "NCCL 2.28.9" or "RCCL 2.27"; "" if not
+known.  code: digest of the arm's machine code, "" if not known.  paired_ratio: time of the fastest baseline / the
+row's time, round by round (ci.records.paired), with its 99 % interval; paired_with: that baseline.  NaN and "" where no
+baseline was timed in the same trial."""
 
 Row = dict[str, Any]
 """A row of the frame by column."""
 
-VERSION = 1
+VERSION = 2
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
 
@@ -104,6 +112,7 @@ def _rows(machine: str, path: Path, notes: Path) -> tuple[list[Row], list[str]]:
 def _noted_rows(pooled: PooledTrials) -> Iterator[Row]:
     """Rows of everything the notes hold."""
     place = _where(pooled.place, pooled.machine.facts, pooled.date_ms)
+    place |= _software(pooled.environment.versions) | {"driver": pooled.machine.driver or ""}
     for (operator, backend, name), cell in pooled.cells.items():
         declared = pooled.declarations[operator]
         case = declared.cases.get(name, DeclaredCase(name))
@@ -123,6 +132,8 @@ def _noted_rows(pooled: PooledTrials) -> Iterator[Row]:
             "yardstick": cell.definition,
             "case_yardstick": cell.case_definition,
             "method": cell.method,
+            "code": cell.code,
+            **_paired(cell),
         }
 
 
@@ -130,6 +141,7 @@ def _bare_rows(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[Ro
     """Rows that only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
     params = data["params"]
     place = _where(Place(params["machine"], data["commit_hash"], data["env_name"]), params, data["date"])
+    place |= _software(data.get("requirements") or {}) | {"driver": ""}
     table = {name: dict(zip(data["result_columns"], row, strict=False)) for name, row in data["results"].items()}
     for name, row in table.items():
         kernel, _, series = name.rpartition(".")
@@ -160,6 +172,8 @@ def _bare_rows(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[Ro
                 "yardstick": str(row.get("version") or ""),
                 "case_yardstick": "",
                 "method": "",
+                "code": "",
+                "paired_with": "",
             }
 
 
@@ -179,6 +193,26 @@ def _where(place: Place, machine: Mapping[str, Any], date_ms: int) -> Row:
         "commit": place.commit,
         "date": int(date_ms),
         "env": place.env,
+    }
+
+
+def _software(versions: Mapping[str, Scalar]) -> dict[str, str]:
+    """Versions that can change a time, "" where they are not known; a build for AMD has no CUDA and the reverse."""
+    found = {name: str(versions.get(name) or "") for name in ("torch", "triton", "cuda", "hip", "nccl")}
+    runtime = f"HIP {found['hip']}" if found["hip"] else f"CUDA {found['cuda']}" if found["cuda"] else ""
+    library = f"{'RCCL' if found['hip'] else 'NCCL'} {found['nccl']}" if found["nccl"] else ""
+    return {"runtime": runtime, "library": library, "torch": found["torch"], "triton": found["triton"]}
+
+
+def _paired(cell: Cell) -> Row:
+    beside = beside_fastest(cell)
+    if beside is None:
+        return {"paired_with": "", "paired_ratio": math.nan, "paired_low": math.nan, "paired_high": math.nan}
+    return {
+        "paired_with": beside.name,
+        "paired_ratio": beside.ratio,
+        "paired_low": beside.low,
+        "paired_high": beside.high,
     }
 
 
