@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import jinja2
+import numpy as np
 import pandas as pd
 
 from ci.records import derived, store
@@ -139,11 +140,12 @@ def _static_files() -> list[Path]:
 def _lane_files(lane: Lane, notes_of: machines.NotesOf, files: dict[str, bytes]) -> dict[str, Any]:
     """Add the data files of a lane; return what the pages must know before they load one."""
     facts = machines.describe(lane.frame, notes_of)
-    _add_data(files, f"{lane.slug}/overview", overview.overview_data(lane.frame) | {"broken": facts.broken})
+    _add_data(files, f"{lane.slug}/overview", overview.overview_data(lane.columns) | {"broken": facts.broken})
     names: dict[str, str] = {}
-    for kernel, rows in lane.frame.groupby("kernel", sort=True):
-        names[str(kernel)] = f"kernel-{slug(str(kernel))}"
-        _add_data(files, f"{lane.slug}/{names[str(kernel)]}", kernel_data(rows))
+    for rows in lane.columns.parts("kernel"):
+        kernel = rows.texts["kernel"].at(0)
+        names[kernel] = f"kernel-{slug(kernel)}"
+        _add_data(files, f"{lane.slug}/{names[kernel]}", kernel_data(rows))
     known = {"machine": lane.machine, "env": lane.env, "slug": lane.slug}
     return known | {"title": facts.title, "facts": facts.rows, "kernels": names}
 
@@ -183,10 +185,15 @@ def _pages(kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, by
 
 def script_json(value: Any) -> bytes:
     """JSON that is safe inside a script, wherever its text came from; NaN is an error, not a token."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), default=_holes)
     for character in "<>&":  # these occur in strings only; non-ASCII is escaped already
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text.encode("ascii")
+
+
+def _holes(line: np.ndarray) -> list[float | None]:
+    """A line of numbers as JSON knows it: NaN is a hole."""
+    return [None if value != value else value for value in line.tolist()]
 
 
 def repository(url: str | None) -> str | None:

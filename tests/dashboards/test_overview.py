@@ -9,8 +9,8 @@ import pytest
 
 from ci.records import derived
 from dashboards import lanes
-from dashboards.overview import overview_data
 from tests.dashboards import synthetic
+from tests.dashboards.shown import overview_data
 
 MI300X = "mi300x-8-0f3a9c1e"
 
