@@ -61,7 +61,7 @@ class CommitOrder:
         A clock that was set back moves nothing that git knows: a commit counts as made no earlier than the one before.
         """
         ours = [commit for commit in self.known if commit in self.dates_ms]
-        made = np.maximum.accumulate([self.known[commit].date_ms for commit in ours]) if ours else []
+        made = np.maximum.accumulate(np.array([self.known[commit].date_ms for commit in ours], np.int64))
         placed = [(int(date), 0, place, commit) for place, (date, commit) in enumerate(zip(made, ours, strict=True))]
         placed += [(date, 1, 0, commit) for commit, date in self.dates_ms.items() if commit not in self.known]
         return tuple(commit for *_, commit in sorted(placed))

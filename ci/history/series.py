@@ -72,7 +72,7 @@ def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     seconds = frame["seconds"].to_numpy(np.float64)
     rows = np.flatnonzero(np.isfinite(seconds) & (seconds > 0) & (frame["commit"].isin(place.keys())).to_numpy())
     used = frame.iloc[rows]
-    series, where = _codes(used, KEY), used["commit"].map(place).to_numpy(np.int64)
+    series, where = _codes(used, KEY), used["commit"].map(place).to_numpy().astype(np.int64)
     order = _sorted(series, where, _first_seen(used, where))
     rows, series, where = rows[order], series[order], where[order]
     first = np.ones(len(rows), bool)
@@ -100,7 +100,7 @@ def _cut(frame: pd.DataFrame, rows: IntArray, series: IntArray, place: IntArray)
         seconds=seconds[kept],
         place=place[kept],
         row=rows[kept],
-        vendor=frame[_vendor(frame)].astype(object).to_numpy()[rows[kept]],
+        vendor=_vendor(frame)[rows[kept]],
         by_ratio=by_ratio,
         is_baseline=head["baseline"].to_numpy(bool),
     )
@@ -111,16 +111,26 @@ def _relative(frame: pd.DataFrame) -> FloatArray:
 
     A baseline has nothing to be divided by: beside itself it always takes as long as itself.
     """
-    ratio = frame["baseline_ratio"].to_numpy(np.float64)
-    if "paired_ratio" in frame:
-        paired = frame["paired_ratio"].to_numpy(np.float64)
-        ratio = np.where(np.isfinite(paired), paired, ratio)
+    ratio = np.where(_is_paired(frame), _numbers(frame, "paired_ratio"), _numbers(frame, "baseline_ratio"))
     useful = np.isfinite(ratio) & (ratio > 0) & ~frame["baseline"].to_numpy(bool)
     return np.where(useful, 1 / np.where(useful, ratio, 1.0), np.nan)
 
 
-def _vendor(frame: pd.DataFrame) -> str:
-    return "baseline_name"
+def _vendor(frame: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """The backend that each row's time is divided by."""
+    pooled, paired = (
+        frame[name].astype(object).to_numpy() if name in frame else np.full(len(frame), "", object)
+        for name in ("baseline_name", "paired_with")
+    )
+    return np.where(_is_paired(frame), paired, pooled)
+
+
+def _is_paired(frame: pd.DataFrame) -> BoolArray:
+    return np.isfinite(_numbers(frame, "paired_ratio"))
+
+
+def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
+    return frame[column].to_numpy(np.float64) if column in frame else np.full(len(frame), np.nan)
 
 
 def _codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
