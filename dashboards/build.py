@@ -25,7 +25,7 @@ import pandas as pd
 
 from ci.records import derived, store
 from ci.trials.trial import Trial
-from dashboards import machines, overview
+from dashboards import history, machines, overview
 from dashboards.kernel_page import kernel_data
 from dashboards.lanes import Lane, slug, tidy
 from dashboards.views import History, SiteInput, View
@@ -38,7 +38,8 @@ MARKER = ".ridgeline-site"
 
 _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
 _EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
-_KERNEL = [f"static/{name}.js" for name in ("values", "chart", "panel", "numbers", "history", "curves", "kernel")]
+_KERNEL_SCRIPTS = ("values", "lanes", "chart", "panel", "numbers", "steps", "together", "history", "curves", "kernel")
+_KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
     "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
     "kernel.html": [*_SHARED, *_EVENTS, *_KERNEL],
@@ -66,8 +67,10 @@ def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = N
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
+    whole = derived.derive(frame)
+    known = history.read(whole, results_dir)
     return build_frame(
-        derived.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems, results_dir=results_dir
+        whole, out_dir, repo_url, notes_of=notes_of, problems=problems, results_dir=results_dir, past=known
     )
 
 
@@ -79,18 +82,18 @@ def build_frame(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
-    history: History | None = None,
+    past: History | None = None,
 ) -> Path:
     """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
 
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
     problems: sentences about records that could not be read; shown on the first page.
     results_dir: where the records lie, for views that read more of them than the frame.
-    history: the events and steps of the frame; without it the pages have none.
+    past: the events and steps of the frame; without it the pages have none.
     """
     out = Path(out_dir).absolute()
     _check_target(out)
-    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir, history)
+    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir, past)
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -111,10 +114,10 @@ def site_files(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
-    history: History | None = None,
+    past: History | None = None,
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
-    records = SiteInput(tidy(frame) if len(frame) else frame, history, notes_of, results_dir)
+    records = SiteInput(tidy(frame) if len(frame) else frame, past, notes_of, results_dir)
     files = {f"static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _static_files()}
     described = [_lane_files(lane, notes_of, files) for lane in records.lanes]
     _view_files(records, files)

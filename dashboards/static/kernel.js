@@ -5,7 +5,7 @@
   const R = Ridgeline,
     {h} = R,
     kernel = document.documentElement.dataset.kernel;
-  const view = {data: null, rows: [], order: {column: 0, down: false}, query: "", open: null};
+  const view = {data: null, about: null, rows: [], query: "", open: null};
 
   const COLUMNS = [
     {title: "case", sort: row => row.case},
@@ -81,18 +81,20 @@
         chart,
         view.data,
         view.data.cases.findIndex(info => info.name === row.case),
+        view.about,
       );
     return h("tr", {class: "detail-row", id}, h("td", {colspan: COLUMNS.length}, host));
   }
 
   function draw() {
+    const order = R.orderIn("by", COLUMNS, {column: 0, down: false});
     const fits = view.rows.filter(row =>
       R.matches([row.case, row.backend, row.dtype, row.tier, row.status, row.world + "ranks"].join(" "), view.query),
     );
     const rows = R.sorted(
       fits.filter(row => row.here || view.query || isOpen(row)),
       COLUMNS,
-      view.order,
+      order,
     );
     const table = document.getElementById("cases");
     view.history = null;
@@ -100,8 +102,8 @@
       h(
         "tr",
         {},
-        R.headCells(COLUMNS, view.order, order => {
-          view.order = order;
+        R.headCells(COLUMNS, order, next => {
+          R.go({by: R.orderOf(COLUMNS, next)});
           R.keepFocus(table.tHead, draw);
         }),
       ),
@@ -118,7 +120,7 @@
   function openRow(row) {
     const touched = view.rows.indexOf(row || view.open);
     view.open = row;
-    R.setState({case: row ? row.case : "", backend: row ? row.backend : "", from: "", to: ""});
+    R.go({case: row ? row.case : "", backend: row ? row.backend : "", from: "", to: "", event: ""});
     draw();
     document.querySelector(`[aria-controls="case-${touched}"]`)?.focus({preventScroll: true});
   }
@@ -127,6 +129,7 @@
     const row = view.rows.find(row => row.case === view.data.cases[number].name);
     if (!row) return;
     view.query = document.getElementById("filter").value = "";
+    R.setState({q: ""});
     openRow(row);
     document.querySelector("tr.opened").scrollIntoView({block: "start"});
   }
@@ -146,7 +149,7 @@
       lane = R.lane(values),
       entry = lane.kernels[kernel];
     R.header(lane, change => {
-      R.setState({machine: lane.machine, env: lane.env, ...change, from: "", to: ""});
+      R.go({machine: lane.machine, env: lane.env, ...change, from: "", to: "", event: ""});
       show().catch(R.fail);
     });
     for (const link of document.querySelectorAll("a.home"))
@@ -154,8 +157,13 @@
     document.getElementById("absent-here").hidden = entry !== undefined;
     document.getElementById("here").hidden = entry === undefined;
     if (entry === undefined) return;
-    const [data, overview] = await Promise.all([R.load(lane.slug + "/" + entry), R.load(lane.slug + "/overview")]);
+    const {slug} = R.site.kernels.find(({name}) => name === kernel),
+      paths = [lane.slug + "/" + entry, lane.slug + "/overview", "views/history-" + slug, "views/events"];
+    const [data, overview, record, {events}] = await Promise.all(paths.map(R.load));
     if (R.lane(R.state()) !== lane) return;
+    view.query = values.q || "";
+    document.getElementById("filter").value = view.query;
+    view.about = {machine: lane.machine, arch: (lane.facts.find(([name]) => name === "arch") || [])[1], record, events};
     Object.assign(view, {data, commits: overview.commits, rows: overview.rows.filter(row => row.kernel === kernel)});
     view.open = wanted(values);
     const unknown = document.getElementById("unknown-case");
@@ -169,6 +177,7 @@
   document.addEventListener("DOMContentLoaded", () => {
     R.filterKeys(document.getElementById("filter"), query => {
       view.query = query.trim();
+      R.setState({q: view.query});
       draw();
     });
     window.addEventListener("hashchange", () => show().catch(R.fail));

@@ -65,7 +65,7 @@
       {class: ["event-row", opened ? "opened" : ""].join(" ").trim(), "data-event": event.id},
       changeCell(event),
       whatCell(event, opened, () => toggle(event)),
-      h("td", {class: "machine"}, titleOf(event.machine)),
+      h("td", {class: "machine"}, event.kind === "code" ? h("span", {class: "muted"}, "compiled") : titleOf(event.machine)),
       h("td", {class: "culprit"}, E.commit(event.first_bad), event.between > 0 ? h("span", {class: "sub"}, E.range(event)) : null),
       h("td", {class: "number"}, R.ago(event.first_bad.date_ms), h("span", {class: "sub"}, historyLink(event))),
       h("td", {class: "owner"}, E.owner(event)),

@@ -35,9 +35,12 @@
 
   const several = (count, one, many = one + "s") => `${count.toLocaleString("en-US")} ${count === 1 ? one : many}`;
 
+  /** The case of a compiled configuration: "m64 [stage 2]" -> "m64". */
+  const caseOf = configuration => configuration.replace(/ \[.*\]$/, "");
+
   /** The address of the history of a series that moved, with the event chosen there. */
   function seriesPage(event, [kernel, backend, name] = event.moved[0] || []) {
-    if (event.kind === "code") return R.kernelPage(kernel, {case: name, backend, event: event.id, code: "1"});
+    if (event.kind === "code") return R.kernelPage(kernel, {case: caseOf(name), backend, event: event.id});
     return R.kernelPage(kernel, {machine: event.machine, case: name, backend, event: event.id});
   }
 
@@ -149,7 +152,7 @@
       good ? row("last good", commit(event.last_good), h("span", {class: "sub"}, R.day(event.last_good.date_ms))) : null,
       row("range", range(event), diff ? " · " : null, diff),
       event.kind === "code" || !sure ? null : row("how sure", sure),
-      row("where", h("span", {}, foreign(event.machine))),
+      row("where", event.kind === "code" ? "in what the compiler emits, whatever the machine" : foreign(event.machine)),
       row("likely cause", causes(event, Infinity)),
       row("owner", owner(event), event.reason ? h("span", {class: "sub"}, foreign(event.reason)) : null),
       event.link ? row("link", outside(event.link)) : null,

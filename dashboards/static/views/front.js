@@ -14,8 +14,8 @@
     ["improvements", n => E.several(n, "improvement"), event => E.isOpen(event) && event.kind === "kernel" && event.direction === "faster"],
     ["machines", n => E.several(n, "event of a machine", "events of machines"), event => E.isOpen(event) && event.kind === "machine"],
     ["libraries", n => E.several(n, "event of a vendor's library", "events of vendors' libraries"), event => E.isOpen(event) && event.kind === "library"],
-    ["code", n => E.several(n, "change of machine code", "changes of machine code"), event => E.isOpen(event) && event.kind === "code"],
-    ["closed", n => `${n.toLocaleString("en-US")} closed`, event => !E.isOpen(event)],
+    ["code", n => E.several(n, "change of machine code", "changes of machine code"), event => event.kind === "code"],
+    ["closed", n => `${n.toLocaleString("en-US")} closed`, event => !E.isOpen(event) && event.kind !== "code"],
   ];
 
   /** "2 fixed, 1 accepted": closed events by their state. */
@@ -50,10 +50,12 @@
     );
   }
 
-  function fold(name, title, content) {
-    const names = R.listed("open");
-    const element = h("details", {class: "fold", id: "fold-" + name, open: names.has(name)}, h("summary", {}, title), content);
+  /** A part that folds; `content()` is made when it is first opened. */
+  function fold(name, title, content, forced) {
+    const opened = forced || R.listed("open").has(name),
+      element = h("details", {class: "fold", id: "fold-" + name, open: opened}, h("summary", {}, title), opened ? content() : null);
     element.addEventListener("toggle", () => {
+      if (element.open && element.children.length === 1) element.append(content());
       const open = R.listed("open");
       if (open.has(name) === element.open) return;
       if (!open.delete(name)) open.add(name);
@@ -68,7 +70,7 @@
         "li",
         {},
         E.link(R.kernelPage(row.kernel, {machine: row.machine, case: row.case, backend: row.backend}), `${row.kernel} / ${row.case} / ${row.backend}`),
-        ` ${R.signedPercent(row.ratio - 1)} of the time at `,
+        ` ${R.signedPercent(row.speed)} speed at `,
         R.commitLink(row.at),
         " on ",
         foreign(row.machine),
@@ -99,11 +101,11 @@
     const parts = PARTS.map(([name, title, wanted]) => [name, title, events.filter(wanted)]).filter(([, , members]) => members.length);
     const folds = parts.map(([name, title, members]) => {
       const text = name === "closed" ? `${title(members.length)}: ${byState(members)}` : title(members.length);
-      return fold(name, text, table(members, "by-" + name, text));
+      return fold(name, text, () => table(members, "by-" + name, text), members.some(({id}) => id === chosen));
     });
     if (undecided.length) {
       const place = parts.findIndex(([name]) => name !== "improvements");
-      folds.splice(place < 0 ? folds.length : place, 0, fold("undecided", `${undecided.length.toLocaleString("en-US")} undecided`, undecidedList(undecided)));
+      folds.splice(place < 0 ? folds.length : place, 0, fold("undecided", `${undecided.length.toLocaleString("en-US")} undecided`, () => undecidedList(undecided)));
     }
     host.replaceChildren(
       headline(open),
@@ -111,8 +113,6 @@
       ...(open.length ? [table(open, "by", "open regressions")] : []),
       h("div", {class: "folds"}, folds),
     );
-    const wanted = chosen && events.find(event => event.id === chosen);
-    if (wanted) host.querySelector(`.event-panel`)?.closest("details")?.setAttribute("open", "");
   }
 
   async function show() {
