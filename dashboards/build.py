@@ -38,7 +38,7 @@ MARKER = ".ridgeline-site"
 
 _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
 _EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
-_KERNEL_SCRIPTS = ("values", "lanes", "chart", "panel", "numbers", "steps", "together", "history", "curves", "kernel")
+_KERNEL_SCRIPTS = ("values", "lanes", "chart_lines", "chart", "panel", "numbers", "steps", "together", "history", "curves", "kernel")
 _KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
     "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
