@@ -28,7 +28,7 @@ from ci.trials.trial import Trial
 from dashboards import machines, overview
 from dashboards.kernel_page import kernel_data
 from dashboards.lanes import Lane, slug, tidy
-from dashboards.views import SiteInput, View
+from dashboards.views import History, SiteInput, View
 from dashboards.views.listed import VIEWS
 
 HERE = Path(__file__).parent
@@ -36,9 +36,13 @@ STATIC = HERE / "static"
 MARKER = ".ridgeline-site"
 """File that says a folder was built here and may be replaced."""
 
-_SHARED = ["static/common.js", "data/site.js", "static/table.js"]
+_SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
+_EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
 _KERNEL = [f"static/{name}.js" for name in ("values", "chart", "panel", "numbers", "history", "curves", "kernel")]
-SCRIPTS = {"index.html": [*_SHARED, "static/overview.js"], "kernel.html": [*_SHARED, *_KERNEL]}
+SCRIPTS = {
+    "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
+    "kernel.html": [*_SHARED, *_EVENTS, *_KERNEL],
+}
 """Scripts of each page, in the order in which they need each other."""
 
 LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELINE, "alone": overview.MOVED_ALONE}
@@ -75,16 +79,18 @@ def build_frame(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
+    history: History | None = None,
 ) -> Path:
     """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
 
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
     problems: sentences about records that could not be read; shown on the first page.
     results_dir: where the records lie, for views that read more of them than the frame.
+    history: the events and steps of the frame; without it the pages have none.
     """
     out = Path(out_dir).absolute()
     _check_target(out)
-    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir)
+    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir, history)
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -105,9 +111,10 @@ def site_files(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
+    history: History | None = None,
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
-    records = SiteInput(tidy(frame) if len(frame) else frame, None, notes_of, results_dir)
+    records = SiteInput(tidy(frame) if len(frame) else frame, history, notes_of, results_dir)
     files = {f"static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _static_files()}
     described = [_lane_files(lane, notes_of, files) for lane in records.lanes]
     _view_files(records, files)

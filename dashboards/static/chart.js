@@ -6,12 +6,17 @@
  *   x          {kind: "commits", count, tick(i) -> [text, text]} or {kind: "log", values, tick(value) -> text}
  *   y          {title, tick(value) -> text, zero: start at 0, log: logarithmic}
  *   right      {title, full: the value that is 100 %} or null
- *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole
+ *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole,
+ *              undefined is a place that the line passes over
+ *   levels     [{from, to, value, color}] the level of a line between two of its steps
+ *   steps      [{i, value, up, color, text, chosen}] where a level begins; stepped(n) is called on a click
  *   marks      [{i, lines: [text]}] vertical lines: something changed at x index i
  *   faults     [{i, text, color}] crosses at the bottom: not measured
+ *   lanes      [{name, values: [], text(value), breaks}] small exact step lines below, on the same axis (lanes.js)
  *   tip(i)     nodes for the box at the cursor
  *   range      [from, to] visible indices; zoomed([from, to] or null) is called on a change
  *   picked(i)  Enter or click
+ * Enter on a point with a step is a click on the step.
  */
 "use strict";
 
@@ -24,6 +29,8 @@
   const LEAST_SPAN = 0.02; // of the values: noise of 0.1 % must not fill the chart
   const DOTS_BELOW = 70; // points get dots while there are fewer
   const DRAG = 6; // pixels before a press becomes a drag
+  const TOGETHER = 1.5; // pixels: lines that are nowhere further apart hide each other
+  const PIECE = 7; // pixels of a line that hides behind others, before the next one shows
 
   /* ---- scales ---- */
 
@@ -74,8 +81,8 @@
     const [from, to] = spec.range || [0, count - 1],
       span = extent(spec, from, to);
     const left = MARGIN.left,
-      right = width - (spec.right ? MARGIN.right : 18),
-      bottom = height - MARGIN.bottom;
+      right = width - (spec.right || (spec.lanes && spec.lanes.length) ? MARGIN.right : 18),
+      bottom = height - MARGIN.bottom - Ridgeline.lanesHeight(spec);
     const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i,
       [a, b] = [place(from), place(to)];
     const x = i => (b > a ? left + 8 + ((place(i) - a) / (b - a)) * (right - left - 16) : (left + right) / 2);
@@ -176,6 +183,7 @@
       const low = line.low && line.low[i],
         high = line.high && line.high[i];
       if (line.breaks && line.breaks.has(i)) close();
+      if (line.y[i] === undefined) continue;
       if (low === null || low === undefined || high === null || high === undefined) {
         close();
         continue;
@@ -187,29 +195,100 @@
     return outlines.join("");
   }
 
-  /** A visible point gets a dot if there are few points, or if no line reaches it. */
-  function dots(line, at) {
+  /** The value beside index i that a line can go to; undefined places are passed over. */
+  function beside(line, i, by) {
+    let n = i + by;
+    while (n >= 0 && n < line.y.length && line.y[n] === undefined) n += by;
+    return line.y[n] ?? null;
+  }
+
+  /** A visible point gets a dot if there are few points, or if no line reaches it.  rank: of lines that coincide. */
+  function dots(line, at, rank) {
     const few = at.to - at.from < DOTS_BELOW,
       found = [];
-    const alone = i => (line.y[i - 1] ?? null) === null && (line.y[i + 1] ?? null) === null;
+    const alone = i => beside(line, i, -1) === null && beside(line, i, 1) === null;
     for (let i = at.from; i <= at.to; i++) {
       if ((line.y[i] ?? null) !== null && (few || alone(i)))
-        found.push(s("circle", {cx: at.x(i).toFixed(1), cy: at.y(line.y[i]).toFixed(1), r: few ? 2.6 : 1.8}));
+        found.push(
+          s("circle", {cx: at.x(i).toFixed(1), cy: at.y(line.y[i]).toFixed(1), r: (few ? 2.6 : 1.8) + 1.9 * rank}),
+        );
     }
     return found;
   }
 
-  function drawLine(line, at) {
-    const cut = line.y.map((value, i) => (i < at.from || i > at.to ? null : (value ?? null)));
+  /** Groups of lines that nowhere stand apart: the later of them would hide the others. */
+  function coinciding(lines, at) {
+    const together = (a, b) => {
+      let shared = 0;
+      for (let i = at.from; i <= at.to; i++) {
+        const [p, q] = [a.y[i] ?? null, b.y[i] ?? null];
+        if (p === null || q === null) continue;
+        if (Math.abs(at.y(p) - at.y(q)) > TOGETHER) return false;
+        shared++;
+      }
+      return shared > 0;
+    };
+    const groups = [];
+    for (const line of lines) {
+      const group = groups.find(members => members.every(member => together(member, line)));
+      if (group) group.push(line);
+      else groups.push([line]);
+    }
+    return groups;
+  }
+
+  /** All lines.  Those that coincide share the way in turn, piece by piece, and their dots are rings in each other. */
+  function drawLines(spec, at) {
+    return coinciding(spec.lines, at).flatMap(group =>
+      group.map((line, n) => {
+        const turn = group.length > 1 ? {dash: `${PIECE} ${PIECE * (group.length - 1)}`, offset: -PIECE * n} : {};
+        return drawLine({...line, ...turn}, at, group.length - 1 - n);
+      }),
+    );
+  }
+
+  function drawLine(line, at, rank) {
+    const cut = line.y.map((value, i) => (i < at.from || i > at.to ? null : value));
+    const stroke = {class: "stroke", d: path(cut, at.x, at.y, line.breaks), "stroke-dasharray": line.dash || null};
+    if (line.offset) stroke["stroke-dashoffset"] = line.offset;
     const group = s(
       "g",
-      {class: "line" + (line.quiet ? " quiet" : "")},
+      {class: "line" + (line.quiet ? " quiet" : ""), "data-name": line.name},
       s("path", {class: "band", d: band(line, at)}),
-      s("path", {class: "stroke", d: path(cut, at.x, at.y, line.breaks), "stroke-dasharray": line.dash || null}),
-      dots(line, at),
+      s("path", stroke),
+      dots(line, at, rank),
     );
     group.style.setProperty("--line", line.color);
     return group;
+  }
+
+  /** The levels between steps, and a triangle where one begins: up is a larger value. */
+  function drawSteps(spec, at) {
+    const levels = (spec.levels || [])
+      .filter(({from, to}) => to >= at.from && from <= at.to)
+      .map(({from, to, value, color}) => {
+        const [a, b] = [Math.max(from, at.from), Math.min(to, at.to)].map(at.x);
+        const line = s("line", {class: "level", x1: a - 4, x2: b + 4, y1: at.y(value), y2: at.y(value)});
+        line.style.setProperty("--line", color);
+        return line;
+      });
+    const steps = (spec.steps || [])
+      .map((step, n) => ({...step, n}))
+      .filter(({i}) => i >= at.from && i <= at.to)
+      .map(({i, value, up, color, text, chosen, n}) => {
+        const x = at.x(i),
+          y = Math.min(at.bottom - 9, Math.max(at.top + 9, at.y(value) + (up ? -13 : 13)));
+        const mark = s(
+          "g",
+          {class: "step" + (chosen ? " chosen" : ""), "data-step": n},
+          s("title", {}, text),
+          s("circle", {class: "target", cx: x, cy: y, r: 11}),
+          s("path", {d: up ? `M${x - 6} ${y + 4}L${x} ${y - 6}L${x + 6} ${y + 4}Z` : `M${x - 6} ${y - 4}L${x} ${y + 6}L${x + 6} ${y - 4}Z`}),
+        );
+        mark.style.setProperty("--line", color);
+        return mark;
+      });
+    return [...levels, ...steps];
   }
 
   function drawMarks(spec, at) {
@@ -256,7 +335,7 @@
 
     function draw() {
       const width = Math.max(280, holder.clientWidth || 900),
-        height = width < 560 ? 260 : 340;
+        height = (width < 560 ? 260 : 340) + Ridgeline.lanesHeight(spec);
       at = scales(spec, width, height);
       svg = s("svg", {
         class: "chart",
@@ -282,11 +361,13 @@
           ...rightAxis(spec, at),
           ...bottomAxis(spec, at),
           ...drawMarks(spec, at),
-          ...spec.lines.map(line => drawLine(line, at)),
+          ...drawLines(spec, at),
+          ...drawSteps(spec, at),
         );
       }
       svg.append(
-        s("line", {class: "cursor", y1: at.top, y2: at.bottom, visibility: "hidden"}),
+        ...Ridgeline.drawLanes(spec, at, height),
+        s("line", {class: "cursor", y1: at.top, y2: height - 4, visibility: "hidden"}),
         s("rect", {class: "brush", y: at.top, height: at.bottom - at.top, visibility: "hidden"}),
       );
       holder.replaceChildren(svg);
@@ -350,7 +431,9 @@
           dragged = down !== null && Math.abs(event.clientX - down) > DRAG,
           [a, b] = [Math.min(i, pressed), Math.max(i, pressed)];
         svg.querySelector(".brush").setAttribute("visibility", "hidden");
+        const step = event.target instanceof Element && event.target.closest("[data-step]");
         if (dragged && b > a) zoom([a, b]);
+        else if (!dragged && step) spec.stepped(Number(step.dataset.step));
         else if (!dragged && spec.picked && event.pointerType === "mouse") spec.picked(i);
         down = null;
       });
@@ -369,7 +452,9 @@
           moveTo(Math.min(at.to, Math.max(at.from, start + moves[event.key])), true);
         } else if (event.key === "Enter" && cursor !== null && spec.picked) {
           event.preventDefault(); // else the control that gets the focus would be pressed as well
-          spec.picked(cursor);
+          const step = (spec.steps || []).findIndex(({i}) => i === cursor);
+          if (step >= 0) spec.stepped(step);
+          else spec.picked(cursor);
         } else if (event.key === "Escape") {
           moveTo(null);
           zoom(null);

@@ -225,7 +225,7 @@ var Ridgeline = (() => {
       {lanes} = Ridgeline.site;
     const machines = [...new Set(lanes.map(one => one.machine))];
     const envs = lanes.filter(one => one.machine === current.machine && one.env !== null).map(one => one.env);
-    const unknown = document.getElementById("unknown-machine"),
+    const unknown = document.getElementById("unknown-machine") || h("p", {}),
       asked = state().machine;
     unknown.hidden = !asked || asked === current.machine;
     unknown.textContent = `There is no machine “${asked}” in these records; showing ${current.machine}.`;
@@ -241,7 +241,7 @@ var Ridgeline = (() => {
       link.hash = hashOf({machine: current.machine, env: current.env});
     document
       .getElementById("fingerprint")
-      .replaceChildren(
+      ?.replaceChildren(
         ...current.facts.flatMap(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
       );
   }
