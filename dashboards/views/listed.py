@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dashboards.views import View
+from dashboards.views import View, backends
 
-VIEWS: tuple[View, ...] = ()
+VIEWS: tuple[View, ...] = (backends.VIEW,)
