@@ -18,6 +18,7 @@ import pandas as pd
 from ci.history.types import HistoryEvent, Moved, SeriesKey
 from dashboards.lanes import Lane, lanes
 from dashboards.machines import NotesOf, no_notes
+from dashboards.views.newest import together
 
 
 class History(Protocol):
@@ -46,6 +47,11 @@ class SiteInput:
     def lanes(self) -> list[Lane]:
         """The lanes of the frame; the folder of a lane's data files is its `slug`."""
         return lanes(self.frame) if len(self.frame) else []
+
+    @functools.cached_property
+    def newest(self) -> dict[str, pd.DataFrame]:
+        """By the slug of a lane, the newest rows that stand together (`dashboards.views.newest.together`)."""
+        return {lane.slug: together(lane.frame) for lane in self.lanes}
 
 
 def nothing(site: SiteInput) -> Iterator[tuple[str, Any]]:

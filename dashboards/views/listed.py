@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, events
+from dashboards.views import View, backends, events
 
-VIEWS: tuple[View, ...] = (events.VIEW,)
+VIEWS: tuple[View, ...] = (events.VIEW, backends.VIEW)

@@ -72,6 +72,12 @@
     return h("div", {class: "legend", role: "group", "aria-label": "backends"}, entries.map(item));
   }
 
+  /** Links to the same numbers as files (dashboards/views/beside.py). */
+  function besideLinks(path) {
+    const link = kind => h("a", {href: R.root + "data/" + path + "." + kind, download: true}, kind.toUpperCase());
+    return h("p", {class: "beside"}, "All numbers of this machine: ", link("json"), ", ", link("csv"));
+  }
+
   /* ---- the table ---- */
 
   /** A table with its buttons.  Columns: {key, title, help, number, value(row), cell(row) -> text or nodes}.
@@ -202,5 +208,5 @@
     return JSON.stringify(plain, null, 1) + "\n";
   }
 
-  Object.assign(R, {view, pick, press, viewLegend: legend, grid, asMarkdown, asCsv, asJson, markdownText: escaped});
+  Object.assign(R, {view, pick, press, viewLegend: legend, besideLinks, grid, asMarkdown, asCsv, asJson, markdownText: escaped});
 })();
