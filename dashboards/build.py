@@ -28,7 +28,7 @@ from ci.trials.trial import Trial
 from dashboards import history, machines, overview
 from dashboards.kernel_page import kernel_data
 from dashboards.lanes import Lane, slug, tidy
-from dashboards.views import History, SiteInput, View
+from dashboards.views import History, SiteInput, View, pull_request
 from dashboards.views.listed import VIEWS
 
 HERE = Path(__file__).parent
@@ -38,7 +38,19 @@ MARKER = ".ridgeline-site"
 
 _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
 _EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
-_KERNEL_SCRIPTS = ("values", "lanes", "chart_lines", "chart", "panel", "numbers", "steps", "together", "history", "curves", "kernel")
+_KERNEL_SCRIPTS = (
+    "values",
+    "lanes",
+    "chart_lines",
+    "chart",
+    "panel",
+    "numbers",
+    "steps",
+    "together",
+    "history",
+    "curves",
+    "kernel",
+)
 _KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
     "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
@@ -54,10 +66,13 @@ class SiteError(Exception):
     """The site cannot be built; the text says what to do."""
 
 
-def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = None) -> Path:
+def build(
+    results_dir: Path | str, out_dir: Path | str, repo_url: str | None = None, reports: Sequence[Path] = ()
+) -> Path:
     """Build the site of all records in `results_dir` into `out_dir`, replacing an older site; returns `out_dir`.
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
+    reports: report files of a pull request, for a page of their own.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
@@ -70,7 +85,14 @@ def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = N
     whole = derived.derive(frame)
     known = history.read(whole, results_dir)
     return build_frame(
-        whole, out_dir, repo_url, notes_of=notes_of, problems=problems, results_dir=results_dir, past=known
+        whole,
+        out_dir,
+        repo_url,
+        notes_of=notes_of,
+        problems=problems,
+        results_dir=results_dir,
+        past=known,
+        reports=tuple(map(pull_request.read, reports)),
     )
 
 
@@ -83,6 +105,7 @@ def build_frame(
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
     past: History | None = None,
+    reports: tuple[dict[str, Any], ...] = (),
 ) -> Path:
     """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
 
@@ -93,7 +116,7 @@ def build_frame(
     """
     out = Path(out_dir).absolute()
     _check_target(out)
-    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir, past)
+    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir, past, reports)
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -115,12 +138,15 @@ def site_files(
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
     past: History | None = None,
+    reports: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
-    records = SiteInput(tidy(frame) if len(frame) else frame, past, notes_of, results_dir)
+    records = SiteInput(tidy(frame) if len(frame) else frame, past, notes_of, results_dir, reports)
     files = {f"static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _static_files()}
     described = [_lane_files(lane, notes_of, files) for lane in records.lanes]
-    _view_files(records, files)
+    views = [view for view in VIEWS if view.shown(records)]
+    for view in views:
+        _view_files(view, records, files)
     kernels = sorted({kernel for lane in described for kernel in lane["kernels"]})
     site = {
         "repo": repo,
@@ -131,7 +157,7 @@ def site_files(
     }
     version = _digest(files, site)
     files["data/site.js"] = b"Ridgeline.site = " + script_json({**site, "version": version}) + b";\n"
-    files |= _pages(kernels, version, bool(described))
+    files |= _pages(views, kernels, version, bool(described))
     files[MARKER] = b"Built by Ridgeline from its records; replaced as a whole by the next build.\n"
     return files
 
@@ -157,15 +183,14 @@ def _add_data(files: dict[str, bytes], path: str, value: Any) -> None:
     files[f"data/{path}.js"] = b"Ridgeline.receive(" + script_json(path) + b"," + script_json(value) + b");\n"
 
 
-def _view_files(records: SiteInput, files: dict[str, bytes]) -> None:
-    """Add the data files and the other files of every view."""
-    for view in VIEWS:
-        for path, value in view.data(records):
-            _add_data(files, path, value)
-        files.update(view.files(records))
+def _view_files(view: View, records: SiteInput, files: dict[str, bytes]) -> None:
+    """Add the data files and the other files of a view."""
+    for path, value in view.data(records):
+        _add_data(files, path, value)
+    files.update(view.files(records))
 
 
-def _pages(kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, bytes]:
+def _pages(views: Sequence[View], kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, bytes]:
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -176,14 +201,14 @@ def _pages(kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, by
 
     def page(name: str, scripts: Sequence[str] = (), styles: Sequence[str] = (), **values: Any) -> bytes:
         values |= {"version": version, "scripts": SCRIPTS.get(name, scripts), "styles": styles, "lanes": any_lane}
-        return templates.get_template(name).render(views=VIEWS, **values).encode()
+        return templates.get_template(name).render(views=views, **values).encode()
 
     def view_page(view: View) -> bytes:
         scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
         return page(view.template, [*_SHARED, *scripts], styles, root="", view=view)
 
     of_kernels = {f"kernels/{slug(k)}.html": page("kernel.html", root="../", kernel=k) for k in kernels}
-    return {"index.html": page("index.html", root="")} | of_kernels | {f"{v.name}.html": view_page(v) for v in VIEWS}
+    return {"index.html": page("index.html", root="")} | of_kernels | {f"{v.name}.html": view_page(v) for v in views}
 
 
 def script_json(value: Any) -> bytes:
