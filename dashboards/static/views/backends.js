@@ -77,8 +77,8 @@
     const names = {type: "category", splitLine: {show: false}, axisLabel: {interval: 0, hideOverlap: false}};
     const columns = backends.map(({name, baseline}) => R.plotLabel(name, 14) + (baseline ? "\n(baseline)" : ""));
     return {
-      grid: {left: Math.min(width * 0.36, 230), right: 12, top: 42, bottom: 40},
-      xAxis: R.axis(colours, {...names, position: "top", data: columns}),
+      grid: {left: Math.min(width * 0.36, 230), right: 12, top: 46, bottom: 40},
+      xAxis: R.axis(colours, {...names, position: "top", data: columns, axisLabel: {...names.axisLabel, lineHeight: 14}}),
       yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(row => R.plotLabel(row.case, width < 700 ? 19 : 34))}),
       visualMap: R.colourBar(colours, {min: WORST, max: 1, text: ["best", `${WORST} of the best`], seriesIndex: 0}),
     };

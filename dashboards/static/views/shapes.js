@@ -14,8 +14,8 @@
 
   const AMOUNTS = [
     {key: "payload", title: "message bytes", of: row => row.cost.payload_bytes, text: value => R.quantity(value, "B", true)},
-    {key: "bytes", title: "HBM bytes", of: row => row.cost.hbm_bytes, text: value => R.quantity(value, "B")},
-    {key: "flops", title: "FLOP", of: row => row.cost.flops, text: value => R.quantity(value, "FLOP")},
+    {key: "bytes", title: "HBM bytes", of: row => row.cost.hbm_bytes, base: 10, text: value => R.quantity(value, "B")},
+    {key: "flops", title: "FLOP", of: row => row.cost.flops, base: 10, text: value => R.quantity(value, "FLOP")},
   ].map(one => ({...one, amount: true}));
 
   const PREFERRED = ["M", "tokens", "MB", "S"]; // what people sweep comes first
@@ -96,7 +96,7 @@
         });
         return {
           grid: {left: 70, right: 26, top: 34, bottom: 46},
-          xAxis: R.axis(colours, {type: "log", name: x.title, nameLocation: "middle", nameGap: 28, ...reach(rows.map(x.of)), axisLabel: {formatter: x.text}}),
+          xAxis: R.axis(colours, {type: "log", name: x.title, nameLocation: "middle", nameGap: 28, ...reach(rows.map(x.of), x.base || 2), axisLabel: {formatter: x.text}}),
           yAxis: R.axis(colours, {
             type: rate === "time" ? "log" : "value",
             name: R.axisTitle(rate),
@@ -109,8 +109,11 @@
     };
   }
 
-  /** A logarithmic axis that ends close to its values. */
-  const reach = values => ({min: Math.min(...values) / 1.25, max: Math.max(...values) * 1.25});
+  /** A logarithmic axis that ends at the powers around its values. */
+  function reach(values, base) {
+    const power = (value, round) => base ** round(Math.log(value) / Math.log(base));
+    return {logBase: base, min: power(Math.min(...values) / 1.1, Math.floor), max: power(Math.max(...values) * 1.1, Math.ceil)};
+  }
 
   const roofLine = (colours, data) => ({
     type: "line",
@@ -137,14 +140,16 @@
       label: `${backend} relative to the fastest baseline, over ${x.title}`,
       columns: places.map(x.text),
       rows: names,
-      cells: cells.map(({row, arm, x: at, y}) => ({x: at, y, value: C.ratioOf(row, arm), ringed: false})),
+      cells: cells.map(({row, arm, x: at, y}) => ({x: at, y, value: C.ratioOf(row, arm), shade: byRatio(C.ratioOf(row, arm)), ringed: false})),
       tip: n => C.box(cells[n].row.case, C.armFacts(cells[n].row, cells[n].arm, cells[n].row.rate)),
       picked: n => (location.href = C.historyOf(cells[n].row, backend)),
-      ends: [`${SPAN} × faster`, "as slow"],
+      ends: [`${SPAN} × as fast`, `1/${SPAN} as fast`],
     });
   }
 
-  const clamped = value => Math.max(-1, Math.min(1, Math.log(value) / Math.log(SPAN)));
+  /** Where a value lies between the two full colours, -1 to 1: of a ratio around 1, of a share of the best. */
+  const byRatio = ratio => Math.max(-1, Math.min(1, Math.log(ratio) / Math.log(SPAN)));
+  const byShare = share => Math.max(-1, 1 - (1 - share) * 2 * SPAN);
 
   function heatMap({label, columns, rows, cells, tip, picked, ends}) {
     return {
@@ -165,8 +170,8 @@
           series: [
             {
               type: "heatmap",
-              data: cells.map(({x, y, value, ringed}) => ({
-                value: [x, y, clamped(value)],
+              data: cells.map(({x, y, value, shade, ringed}) => ({
+                value: [x, y, shade],
                 itemStyle: {borderColor: ringed ? colours.text : colours.ground, borderWidth: ringed ? 2.5 : 1},
                 label: {show: true, formatter: () => (ringed ? "◉ " : "") + R.number(value, 3), color: colours.text, fontSize: 11},
               })),
@@ -206,7 +211,7 @@
         label: `Speed of ${configs.length} configurations of ${backend} relative to the best`,
         columns: cases,
         rows: configs.slice(0, MOST_ROWS).map(knobText),
-        cells: measured.filter(({y}) => y < MOST_ROWS).map(({x, y, share, ringed}) => ({x, y, value: share, ringed})),
+        cells: measured.filter(({y}) => y < MOST_ROWS).map(({x, y, share, ringed}) => ({x, y, value: share, shade: byShare(share), ringed})),
         tip: n => C.box(measured[n].name, [["time", R.duration(measured[n].time)], ["speed / best", R.number(measured[n].share, 3)], ["knobs", knobText(measured[n].knobs)]]),
         ends: ["best", `1/${SPAN} of it`],
       }),
@@ -280,8 +285,10 @@
     );
     overShape(host, {members: families.get(family) || [], x, rate, backends, off, title: `${kernel}, ${family}`});
     overGrid(host, {families, x, backends, values});
+    configurations(host, sweeps, kernel);
     const points = placed.flatMap(row => row.arms.filter(arm => arm.us !== null).map(arm => ({row, arm})));
     host.append(
+      h("h2", {}, "Numbers"),
       R.grid({
         caption: `speed of ${kernel} by shape`,
         columns: columns(x, rate),
@@ -292,7 +299,6 @@
       }),
       R.besideLinks(lane.slug + "/newest"),
     );
-    configurations(host, sweeps, kernel);
   }
 
   function overShape(host, {members, x, rate, backends, off, title}) {
