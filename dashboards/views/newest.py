@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from ci.records import rates
-from dashboards.lanes import natural
-from dashboards.values import costs, different, in_rate, significant
+from ci.stats.types import FloatArray
+from dashboards.lanes import KEY, natural
+from dashboards.values import CostRow, costs, different, in_rate, significant
 from dashboards.views import CHARTS, SiteInput
 from dashboards.views.beside import beside
 from dashboards.views.together import half_width, microseconds, minute, timed
@@ -30,103 +34,141 @@ def newest_data(rows: pd.DataFrame) -> dict[str, Any]:
     of_best: speed / speed of the best backend, at most 1.  standing: "best", "tied" (it and the best are apart by no
     more than their 99 % intervals together) or "".
     """
-    groups = [(str(kernel), str(case), part) for (kernel, case), part in rows.groupby(["kernel", "case"], sort=True)]
-    groups.sort(key=lambda group: (group[0], natural(group[1])))
-    return {"cases": [_case(kernel, case, part) for kernel, case, part in groups]}
+    lane = _Lane.of(rows)
+    groups = sorted(lane.groups().items(), key=lambda group: (group[0][0], natural(group[0][1])))
+    return {"cases": [_case(lane, at) for _, at in groups]}
 
 
-def _case(kernel: str, case: str, rows: pd.DataFrame) -> dict[str, Any]:
-    newest, cost = rows.iloc[-1], different(costs(rows))[-1]
-    rate, rows = rates.headline(cost), rows.sort_values(["baseline", "backend"], kind="stable")
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Lane:
+    """The columns of a lane's rows as lists and arrays, each made once."""
+
+    columns: Mapping[str, Sequence[Any]]
+    cost: Sequence[CostRow]
+    rates: Mapping[rates.Rate, Sequence[float | None]]
+    times: Timed
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> _Lane:
+        texts = (*KEY, "tier", "dtype", "world", "commit", "env", "status", "why", "baseline")
+        columns: dict[str, Sequence[Any]] = {name: rows[name].tolist() for name in texts}
+        columns |= {"date": [minute(date) for date in rows["date"]]}
+        columns |= {"shape": rows["shape"].tolist() if "shape" in rows else [""] * len(rows)}
+        columns |= {"us": microseconds(rows), "low": microseconds(rows, "seconds_low")}
+        columns |= {"high": microseconds(rows, "seconds_high")}
+        in_rates = {rate: significant(in_rate(rows, rate)) for rate in rates.Rate}
+        return cls(columns, costs(rows), in_rates, Timed.of(rows))
+
+    def groups(self) -> dict[tuple[str, str], list[int]]:
+        """Indices of the rows of each (kernel, case): own backends first, then baselines, by name."""
+        found: dict[tuple[str, str], list[int]] = {}
+        own = zip(self.columns["baseline"], self.columns["backend"], range(len(self.cost)), strict=True)
+        for _, _, i in sorted(own):
+            found.setdefault((self.columns["kernel"][i], self.columns["case"][i]), []).append(i)
+        return found
+
+
+def _case(lane: _Lane, at: list[int]) -> dict[str, Any]:
+    cost = different(lane.cost[i] for i in sorted(at))[-1]
+    newest, rate = {name: values[max(at)] for name, values in lane.columns.items()}, rates.headline(cost)
+    told = ("kernel", "case", "tier", "dtype", "world", "commit", "date", "env")
     return {
-        "kernel": kernel,
-        "case": case,
-        "tier": newest["tier"],
-        "dtype": newest["dtype"],
-        "world": int(newest["world"]),
-        "commit": newest["commit"],
-        "date": minute(newest["date"]),
-        "env": newest["env"],
+        **{name: newest[name] for name in told},
         "rate": rate.value,
-        "shape": shape_of(newest),
+        "shape": json.loads(newest["shape"] or "{}"),
         "cost": {name: value for name, value in cost._asdict().items() if value},
-        "arms": _arms(rows, rate),
+        "arms": _arms(lane, at, rate),
     }
 
 
-def shape_of(row: pd.Series) -> dict[str, Any]:
-    """The dimensions of a case as its declaration states them, {} where the record does not tell."""
-    text = row.get("shape")
-    return json.loads(text) if isinstance(text, str) and text else {}
-
-
-def _arms(rows: pd.DataFrame, rate: rates.Rate) -> list[dict[str, Any]]:
-    of_best, standing = standings(rows)
-    columns = {
-        "backend": rows["backend"],
-        "baseline": map(bool, rows["baseline"]),
-        "status": rows["status"],
-        "why": rows["why"],
-        "us": microseconds(rows),
-        "low": microseconds(rows, "seconds_low"),
-        "high": microseconds(rows, "seconds_high"),
-        "value": significant(in_rate(rows, rate)),
-        "of_best": significant(of_best, 4),
-        "standing": standing,
-    }
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+def _arms(lane: _Lane, at: list[int], rate: rates.Rate) -> list[dict[str, Any]]:
+    of_best, standing = standings(lane.times.at(at))
+    told = ("backend", "baseline", "status", "why", "us", "low", "high")
+    shares = significant(of_best, 4)
+    return [
+        {name: lane.columns[name][i] for name in told}
+        | {"value": lane.rates[rate][i], "of_best": shares[n], "standing": standing[n]}
+        for n, i in enumerate(at)
+    ]
 
 
 # ---- who is best -----------------------------------------------------------------------------------------------------
 
 
-def standings(rows: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Timed:
+    """Times of rows and where they lie beside a baseline, for `standings`; NaN where not known.
+
+    seconds; half: half of the 99 % interval of the time, as a logarithm.  backend; paired_with: the baseline that was
+    timed round by round beside the row ("" without); ratio, ratio_half: baseline's time / time, as logarithms.
+    """
+
+    seconds: FloatArray
+    half: FloatArray
+    backend: npt.NDArray[np.object_]
+    paired_with: npt.NDArray[np.object_]
+    ratio: FloatArray
+    ratio_half: FloatArray
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> Timed:
+        """From columns of the frame; `paired_*` may be absent."""
+        seconds, nothing = np.where(timed(rows), rows["seconds"], np.nan), np.full(len(rows), np.nan)
+        backend, names = rows["backend"].to_numpy(object), np.full(len(rows), "", object)
+        if "paired_with" not in rows:
+            return cls(seconds, half_width(rows), backend, names, nothing, nothing)
+        ratio, low, high = (rows[f"paired_{end}"].to_numpy(float) for end in ("ratio", "low", "high"))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place, half = np.log(ratio), np.log(high / low) / 2
+        return cls(seconds, half_width(rows), backend, rows["paired_with"].to_numpy(object), place, half)
+
+    def at(self, index: list[int]) -> Timed:
+        """Some of the rows."""
+        return Timed(*(getattr(self, field.name)[index] for field in dataclasses.fields(self)))
+
+    def beside(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Logarithm of the speed relative to a baseline, and half of its interval; 0 for the baseline itself."""
+        mine, itself = self.paired_with == name, self.backend == name
+        return tuple(np.where(itself, 0.0, np.where(mine, one, np.nan)) for one in (self.ratio, self.ratio_half))
+
+
+def standings(rows: Timed) -> tuple[FloatArray, list[str]]:
     """Speed relative to the best backend, NaN without a time, and "best", "tied" or "" of each row of one case.
 
     Where two rows were timed round by round beside the same baseline, their ratios to it are compared: what the device
     does to all backends is not in them.  Else their times are.  Two estimates are tied if their logarithms are apart by
     no more than the root of the sum of the squared half-widths (Zou and Donner, Statistics in Medicine 27(10), 2008).
     """
-    seconds = np.where(timed(rows), rows["seconds"], np.nan)
+    seconds = rows.seconds
     if not np.isfinite(seconds).any():
-        return seconds, [""] * len(rows)
+        return seconds, [""] * len(seconds)
     best = int(np.nanargmin(seconds))
-    apart, reach = np.log(seconds / seconds[best]), _together(half_width(rows), best)
-    place, half = _beside_baseline(rows)
+    apart, reach = np.log(seconds / seconds[best]), _together(rows.half, best)
+    name = rows.paired_with[best] or rows.backend[best]
+    place, half = rows.beside(name)
     paired = np.isfinite(place) & np.isfinite(place[best])
     apart = np.where(paired, place[best] - place, apart)
     reach = np.where(paired, _together(half, best), reach)
-    standing = ["best" if i == best else "tied" if apart[i] <= reach[i] else "" for i in range(len(rows))]
+    standing = ["best" if i == best else "tied" if apart[i] <= reach[i] else "" for i in range(len(seconds))]
     return seconds[best] / seconds, standing
 
 
-def _together(half: np.ndarray, best: int) -> np.ndarray:
+def _together(half: FloatArray, best: int) -> FloatArray:
     half = np.nan_to_num(half)
     return np.hypot(half, half[best])
-
-
-def _beside_baseline(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of the speed relative to the baseline that most rows were paired with, and half of its interval."""
-    nothing = np.full(len(rows), np.nan)
-    names = rows["paired_with"] if "paired_with" in rows else pd.Series("", rows.index)
-    known = names[names.astype(str) != ""]
-    if known.empty:
-        return nothing, nothing
-    name = known.mode().iloc[0]
-    ratio, low, high = (rows[f"paired_{end}"].to_numpy(float) for end in ("ratio", "low", "high"))
-    mine, itself = (names == name).to_numpy(), (rows["backend"] == name).to_numpy()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        place, half = np.log(ratio), np.log(high / low) / 2
-    return np.where(itself, 0.0, np.where(mine, place, np.nan)), np.where(itself, 0.0, np.where(mine, half, np.nan))
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=1)
+def _newest(site: SiteInput) -> dict[str, Any]:
+    return {f"{lane.slug}/newest": newest_data(site.newest[lane.slug]) for lane in site.lanes}
+
+
 def newest_files(site: SiteInput) -> Iterator[tuple[str, Any]]:
     """The data file of each lane."""
-    for lane in site.lanes:
-        yield f"{lane.slug}/newest", newest_data(site.newest[lane.slug])
+    return iter(_newest(site).items())
 
 
 def newest_beside(site: SiteInput) -> Iterator[tuple[str, bytes]]:

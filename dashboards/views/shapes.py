@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,26 +57,37 @@ def knobs(values: Mapping[str, Any]) -> Knobs:
 def configurations(sweep: Sweep, chosen: Mapping[str, Knobs]) -> dict[str, Any]:
     """What static/views/shapes.js reads; only knobs that differ are told.
 
-    {"kernel", "backend", "cases": [name], "configs": [{knob: value}], "us": [[of config] of case], "chosen": [index of
-    the config that the newest record of the case was run with, or null]}
+    {"kernel", "backend", "cases": [name], "configs": [{knob: value}], "us": [[of config] of case], "running": [config
+    of the newest record of the case, or null], "chosen": [its index where the sweep has it, or null]}
     """
     cases = sorted({case for case, _ in sweep.seconds}, key=natural)
     settings = sorted({setting for _, setting in sweep.seconds}, key=natural)
     times = [[sweep.seconds.get((case, setting), np.nan) * 1e6 for setting in settings] for case in cases]
+    running = [chosen.get(case) for case in cases]
+    told = _differing(
+        [json.loads(setting) for setting in {**dict.fromkeys(settings), **dict.fromkeys(running)} if setting]
+    )
     return {
         "kernel": sweep.kernel,
         "backend": sweep.backend,
         "cases": cases,
-        "configs": _differing([json.loads(setting) for setting in settings]),
+        "configs": [told(setting) for setting in settings],
+        "running": [told(setting) if setting else None for setting in running],
         "us": [significant(row) for row in times],
-        "chosen": [settings.index(chosen[case]) if chosen.get(case) in settings else None for case in cases],
+        "chosen": [settings.index(setting) if setting in settings else None for setting in running],
     }
 
 
-def _differing(settings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _differing(settings: Sequence[Mapping[str, Any]]) -> Callable[[Knobs], dict[str, Any]]:
+    """What tells a setting from the others."""
     names = sorted({name for setting in settings for name in setting})
     kept = [name for name in names if len({json.dumps(setting.get(name)) for setting in settings}) > 1]
-    return [{name: setting[name] for name in kept if name in setting} for setting in settings]
+
+    def told(setting: Knobs) -> dict[str, Any]:
+        values = json.loads(setting)
+        return {name: values[name] for name in kept if name in values}
+
+    return told
 
 
 def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:

@@ -73,7 +73,7 @@
             name: "FLOP/s of one device",
             nameTextStyle: {color: colours.soft, align: "left"},
             min: 10 ** Math.floor(Math.log10(Math.min(...ys))),
-            max: 10 ** Math.ceil(Math.log10(top)),
+            max: 10 ** Math.ceil(Math.log10(top * 1.2)),
             axisLabel: {formatter: value => R.quantity(value, "")},
           }),
           series: [
@@ -119,8 +119,8 @@
   });
 
   const COLUMNS = [
-    {key: "kernel", title: "operator", value: ({row}) => row.kernel},
     {key: "case", title: "case", value: ({row}) => row.case, cell: ({row}) => C.caseLink(row)},
+    {key: "kernel", title: "operator", value: ({row}) => row.kernel},
     {key: "backend", title: "backend", value: ({arm}) => arm.backend, cell: ({arm}) => C.named(arm)},
     {key: "dtype", title: "dtype", value: ({row}) => row.dtype || null},
     {key: "intensity", title: "FLOP/byte", number: true, value: ({row}) => intensity(row), cell: ({row}) => R.number(intensity(row))},

@@ -6,6 +6,7 @@
     {h, cases: C} = R;
   const CELL = 26, // pixels of a row of a grid
     COLUMN = 58, // least pixels of a column
+    WIDEST = 170, // most pixels of one
     SPAN = 2, // ratio to the baseline that gets the full colour: twice as fast, or half
     MOST_ROWS = 80,
     MOST_COLUMNS = 60; // of a grid; the table has all
@@ -33,11 +34,13 @@
 
   /** What stays the same along a line over `x`: the other dimensions where x is one, the kind of data, the ranks. */
   function familyOf(row, x) {
-    const fixed = Object.entries(row.shape).filter(([name, value]) =>
-      x.amount ? !Number.isFinite(value) : name !== x.key,
-    );
-    const ranks = row.world > 1 ? [`${row.world} ranks`] : [];
-    return [...fixed.map(([name, value]) => `${name} ${value}`), row.dtype, ...ranks].filter(Boolean).join(", ") || "all";
+    const {shape} = row,
+      names = Object.keys(shape),
+      measured = names.filter(name => Number.isFinite(shape[name]));
+    const fixed = x.amount ? names.filter(name => !measured.includes(name)) : names.filter(name => name !== x.key);
+    const kind = x.amount ? measured.join(" × ") : "",
+      ranks = row.world > 1 ? `${row.world} ranks` : "";
+    return [...fixed.map(name => `${name} ${shape[name]}`), row.dtype, ranks, kind].filter(Boolean).join(", ") || "all";
   }
 
   function familiesOf(rows, x) {
@@ -112,7 +115,9 @@
   /** A logarithmic axis that ends at the powers around its values. */
   function reach(values, base) {
     const power = (value, round) => base ** round(Math.log(value) / Math.log(base));
-    return {logBase: base, min: power(Math.min(...values) / 1.1, Math.floor), max: power(Math.max(...values) * 1.1, Math.ceil)};
+    const min = power(Math.min(...values) / 1.1, Math.floor),
+      max = power(Math.max(...values) * 1.1, Math.ceil);
+    return {logBase: base, min, max, interval: Math.ceil(Math.log(max / min) / Math.log(base) / 10)};
   }
 
   const roofLine = (colours, data) => ({
@@ -130,22 +135,27 @@
   function shapeGrid(families, x, backend) {
     const names = [...families.keys()].slice(0, MOST_ROWS),
       places = [...new Set(names.flatMap(name => families.get(name).map(x.of)))].sort((a, b) => a - b).slice(0, MOST_COLUMNS);
-    const cells = names.flatMap((name, y) =>
-      families
-        .get(name)
-        .map(row => ({row, arm: C.armOf(row, backend), x: places.indexOf(x.of(row)), y}))
-        .filter(({row, arm, x: at}) => arm && at >= 0 && C.ratioOf(row, arm) !== null),
-    );
+    const cells = names.flatMap((name, y) => places.map((place, at) => ({x: at, y, rows: ratios(families.get(name), x, place, backend)})));
+    const known = cells.filter(({rows}) => rows.length);
+    const mean = rows => Math.exp(rows.reduce((sum, {ratio}) => sum + Math.log(ratio), 0) / rows.length);
     return heatMap({
       label: `${backend} relative to the fastest baseline, over ${x.title}`,
       columns: places.map(x.text),
       rows: names,
-      cells: cells.map(({row, arm, x: at, y}) => ({x: at, y, value: C.ratioOf(row, arm), shade: byRatio(C.ratioOf(row, arm)), ringed: false})),
-      tip: n => C.box(cells[n].row.case, C.armFacts(cells[n].row, cells[n].arm, cells[n].row.rate)),
-      picked: n => (location.href = C.historyOf(cells[n].row, backend)),
+      cells: known.map(({rows, ...at}) => ({...at, value: mean(rows), shade: byRatio(mean(rows)), ringed: false})),
+      tip: n => known[n].rows.slice(0, 4).flatMap(({row, arm}) => C.box(row.case, C.armFacts(row, arm, row.rate))),
+      picked: n => (location.href = C.historyOf(known[n].rows[0].row, backend)),
       ends: [`${SPAN} × as fast`, `1/${SPAN} as fast`],
     });
   }
+
+  /** The cases of a family at one place of the axis that have a ratio to the baseline; usually one. */
+  const ratios = (rows, x, place, backend) =>
+    rows
+      .filter(row => x.of(row) === place)
+      .map(row => ({row, arm: C.armOf(row, backend)}))
+      .filter(({row, arm}) => arm && C.ratioOf(row, arm) !== null)
+      .map(({row, arm}) => ({row, arm, ratio: C.ratioOf(row, arm)}));
 
   /** Where a value lies between the two full colours, -1 to 1: of a ratio around 1, of a share of the best. */
   const byRatio = ratio => Math.max(-1, Math.min(1, Math.log(ratio) / Math.log(SPAN)));
@@ -162,8 +172,9 @@
       option: (colours, width) => {
         const names = {type: "category", splitLine: {show: false}};
         const letters = width < 700 ? 22 : 44;
+        const left = Math.min(width * 0.4, 24 + 6.6 * Math.min(letters, Math.max(...rows.map(text => text.length), 4)));
         return {
-          grid: {left: Math.min(width * 0.4, 24 + 6.6 * Math.min(letters, Math.max(...rows.map(text => text.length), 4))), right: 12, top: 34, bottom: 40},
+          grid: {left, right: Math.max(12, width - left - WIDEST * columns.length), top: 34, bottom: 40},
           xAxis: R.axis(colours, {...names, position: "top", data: columns.map(text => R.plotLabel(text, 16)), axisLabel: {interval: 0, hideOverlap: true}}),
           yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(text => R.plotLabel(text, letters)), axisLabel: {interval: 0, hideOverlap: false}}),
           visualMap: R.colourBar(colours, {min: -1, max: 1, text: ends, seriesIndex: 0}),
@@ -197,7 +208,7 @@
     for (const sweep of mine) configurationsOf(host, sweep);
   }
 
-  function configurationsOf(host, {backend, configs, cases, chosen, us}) {
+  function configurationsOf(host, {backend, configs, cases, chosen, running, us}) {
     const best = us.map(times => Math.min(...times.filter(time => time !== null)));
     const cells = configs.flatMap((knobs, y) =>
       cases.map((name, x) => ({x, y, time: us[x][y], ringed: chosen[x] === y, name, knobs, share: us[x][y] === null ? null : best[x] / us[x][y]})),
@@ -206,6 +217,8 @@
     host.append(
       h("h3", {}, R.foreign(backend), h("span", {class: "sub"}, ` ${configs.length} configurations, ${cases.length} cases; ◉ is what the records run`)),
     );
+    const other = cases.filter((_, x) => running[x] && chosen[x] === null).map(name => `${name}: ${knobText(running[cases.indexOf(name)])}`);
+    if (other.length) host.append(h("p", {class: "hint"}, "Records run settings that this sweep lacks. ", R.foreign(other.join("; "))));
     R.plot(host).draw(
       heatMap({
         label: `Speed of ${configs.length} configurations of ${backend} relative to the best`,
