@@ -46,7 +46,7 @@ class _Lane:
     columns: Mapping[str, Sequence[Any]]
     cost: Sequence[CostRow]
     rates: Mapping[rates.Rate, Sequence[float | None]]
-    times: Timed
+    times: Contenders
 
     @classmethod
     def of(cls, rows: pd.DataFrame) -> _Lane:
@@ -57,7 +57,7 @@ class _Lane:
         columns |= {"us": microseconds(rows), "low": microseconds(rows, "seconds_low")}
         columns |= {"high": microseconds(rows, "seconds_high")}
         in_rates = {rate: significant(in_rate(rows, rate)) for rate in rates.Rate}
-        return cls(columns, costs(rows), in_rates, Timed.of(rows))
+        return cls(columns, costs(rows), in_rates, Contenders.of(rows))
 
     def groups(self) -> dict[tuple[str, str], list[int]]:
         """Indices of the rows of each (kernel, case): own backends first, then baselines, by name."""
@@ -96,7 +96,7 @@ def _arms(lane: _Lane, at: list[int], rate: rates.Rate) -> list[dict[str, Any]]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Timed:
+class Contenders:
     """Times of rows and where they lie beside a baseline, for `standings`; NaN where not known.
 
     seconds; half: half of the 99 % interval of the time, as a logarithm.  backend; paired_with: the baseline that was
@@ -111,7 +111,7 @@ class Timed:
     ratio_half: FloatArray
 
     @classmethod
-    def of(cls, rows: pd.DataFrame) -> Timed:
+    def of(cls, rows: pd.DataFrame) -> Contenders:
         """From columns of the frame; `paired_*` may be absent."""
         seconds, nothing = np.where(timed(rows), rows["seconds"], np.nan), np.full(len(rows), np.nan)
         backend, names = rows["backend"].to_numpy(object), np.full(len(rows), "", object)
@@ -122,9 +122,9 @@ class Timed:
             place, half = np.log(ratio), np.log(high / low) / 2
         return cls(seconds, half_width(rows), backend, rows["paired_with"].to_numpy(object), place, half)
 
-    def at(self, index: list[int]) -> Timed:
+    def at(self, index: list[int]) -> Contenders:
         """Some of the rows."""
-        return Timed(*(getattr(self, field.name)[index] for field in dataclasses.fields(self)))
+        return Contenders(*(getattr(self, field.name)[index] for field in dataclasses.fields(self)))
 
     def beside(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Logarithm of the speed relative to a baseline, and half of its interval; 0 for the baseline itself."""
@@ -132,7 +132,7 @@ class Timed:
         return tuple(np.where(itself, 0.0, np.where(mine, one, np.nan)) for one in (self.ratio, self.ratio_half))
 
 
-def standings(rows: Timed) -> tuple[FloatArray, list[str]]:
+def standings(rows: Contenders) -> tuple[FloatArray, list[str]]:
     """Speed relative to the best backend, NaN without a time, and "best", "tied" or "" of each row of one case.
 
     Where two rows were timed round by round beside the same baseline, their ratios to it are compared: what the device

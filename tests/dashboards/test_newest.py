@@ -12,7 +12,7 @@ import pytest
 from dashboards import lanes
 from dashboards.views import SiteInput
 from dashboards.views.beside import beside
-from dashboards.views.newest import Timed, newest_beside, newest_data, newest_files, standings
+from dashboards.views.newest import Contenders, newest_beside, newest_data, newest_files, standings
 from dashboards.views.roofline import roofline_data
 from dashboards.views.together import earlier, timed, together
 from tests.dashboards import synthetic
@@ -76,9 +76,9 @@ def test_the_roofs_are_those_of_one_device_and_absent_where_it_is_not_known() ->
 # ---- who is best -----------------------------------------------------------------------------------------------------
 
 
-def of(names: list[str], seconds: list[float], half: float, **paired: Any) -> Timed:
+def of(names: list[str], seconds: list[float], half: float, **paired: Any) -> Contenders:
     nothing = [np.nan] * len(names)
-    return Timed(
+    return Contenders(
         np.array(seconds),
         np.full(len(names), half),
         np.array(names, object),
