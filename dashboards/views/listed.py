@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, backends, roofline, shapes
+from dashboards.views import View, backends, compare, roofline, shapes
 
-VIEWS: tuple[View, ...] = (backends.VIEW, shapes.VIEW, roofline.VIEW)
+VIEWS: tuple[View, ...] = (compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW)

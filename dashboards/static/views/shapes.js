@@ -266,7 +266,7 @@
   async function show(values, current) {
     const lane = R.lane(values);
     R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const [{cases}, sweeps] = await Promise.all([R.load(lane.slug + "/newest"), R.load(lane.slug + "/configurations")]);
+    const [{cases}, sweeps] = await Promise.all([R.data(lane.slug + "/newest"), R.data(lane.slug + "/configurations")]);
     if (!current()) return;
     const host = document.getElementById("view");
     R.keepFocus(host, () => draw(host, values, lane, cases.filter(C.runsHere), sweeps));
