@@ -4,7 +4,8 @@
 (() => {
   const R = Ridgeline,
     {h} = R,
-    kernel = document.documentElement.dataset.kernel;
+    slug = document.documentElement.dataset.kernel,
+    kernel = R.site.kernels.find(one => one.slug === slug)?.name;
   const view = {data: null, rows: [], order: {column: 0, down: false}, query: "", open: null};
 
   const COLUMNS = [
@@ -111,7 +112,7 @@
     const left = fits.length - rows.length;
     document.getElementById("shown").textContent =
       `${rows.length} of ${view.rows.length} series` +
-      (left ? `; ${left} of backends that do not run on this machine (filter: unsupported)` : "");
+      (left ? `; ${left} never measured on this machine (filter: unsupported or skipped)` : "");
     document.getElementById("nothing").hidden = rows.length > 0;
   }
 
@@ -144,19 +145,19 @@
   async function show() {
     const values = R.state(),
       lane = R.lane(values),
-      entry = lane.kernels[kernel];
+      here = lane.kernels.includes(slug);
     R.header(lane, change => {
       R.setState({machine: lane.machine, env: lane.env, ...change, from: "", to: ""});
       show().catch(R.fail);
     });
     for (const link of document.querySelectorAll("a.home"))
       link.hash = R.hashOf({machine: lane.machine, env: lane.env});
-    document.getElementById("absent-here").hidden = entry !== undefined;
-    document.getElementById("here").hidden = entry === undefined;
-    if (entry === undefined) return;
-    const [data, overview] = await Promise.all([R.load(lane.slug + "/" + entry), R.load(lane.slug + "/overview")]);
+    document.getElementById("absent-here").hidden = here;
+    document.getElementById("here").hidden = !here;
+    if (!here) return;
+    const data = await R.load(`${lane.slug}/kernel-${slug}`);
     if (R.lane(R.state()) !== lane) return;
-    Object.assign(view, {data, commits: overview.commits, rows: overview.rows.filter(row => row.kernel === kernel)});
+    Object.assign(view, {data, commits: data.commits, rows: data.rows});
     view.open = wanted(values);
     const unknown = document.getElementById("unknown-case");
     unknown.hidden = !values.case || view.open !== null;
