@@ -8,48 +8,49 @@ travel as scripts that call `Ridgeline.receive(...)`, because a browser does not
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
+import functools
 import re
-import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import jinja2
-import numpy as np
 import pandas as pd
 
 from ci.records import derived, store
 from ci.trials.trial import Trial
 from dashboards import history, machines, overview
+from dashboards.columns import Columns
+from dashboards.draft import MARKER, Draft, File, SiteError, aside, digest, replacing
 from dashboards.kernel_page import kernel_data
 from dashboards.lanes import Lane, slug, tidy
+from dashboards.script import script_json
 from dashboards.views import History, SiteInput, View, pull_request
+from dashboards.views.beside import beside
 from dashboards.views.listed import VIEWS
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
-MARKER = ".ridgeline-site"
-"""File that says a folder was built here and may be replaced."""
+SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
+"""Where the code is that makes the files: with other code they are made again."""
 
 _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
 _EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
 _KERNEL_SCRIPTS = (
-    "values",
-    "lanes",
-    "chart_lines",
-    "chart",
-    "panel",
-    "numbers",
-    "steps",
-    "together",
-    "history",
-    "curves",
-    "kernel",
+    *(
+        "values",
+        "lanes",
+        "chart_lines",
+        "chart",
+        "panel",
+        "numbers",
+        "steps",
+        "together",
+        "history",
+        "curves",
+        "kernel",
+    ),
 )
 _KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
@@ -60,10 +61,6 @@ SCRIPTS = {
 
 LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELINE, "alone": overview.MOVED_ALONE}
 """Constants that the page names in its help."""
-
-
-class SiteError(Exception):
-    """The site cannot be built; the text says what to do."""
 
 
 def build(
@@ -84,6 +81,7 @@ def build(
 
     whole = derived.derive(frame)
     known = history.read(whole, results_dir)
+    shown = tuple(map(pull_request.read, reports))
     return build_frame(
         whole,
         out_dir,
@@ -92,7 +90,7 @@ def build(
         problems=problems,
         results_dir=results_dir,
         past=known,
-        reports=tuple(map(pull_request.read, reports)),
+        reports=shown,
     )
 
 
@@ -112,22 +110,12 @@ def build_frame(
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
     problems: sentences about records that could not be read; shown on the first page.
     results_dir: where the records lie, for views that read more of them than the frame.
-    past: the events and steps of the frame; without it the pages have none.
+    past: the events and steps of the frame; without it the pages have none.  reports: of a pull request.
     """
     out = Path(out_dir).absolute()
-    _check_target(out)
-    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir, past, reports)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        for name, content in files.items():
-            path = draft / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        draft.chmod(0o777 & ~_umask())  # mkdtemp makes a folder that a web server cannot read
-        _swap(draft, out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    address = repository(repo_url)
+    with replacing(out) as draft:
+        _write(draft, _input(frame, notes_of, results_dir, past, reports), address, problems)
     return out
 
 
@@ -141,13 +129,29 @@ def site_files(
     reports: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
-    records = SiteInput(tidy(frame) if len(frame) else frame, past, notes_of, results_dir, reports)
-    files = {f"static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _static_files()}
-    described = [_lane_files(lane, notes_of, files) for lane in records.lanes]
-    views = [view for view in VIEWS if view.shown(records)]
-    for view in views:
-        _view_files(view, records, files)
-    kernels = sorted({kernel for lane in described for kernel in lane["kernels"]})
+    with aside() as draft:
+        _write(draft, _input(frame, notes_of, results_dir, past, reports), repo, problems)
+        return {path: (draft.folder / path).read_bytes() for path in draft.digests}
+
+
+def _input(
+    frame: pd.DataFrame,
+    notes_of: machines.NotesOf,
+    results_dir: Path | None,
+    past: History | None,
+    reports: tuple[dict[str, Any], ...],
+) -> SiteInput:
+    return SiteInput(tidy(frame) if len(frame) else frame, past, notes_of, results_dir, reports)
+
+
+def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequence[str]) -> None:
+    """Every file of the site."""
+    for path in _static_files():
+        draft.add(f"static/{path.relative_to(STATIC).as_posix()}", path.read_bytes())
+    code = _code()
+    described = [_lane(draft, lane, records.notes_of, code) for lane in records.lanes]
+    of_views = {view: _view(draft, view, records) for view in VIEWS if view.shown(records)}
+    kernels = sorted({kernel for lane in records.lanes for kernel in lane.columns.texts["kernel"].present()})
     site = {
         "repo": repo,
         "limits": LIMITS,
@@ -155,42 +159,77 @@ def site_files(
         "problems": list(problems),
         "kernels": [{"name": kernel, "slug": slug(kernel)} for kernel in kernels],
     }
-    version = _digest(files, site)
-    files["data/site.js"] = b"Ridgeline.site = " + script_json({**site, "version": version}) + b";\n"
-    files |= _pages(views, kernels, version, bool(described))
-    files[MARKER] = b"Built by Ridgeline from its records; replaced as a whole by the next build.\n"
-    return files
+    draft.add("data/site.js", b"Ridgeline.site = " + script_json(site) + b";\n")
+    for path, content in _pages(draft, kernels, of_views, bool(described)):
+        draft.add(path, content)
+    draft.add(MARKER, b"Built by Ridgeline from its records; replaced as a whole by the next build.\n")
+    draft.finish()
 
 
 def _static_files() -> list[Path]:
     return [path for path in sorted(STATIC.rglob("*")) if path.is_file()]
 
 
-def _lane_files(lane: Lane, notes_of: machines.NotesOf, files: dict[str, bytes]) -> dict[str, Any]:
+def _code() -> str:
+    """Digest of the code that makes the files."""
+    files = sorted(path for folder in SOURCES for path in folder.rglob("*.py"))
+    return digest(b"".join(path.read_bytes() for path in files))
+
+
+# ---- data -----------------------------------------------------------------------------------------------------------
+
+
+def _lane(draft: Draft, lane: Lane, notes_of: machines.NotesOf, code: str) -> dict[str, Any]:
     """Add the data files of a lane; return what the pages must know before they load one."""
     facts = machines.describe(lane.frame, notes_of)
-    _add_data(files, f"{lane.slug}/overview", overview.overview_data(lane.columns) | {"broken": facts.broken})
-    names: dict[str, str] = {}
-    for rows in lane.columns.parts("kernel"):
-        kernel = rows.texts["kernel"].at(0)
-        names[kernel] = f"kernel-{slug(kernel)}"
-        _add_data(files, f"{lane.slug}/{names[kernel]}", kernel_data(rows))
+    parts = {rows.texts["kernel"].at(0): rows for rows in lane.columns.parts("kernel")}
+    digests = {kernel: digest(f"{code} {rows.digest()}".encode()) for kernel, rows in parts.items()}
+    for kernel, rows in parts.items():
+        path = f"{lane.slug}/kernel-{slug(kernel)}"
+        draft.part(path, digests[kernel], functools.partial(_kernel, path, rows))
+    whole = digest("".join([*digests.values(), repr(facts.broken)]).encode(errors="surrogatepass"))
+    draft.part(f"{lane.slug}/overview", whole, lambda: _overview(lane, facts.broken))
     known = {"machine": lane.machine, "env": lane.env, "slug": lane.slug}
-    return known | {"title": facts.title, "facts": facts.rows, "kernels": names}
+    return known | {"title": facts.title, "facts": facts.rows, "kernels": [slug(kernel) for kernel in parts]}
 
 
-def _add_data(files: dict[str, bytes], path: str, value: Any) -> None:
-    files[f"data/{path}.js"] = b"Ridgeline.receive(" + script_json(path) + b"," + script_json(value) + b");\n"
+def _overview(lane: Lane, broken: list[dict[str, str]]) -> Iterator[File]:
+    path = f"{lane.slug}/overview"
+    yield _data(path, overview.overview_data(lane.columns) | {"broken": broken})
+    yield from beside(path, overview.newest(lane.columns))
 
 
-def _view_files(view: View, records: SiteInput, files: dict[str, bytes]) -> None:
-    """Add the data files and the other files of a view."""
+def _kernel(path: str, rows: Columns) -> Iterator[File]:
+    content = script_json(kernel_data(rows))
+    yield f"data/{path}.js", _receive(path, content)
+    yield f"data/{path}.json", content + b"\n"
+    yield f"data/{path}.csv", dict(beside(path, overview.newest(rows)))[f"data/{path}.csv"]
+
+
+def _view(draft: Draft, view: View, records: SiteInput) -> list[str]:
+    """Add the data files and the other files of a view; return the paths of its data."""
+    paths = []
     for path, value in view.data(records):
-        _add_data(files, path, value)
-    files.update(view.files(records))
+        draft.add(*_data(path, value))
+        paths.append(f"data/{path}.js")
+    for name, content in view.files(records):
+        draft.add(name, content)
+    return paths
 
 
-def _pages(views: Sequence[View], kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, bytes]:
+def _data(path: str, value: Any) -> File:
+    return f"data/{path}.js", _receive(path, script_json(value))
+
+
+def _receive(path: str, content: bytes) -> bytes:
+    return b"Ridgeline.receive(" + script_json(path) + b"," + content + b");\n"
+
+
+# ---- pages ----------------------------------------------------------------------------------------------------------
+
+
+def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], any_lane: bool) -> Iterator[File]:
+    """Every page.  It names the digest of each file that it loads, so that it changes when what it shows changes."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -199,29 +238,31 @@ def _pages(views: Sequence[View], kernels: Sequence[str], version: str, any_lane
         keep_trailing_newline=True,
     )
 
-    def page(name: str, scripts: Sequence[str] = (), styles: Sequence[str] = (), **values: Any) -> bytes:
-        values |= {"version": version, "scripts": SCRIPTS.get(name, scripts), "styles": styles, "lanes": any_lane}
-        return templates.get_template(name).render(views=views, **values).encode()
+    def page(name: str, data: Iterable[str], scripts: Sequence[str] = (), root: str = "", **values: Any) -> bytes:
+        versions = {path[len("data/") : -len(".js")]: draft.digests[path] for path in sorted(data)}
+        values |= {"scripts": SCRIPTS.get(name, scripts), "versions": script_json(versions).decode(), "root": root}
+        values["address"] = lambda path: f"{root}{path}?v={draft.digests[path]}"
+        return (
+            templates.get_template(name)
+            .render({"styles": (), "lanes": any_lane, "views": list(views)} | values)
+            .encode()
+        )
 
-    def view_page(view: View) -> bytes:
+    everywhere = _loaded(draft, "/overview.js", "/events.js")  # the palette finds cases and events from any page
+    yield "index.html", page("index.html", everywhere)
+    for kernel in kernels:
+        data = [*everywhere, *_loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js")]
+        yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
+    for view, data in views.items():
         scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
-        return page(view.template, [*_SHARED, *scripts], styles, root="", view=view)
-
-    of_kernels = {f"kernels/{slug(k)}.html": page("kernel.html", root="../", kernel=k) for k in kernels}
-    return {"index.html": page("index.html", root="")} | of_kernels | {f"{v.name}.html": view_page(v) for v in views}
-
-
-def script_json(value: Any) -> bytes:
-    """JSON that is safe inside a script, wherever its text came from; NaN is an error, not a token."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"), default=_holes)
-    for character in "<>&":  # these occur in strings only; non-ASCII is escaped already
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text.encode("ascii")
+        yield (
+            f"{view.name}.html",
+            page(view.template, [*data, *everywhere], [*_SHARED, *scripts], styles=styles, view=view),
+        )
 
 
-def _holes(line: np.ndarray) -> list[float | None]:
-    """A line of numbers as JSON knows it: NaN is a hole."""
-    return [None if value != value else value for value in line.tolist()]
+def _loaded(draft: Draft, *ends: str) -> list[str]:
+    return [path for path in draft.digests if path.startswith("data/") and path.endswith(ends)]
 
 
 def repository(url: str | None) -> str | None:
@@ -232,42 +273,3 @@ def repository(url: str | None) -> str | None:
     if parts.scheme not in ("http", "https") or not parts.netloc or re.search(r"[\s\"'<>]", url):
         raise SiteError(f"the repository address is {url!r}; {wanted}")
     return url.rstrip("/").removesuffix(".git")
-
-
-def _digest(files: Mapping[str, bytes], site: Any) -> str:
-    """Short digest of all content.  Every address ends in it, so that a browser never mixes two builds."""
-    whole = hashlib.sha256(json.dumps(site, sort_keys=True).encode())
-    for name in sorted(files):
-        whole.update(name.encode() + b"\0" + hashlib.sha256(files[name]).digest())
-    return whole.hexdigest()[:12]
-
-
-# ---- putting it in place --------------------------------------------------------------------------------------------
-
-
-def _check_target(out: Path) -> None:
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise SiteError(f"{out} is not a folder; give another --out")
-    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists():
-        advice = "building would replace them; give an empty or new folder with --out"
-        raise SiteError(f"{out} holds files that are not a Ridgeline site, and {advice}")
-
-
-def _swap(draft: Path, out: Path) -> None:
-    """Put `draft` where `out` is; if that fails, `out` is as before."""
-    old = draft.with_name(f"{draft.name}.old")
-    if out.exists():
-        os.rename(out, old)
-    try:
-        os.rename(draft, out)
-    except OSError:
-        if old.exists():
-            os.rename(old, out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

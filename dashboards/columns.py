@@ -7,6 +7,7 @@ history (date of the commit, commit, environment); of two rows of one arm at one
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -79,6 +80,19 @@ class Texts:
         found[self.codes] = True
         return [self.names[code] for code in np.flatnonzero(found)]
 
+    def content(self) -> bytes:
+        """The texts of these rows as bytes, the same for the same texts."""
+        names = "\0".join(self.present()).encode() + b"\0\0"
+        return names + _places(self.codes).tobytes()
+
+
+def _places(codes: Ints) -> npt.NDArray[np.int32]:
+    """For each row the place of its code among those that occur."""
+    found = np.zeros(int(codes.max(initial=-1)) + 1, bool)
+    found[codes] = True
+    places: npt.NDArray[np.int32] = (np.cumsum(found) - 1).astype(np.int32)[codes]
+    return places
+
 
 def _factorized(column: pd.Series) -> tuple[Ints, Iterable[Any]]:
     """(codes, what they stand for); -1 for a missing value."""
@@ -111,6 +125,16 @@ class Columns:
         numbers = {name: column[rows] for name, column in self.numbers.items()}
         rest = (self.baseline[rows], self.when[rows], self.date_ms[rows], self.origin[rows])
         return Columns(texts, numbers, *rest)
+
+    def digest(self) -> str:
+        """SHA-256 of all that pages can show of these rows, whatever other rows there are."""
+        whole = hashlib.sha256()
+        for column in self.texts.values():
+            whole.update(column.content())
+        whole.update(_places(self.when).tobytes() + self.date_ms.tobytes() + self.baseline.tobytes())
+        for values in self.numbers.values():
+            whole.update(np.ascontiguousarray(values))
+        return whole.hexdigest()
 
     def runs(self, *names: str) -> Runs:
         """Stretches of rows with the same texts in these columns, of those that the rows are sorted by."""

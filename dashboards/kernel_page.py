@@ -15,6 +15,7 @@ import numpy as np
 from dashboards.columns import Bools, Columns, Commits, Floats, Ints, Runs
 from dashboards.costs import Costs, plain_cost
 from dashboards.lanes import definition_changes, natural
+from dashboards.overview import table_rows
 from dashboards.values import rounded
 
 
@@ -39,7 +40,8 @@ def kernel_data(rows: Columns) -> dict[str, Any]:
     {"kernel", "commits": [[hash, "YYYY-MM-DD HH:MM", env index]], "envs": [...], "whys": [...],
      "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{field of CostRow: value}], newest last}],
      "series": [{"case", "backend", "baseline", "us", "low", "high", "ratio", "samples", "trials", "cost", "breaks",
-                 "bad"}]}
+                 "bad"}],
+     "rows": those of the overview, counting these commits}
     """
     page = _Page(rows, rows.runs("case", "backend"), Commits.of(rows), Costs.of(rows), rows.texts["status"].equal("ok"))
     envs, whys = sorted(set(page.commits.envs)), rows.texts["why"][~page.good].present()
@@ -54,6 +56,7 @@ def kernel_data(rows: Columns) -> dict[str, Any]:
         "whys": whys,
         "cases": sorted(_cases(page), key=lambda case: places[case["name"]]),
         "series": _series(page, places, {why: n for n, why in enumerate(whys)}),
+        "rows": table_rows(rows),
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ci.records.rates import Rate
-from dashboards.columns import Bools, Columns, Commits, Floats, Ints, Runs
+from dashboards.columns import NUMBERS, Bools, Columns, Commits, Floats, Ints, Runs
 from dashboards.costs import Costs, in_rates
 from dashboards.lanes import KEY, alike, natural
 from dashboards.values import significant
@@ -61,17 +61,96 @@ class _Lane:
 
 
 def overview_data(rows: Columns) -> dict[str, Any]:
-    """{"commits": [[hash, date]], "rows": one per own series, "absent": arms without a newest time}.
+    """What static/overview.js reads.
 
-    static/overview.js and static/kernel.js read it.
+    {"commits": [[hash, date]], "rows": one per own series, "absent": arms without a newest time,
+     "baselines": [[kernel, [vendor libraries timed beside it]]],
+     "newest": {"at": the newest commit, "measured": rows whose number is of that commit, "of": rows with a number}}
     """
     lane = _Lane.of(rows)
+    found = _shown(lane)
+    measured = [row for row in found if row["value"] is not None]
+    newest = len(lane.commits.hashes) - 1
+    return {
+        "commits": dated(lane.commits),
+        "rows": found,
+        "absent": _absent(lane),
+        "baselines": _baselines(lane),
+        "newest": {"at": newest, "measured": sum(row["good_at"] == newest for row in measured), "of": len(measured)},
+    }
+
+
+def table_rows(rows: Columns) -> list[dict[str, Any]]:
+    """The rows of the overview for some kernels; `at` and `good_at` count the commits of `rows`."""
+    return _shown(_Lane.of(rows))
+
+
+def newest(rows: Columns) -> list[dict[str, Any]]:
+    """The newest number of every arm, vendor libraries too, with the same columns for all: for CSV and JSON files.
+
+    microseconds: median time, low and high: its 99 % interval, null where it never had one.  value: in `unit`.
+    status, why: of the newest record; commit, date, env: of the record with the number, else of the newest.
+    """
+    lane = _Lane.of(rows)
+    measured = lane.last >= 0
+    at = np.where(measured, lane.last, lane.newest)
+    values = {name: np.where(measured, rows.numbers[name][at], np.nan) for name in NUMBERS}
+    status, why = (rows.texts[name][lane.newest].list() for name in ("status", "why"))
+    texts = {name: rows.texts[name][at].list() for name in (*KEY, "tier", "dtype")}
+    place = lane.commits.at[at].tolist()
+    columns: dict[str, list[Any]] = {
+        **texts,
+        "vendor": rows.baseline[lane.newest].tolist(),
+        "ranks": [None if world != world else int(world) for world in rows.numbers["world"][at].tolist()],
+        "status": status,
+        "why": why,
+        "commit": [lane.commits.hashes[n] for n in place],
+        "date": [lane.commits.dates[n] for n in place],
+        "env": [lane.commits.envs[n] for n in place],
+        "unit": [UNITS[rate] for rate in lane.rate],
+        "value": significant(in_rates(rows[at], lane.rate, values["seconds"])),
+        "microseconds": significant(values["seconds"] * 1e6),
+        "microseconds_low": significant(values["seconds_low"] * 1e6),
+        "microseconds_high": significant(values["seconds_high"] * 1e6),
+        "peak_share": significant(values["peak_share"], 4),
+        "baseline": rows.texts["baseline_name"][at].list(),
+        "baseline_ratio": significant(values["baseline_ratio"], 5),
+        "samples": [None if count != count else int(count) for count in values["samples"].tolist()],
+        "trials": [None if count != count else int(count) for count in values["trials"].tolist()],
+    }
+    return [dict(zip(columns, one, strict=True)) for one in zip(*columns.values(), strict=True)]
+
+
+UNITS = {
+    Rate.TFLOPS: "TFLOPS",
+    Rate.GBS: "GB/s of HBM",
+    Rate.ALGBW: "GB/s algbw",
+    Rate.BUSBW: "GB/s busbw",
+    Rate.TIME: "microseconds",
+}
+
+
+def dated(commits: Commits) -> list[list[str]]:
+    """[hash, date] of each commit."""
+    return [[commit, date] for commit, date in zip(commits.hashes, commits.dates, strict=True)]
+
+
+def _shown(lane: _Lane) -> list[dict[str, Any]]:
+    """The rows of own series, in the order of the table."""
     found = [row for row, shown in zip(_rows(lane), _own(lane).tolist(), strict=True) if shown]
     found.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
     _mark_here(found)
     _mark_headlines(found)
-    dated = [[commit, date] for commit, date in zip(lane.commits.hashes, lane.commits.dates, strict=True)]
-    return {"commits": dated, "rows": found, "absent": _absent(lane)}
+    return found
+
+
+def _baselines(lane: _Lane) -> list[list[Any]]:
+    """[kernel, [its vendor libraries]] of each kernel that has any."""
+    last = lane.newest[lane.rows.baseline[lane.newest]]
+    found: dict[str, set[str]] = {}
+    for kernel, backend in zip(*(lane.rows.texts[name][last].list() for name in ("kernel", "backend")), strict=True):
+        found.setdefault(kernel, set()).add(backend)
+    return [[kernel, sorted(names)] for kernel, names in found.items()]
 
 
 def _own(lane: _Lane) -> Bools:
@@ -84,24 +163,28 @@ def _own(lane: _Lane) -> Bools:
     return shown
 
 
-def _mark_here(rows: list[dict[str, Any]]) -> None:
-    """`here`: does the backend run on this machine?  Not if it is unsupported in every case of its kernel.
+NOT_FOR_HERE = ("unsupported", "skipped")
+"""Statuses of a case that was not tried: the backend or the case is not for this machine."""
 
-    Rows of a kernel that no backend supports are all kept: that is worth seeing.
+
+def _mark_here(rows: list[dict[str, Any]]) -> None:
+    """`here`: is there a number, or a failure?  Cases that were never tried on this machine are counted instead.
+
+    Rows of a kernel that runs with no backend are all kept: that is worth seeing.
     """
-    supported = (row for row in rows if row["status"] != "unsupported" or row["value"] is not None)
-    runs = {(row["kernel"], row["backend"]) for row in supported}
-    kernels = {kernel for kernel, _ in runs}
     for row in rows:
-        row["here"] = (row["kernel"], row["backend"]) in runs or row["kernel"] not in kernels
+        row["here"] = row["value"] is not None or row["status"] not in NOT_FOR_HERE
+    runs = {row["kernel"] for row in rows if row["here"]}
+    for row in rows:
+        row["here"] = row["here"] or row["kernel"] not in runs
 
 
 def _mark_headlines(rows: list[dict[str, Any]]) -> None:
     """`headline`: a row of the pull-request tier, or of the first case of a kernel without any, that is here."""
-    with_pr = {row["kernel"] for row in rows if row["tier"] == "pr"}
+    with_pr = {row["kernel"] for row in rows if row["tier"] == "pr" and row["here"]}
     first: dict[str, str] = {}
     for row in rows:
-        is_first = first.setdefault(row["kernel"], row["case"]) == row["case"]
+        is_first = row["here"] and first.setdefault(row["kernel"], row["case"]) == row["case"]
         row["headline"] = row["here"] and (row["tier"] == "pr" if row["kernel"] in with_pr else is_first)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -71,3 +71,18 @@ def rounded(values: np.ndarray, digits: int = 6) -> np.ndarray:
     shift = digits - 1 - np.where(np.isfinite(size), size, 0).astype(np.int64)
     up, down = _TENS[np.clip(shift, 0, 308)], _TENS[np.clip(-shift, 0, 308)]
     return np.round(np.where(np.isfinite(values), values, np.nan) * up / down) * down / up
+
+
+def one(value: float, digits: int = 6) -> float | None:
+    """A single value rounded to significant digits."""
+    return significant([value], digits)[0]
+
+
+def minute(date: pd.Timestamp) -> str:
+    """A date as "2026-11-20 09:30", "" where it is not known."""
+    return "" if pd.isna(date) else date.strftime("%Y-%m-%d %H:%M")
+
+
+def count(value: Any) -> int | None:
+    """A whole number, None where there is none."""
+    return int(value) if pd.notna(value) else None

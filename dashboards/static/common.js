@@ -192,12 +192,15 @@ var Ridgeline = (() => {
     if (waiting.has(path)) waiting.get(path)(value);
   }
 
+  /** Digests of the data files that this page shows, by path: an address changes with its content. */
+  const versions = new Map(Object.entries(JSON.parse(document.documentElement.dataset.versions || "{}")));
+
   /** A promise of the value that data/<path>.js hands to `receive`. */
   function load(path) {
     if (received.has(path)) return Promise.resolve(received.get(path));
     return new Promise((resolve, reject) => {
       waiting.set(path, resolve);
-      const source = Ridgeline.root + "data/" + path + ".js?v=" + Ridgeline.site.version;
+      const source = Ridgeline.root + "data/" + path + ".js" + (versions.has(path) ? "?v=" + versions.get(path) : "");
       document.head.append(
         h("script", {
           src: source,

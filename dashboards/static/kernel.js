@@ -4,7 +4,8 @@
 (() => {
   const R = Ridgeline,
     {h} = R,
-    kernel = document.documentElement.dataset.kernel;
+    slug = document.documentElement.dataset.kernel,
+    kernel = R.site.kernels.find(one => one.slug === slug)?.name;
   const view = {data: null, about: null, rows: [], query: "", open: null};
 
   const COLUMNS = [
@@ -113,7 +114,7 @@
     const left = fits.length - rows.length;
     document.getElementById("shown").textContent =
       `${rows.length} of ${view.rows.length} series` +
-      (left ? `; ${left} of backends that do not run on this machine (filter: unsupported)` : "");
+      (left ? `; ${left} never measured on this machine (filter: unsupported or skipped)` : "");
     document.getElementById("nothing").hidden = rows.length > 0;
   }
 
@@ -147,24 +148,23 @@
   async function show() {
     const values = R.state(),
       lane = R.lane(values),
-      entry = lane.kernels[kernel];
+      here = lane.kernels.includes(slug);
     R.header(lane, change => {
       R.go({machine: lane.machine, env: lane.env, ...change, from: "", to: "", event: ""});
       show().catch(R.fail);
     });
     for (const link of document.querySelectorAll("a.home"))
       link.hash = R.hashOf({machine: lane.machine, env: lane.env});
-    document.getElementById("absent-here").hidden = entry !== undefined;
-    document.getElementById("here").hidden = entry === undefined;
-    if (entry === undefined) return;
-    const {slug} = R.site.kernels.find(({name}) => name === kernel),
-      paths = [lane.slug + "/" + entry, lane.slug + "/overview", "views/history-" + slug, "views/events"];
-    const [data, overview, record, {events}] = await Promise.all(paths.map(R.load));
+    document.getElementById("absent-here").hidden = here;
+    document.getElementById("here").hidden = !here;
+    if (!here) return;
+    const paths = [`${lane.slug}/kernel-${slug}`, `views/history-${slug}`, "views/events"];
+    const [data, record, {events}] = await Promise.all(paths.map(R.load));
     if (R.lane(R.state()) !== lane) return;
     view.query = values.q || "";
     document.getElementById("filter").value = view.query;
     view.about = {machine: lane.machine, arch: (lane.facts.find(([name]) => name === "arch") || [])[1], record, events};
-    Object.assign(view, {data, commits: overview.commits, rows: overview.rows.filter(row => row.kernel === kernel)});
+    Object.assign(view, {data, commits: data.commits, rows: data.rows});
     view.open = wanted(values);
     const unknown = document.getElementById("unknown-case");
     unknown.hidden = !values.case || view.open !== null;

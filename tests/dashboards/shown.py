@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from dashboards import kernel_page, overview
-from dashboards.build import script_json
 from dashboards.columns import columns
+from dashboards.script import script_json
 
 
 def overview_data(frame: pd.DataFrame) -> Any:

@@ -12,22 +12,7 @@ import pandas as pd
 from ci.records.rates import Rate
 from dashboards.lanes import _NUMBERS, _TEXTS, KEY, Lane, breaks, commits, natural, same_definition
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE, SPARK_POINTS
-from dashboards.values import CostRow, costs, different, headline, in_rate, significant
-
-
-def one(value: float, digits: int = 6) -> float | None:
-    """A single value rounded to significant digits."""
-    return significant([value], digits)[0]
-
-
-def minute(date: pd.Timestamp) -> str:
-    """A date as "2026-11-20 09:30", "" where it is not known."""
-    return "" if pd.isna(date) else date.strftime("%Y-%m-%d %H:%M")
-
-
-def count(value: Any) -> int | None:
-    """A whole number, None where there is none."""
-    return int(value) if pd.notna(value) else None
+from dashboards.values import CostRow, costs, count, different, headline, in_rate, minute, one, significant
 
 
 def overview_data(frame: pd.DataFrame) -> dict[str, Any]:
@@ -42,28 +27,33 @@ def overview_data(frame: pd.DataFrame) -> dict[str, Any]:
     _mark_here(rows)
     _mark_headlines(rows)
     dated = [[commit, minute(date)] for commit, date, _ in order.itertuples(index=False)]
-    return {"commits": dated, "rows": rows, "absent": _absent(frame, index)}
+    measured = [row for row in rows if row["value"] is not None]
+    last = len(order) - 1
+    newest = {"at": last, "measured": len([r for r in measured if r["good_at"] == last]), "of": len(measured)}
+    data = {"commits": dated, "rows": rows, "absent": _absent(frame, index)}
+    return data | {"newest": newest, "baselines": _baselines(frame)}
+
+
+def _baselines(frame: pd.DataFrame) -> list[list[Any]]:
+    newest = frame.drop_duplicates(KEY, keep="last")
+    vendors = newest[newest["baseline"]]
+    return [[kernel, sorted(set(rows["backend"]))] for kernel, rows in vendors.groupby("kernel", sort=True)]
 
 
 def _mark_here(rows: list[dict[str, Any]]) -> None:
-    """`here`: does the backend run on this machine?  Not if it is unsupported in every case of its kernel.
+    def tried(row: dict[str, Any]) -> bool:
+        return row["value"] is not None or row["status"] not in ("unsupported", "skipped")
 
-    Rows of a kernel that no backend supports are all kept: that is worth seeing.
-    """
-    supported = (row for row in rows if row["status"] != "unsupported" or row["value"] is not None)
-    runs = {(row["kernel"], row["backend"]) for row in supported}
-    kernels = {kernel for kernel, _ in runs}
     for row in rows:
-        row["here"] = (row["kernel"], row["backend"]) in runs or row["kernel"] not in kernels
+        alone = not any(tried(other) for other in rows if other["kernel"] == row["kernel"])
+        row["here"] = tried(row) or alone
 
 
 def _mark_headlines(rows: list[dict[str, Any]]) -> None:
-    """`headline`: a row of the pull-request tier, or of the first case of a kernel without any, that is here."""
-    with_pr = {row["kernel"] for row in rows if row["tier"] == "pr"}
-    first: dict[str, str] = {}
     for row in rows:
-        is_first = first.setdefault(row["kernel"], row["case"]) == row["case"]
-        row["headline"] = row["here"] and (row["tier"] == "pr" if row["kernel"] in with_pr else is_first)
+        same = [other for other in rows if other["kernel"] == row["kernel"] and other["here"]]
+        wanted = [other["case"] for other in same if other["tier"] == "pr"] or [other["case"] for other in same[:1]]
+        row["headline"] = row["here"] and row["case"] in wanted
 
 
 def _case_rows(part: pd.DataFrame, index: dict[str, int]) -> Iterable[dict[str, Any]]:
@@ -174,6 +164,7 @@ def kernel_data(frame: pd.DataFrame) -> dict[str, Any]:
         "whys": whys,
         "cases": [_case(name, rows, index) for name, rows in by_case],
         "series": [_series(rows, index) for _, rows in by_arm],
+        "rows": overview_data(frame)["rows"],
     }
 
 

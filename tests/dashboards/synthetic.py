@@ -248,7 +248,9 @@ def large(series: int, commits: int, seed: int = 3) -> pd.DataFrame:
     arms = small.loc[small.index.repeat(3)].reset_index(drop=True)
     arms["backend"] = ["triton", "gluon", "blas"] * len(cases)
     arms["baseline"] = arms["backend"] == "blas"
-    one = _series("mi300x-8-0f3a9c1e", CASES[0], "triton", False, ["0" * 40], [pd.Timestamp("2026-01-01")], np.ones(1), rng)
+    one = _series(
+        "mi300x-8-0f3a9c1e", CASES[0], "triton", False, ["0" * 40], [pd.Timestamp("2026-01-01")], np.ones(1), rng
+    )
     for column in one.columns.difference(arms.columns):
         arms[column] = one[column].iloc[0]
     texts = [column for column in arms if isinstance(arms[column].iloc[0], str)]
