@@ -248,17 +248,13 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
             .encode()
         )
 
-    everywhere = _loaded(draft, "/overview.js", "/events.js")  # the palette finds cases and events from any page
-    yield "index.html", page("index.html", everywhere)
+    yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js", "/verdict.js"))
     for kernel in kernels:
-        data = [*everywhere, *_loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js")]
+        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js", "/events.js")
         yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
     for view, data in views.items():
         scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
-        yield (
-            f"{view.name}.html",
-            page(view.template, [*data, *everywhere], [*_SHARED, *scripts], styles=styles, view=view),
-        )
+        yield (f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view))
 
 
 def _loaded(draft: Draft, *ends: str) -> list[str]:
