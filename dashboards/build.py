@@ -20,13 +20,13 @@ import pandas as pd
 
 from ci.records import derived, store
 from ci.trials.trial import Trial
-from dashboards import machines, overview
+from dashboards import history, machines, overview
 from dashboards.columns import Columns
 from dashboards.draft import MARKER, Draft, File, SiteError, aside, digest, replacing
 from dashboards.kernel_page import kernel_data
 from dashboards.lanes import Lane, slug, tidy
 from dashboards.script import script_json
-from dashboards.views import History, SiteInput, View
+from dashboards.views import History, SiteInput, View, pull_request
 from dashboards.views.beside import beside
 from dashboards.views.listed import VIEWS
 
@@ -37,7 +37,20 @@ SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
 
 _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
 _EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
-_KERNEL = [f"static/{name}.js" for name in ("values", "chart", "panel", "numbers", "history", "curves", "kernel")]
+_KERNEL_SCRIPTS = [
+    "values",
+    "lanes",
+    "chart_lines",
+    "chart",
+    "panel",
+    "numbers",
+    "steps",
+    "together",
+    "history",
+    "curves",
+    "kernel",
+]
+_KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
     "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
     "kernel.html": [*_SHARED, *_EVENTS, *_KERNEL],
@@ -48,10 +61,13 @@ LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELI
 """Constants that the page names in its help."""
 
 
-def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = None) -> Path:
+def build(
+    results_dir: Path | str, out_dir: Path | str, repo_url: str | None = None, reports: Sequence[Path] = ()
+) -> Path:
     """Build the site of all records in `results_dir` into `out_dir`, replacing an older site; returns `out_dir`.
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
+    reports: report files of a pull request, for a page of their own.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
@@ -61,9 +77,10 @@ def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = N
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
-    return build_frame(
-        derived.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems, results_dir=results_dir
-    )
+    whole = derived.derive(frame)
+    past = history.read(whole, results_dir)
+    records = SiteInput(_tidy(whole), past, notes_of, results_dir, tuple(map(pull_request.read, reports)))
+    return _build(records, out_dir, repo_url, problems)
 
 
 def build_frame(
@@ -74,20 +91,17 @@ def build_frame(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
-    history: History | None = None,
+    past: History | None = None,
+    reports: tuple[dict[str, Any], ...] = (),
 ) -> Path:
     """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
 
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
     problems: sentences about records that could not be read; shown on the first page.
     results_dir: where the records lie, for views that read more of them than the frame.
-    history: the events and steps of the frame; without it the pages have none.
+    past: the events and steps of the frame; without it the pages have none.
     """
-    out = Path(out_dir).absolute()
-    address = repository(repo_url)
-    with replacing(out) as draft:
-        _write(draft, _input(frame, notes_of, results_dir, history), address, problems)
-    return out
+    return _build(SiteInput(_tidy(frame), past, notes_of, results_dir, reports), out_dir, repo_url, problems)
 
 
 def site_files(
@@ -96,18 +110,24 @@ def site_files(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
-    history: History | None = None,
+    past: History | None = None,
+    reports: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
     with aside() as draft:
-        _write(draft, _input(frame, notes_of, results_dir, history), repo, problems)
+        _write(draft, SiteInput(_tidy(frame), past, notes_of, results_dir, reports), repo, problems)
         return {path: (draft.folder / path).read_bytes() for path in draft.digests}
 
 
-def _input(
-    frame: pd.DataFrame, notes_of: machines.NotesOf, results_dir: Path | None, history: History | None
-) -> SiteInput:
-    return SiteInput(tidy(frame) if len(frame) else frame, history, notes_of, results_dir)
+def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
+    return tidy(frame) if len(frame) else frame
+
+
+def _build(records: SiteInput, out_dir: Path | str, repo_url: str | None, problems: Sequence[str]) -> Path:
+    out, address = Path(out_dir).absolute(), repository(repo_url)
+    with replacing(out) as draft:
+        _write(draft, records, address, problems)
+    return out
 
 
 def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequence[str]) -> None:
@@ -116,7 +136,7 @@ def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequenc
         draft.add(f"static/{path.relative_to(STATIC).as_posix()}", path.read_bytes())
     code = _code()
     described = [_lane(draft, lane, records.notes_of, code) for lane in records.lanes]
-    of_views = {view.name: _view(draft, view, records) for view in VIEWS}
+    shown = {view: _view(draft, view, records) for view in VIEWS if view.shown(records)}
     kernels = sorted({kernel for lane in records.lanes for kernel in lane.columns.texts["kernel"].present()})
     site = {
         "repo": repo,
@@ -126,7 +146,7 @@ def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequenc
         "kernels": [{"name": kernel, "slug": slug(kernel)} for kernel in kernels],
     }
     draft.add("data/site.js", b"Ridgeline.site = " + script_json(site) + b";\n")
-    for path, content in _pages(draft, kernels, of_views, bool(described)):
+    for path, content in _pages(draft, kernels, shown, bool(described)):
         draft.add(path, content)
     draft.add(MARKER, b"Built by Ridgeline from its records; replaced as a whole by the next build.\n")
     draft.finish()
@@ -194,7 +214,7 @@ def _receive(path: str, content: bytes) -> bytes:
 # ---- pages ----------------------------------------------------------------------------------------------------------
 
 
-def _pages(draft: Draft, kernels: Sequence[str], views: dict[str, list[str]], any_lane: bool) -> Iterator[File]:
+def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], any_lane: bool) -> Iterator[File]:
     """Every page.  It names the digest of each file that it loads, so that it changes when what it shows changes."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
@@ -208,15 +228,19 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[str, list[str]], an
         versions = {path[len("data/") : -len(".js")]: draft.digests[path] for path in sorted(data)}
         values |= {"scripts": SCRIPTS.get(name, scripts), "versions": script_json(versions).decode(), "root": root}
         values["address"] = lambda path: f"{root}{path}?v={draft.digests[path]}"
-        return templates.get_template(name).render({"styles": (), "lanes": any_lane, "views": VIEWS} | values).encode()
+        return (
+            templates.get_template(name)
+            .render({"styles": (), "lanes": any_lane, "views": list(views)} | values)
+            .encode()
+        )
 
     yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js"))
     for kernel in kernels:
-        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/steps-{slug(kernel)}.js")
+        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js")
         yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
-    for view in VIEWS:
+    for view, data in views.items():
         scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
-        yield f"{view.name}.html", page(view.template, views[view.name], [*_SHARED, *scripts], styles=styles, view=view)
+        yield f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view)
 
 
 def _loaded(draft: Draft, *ends: str) -> list[str]:

@@ -238,7 +238,16 @@ var Ridgeline = (() => {
       return title === machine ? machine : `${title} (${machine})`;
     };
     const selectors = [selector("machine", machines, current.machine, machine => change({machine, env: null}), titled)];
-    if (envs.length > 1) selectors.push(selector("environment", envs, current.env, env => change({env}), env => env));
+    if (envs.length > 1)
+      selectors.push(
+        selector(
+          "environment",
+          envs,
+          current.env,
+          env => change({env}),
+          env => env,
+        ),
+      );
     keepFocus(host, () => host.replaceChildren(...selectors));
     for (const link of document.querySelectorAll("a.page"))
       link.hash = hashOf({machine: current.machine, env: current.env});

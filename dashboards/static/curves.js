@@ -52,7 +52,14 @@
       now,
       legend: "chide",
       changed: () => R.setState({cunit: now.rate === RATES[0] ? "" : now.rate}),
-      spec: (_, shown) => picture(data, group, entries.filter(({name}) => shown.has(name)), now.rate, select),
+      spec: (_, shown) =>
+        picture(
+          data,
+          group,
+          entries.filter(({name}) => shown.has(name)),
+          now.rate,
+          select,
+        ),
       extra: () => [h("span", {class: "hint"}, "click a size for its history")],
     });
   }

@@ -94,7 +94,15 @@
       .filter(series => !measuredHere(series))
       .map(series => {
         const [status, why] = Object.values(series.bad).at(-1) || ["not measured", null];
-        return h("li", {}, h("span", {class: "status " + status}, status), " ", R.foreign(series.backend), " ", R.foreign(data.whys[why] || ""));
+        return h(
+          "li",
+          {},
+          h("span", {class: "status " + status}, status),
+          " ",
+          R.foreign(series.backend),
+          " ",
+          R.foreign(data.whys[why] || ""),
+        );
       });
     return h("ul", {class: "not-here", hidden: items.length === 0}, items);
   }
@@ -129,7 +137,11 @@
   /** Beneath the chart: what of the code never changed, the steps as buttons, and the panel of the chosen one. */
   function under({data, steps, code}, info, now, about, choose) {
     const event = now.event ? R.steps.eventOf(now.event, steps, about.events, data) : null;
-    const chosen = {kernel: data.kernel, case: info.name, backend: steps.find(step => R.steps.idOf(step) === now.event)?.backend};
+    const chosen = {
+      kernel: data.kernel,
+      case: info.name,
+      backend: steps.find(step => R.steps.idOf(step) === now.event)?.backend,
+    };
     return [
       code.constant.length ? unchanged(code.constant, now.code) : null,
       R.steps.buttons(steps, now.event, choose),
@@ -139,7 +151,12 @@
 
   function unchanged(pairs, arch) {
     const shown = pairs.map(([name, value]) => `${name} ${value}`).join(" · ");
-    return h("details", {class: "constant"}, h("summary", {}, `${pairs.length} numbers of the ${arch} code never changed`), h("p", {}, R.foreign(shown)));
+    return h(
+      "details",
+      {class: "constant"},
+      h("summary", {}, `${pairs.length} numbers of the ${arch} code never changed`),
+      h("p", {}, R.foreign(shown)),
+    );
   }
 
   /** What the URL asks for, where this case has it. */
@@ -190,7 +207,11 @@
     return [
       R.choices("range", [...spans, whole]),
       h("label", {class: "check"}, zero, " from 0"),
-      h("span", {class: "hint"}, "drag to zoom, double-click for all, click a step" + (R.site.repo ? " or a commit" : "")),
+      h(
+        "span",
+        {class: "hint"},
+        "drag to zoom, double-click for all, click a step" + (R.site.repo ? " or a commit" : ""),
+      ),
     ];
   }
 
@@ -284,7 +305,9 @@
     const parts = lanes
       .filter(lane => lane.values[i] !== undefined)
       .map(lane => [lane, R.laneChanges(lane.values).includes(i)])
-      .map(([lane, changed]) => h(changed ? "strong" : "span", {class: "code-value"}, `${lane.name} ${lane.text(lane.values[i])}`));
+      .map(([lane, changed]) =>
+        h(changed ? "strong" : "span", {class: "code-value"}, `${lane.name} ${lane.text(lane.values[i])}`),
+      );
     return parts.length ? [h("p", {class: "tip-code"}, parts)] : [];
   }
 

@@ -40,9 +40,19 @@
       {class: "lane", "data-lane": lane.name},
       s("line", {class: "edge", x1: at.left, x2: at.right, y1: top, y2: top}),
       s("path", {class: "stroke", d: staircase(lane.values, at, y)}),
-      marks.map(i => s("circle", {cx: at.x(i).toFixed(1), cy: y(lane.values[i] ?? low).toFixed(1), r: 3}, s("title", {}, lane.text(lane.values[i])))),
+      marks.map(i =>
+        s(
+          "circle",
+          {cx: at.x(i).toFixed(1), cy: y(lane.values[i] ?? low).toFixed(1), r: 3},
+          s("title", {}, lane.text(lane.values[i])),
+        ),
+      ),
       s("text", {class: "name", x: at.left + 4, y: top + 10}, lane.name),
-      s("text", {class: "now", x: at.right + 6, y: top + HEIGHT / 2, dy: "0.32em"}, last === undefined ? "" : lane.text(last)),
+      s(
+        "text",
+        {class: "now", x: at.right + 6, y: top + HEIGHT / 2, dy: "0.32em"},
+        last === undefined ? "" : lane.text(last),
+      ),
     );
   }
 

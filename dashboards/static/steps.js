@@ -64,7 +64,12 @@
     const chips = steps.map(step =>
       h(
         "button",
-        {type: "button", class: "step-chip " + step.direction, "aria-pressed": String(idOf(step) === chosen), click: () => choose(idOf(step))},
+        {
+          type: "button",
+          class: "step-chip " + step.direction,
+          "aria-pressed": String(idOf(step) === chosen),
+          click: () => choose(idOf(step)),
+        },
         R.event.SIGN[step.direction] + " ",
         foreign(words(step)),
       ),
@@ -78,7 +83,13 @@
     if (known) return known;
     const step = steps.find(one => idOf(one) === id);
     if (!step) return null;
-    const facts = hash => ({hash, date_ms: Date.parse((commits.find(one => one[0] === hash)?.[1] || "").replace(" ", "T") + "Z"), author: "", subject: "", pull_request: null});
+    const facts = hash => ({
+      hash,
+      date_ms: Date.parse((commits.find(one => one[0] === hash)?.[1] || "").replace(" ", "T") + "Z"),
+      author: "",
+      subject: "",
+      pull_request: null,
+    });
     return {
       id,
       kind: "kernel",

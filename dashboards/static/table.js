@@ -81,7 +81,7 @@
             {
               type: "button",
               title: column.help,
-              click: () => sorted({column: i, down: active ? !order.down : Boolean(column.number)}),
+              click: () => sorted({column: i, down: active ? !order.down : Boolean(column.number || column.most)}),
             },
             column.title,
             h("span", {"aria-hidden": "true"}, arrow),

@@ -46,7 +46,9 @@
     const commits = all.map(([hash, date, own]) => [hash, date, (env = own ?? env)]);
     const series = data.series.map(one => ({
       ...one,
-      ...Object.fromEntries(["us", "low", "high", "ratio"].filter(name => one[name]).map(name => [name, spread(one[name])])),
+      ...Object.fromEntries(
+        ["us", "low", "high", "ratio"].filter(name => one[name]).map(name => [name, spread(one[name])]),
+      ),
       ...Object.fromEntries(["samples", "trials", "cost"].map(name => [name, moved(one[name])])),
       breaks: one.breaks.map(i => at[i]),
       bad: Object.fromEntries(Object.entries(one.bad).map(([i, why]) => [at[i], why])),

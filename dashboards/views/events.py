@@ -1,6 +1,7 @@
 """The events of the history: what the front page says first, the page of all events, their feed and their files.
 
-The front page and the page `events.html` draw the same data; a kernel's page draws the steps of its own series.
+The front page and the page `events.html` draw the same data; a kernel's page draws the steps of its own series, what
+was released meanwhile, and the machine code.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from ci.history.exact import CodeRecord
 from ci.history.types import HistoryEvent, Moved
-from dashboards import overview
-from dashboards.lanes import KEY, slug
-from dashboards.values import one
+from dashboards import code, overview
+from dashboards.lanes import KEY, Lane, slug
+from dashboards.values import significant
 from dashboards.views import SiteInput, View, feed
 
 COLUMNS = (
@@ -49,15 +51,23 @@ COLUMNS = (
 
 
 def data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    """views/events: {"events", "looked", "undecided"}; views/steps-KERNEL: the steps of the series of a kernel."""
+    """views/events: {"events", "looked", "undecided"}; views/history-KERNEL: {"steps", "versions", "code"}."""
     found = newest_first(site.history.events if site.history else ())
-    yield "views/events", {
-        "events": [listed(event) for event in found],
-        "looked": looked(site),
-        "undecided": undecided(site, found),
-    }
-    for kernel, steps in steps_by_kernel(site).items():
-        yield f"views/steps-{slug(kernel)}", {"steps": steps}
+    yield (
+        "views/events",
+        {"events": [listed(event) for event in found], "looked": looked(site), "undecided": undecided(site, found)},
+    )
+    steps, compiled, released = steps_by_kernel(site), code.by_kernel(code_of(site)), versions(site)
+    for kernel in sorted(map(str, site.frame["kernel"].unique())) if len(site.frame) else ():
+        yield (
+            f"views/history-{slug(kernel)}",
+            {"steps": steps.get(kernel, []), "versions": released, "code": compiled.get(kernel) or code.nothing()},
+        )
+
+
+def code_of(site: SiteInput) -> Sequence[CodeRecord]:
+    """The recorded machine code, as far as the history has it (`dashboards.history.SiteHistory`)."""
+    return getattr(site.history, "code", ())
 
 
 def files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
@@ -90,13 +100,15 @@ def listed(event: HistoryEvent) -> dict[str, Any]:
     "moved": [[kernel, backend, case, ratio, low, high, judged by], ...]
     """
     rows = sorted(event.moved, key=lambda moved: (-_size(moved.step.ratio), moved.key))
-    told = {key: value for key, value in event.as_json().items() if key != "moved"}
-    return plain(told) | {"moved": [_row(moved) for moved in rows]}
+    told = {key: value for key, value in plain(event.as_json()).items() if key != "moved"}
+    for commit in (told[name] for name in ("first_bad", "last_good", "ended_at") if told[name]):
+        commit.pop("parents", None)
+    return told | {"moved": [_row(moved) for moved in rows]}
 
 
 def _row(moved: Moved) -> list[Any]:
     key, step = moved.key, moved.step
-    numbers = [one(value) for value in (step.ratio, step.ratio_low, step.ratio_high)]
+    numbers = significant([step.ratio, step.ratio_low, step.ratio_high])
     return [key.kernel, key.backend, key.case, *numbers, moved.judged_by]
 
 
@@ -139,67 +151,82 @@ def milliseconds(date: pd.Timestamp) -> int:
 # ---- undecided -------------------------------------------------------------------------------------------------------
 
 
-_PLACE = ("machine", "kernel", "backend", "case", "at")
-
-
 def undecided(site: SiteInput, events: Sequence[HistoryEvent]) -> list[dict[str, Any]]:
     """Own series whose newest point lies apart from the one before, by the overview's marks, and has no event there.
 
     One point does not make a step: the next record decides.  The largest change comes first.
     """
     told = {(*moved.key, moved.first_bad) for event in events for moved in event.moved}
-    rows = [row for lane in site.lanes for row in _apart(lane.machine, lane.frame)]
-    left = [row for row in rows if tuple(row[name] for name in _PLACE) not in told]
-    return sorted(left, key=lambda row: (-abs(math.log(row["ratio"])), row["machine"], row["kernel"], row["case"]))
+    rows = [row for lane in site.lanes for row in _apart(lane) if _place(row) not in told]
+    return sorted(rows, key=lambda row: (-abs(math.log1p(row["speed"])), _place(row)))
 
 
-def _apart(machine: str, frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """`overview._moved` for all series of a lane at once."""
-    own = frame[(frame["status"] == "ok") & frame["seconds"].notna() & ~frame["baseline"]]
-    pairs = own.groupby(KEY, sort=False).tail(2)
-    place = pairs.groupby(KEY, sort=False).cumcount(ascending=False)
-    last, before = pairs[place == 0].set_index(KEY), pairs[place == 1].set_index(KEY)
-    last = last.loc[before.index]
-    apart = (last["seconds_low"] > before["seconds_high"]) | (last["seconds_high"] < before["seconds_low"])
-    alone = before["seconds"] / last["seconds"] - 1
-    beside = last["baseline_ratio"] / before["baseline_ratio"] - 1
-    least = pd.concat([alone, beside], axis=1).abs().min(axis=1)
-    both = (alone * beside > 0) & (least >= overview.MOVED_BESIDE_BASELINE)
-    moved = apart & both.where(beside.notna(), alone.abs() >= overview.MOVED_ALONE) & _comparable(last, before)
-    for key in last.index[moved]:
-        new, old = last.loc[key], before.loc[key]
-        yield {
-            "machine": machine,
-            **dict(zip(KEY, key, strict=True)),
-            "at": new["commit"],
-            "from": old["commit"],
-            "date_ms": milliseconds(new["date"]),
-            "ratio": one(new["seconds"] / old["seconds"]),
-        }
+def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(row[name] for name in ("machine", "kernel", "backend", "case", "at"))
 
 
-def _comparable(last: pd.DataFrame, before: pd.DataFrame) -> pd.Series:
-    """`lanes.same_definition`, row by row."""
-    known = (last["case_yardstick"] != "") & (before["case_yardstick"] != "")
-    return (last["case_yardstick"] == before["case_yardstick"]).where(known, last["yardstick"] == before["yardstick"])
+def _apart(lane: Lane) -> Iterator[dict[str, Any]]:
+    found = overview.overview_data(lane.columns)
+    for row in found["rows"]:
+        step = row["step"] or {}
+        if step.get("moved"):
+            at, date = found["commits"][row["good_at"]]
+            named = {name: row[name] for name in KEY}
+            yield {
+                "machine": lane.machine,
+                **named,
+                "at": at,
+                "date": date,
+                "from": step["from"],
+                "speed": step["speed"],
+            }
+
+
+# ---- what was released -----------------------------------------------------------------------------------------------
+
+RELEASED = {"driver": "driver", "runtime": "", "library": ""}
+"""Columns of versions that no environment's name tells, and the word before them: a runtime is "HIP 7.1"."""
+
+
+def versions(site: SiteInput) -> dict[str, dict[str, list[str]]]:
+    """machine -> commit -> ["driver 550 → 560"]: where a version is not what the last commit that says it had."""
+    columns = [name for name in RELEASED if name in site.frame.columns]
+    found: dict[str, dict[str, list[str]]] = {}
+    for lane in site.lanes:
+        before: dict[str, str] = {}
+        for row in lane.frame.drop_duplicates("commit", keep="last")[["commit", *columns]].to_dict("records"):
+            said = {name: str(row[name]) for name in columns if isinstance(row[name], str) and row[name]}
+            steps = [
+                f"{RELEASED[name]} {before[name]} → {new}".strip()
+                for name, new in said.items()
+                if before.get(name, new) != new
+            ]
+            if steps:
+                found.setdefault(lane.machine, {})[str(row["commit"])] = steps
+            before |= said
+    return found
 
 
 # ---- the steps of each series ----------------------------------------------------------------------------------------
 
 
 def steps_by_kernel(site: SiteInput) -> dict[str, list[dict[str, Any]]]:
-    """Every step of every timed series, under its kernel; "event": id of the event that it is part of, or None."""
+    """Every step of every timed series, under its kernel; "event": id of the event that it is part of, or None.
+
+    A step seen in the ratio to the baseline and in the seconds is one: that of the ratio.
+    """
     if site.history is None:
         return {}
     of_event = {(moved.key, moved.first_bad): event.id for event in site.history.events for moved in event.moved}
     found: dict[str, list[dict[str, Any]]] = {}
     for key, steps in sorted(site.history.steps.items()):
-        found.setdefault(key.kernel, []).extend(_step(moved, of_event) for moved in steps if moved.judged_by != "code")
+        surest = {moved.first_bad: moved for moved in sorted(steps, key=lambda moved: moved.judged_by, reverse=True)}
+        found.setdefault(key.kernel, []).extend(_step(moved, of_event) for moved in surest.values())
     return found
 
 
 def _step(moved: Moved, of_event: dict[tuple[Any, str], str]) -> dict[str, Any]:
-    step = moved.step
+    ratio, low, high = significant([moved.step.ratio, moved.step.ratio_low, moved.step.ratio_high])
     return {
         "machine": moved.key.machine,
         "backend": moved.key.backend,
@@ -208,9 +235,9 @@ def _step(moved: Moved, of_event: dict[tuple[Any, str], str]) -> dict[str, Any]:
         "by": moved.judged_by,
         "at": moved.first_bad,
         "from": moved.last_good,
-        "ratio": one(step.ratio),
-        "low": one(step.ratio_low),
-        "high": one(step.ratio_high),
+        "ratio": ratio,
+        "low": low,
+        "high": high,
         "event": of_event.get((moved.key, moved.first_bad)),
     }
 

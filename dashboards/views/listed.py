@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, backends, events
+from dashboards.views import View, backends, events, pull_request
 
-VIEWS: tuple[View, ...] = (events.VIEW, backends.VIEW)
+VIEWS: tuple[View, ...] = (events.VIEW, backends.VIEW, pull_request.VIEW)

@@ -24,20 +24,26 @@
 
   function interval(low, high) {
     if (!Number.isFinite(low) || !Number.isFinite(high)) return null;
-    const ends = [low, high].map(ratio => 100 * (ratio - 1)).map(share => (share < 0 ? "−" : "+") + Math.abs(share).toFixed(1));
+    const ends = [low, high]
+      .map(ratio => 100 * (ratio - 1))
+      .map(share => (share < 0 ? "−" : "+") + Math.abs(share).toFixed(1));
     return `${ends[0]} to ${ends[1]} %`;
   }
 
   const distinct = names => [...new Set(names)];
   const kernelsOf = event => distinct(event.moved.map(([kernel]) => kernel));
   const backendsOf = event => distinct(event.moved.map(([, backend]) => backend));
-  const casesOf = event => distinct(event.moved.map(([kernel, , name]) => JSON.stringify([kernel, name]))).map(text => JSON.parse(text)[1]);
+  const casesOf = event =>
+    distinct(event.moved.map(([kernel, , name]) => JSON.stringify([kernel, name]))).map(text => JSON.parse(text)[1]);
 
   const several = (count, one, many = one + "s") => `${count.toLocaleString("en-US")} ${count === 1 ? one : many}`;
 
+  /** The case of a compiled configuration: "m64 [stage 2]" -> "m64". */
+  const caseOf = configuration => configuration.replace(/ \[.*\]$/, "");
+
   /** The address of the history of a series that moved, with the event chosen there. */
   function seriesPage(event, [kernel, backend, name] = event.moved[0] || []) {
-    if (event.kind === "code") return R.kernelPage(kernel, {case: name, backend, event: event.id, code: "1"});
+    if (event.kind === "code") return R.kernelPage(kernel, {case: caseOf(name), backend, event: event.id});
     return R.kernelPage(kernel, {machine: event.machine, case: name, backend, event: event.id});
   }
 
@@ -47,7 +53,9 @@
 
   /** An address that somebody gave, as a link only if a browser opens it as a page. */
   function outside(address) {
-    return /^https?:\/\//.test(address) ? h("a", {href: address, rel: "noopener noreferrer"}, foreign(address)) : foreign(address);
+    return /^https?:\/\//.test(address)
+      ? h("a", {href: address, rel: "noopener noreferrer"}, foreign(address))
+      : foreign(address);
   }
 
   /** A commit: its hash, subject, author and pull request, as far as they are known. */
@@ -62,7 +70,13 @@
     return [
       R.commitLink(facts.hash),
       facts.subject ? h("span", {class: "subject"}, " ", foreign(facts.subject)) : null,
-      about.length ? h("span", {class: "sub"}, about.flatMap((part, n) => (n ? [" · ", part] : [part]))) : null,
+      about.length
+        ? h(
+            "span",
+            {class: "sub"},
+            about.flatMap((part, n) => (n ? [" · ", part] : [part])),
+          )
+        : null,
     ];
   }
 
@@ -86,10 +100,16 @@
   function commands(event, [kernel, backend, name] = event.moved[0] || []) {
     const [good, bad] = [event.last_good.hash, event.first_bad.hash];
     const about = kernel ? ` --kernel ${quoted(kernel)}` : "";
-    if (event.kind === "code") return good ? [["See the code change", `ridgeline isa ${quoted(R.short(good))} ${quoted(R.short(bad))}${about}`]] : [];
+    if (event.kind === "code")
+      return good
+        ? [["See the code change", `ridgeline isa ${quoted(R.short(good))} ${quoted(R.short(bad))}${about}`]]
+        : [];
     const one = `${about} --case ${quoted(glob(name))} --backend ${quoted(backend)} --tier nightly`;
-    const between = good ? [["Measure both again, in turn", `ridgeline ab ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]] : [];
-    if (good && event.between > 0) between.push(["Find the commit", `ridgeline bisect ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]);
+    const between = good
+      ? [["Measure both again, in turn", `ridgeline ab ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]]
+      : [];
+    if (good && event.between > 0)
+      between.push(["Find the commit", `ridgeline bisect ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]);
     return between;
   }
 
@@ -104,7 +124,13 @@
     button.addEventListener("click", async () => {
       button.textContent = (await copied(text, code)) ? "copied" : "select and copy";
     });
-    return h("div", {class: "command"}, h("span", {class: "purpose"}, purpose), h("pre", {tabindex: "0"}, code), button);
+    return h(
+      "div",
+      {class: "command"},
+      h("span", {class: "purpose"}, purpose),
+      h("pre", {tabindex: "0"}, code),
+      button,
+    );
   }
 
   async function copied(text, element) {
@@ -123,7 +149,9 @@
 
   /** Everything about an event.  chosen: the series that is looked at, for the commands; close: act of a close button. */
   function eventPanel(event, {chosen = null, close = null} = {}) {
-    const series = event.moved.find(one => chosen && one[0] === chosen.kernel && one[1] === chosen.backend && one[2] === chosen.case);
+    const series = event.moved.find(
+      one => chosen && one[0] === chosen.kernel && one[1] === chosen.backend && one[2] === chosen.case,
+    );
     return h(
       "section",
       {class: "event-panel", "data-event": event.id, "aria-label": "event " + event.id},
@@ -134,7 +162,12 @@
         close && h("button", {type: "button", class: "close", click: close, "aria-label": "close the event"}, "×"),
       ),
       h("dl", {}, about(event)),
-      h("div", {class: "commands"}, commands(event, series).map(command), isOpen(event) ? command(ackCommand(event)) : null),
+      h(
+        "div",
+        {class: "commands"},
+        commands(event, series).map(command),
+        isOpen(event) ? command(ackCommand(event)) : null,
+      ),
       shapes(event),
     );
   }
@@ -142,14 +175,19 @@
   function about(event) {
     const {repo} = R.site,
       good = event.last_good.hash;
-    const diff = repo && good ? h("a", {href: `${repo}/compare/${good}...${event.first_bad.hash}`, rel: "noopener"}, "diff") : null;
+    const diff =
+      repo && good
+        ? h("a", {href: `${repo}/compare/${good}...${event.first_bad.hash}`, rel: "noopener"}, "diff")
+        : null;
     const sure = [timed(event), probability(event.p_value)].filter(Boolean).join(", ");
     return [
       row("first bad", commit(event.first_bad), h("span", {class: "sub"}, R.day(event.first_bad.date_ms))),
-      good ? row("last good", commit(event.last_good), h("span", {class: "sub"}, R.day(event.last_good.date_ms))) : null,
+      good
+        ? row("last good", commit(event.last_good), h("span", {class: "sub"}, R.day(event.last_good.date_ms)))
+        : null,
       row("range", range(event), diff ? " · " : null, diff),
       event.kind === "code" || !sure ? null : row("how sure", sure),
-      row("where", h("span", {}, foreign(event.machine))),
+      row("where", event.kind === "code" ? "in what the compiler emits, whatever the machine" : foreign(event.machine)),
       row("likely cause", causes(event, Infinity)),
       row("owner", owner(event), event.reason ? h("span", {class: "sub"}, foreign(event.reason)) : null),
       event.link ? row("link", outside(event.link)) : null,
@@ -176,9 +214,14 @@
     return event.owner ? foreign(event.owner) : h("span", {class: isOpen(event) ? "nobody" : "muted"}, "nobody");
   }
 
-  function causes(event, most) {
-    if (event.causes.length === 0) return h("span", {class: "muted"}, event.kind === "machine" ? "clocks or heat: nothing recorded" : "not known");
-    const shown = event.causes.slice(0, most).map(({kind, text}) => h("li", {}, h("span", {class: "kind"}, kind), " ", foreign(text)));
+  /** Likely causes as a list.  most: how many of them; letters: of each. */
+  function causes(event, most, letters = Infinity) {
+    const cut = text => (text.length > letters ? text.slice(0, letters) + " …" : text);
+    if (event.causes.length === 0)
+      return h("span", {class: "muted"}, event.kind === "machine" ? "clocks or heat: nothing recorded" : "not known");
+    const shown = event.causes
+      .slice(0, most)
+      .map(({kind, text}) => h("li", {}, h("span", {class: "kind"}, kind), " ", foreign(cut(text))));
     const more = event.causes.length - shown.length;
     return h("ul", {class: "causes"}, shown, more > 0 ? h("li", {class: "muted"}, `${more} more`) : null);
   }
@@ -192,7 +235,9 @@
         "li",
         {},
         link(seriesPage(event, one), `${kernel} / ${name} / ${backend}`),
-        event.kind === "code" || !Number.isFinite(ratio) ? null : h("span", {class: "sub"}, ` ${R.signedPercent(ratio - 1)} of the time, judged by ${by}`),
+        event.kind === "code" || !Number.isFinite(ratio)
+          ? null
+          : h("span", {class: "sub"}, ` ${R.signedPercent(ratio - 1)} of the time, judged by ${by}`),
       );
     });
     const more = event.moved.length - items.length;
@@ -200,13 +245,36 @@
       "details",
       {class: "shapes", open: event.moved.length <= 5},
       h("summary", {}, several(event.moved.length, "series", "series") + " moved"),
-      h("ul", {}, items, more > 0 ? h("li", {class: "muted"}, `and ${several(more, "more", "more")}: in events.json`) : null),
+      h(
+        "ul",
+        {},
+        items,
+        more > 0 ? h("li", {class: "muted"}, `and ${several(more, "more", "more")}: in events.json`) : null,
+      ),
     );
   }
 
   Object.assign(R, {
     events,
-    event: {SIGN, isOpen, change, interval, kernelsOf, backendsOf, casesOf, several, seriesPage, link, commit, range, commands, command, causes, owner, stateChip},
+    event: {
+      SIGN,
+      isOpen,
+      change,
+      interval,
+      kernelsOf,
+      backendsOf,
+      casesOf,
+      several,
+      seriesPage,
+      link,
+      commit,
+      range,
+      commands,
+      command,
+      causes,
+      owner,
+      stateChip,
+    },
     eventPanel,
   });
 })();

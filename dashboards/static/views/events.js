@@ -12,7 +12,17 @@
   function text(event) {
     const {first_bad: bad, causes, moved} = event;
     return [
-      ...[event.id, event.kind, event.state, event.direction, event.machine, event.owner, bad.hash, bad.author, bad.subject],
+      ...[
+        event.id,
+        event.kind,
+        event.state,
+        event.direction,
+        event.machine,
+        event.owner,
+        bad.hash,
+        bad.author,
+        bad.subject,
+      ],
       ...causes.flatMap(({kind, text}) => [kind, text]),
       ...moved.flatMap(row => row.slice(0, 3)),
     ].join(" ");
@@ -45,11 +55,15 @@
       again = () => show().catch(R.fail);
     const input = document.getElementById("filter");
     if (input !== document.activeElement) input.value = values.q || "";
-    R.keepFocus(controls, () => controls.replaceChildren(choices("state", "state", STATES, again), choices("kind", "kind", KINDS, again)));
+    R.keepFocus(controls, () =>
+      controls.replaceChildren(choices("state", "state", STATES, again), choices("kind", "kind", KINDS, again)),
+    );
     const found = events.filter(
       event =>
         event.id === values.event ||
-        ((!values.state || event.state === values.state) && (!values.kind || event.kind === values.kind) && R.matches(text(event), values.q || "")),
+        ((!values.state || event.state === values.state) &&
+          (!values.kind || event.kind === values.kind) &&
+          R.matches(text(event), values.q || "")),
     );
     R.keepFocus(host, () =>
       R.eventTable(host, found, {

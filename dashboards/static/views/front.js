@@ -11,11 +11,23 @@
 
   /** [name in the address, title of n, which events]; the first part is always open, the others fold. */
   const PARTS = [
-    ["improvements", n => E.several(n, "improvement"), event => E.isOpen(event) && event.kind === "kernel" && event.direction === "faster"],
-    ["machines", n => E.several(n, "event of a machine", "events of machines"), event => E.isOpen(event) && event.kind === "machine"],
-    ["libraries", n => E.several(n, "event of a vendor's library", "events of vendors' libraries"), event => E.isOpen(event) && event.kind === "library"],
-    ["code", n => E.several(n, "change of machine code", "changes of machine code"), event => E.isOpen(event) && event.kind === "code"],
-    ["closed", n => `${n.toLocaleString("en-US")} closed`, event => !E.isOpen(event)],
+    [
+      "improvements",
+      n => E.several(n, "improvement"),
+      event => E.isOpen(event) && event.kind === "kernel" && event.direction === "faster",
+    ],
+    [
+      "machines",
+      n => E.several(n, "event of a machine", "events of machines"),
+      event => E.isOpen(event) && event.kind === "machine",
+    ],
+    [
+      "libraries",
+      n => E.several(n, "event of a vendor's library", "events of vendors' libraries"),
+      event => E.isOpen(event) && event.kind === "library",
+    ],
+    ["code", n => E.several(n, "change of machine code", "changes of machine code"), event => event.kind === "code"],
+    ["closed", n => `${n.toLocaleString("en-US")} closed`, event => !E.isOpen(event) && event.kind !== "code"],
   ];
 
   /** "2 fixed, 1 accepted": closed events by their state. */
@@ -32,7 +44,11 @@
       "h1",
       {class: "verdict bad"},
       `${E.several(open.length, "regression")} open on main`,
-      h("span", {class: "sub"}, owned === open.length ? "each has an owner" : `${open.length - owned} without an owner`),
+      h(
+        "span",
+        {class: "sub"},
+        owned === open.length ? "each has an owner" : `${open.length - owned} without an owner`,
+      ),
     );
   }
 
@@ -50,10 +66,17 @@
     );
   }
 
-  function fold(name, title, content) {
-    const names = R.listed("open");
-    const element = h("details", {class: "fold", id: "fold-" + name, open: names.has(name)}, h("summary", {}, title), content);
+  /** A part that folds; `content()` is made when it is first opened. */
+  function fold(name, title, content, forced) {
+    const opened = forced || R.listed("open").has(name),
+      element = h(
+        "details",
+        {class: "fold", id: "fold-" + name, open: opened},
+        h("summary", {}, title),
+        opened ? content() : null,
+      );
     element.addEventListener("toggle", () => {
+      if (element.open && element.children.length === 1) element.append(content());
       const open = R.listed("open");
       if (open.has(name) === element.open) return;
       if (!open.delete(name)) open.add(name);
@@ -63,23 +86,37 @@
   }
 
   function undecidedList(rows) {
-    const items = rows.slice(0, UNDECIDED).map(row =>
-      h(
-        "li",
-        {},
-        E.link(R.kernelPage(row.kernel, {machine: row.machine, case: row.case, backend: row.backend}), `${row.kernel} / ${row.case} / ${row.backend}`),
-        ` ${R.signedPercent(row.ratio - 1)} of the time at `,
-        R.commitLink(row.at),
-        " on ",
-        foreign(row.machine),
-      ),
-    );
+    const items = rows
+      .slice(0, UNDECIDED)
+      .map(row =>
+        h(
+          "li",
+          {},
+          E.link(
+            R.kernelPage(row.kernel, {machine: row.machine, case: row.case, backend: row.backend}),
+            `${row.kernel} / ${row.case} / ${row.backend}`,
+          ),
+          ` ${R.signedPercent(row.speed)} speed at `,
+          R.commitLink(row.at),
+          " on ",
+          foreign(row.machine),
+        ),
+      );
     const more = rows.length - items.length;
     return h(
       "div",
       {},
-      h("p", {class: "muted"}, "The newest point lies apart from the one before, and one point is no step: the next record decides."),
-      h("ul", {class: "undecided"}, items, more > 0 ? h("li", {class: "muted"}, `and ${more.toLocaleString("en-US")} more`) : null),
+      h(
+        "p",
+        {class: "muted"},
+        "The newest point lies apart from the one before, and one point is no step: the next record decides.",
+      ),
+      h(
+        "ul",
+        {class: "undecided"},
+        items,
+        more > 0 ? h("li", {class: "muted"}, `and ${more.toLocaleString("en-US")} more`) : null,
+      ),
     );
   }
 
@@ -96,14 +133,25 @@
       return area;
     };
     const open = events.filter(event => slower(event) && E.isOpen(event));
-    const parts = PARTS.map(([name, title, wanted]) => [name, title, events.filter(wanted)]).filter(([, , members]) => members.length);
+    const parts = PARTS.map(([name, title, wanted]) => [name, title, events.filter(wanted)]).filter(
+      ([, , members]) => members.length,
+    );
     const folds = parts.map(([name, title, members]) => {
       const text = name === "closed" ? `${title(members.length)}: ${byState(members)}` : title(members.length);
-      return fold(name, text, table(members, "by-" + name, text));
+      return fold(
+        name,
+        text,
+        () => table(members, "by-" + name, text),
+        members.some(({id}) => id === chosen),
+      );
     });
     if (undecided.length) {
       const place = parts.findIndex(([name]) => name !== "improvements");
-      folds.splice(place < 0 ? folds.length : place, 0, fold("undecided", `${undecided.length.toLocaleString("en-US")} undecided`, undecidedList(undecided)));
+      folds.splice(
+        place < 0 ? folds.length : place,
+        0,
+        fold("undecided", `${undecided.length.toLocaleString("en-US")} undecided`, () => undecidedList(undecided)),
+      );
     }
     host.replaceChildren(
       headline(open),
@@ -111,8 +159,6 @@
       ...(open.length ? [table(open, "by", "open regressions")] : []),
       h("div", {class: "folds"}, folds),
     );
-    const wanted = chosen && events.find(event => event.id === chosen);
-    if (wanted) host.querySelector(`.event-panel`)?.closest("details")?.setAttribute("open", "");
   }
 
   async function show() {

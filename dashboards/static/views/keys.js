@@ -52,14 +52,36 @@
     help ??= dialog(
       "keys",
       h("h2", {}, "Keys"),
-      h("dl", {class: "keys"}, KEYS.map(([keys, what]) => h("div", {}, h("dt", {}, keys.split(" ").flatMap((key, n) => [n ? " " : null, h("kbd", {}, key)])), h("dd", {}, what)))),
+      h(
+        "dl",
+        {class: "keys"},
+        KEYS.map(([keys, what]) =>
+          h(
+            "div",
+            {},
+            h(
+              "dt",
+              {},
+              keys.split(" ").flatMap((key, n) => [n ? " " : null, h("kbd", {}, key)]),
+            ),
+            h("dd", {}, what),
+          ),
+        ),
+      ),
       h("form", {method: "dialog"}, h("button", {}, "close")),
     );
     if (!help.open) help.showModal();
   }
 
   document.addEventListener("keydown", event => {
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) return;
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      typing(event.target) ||
+      document.querySelector("dialog[open]")
+    )
+      return;
     if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
     else if (event.key === "?") {
@@ -67,7 +89,9 @@
       showHelp();
     }
   });
-  document.addEventListener("DOMContentLoaded", () => document.getElementById("show-keys")?.addEventListener("click", showHelp));
+  document.addEventListener("DOMContentLoaded", () =>
+    document.getElementById("show-keys")?.addEventListener("click", showHelp),
+  );
 
   Object.assign(R, {dialog});
 })();

@@ -12,7 +12,11 @@
 
   function pages() {
     const {machine, env} = R.state();
-    const links = [...document.querySelectorAll("header a.page")].map(link => ({kind: "page", text: link.textContent, href: link.href}));
+    const links = [...document.querySelectorAll("header a.page")].map(link => ({
+      kind: "page",
+      text: link.textContent,
+      href: link.href,
+    }));
     return [{kind: "page", text: "Front page", href: R.root + "index.html" + R.hashOf({machine, env})}, ...links];
   }
 
@@ -34,15 +38,32 @@
     const seen = new Set();
     return rows
       .filter(row => !seen.has(row.kernel + "\n" + row.case) && seen.add(row.kernel + "\n" + row.case))
-      .map(row => ({kind: "case", text: `${row.kernel} / ${row.case}`, href: R.kernelPage(row.kernel, {machine, env, case: row.case})}));
+      .map(row => ({
+        kind: "case",
+        text: `${row.kernel} / ${row.case}`,
+        href: R.kernelPage(row.kernel, {machine, env, case: row.case}),
+      }));
   }
 
   async function events() {
     const {events} = await R.load("views/events");
     return events.map(event => {
       const kernels = [...new Set(event.moved.map(([kernel]) => kernel))].slice(0, 3).join(", ");
-      const text = [kernels, event.kind, event.direction, event.state, event.machine, R.short(event.first_bad.hash), event.first_bad.subject, event.first_bad.author];
-      return {kind: "event", text: text.filter(Boolean).join(" "), href: R.root + "events.html" + R.hashOf({event: event.id})};
+      const text = [
+        kernels,
+        event.kind,
+        event.direction,
+        event.state,
+        event.machine,
+        R.short(event.first_bad.hash),
+        event.first_bad.subject,
+        event.first_bad.author,
+      ];
+      return {
+        kind: "event",
+        text: text.filter(Boolean).join(" "),
+        href: R.root + "events.html" + R.hashOf({event: event.id}),
+      };
     });
   }
 
@@ -99,7 +120,8 @@
       if (now.shown.length) input.setAttribute("aria-activedescendant", "palette-" + now.at);
       else input.removeAttribute("aria-activedescendant");
       list.hidden = now.shown.length === 0;
-      said.textContent = all.length > MOST ? `${all.length - MOST} more: type more letters` : all.length ? "" : "nothing matches";
+      said.textContent =
+        all.length > MOST ? `${all.length - MOST} more: type more letters` : all.length ? "" : "nothing matches";
       list.children[now.at]?.scrollIntoView({block: "nearest"});
     }
 
@@ -151,5 +173,7 @@
       show();
     }
   });
-  document.addEventListener("DOMContentLoaded", () => document.getElementById("show-palette")?.addEventListener("click", show));
+  document.addEventListener("DOMContentLoaded", () =>
+    document.getElementById("show-palette")?.addEventListener("click", show),
+  );
 })();
