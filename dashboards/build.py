@@ -37,21 +37,19 @@ SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
 
 _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
 _EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
-_KERNEL_SCRIPTS = (
-    *(
-        "values",
-        "lanes",
-        "chart_lines",
-        "chart",
-        "panel",
-        "numbers",
-        "steps",
-        "together",
-        "history",
-        "curves",
-        "kernel",
-    ),
-)
+_KERNEL_SCRIPTS = [
+    "values",
+    "lanes",
+    "chart_lines",
+    "chart",
+    "panel",
+    "numbers",
+    "steps",
+    "together",
+    "history",
+    "curves",
+    "kernel",
+]
 _KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
     "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
@@ -80,18 +78,9 @@ def build(
         return store.notes(results_dir, machine, commit, env)
 
     whole = derived.derive(frame)
-    known = history.read(whole, results_dir)
-    shown = tuple(map(pull_request.read, reports))
-    return build_frame(
-        whole,
-        out_dir,
-        repo_url,
-        notes_of=notes_of,
-        problems=problems,
-        results_dir=results_dir,
-        past=known,
-        reports=shown,
-    )
+    past = history.read(whole, results_dir)
+    records = SiteInput(_tidy(whole), past, notes_of, results_dir, tuple(map(pull_request.read, reports)))
+    return _build(records, out_dir, repo_url, problems)
 
 
 def build_frame(
@@ -110,13 +99,9 @@ def build_frame(
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
     problems: sentences about records that could not be read; shown on the first page.
     results_dir: where the records lie, for views that read more of them than the frame.
-    past: the events and steps of the frame; without it the pages have none.  reports: of a pull request.
+    past: the events and steps of the frame; without it the pages have none.
     """
-    out = Path(out_dir).absolute()
-    address = repository(repo_url)
-    with replacing(out) as draft:
-        _write(draft, _input(frame, notes_of, results_dir, past, reports), address, problems)
-    return out
+    return _build(SiteInput(_tidy(frame), past, notes_of, results_dir, reports), out_dir, repo_url, problems)
 
 
 def site_files(
@@ -130,18 +115,19 @@ def site_files(
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
     with aside() as draft:
-        _write(draft, _input(frame, notes_of, results_dir, past, reports), repo, problems)
+        _write(draft, SiteInput(_tidy(frame), past, notes_of, results_dir, reports), repo, problems)
         return {path: (draft.folder / path).read_bytes() for path in draft.digests}
 
 
-def _input(
-    frame: pd.DataFrame,
-    notes_of: machines.NotesOf,
-    results_dir: Path | None,
-    past: History | None,
-    reports: tuple[dict[str, Any], ...],
-) -> SiteInput:
-    return SiteInput(tidy(frame) if len(frame) else frame, past, notes_of, results_dir, reports)
+def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
+    return tidy(frame) if len(frame) else frame
+
+
+def _build(records: SiteInput, out_dir: Path | str, repo_url: str | None, problems: Sequence[str]) -> Path:
+    out, address = Path(out_dir).absolute(), repository(repo_url)
+    with replacing(out) as draft:
+        _write(draft, records, address, problems)
+    return out
 
 
 def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequence[str]) -> None:
@@ -150,7 +136,7 @@ def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequenc
         draft.add(f"static/{path.relative_to(STATIC).as_posix()}", path.read_bytes())
     code = _code()
     described = [_lane(draft, lane, records.notes_of, code) for lane in records.lanes]
-    of_views = {view: _view(draft, view, records) for view in VIEWS if view.shown(records)}
+    shown = {view: _view(draft, view, records) for view in VIEWS if view.shown(records)}
     kernels = sorted({kernel for lane in records.lanes for kernel in lane.columns.texts["kernel"].present()})
     site = {
         "repo": repo,
@@ -160,7 +146,7 @@ def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequenc
         "kernels": [{"name": kernel, "slug": slug(kernel)} for kernel in kernels],
     }
     draft.add("data/site.js", b"Ridgeline.site = " + script_json(site) + b";\n")
-    for path, content in _pages(draft, kernels, of_views, bool(described)):
+    for path, content in _pages(draft, kernels, shown, bool(described)):
         draft.add(path, content)
     draft.add(MARKER, b"Built by Ridgeline from its records; replaced as a whole by the next build.\n")
     draft.finish()
@@ -254,7 +240,7 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
         yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
     for view, data in views.items():
         scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
-        yield (f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view))
+        yield f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view)
 
 
 def _loaded(draft: Draft, *ends: str) -> list[str]:

@@ -158,7 +158,7 @@
     document.getElementById("absent-here").hidden = here;
     document.getElementById("here").hidden = !here;
     if (!here) return;
-    const paths = [`${lane.slug}/kernel-${slug}`, `views/history-${slug}`, "views/events"];
+    const paths = [`${lane.slug}/kernel-${slug}`, "views/history-" + slug, "views/events"];
     const [data, record, {events}] = await Promise.all(paths.map(R.load));
     if (R.lane(R.state()) !== lane) return;
     view.query = values.q || "";
