@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ci.history import identity, series
+from ci.history import common, identity, series
 from ci.history.attribution import Surroundings
 from ci.history.code_events import code_events
 from ci.history.commits import CommitOrder
@@ -18,6 +18,7 @@ from ci.history.events import EventMaker
 from ci.history.evidence import Candidate, Evidence
 from ci.history.exact import RecordedCommit
 from ci.history.grouping import Group, grouped
+from ci.history.machine_steps import of_paths
 from ci.history.series import Tracks
 from ci.history.states import outcome
 from ci.history.triage import Triage
@@ -56,10 +57,13 @@ def analyse(
     with more records need not compute again; safe to delete.
     """
     order = CommitOrder(_dates(frame, code or ()), commits or {})
-    tracks = series.tracks(frame, order.place)
+    plain = series.tracks(frame, order.place)
+    paths = common.paths(plain)
+    tracks = common.beside(plain, paths)
     found = _found(tracks)
     around = Surroundings(frame, tracks, order, code or ())
     candidates = list(Evidence(tracks, found, around.same_below).candidates())
+    candidates += of_paths(tracks, paths, detector.find, around.same_compiler)
     groups = grouped(candidates, _alone(tracks), around.same_compiler)
     events = _events(groups, around, found, triage or Triage())
     events += code_events(code or (), order, triage or Triage())

@@ -53,7 +53,7 @@ def grouped(
     """
     found = [group for same in _apart(candidates) for group in _groups(same)]
     turned = [_of_machine(group, alone, same_compiler) for group in found]
-    kept = list(_joined(turned))
+    kept = list(_joined(_united(turned)))
     return sorted(kept, key=lambda group: (group.bad, group.machine, group.kind, group.direction))
 
 
@@ -102,6 +102,13 @@ def _of_machine(group: Group, alone: Mapping[str, int], same_compiler: Callable[
     if group.kind is not EventKind.KERNEL or not (wide and several) or not all(map(same_compiler, seconds)):
         return group
     return _as_machine(group)
+
+
+def _united(groups: Sequence[Group]) -> list[Group]:
+    """Groups that became the machine's, with those that were: the same change is one of them."""
+    machine = [one for group in groups if group.kind is EventKind.MACHINE for one in group.members]
+    others = [group for group in groups if group.kind is not EventKind.MACHINE]
+    return [*others, *(group for same in _apart(machine) for group in _groups(same))]
 
 
 def _as_machine(group: Group) -> Group:
