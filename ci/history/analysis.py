@@ -78,7 +78,7 @@ def analyse(
 
 
 def _found(tracks: Tracks) -> list[list[Step]]:
-    return [detector.find(values) for values in tracks.arrays()]
+    return detector.find_many(tracks.arrays())
 
 
 def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:
