@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ci.history.commits import CommitOrder
-from ci.history.evidence import Candidate
 from ci.history.exact import RecordedCommit, sentences
-from ci.history.grouping import Group
-from ci.history.series import Tracks
+from ci.history.steps.evidence import Candidate
+from ci.history.steps.grouping import Group
+from ci.history.steps.series import Tracks
 from ci.history.types import Cause, EventKind
 
 COMPILER = ("triton", "torch")

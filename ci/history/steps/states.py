@@ -6,10 +6,10 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ci.history.evidence import Candidate
-from ci.history.grouping import Group
-from ci.history.series import Tracks
-from ci.history.types import Direction, EventState
+from ci.history.steps.evidence import Candidate
+from ci.history.steps.grouping import Group
+from ci.history.steps.series import Tracks
+from ci.history.steps.words import Direction, EventState
 from ci.stats.types import Step
 
 BACK = 0.25

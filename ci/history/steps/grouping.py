@@ -7,8 +7,8 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ci.history.evidence import Candidate
-from ci.history.types import Direction, EventKind
+from ci.history.steps.evidence import Candidate
+from ci.history.steps.words import Direction, EventKind
 
 MACHINE_SHARE = 0.5
 """Series without a baseline: from this share of a machine's on, stepping together, it is the machine.  A choice."""
