@@ -12,7 +12,7 @@ from ci.history import identity
 from ci.history.attribution import Surroundings
 from ci.history.commits import CommitOrder
 from ci.history.identity import EventPlace
-from ci.history.steps.grouping import Group
+from ci.history.steps.grouping import StepGroup
 from ci.history.steps.machines import root
 from ci.history.steps.moved_work import MovedWork, moved_work
 from ci.history.steps.states import Ending, outcome
@@ -24,7 +24,7 @@ REDEFINED = "the benchmark definition changed there: times before and after it d
 
 
 def told(
-    groups: Sequence[Group], around: Surroundings, steps: Sequence[Sequence[Step]], triage: Triage
+    groups: Sequence[StepGroup], around: Surroundings, steps: Sequence[Sequence[Step]], triage: Triage
 ) -> list[HistoryEvent]:
     """The events of groups, without those that are only the way back or the other half of another one."""
     names = _names(groups, around, triage)
@@ -41,7 +41,7 @@ def told(
     ]
 
 
-def _names(groups: Sequence[Group], around: Surroundings, triage: Triage) -> list[str]:
+def _names(groups: Sequence[StepGroup], around: Surroundings, triage: Triage) -> list[str]:
     """The id of each group."""
     commits = around.order.names
     places = [EventPlace(root(g.machine, triage.renamed), g.kind, g.direction, commits[g.bad]) for g in groups]
@@ -65,9 +65,9 @@ class EventMaker:
     """Makes events of groups, in an order of commits."""
 
     order: CommitOrder
-    causes: Callable[[Group], tuple[Cause, ...]]
+    causes: Callable[[StepGroup], tuple[Cause, ...]]
 
-    def event(self, group: Group, event_id: str, ending: Ending) -> HistoryEvent:
+    def event(self, group: StepGroup, event_id: str, ending: Ending) -> HistoryEvent:
         """The event of a group."""
         names = self.order.names
         steps = [one.step for one in group.counting]
@@ -92,7 +92,9 @@ class EventMaker:
         )
 
 
-def _with_half(event: HistoryEvent, move: MovedWork | None, groups: Sequence[Group], make: EventMaker) -> HistoryEvent:
+def _with_half(
+    event: HistoryEvent, move: MovedWork | None, groups: Sequence[StepGroup], make: EventMaker
+) -> HistoryEvent:
     """The event with the other half of work that only moved: a note, not an alarm."""
     if move is None or event.state is not EventState.OPEN:
         return event

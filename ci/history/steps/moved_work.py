@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-from ci.history.steps.grouping import Group
+from ci.history.steps.grouping import StepGroup
 from ci.history.steps.words import Direction, EventKind
 
 LEFT = 0.25
@@ -22,7 +22,7 @@ class MovedWork:
     sentence: str
 
 
-def moved_work(groups: Sequence[Group]) -> dict[int, MovedWork]:
+def moved_work(groups: Sequence[StepGroup]) -> dict[int, MovedWork]:
     """Pairs of groups that cancel, by the slower one; each group is in one pair at most."""
     taken: set[int] = set()
     found = {}
@@ -33,7 +33,7 @@ def moved_work(groups: Sequence[Group]) -> dict[int, MovedWork]:
     return found
 
 
-def _pairs(groups: Sequence[Group]) -> Iterator[tuple[int, int]]:
+def _pairs(groups: Sequence[StepGroup]) -> Iterator[tuple[int, int]]:
     """Kernels slower and faster on one machine at the same place."""
     by_place: dict[tuple[str, int], list[int]] = {}
     for number, group in enumerate(groups):
@@ -44,17 +44,17 @@ def _pairs(groups: Sequence[Group]) -> Iterator[tuple[int, int]]:
             yield from ((number, other) for other in by_place.get((group.machine, group.bad), ()))
 
 
-def _cancel(slower: Group, faster: Group) -> bool:
+def _cancel(slower: StepGroup, faster: StepGroup) -> bool:
     lost, won = seconds(slower), seconds(faster)
     return not slower.operators & faster.operators and abs(lost + won) <= LEFT * max(abs(lost), abs(won))
 
 
-def seconds(group: Group) -> float:
+def seconds(group: StepGroup) -> float:
     """Seconds that one call of each series takes more than before."""
     return math.fsum(one.seconds for one in group.members)
 
 
-def _sentence(slower: Group, faster: Group) -> str:
+def _sentence(slower: StepGroup, faster: StepGroup) -> str:
     names = [", ".join(sorted(group.operators)) for group in (slower, faster)]
     moved = [f"{abs(seconds(group)) * 1e6:.3g} us" for group in (slower, faster)]
     return f"work moved: {names[0]} takes {moved[0]} more and {names[1]} {moved[1]} less at the same commit"
