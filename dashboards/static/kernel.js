@@ -171,6 +171,7 @@
     unknown.textContent = `There is no case “${values.case}” of ${kernel} on this machine; choose one below.`;
     draw();
     R.curves(document.getElementById("curves"), data, openCase);
+    R.downloads(`${lane.slug}/kernel-${slug}`);
     if (values.case && view.open) document.querySelector("tr.opened").scrollIntoView({block: "start"});
   }
 
