@@ -76,7 +76,7 @@
               row.why || "no reason was recorded",
             );
     const chart = h("div", {});
-    host.append(h("h2", {}, row.case, " ", h("span", {class: "sub"}, kernel)), ...(why ? [why] : []), chart);
+    host.append(h("h2", {}, R.foreign(row.case), " ", h("span", {class: "sub"}, kernel)), ...(why ? [why] : []), chart);
     view.history = () =>
       R.history(
         chart,
