@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, backends, events, pull_request
+from dashboards.views import View, backends, compare, events, pull_request, roofline, shapes
 
-VIEWS: tuple[View, ...] = (events.VIEW, backends.VIEW, pull_request.VIEW)
+VIEWS: tuple[View, ...] = (events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW, pull_request.VIEW)

@@ -40,6 +40,14 @@
     };
   }
 
+  const asked = new Map();
+
+  /** The value of a data file, also for several who ask at once. */
+  function data(path) {
+    if (!asked.has(path)) asked.set(path, R.load(path));
+    return asked.get(path);
+  }
+
   /** A labelled choice; options: [[value, text]]. */
   function pick(title, options, chosen, change) {
     const entries = options.map(([value, text]) => h("option", {value, selected: value === chosen}, text));
@@ -208,5 +216,5 @@
     return JSON.stringify(plain, null, 1) + "\n";
   }
 
-  Object.assign(R, {view, pick, press, viewLegend: legend, besideLinks, grid, asMarkdown, asCsv, asJson, markdownText: escaped});
+  Object.assign(R, {view, data, pick, press, viewLegend: legend, besideLinks, grid, asMarkdown, asCsv, asJson, markdownText: escaped});
 })();
