@@ -114,7 +114,7 @@
     );
     return h(
       "div",
-      {class: "grid"},
+      {class: "grid", "data-table": file},
       buttons(shown, columns, file, markdown),
       h("div", {class: "scroll"}, table),
       shown.length > FIRST_ROWS ? more : null,
