@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, backends, compare, roofline, shapes
+from dashboards.views import View, backends, compare, events, pull_request, roofline, shapes
 
-VIEWS: tuple[View, ...] = (compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW)
+VIEWS: tuple[View, ...] = (events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW, pull_request.VIEW)

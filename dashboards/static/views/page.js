@@ -28,6 +28,13 @@
         if (mine === wanted) delete main.dataset.busy;
       }
     }
+    document.addEventListener("keydown", event => {
+      const input = document.getElementById("filter");
+      const typing = event.target.closest("input, select, textarea, dialog");
+      if (event.key !== "/" || !input || typing || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      input.focus();
+    });
     document.addEventListener("DOMContentLoaded", () => {
       if (!R.site.lanes.length) return;
       window.addEventListener("popstate", again);
