@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -75,10 +76,16 @@ def _case(lane: _LaneColumns, at: list[int]) -> dict[str, Any]:
     return {
         **{name: newest[name] for name in told},
         "rate": rate.value,
-        "shape": json.loads(newest["shape"] or "{}"),
+        "shape": shape_of(newest["shape"]),
         "cost": {name: value for name, value in cost._asdict().items() if value},
         "arms": _arms(lane, at, rate),
     }
+
+
+def shape_of(text: str) -> dict[str, Any]:
+    """The dimensions of a case; what is no number that JSON knows is left out."""
+    values = json.loads(text or "{}")
+    return {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
 
 
 def _arms(lane: _LaneColumns, at: list[int], rate: rates.Rate) -> list[dict[str, Any]]:
