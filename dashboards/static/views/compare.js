@@ -30,17 +30,19 @@
     return {before: chosen(earlier, a, values.from, usual), after};
   }
 
-  /** Data files of the kernels of a lane: Map of name to data. */
-  async function kernelsOf(lane, wanted) {
-    const entries = [...(lane.kernels.entries ? lane.kernels.entries() : Object.entries(lane.kernels))];
-    const loaded = await Promise.all(
-      entries.filter(([name]) => wanted === "*" || name === wanted).map(async ([name, file]) => [name, await R.data(lane.slug + "/" + file)]),
+  /** The kernels that are measured in one of these lanes: [{name, slug}]. */
+  const kernelsIn = (...lanes) => R.site.kernels.filter(({slug}) => lanes.some(lane => lane.kernels.includes(slug)));
+
+  /** Data files of the kernels of a lane. */
+  const filesOf = (lane, wanted) =>
+    Promise.all(
+      kernelsIn(lane)
+        .filter(({name}) => wanted === "*" || name === wanted)
+        .map(({slug}) => R.data(lane.slug + "/kernel-" + slug)),
     );
-    return new Map(loaded);
-  }
 
   /** Everything measured at the commit of a side: Map of [kernel, case, backend] to what R.comparison compares. */
-  function measuredAt({data, place}, kernels) {
+  function measuredAt({data, place}, files) {
     const [hash] = data.commits[place],
       found = new Map(),
       definitions = new Map(data.definitions.map(([kernel, name, changes]) => [key(kernel, name), changes]));
@@ -48,7 +50,8 @@
       const number = (definitions.get(key(kernel, name)) || []).findLast(([from]) => from <= place);
       return number ? data.digests[number[1]] : ["", ""];
     };
-    for (const [kernel, file] of kernels) {
+    for (const file of files) {
+      const {kernel} = file;
       const at = file.commits.findIndex(([commit]) => commit === hash);
       if (at < 0) continue;
       for (const series of file.series) {
@@ -80,9 +83,9 @@
     return common ? [mine.get(common[0]), common[1]] : [null, null];
   }
 
-  function rowsOf({before, after}, kernels) {
-    const a = measuredAt(before, kernels[0]),
-      b = measuredAt(after, kernels[1]),
+  function rowsOf({before, after}, files) {
+    const a = measuredAt(before, files[0]),
+      b = measuredAt(after, files[1]),
       oneMachine = before.lane.machine === after.lane.machine;
     return [...new Set([...a.keys(), ...b.keys()])].map(name => {
       const [x, y] = [a.get(name) || null, b.get(name) || null],
@@ -245,10 +248,10 @@
     const both = await sides(values),
       wanted = values.kernel || "*";
     R.header(both.after.lane, change => choose({machine: both.after.lane.machine, env: both.after.lane.env, ...change, commit: "", from: ""}));
-    const kernels = await Promise.all([both.before, both.after].map(({lane}) => kernelsOf(lane, wanted)));
+    const files = await Promise.all([both.before, both.after].map(({lane}) => filesOf(lane, wanted)));
     if (!current()) return;
     const host = document.getElementById("view");
-    R.keepFocus(host, () => draw(host, values, both, rowsOf(both, kernels)));
+    R.keepFocus(host, () => draw(host, values, both, rowsOf(both, files)));
   }
 
   function draw(host, values, both, found) {
@@ -256,7 +259,7 @@
       everything = values.all === "1";
     const usual = found.filter(row => (everything || !row.baseline) && row.verdict !== "not run");
     const rows = ordered(usual.filter(row => (everything || MOVED.includes(row.verdict)) && R.matches([row.kernel, row.case, row.backend, row.verdict].join(" "), values.q || "")));
-    const kernels = [...new Set(R.site.lanes.filter(lane => [before.lane, after.lane].includes(lane)).flatMap(lane => [...(lane.kernels.keys ? lane.kernels.keys() : Object.keys(lane.kernels))]))].sort();
+    const kernels = kernelsIn(before.lane, after.lane).map(({name}) => name);
     const all = h("input", {type: "checkbox", checked: everything, change: event => choose({all: event.target.checked ? "1" : ""})});
     const averages = means(usual, row => row.kernel);
     const total = means(usual, () => "all operators");

@@ -28,6 +28,13 @@
         if (mine === wanted) delete main.dataset.busy;
       }
     }
+    document.addEventListener("keydown", event => {
+      const input = document.getElementById("filter");
+      const typing = event.target.closest("input, select, textarea, dialog");
+      if (event.key !== "/" || !input || typing || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      input.focus();
+    });
     document.addEventListener("DOMContentLoaded", () => {
       if (!R.site.lanes.length) return;
       window.addEventListener("popstate", again);
@@ -114,7 +121,7 @@
     );
     return h(
       "div",
-      {class: "grid"},
+      {class: "grid", "data-table": file},
       buttons(shown, columns, file, markdown),
       h("div", {class: "scroll"}, table),
       shown.length > FIRST_ROWS ? more : null,
