@@ -17,13 +17,14 @@ from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.intp]
 
-MEDIAN_OF = 7
-"""Points of the running median: it follows a level of four points and ignores a spike of three."""
+MEDIAN_OF = 9
+"""Points of the running median: it follows a level of five points, also at the end, and ignores a spike of four.  With
+7, 5 % of null series of t noise (3 degrees, 1,000 points) raise an alarm; with 11, a new level is seen a point later."""
 
 CLIP, CLIPPED_SHARE = 2.0, 0.1
 """Points further from the running median than 2 robust standard deviations are pulled back to it, but at most this
-share of them: more are not outliers but how the series is.  Chosen on 2026-11-22 by `python -m ci.study.detectors`:
-3 lets 9 % of null series of t noise (1,000 points) raise an alarm, and without the share bimodal series do."""
+share of them: more are not outliers but how the series is.  At 3, 9 % of null series of t noise (1,000 points) raise an
+alarm, and without the share every fifth bimodal series does.  (2026-11-22, simulated as in ci.study.step_bar)"""
 
 NORMAL = 1.4826
 """Standard deviation of a normal variable / its median absolute deviation."""

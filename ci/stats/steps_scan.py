@@ -103,20 +103,20 @@ def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:
 def levels(sums: Sums, splits: Splits, row: int, bar: float) -> list[int]:
     """First points of new levels of one series."""
     found: list[int] = []
-    while (place := _next(sums, splits, row, found, bar)) is not None:
-        found = sorted({*found, place})
+    while (best := loudest(sums, splits, row, found))[0] >= bar:
+        found = sorted({*found, best[1]})
     return _settled(sums, found, bar)
 
 
-def _next(sums: Sums, splits: Splits, row: int, found: list[int], bar: float) -> int | None:
-    """Another split, beside those found; None where nothing stands out."""
-    points = sums.points.shape[1]
-    edges = [0, *found, points]
+def loudest(sums: Sums, splits: Splits, row: int, found: list[int]) -> tuple[float, int]:
+    """(standard errors, place) of the loudest of the clearest splits beside those found; (0, 0) where none jumps."""
+    edges = [0, *found, sums.points.shape[1]]
+    best = (0.0, 0)
     for start, place, stop in _clearest(sums, splits, row, edges):
-        noise = wander(sums, np.array([sorted({*edges, start, place, stop})]))
-        if _size(sums, start, place, stop, noise) >= bar and jumps(sums.points[0], start, place, stop):
-            return place
-    return None
+        if jumps(sums.points[0], start, place, stop):
+            noise = wander(sums, np.array([sorted({*edges, start, place, stop})]))
+            best = max(best, (_size(sums, start, place, stop, noise), place))
+    return best
 
 
 def _clearest(sums: Sums, splits: Splits, row: int, edges: list[int]) -> list[tuple[int, int, int]]:
