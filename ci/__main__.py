@@ -20,6 +20,7 @@ VERBS = {
     "ab": "Compare two commits in lock-step, or judge recorded trials.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
+    "detect": "Find where the level of a series in a CSV changed.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
     "gate": "Judge one recorded commit against another; measures nothing.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
@@ -32,7 +33,7 @@ VERBS = {
 }
 """Every verb, and what it is for."""
 
-ROOMS: dict[str, str] = {}
+ROOMS: dict[str, str] = {"detect": "history.detect"}
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
 
 LONGEST_ERROR = 10_000

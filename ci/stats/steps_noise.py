@@ -18,8 +18,9 @@ from ci.stats.types import FloatArray
 IntArray = npt.NDArray[np.intp]
 
 MEDIAN_OF = 9
-"""Points of the running median: it follows a level of five points, also at the end, and ignores a spike of four.  With
-7, 5 % of null series of t noise (3 degrees, 1,000 points) raise an alarm; with 11, a new level is seen a point later."""
+"""Points of the running median: it follows a level of five points, also at the end, and ignores a spike of four.
+With 7, 5 % of null series of t noise (3 degrees, 1,000 points) raise an alarm; with 11, a level is seen a point
+later."""
 
 CLIP, CLIPPED_SHARE = 2.0, 0.1
 """Points further from the running median than 2 robust standard deviations are pulled back to it, but at most this

@@ -38,12 +38,12 @@ def correlated(rng: np.random.Generator, series: int, points: int, correlation: 
 
 def outliers(rng: np.random.Generator, series: int, points: int) -> FloatArray:
     """Gaussian, and 1 % of the points 30 % slower."""
-    return gaussian(rng, series, points) + np.log(1.3) * (rng.random((series, points)) < 0.01)
+    return np.asarray(gaussian(rng, series, points) + np.log(1.3) * (rng.random((series, points)) < 0.01))
 
 
 def bimodal(rng: np.random.Generator, series: int, points: int) -> FloatArray:
     """Two modes 5 % apart, the slower one in 3 of 10 points at random, and 0.2 % noise."""
-    return gaussian(rng, series, points) / 10 + np.log(1.05) * (rng.random((series, points)) < 0.3)
+    return np.asarray(gaussian(rng, series, points) / 10 + np.log(1.05) * (rng.random((series, points)) < 0.3))
 
 
 def drifting(rng: np.random.Generator, series: int, points: int) -> FloatArray:
