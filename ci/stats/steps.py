@@ -21,7 +21,7 @@ from scipy.special import stdtrit
 
 from ci.stats import steps_scan
 from ci.stats.steps_critical import p_value
-from ci.stats.steps_noise import IntArray, Sums, Wander, size, wander, without_spikes
+from ci.stats.steps_noise import Sums, Wander, size, wander, without_spikes
 from ci.stats.types import FloatArray, Step
 
 WINDOW, UNDECIDED, OVERLAP = 512, 128, 384
@@ -122,33 +122,33 @@ def _analysed(seen: FloatArray, start: int, *, logs: bool) -> list[list[Step]]:
     """The steps of each row; `start`: points of the history before them."""
     if seen.shape[1] < 2 * steps_scan.SHORTEST:
         return [[] for _ in seen]
-    length = start + seen.shape[1]
     sums = Sums.of(without_spikes(seen))
-    found = steps_scan.places(sums, length)
-    return [
-        _described(row, sums.row(i), places, start, logs=logs) if places else []
-        for i, (row, places) in enumerate(zip(seen, found, strict=True))
-    ]
+    found = enumerate(steps_scan.places(sums, start + seen.shape[1]))
+    return [_described(seen[i], sums, i, places, start, logs=logs) if places else [] for i, places in found]
 
 
-def _described(row: FloatArray, sums: Sums, places: list[int], start: int, *, logs: bool) -> list[Step]:
-    edges = [0, *places, len(row)]
-    noise = wander(sums, np.array([edges]))
-    around = zip(edges, edges[1:], edges[2:], strict=False)
-    return [_step(row, sums, np.array([[a], [k], [b]]), noise, start, logs=logs) for a, k, b in around]
+def _described(seen: FloatArray, sums: Sums, row: int, places: list[int], start: int, *, logs: bool) -> list[Step]:
+    edges = [0, *places, len(seen)]
+    noise = wander(sums, row, edges)
+    steps = []
+    for split in zip(edges, edges[1:], edges[2:], strict=False):
+        p = p_value(float(size(sums, row, split, noise)), start + len(seen))
+        steps.append(_step(seen, split, noise, p, start, logs=logs))
+    return steps
 
 
-def _step(row: FloatArray, sums: Sums, edges: IntArray, noise: Wander, start: int, *, logs: bool) -> Step:
-    """edges: the first points of both levels and the one after, shape (3, 1)."""
-    a, k, b = (int(edge) for edge in edges[:, 0])
-    before, after = float(np.median(row[a:k])), float(np.median(row[k:b]))
-    error = MEDIAN_ERROR * float(np.sqrt(noise.variance(edges[1] - edges[0]) + noise.variance(edges[2] - edges[1]))[0])
+def _step(
+    seen: FloatArray, split: tuple[int, int, int], noise: Wander, p_value: float, start: int, *, logs: bool
+) -> Step:
+    a, k, b = split
+    before, after = float(np.median(seen[a:k])), float(np.median(seen[k:b]))
+    error = MEDIAN_ERROR * float(np.sqrt(noise.variance(k - a) + noise.variance(b - k)))
     reach = float(stdtrit(max(b - a - 2, 1), (1 + INTERVAL) / 2)) * error
-    p = p_value(float(size(sums, edges[0], edges[1], edges[2], noise)[0]), start + len(row))
     gap = after - before
     ratio, low, high = _ratios(before, [gap, gap - reach, gap + reach], logs=logs)
-    before, after = (float(np.exp(before)), float(np.exp(after))) if logs else (before, after)
-    return Step(start + k, before, after, ratio, low, high, p)
+    if logs:
+        before, after = float(np.exp(before)), float(np.exp(after))
+    return Step(start + k, before, after, ratio, low, high, p_value)
 
 
 def _ratios(before: float, gaps: list[float], *, logs: bool) -> list[float]:

@@ -28,7 +28,7 @@ def sizes(kind: str, points: int, series: int, rng: np.random.Generator) -> Floa
     """Standard errors of the loudest split of each of so many null series."""
     sums = Sums.of(without_spikes(KINDS[kind](rng, series, points)))
     splits = scan(sums)
-    return np.array([loudest(sums.row(i), splits, i, [])[0] for i in range(series)])
+    return np.array([loudest(sums, splits, i)[0] for i in range(series)])
 
 
 def bar(points: int, series: int, seed: int) -> list[float]:

@@ -205,7 +205,7 @@ def _times(cells: list[str], lines: list[int], remarks: _Remarks) -> FloatArray:
     times = _floats(cells)
     if np.isnan(times).all():
         dates = pd.to_datetime(pd.Series(cells, dtype=object), errors="coerce", utc=True, format="mixed")
-        times = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64)
+        times = np.asarray((dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(times))
     if len(bad):
         where = f"line {lines[bad[0]]}, {plain(cells[bad[0]], 40)!r}"
