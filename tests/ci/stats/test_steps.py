@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from ci.stats import steps_noise, steps_scan
+from ci.stats import steps, steps_noise, steps_scan
 from ci.stats.steps import WINDOW, Tail, advance, find, find_many, find_shifts
 from ci.stats.steps_critical import LEVEL, TABLE, critical, p_value
 from ci.stats.steps_noise import Sums, wander, without_spikes
@@ -108,6 +108,12 @@ def test_differences_where_a_ratio_has_no_meaning():
 def test_many_series_are_found_as_each_alone():
     series = [stepped(points, [(points // 2, 1.05)], seed) for seed, points in enumerate([20, 90, 90, 300, 600, 7, 0])]
     assert find_many(series) == [find(one) for one in series]
+
+
+def test_processes_share_the_work(monkeypatch):
+    series = [stepped(30, [(15, 1.05)], seed) for seed in range(5)]
+    monkeypatch.setattr(steps, "WORTH_A_PROCESS", 1)
+    assert find_many(series, processes=2) == find_many(series)
 
 
 def test_point_by_point_gives_the_same_answer():
