@@ -22,6 +22,7 @@ VERBS = {
     "ack": "Somebody looks after an event.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
+    "detect": "Find where the level of a series in a CSV changed.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
     "events": "What changed over the history, since when, why, and who looks after it.",
     "gate": "Judge one recorded commit against another; measures nothing.",
@@ -39,6 +40,7 @@ VERBS = {
 ROOMS: dict[str, str] = {
     "accept": "history.decide",
     "ack": "history.decide",
+    "detect": "history.detect",
     "events": "history.events",
     "reopen": "history.decide",
 }

@@ -47,7 +47,7 @@ def test_an_open_regression_leaves_with_1_and_is_told_first() -> None:
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
     assert lines[0] == "1 regression open"
-    assert lines[1].startswith(f"{regression()}  kernel slower: gemm: triton/small on h200x1-00000001, +5.")
+    assert lines[1].startswith(f"{regression()}  kernel slower: gemm: triton/small on h200x1-00000001, +4.")
     assert lines[2].strip() == f"since {commit(30)[:8]} change 30 (#30) (A. Author)"
     assert "looked at 6 series with 360 points of 60 commits" in done.stdout
     assert "\x1b" not in done.stdout
@@ -111,7 +111,7 @@ def test_alerts_are_off_until_a_file_says_so(httpserver) -> None:
     httpserver.expect_request("/hook", method="POST").respond_with_data("")
     Path("ci").mkdir()
     Path("ci/alerts.toml").write_text(f'[webhook]\nurl = "{httpserver.url_for("/hook")}"\n')
-    assert "would tell webhook: open: gemm: 5." in run("events", "--alert", "--dry-run").stderr
+    assert "would tell webhook: open: gemm: 4." in run("events", "--alert", "--dry-run").stderr
     assert httpserver.log == []
     for _ in range(2):
         assert run("events", "--alert").exit_code == 1
