@@ -89,6 +89,8 @@ def constant(value: str, rows: int) -> pa.DictionaryArray:
 
 
 def _array(field: pa.Field, blocks: Sequence[Block]) -> pa.Array:
+    if not any(field.name in block.columns for block in blocks):
+        blocks = [Block(sum(block.rows for block in blocks), {})]
     found = [(block.column(field.name), block.rows) for block in blocks]
     if field.type != TEXT:
         return _numbers(field.type, found)
@@ -106,5 +108,8 @@ def _repeated(column: Column, rows: int) -> Sequence[Value]:
 def _numbers(kind: pa.DataType, found: Sequence[tuple[Column, int]]) -> pa.Array:
     """A column of numbers; None is NaN."""
     dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
-    parts = [np.broadcast_to(np.asarray(column, dtype), rows) for column, rows in found]
-    return pa.array(np.concatenate(parts) if parts else np.empty(0, dtype), kind)
+    values, end = np.empty(sum(rows for _, rows in found), dtype), 0
+    for column, rows in found:
+        values[end : end + rows] = np.array(column, dtype) if isinstance(column, list) else column
+        end += rows
+    return pa.array(values, kind)

@@ -86,7 +86,8 @@ class Parts:
 
     def part(self, tables: Mapping[str, pa.Table], units: Mapping[str, Unit]) -> Part:
         """Tables of some units as a part without a file."""
-        named = [rows.append_column(UNIT, constant(name, len(rows))) for name, rows in tables.items()]
+        dated = sorted(tables.items(), key=lambda pair: _oldest(pair[1]))
+        named = [rows.append_column(UNIT, constant(name, len(rows))) for name, rows in dated]
         return Part({name: units[name] for name in tables}, in_order(unified(named, self.schema).combine_chunks()))
 
     def put(self, fresh: Sequence[Part], gone: Iterable[str] = ()) -> bool:

@@ -130,8 +130,8 @@ def _bare_kernel(
         "seconds": values[which],
         "seconds_low": _at(row, "stats_ci_99_a", which),
         "seconds_high": _at(row, "stats_ci_99_b", which),
-        "samples": np.nan_to_num(_at(row, "stats_repeat", which)).astype(np.int32),
-        **{field: [by_case.get(keys[i][1]) for i in which] for field, by_case in exact.items() if by_case},
+        "samples": _counts(row.get("stats_repeat"), which),
+        **{field: _of_cases(by_case, cases)[which % len(cases)] for field, by_case in exact.items() if by_case},
         "status": ["error" if one else "ok" for one in failed] if failed.any() else "ok",
         "why": ["failed under asv, without notes" if one else "" for one in failed] if failed.any() else "",
         "yardstick": str(row.get("version") or ""),
@@ -191,11 +191,19 @@ def _at(row: asv_files.Json, column: str, which: np.ndarray) -> np.ndarray:
     return np.array(values, np.float64)[which] if values else np.full(len(which), np.nan)
 
 
+def _counts(values: Sequence[int | None] | None, which: np.ndarray) -> Column:
+    return np.array([value or 0 for value in values], np.int32)[which] if values else 0
+
+
 def _by_case(row: asv_files.Json | None) -> dict[str, float | None]:
     """An exact series by case; empty if there is none."""
     if not row or not row.get("params") or not row.get("result"):
         return {}
     return dict(zip(names_of(row["params"][0]), row["result"], strict=False))
+
+
+def _of_cases(by_case: Mapping[str, float | None], cases: Sequence[str]) -> np.ndarray:
+    return np.array([by_case.get(case) for case in cases], np.float64)
 
 
 def _float(value: Scalar) -> float:
