@@ -110,6 +110,8 @@ def _numbers(kind: pa.DataType, found: Sequence[tuple[Column, int]]) -> pa.Array
     dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
     values, end = np.empty(sum(rows for _, rows in found), dtype), 0
     for column, rows in found:
+        if not rows:
+            continue
         values[end : end + rows] = np.array(column, dtype) if isinstance(column, list) else column
         end += rows
     return pa.array(values, kind)
