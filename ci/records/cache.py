@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ci.records.parts import PART_ROWS, Part, Parts, Unit
+from ci.records.parts import PART_ROWS, ParsedUnit, Parts, TablePart
 
 Parser = Callable[[str], tuple[pa.Table, list[str]]]
 """Unit name to (rows, problems)."""
@@ -54,13 +54,13 @@ def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema,
     return Cached([part.rows for part in kept if len(part.rows)], [said for name in units for said in problems[name]])
 
 
-def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[Part]:
+def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[TablePart]:
     """Units parsed anew, as parts of about PART_ROWS rows."""
     tables: dict[str, pa.Table] = {}
-    known: dict[str, Unit] = {}
+    known: dict[str, ParsedUnit] = {}
     for name in stale:
         tables[name], problems = parse(name)
-        known[name] = Unit(digests[name], tuple(problems))
+        known[name] = ParsedUnit(digests[name], tuple(problems))
         if sum(map(len, tables.values())) >= PART_ROWS:
             yield parts.part(tables, known)
             tables = {}
@@ -68,7 +68,7 @@ def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], par
         yield parts.part(tables, known)
 
 
-def _once(parts: Sequence[Part]) -> list[Part]:
+def _once(parts: Sequence[TablePart]) -> list[TablePart]:
     """Every unit once: two parts hold the same one for the moment in which a writer replaces them."""
     seen: set[str] = set()
     kept = []
@@ -116,7 +116,7 @@ def _read_seen(store: Path) -> dict[str, list[str]]:
     return {}
 
 
-def _write(parts: Parts, fresh: Sequence[Part], gone: set[str], seen: Mapping[str, list[str]] | None) -> None:
+def _write(parts: Parts, fresh: Sequence[TablePart], gone: set[str], seen: Mapping[str, list[str]] | None) -> None:
     """A read-only folder or a full disk leaves the old parts, which are as good but for speed."""
     if not parts.put(fresh, gone) or seen is None:
         return

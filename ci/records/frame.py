@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow as pa
 
 from ci.git.repository import history_order
-from ci.records import cache
-from ci.records.columns import SCHEMA, TEXT, Block
+from ci.records import cache, imported
+from ci.records.columns import SCHEMA, TEXT, RowBlock
 from ci.records.rows import CACHED, rows_of
 
 Codes = npt.NDArray[np.signedinteger]
@@ -29,7 +29,7 @@ VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Piece:
+class FramePiece:
     """Rows of one machine as they are stored; columns that it lacks are unknown."""
 
     machine: str
@@ -38,16 +38,19 @@ class Piece:
 
 def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Path]) -> pd.DataFrame:
     """See :func:`ci.records.store.load`."""
-    pieces, problems = list[Piece](), list[str]()
+    pieces, problems = list[FramePiece](), list[str]()
     for folder in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
-        if not folder.is_dir() or folder.name.startswith(".") or machine not in (None, folder.name):
+        hidden = folder.name.startswith(".") or folder.name == imported.FOLDER
+        if hidden or not folder.is_dir() or machine not in (None, folder.name):
             continue
         files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
         found = _cached(folder, {stem: (path, notes_path(path)) for stem, path in files.items()})
-        pieces += [Piece(folder.name, rows) for rows in found.tables]
+        pieces += [FramePiece(folder.name, rows) for rows in found.tables]
         alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
         problems += [f"{folder}/{said}" for said in found.problems]
         problems += [f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone]
+    foreign, left_out = imported.times(results_dir, machine)
+    pieces, problems = [*pieces, *(FramePiece(*found) for found in foreign)], [*problems, *left_out]
     frame = assembled(pieces, results_dir)
     frame.attrs["problems"] = problems
     return frame
@@ -63,7 +66,7 @@ def _cached(folder: Path, units: dict[str, tuple[Path, Path]]) -> cache.Cached:
     return cache.table(units, lambda unit: rows_of(folder.name, *units[unit]), CACHED, store, VERSION)
 
 
-def assembled(pieces: Sequence[Piece], repository: Path) -> pd.DataFrame:
+def assembled(pieces: Sequence[FramePiece], repository: Path) -> pd.DataFrame:
     """Pieces as one frame, oldest commit first; texts as categories, in alphabetical order."""
     commit, date = _texts(pieces, "commit"), _values(pieces, "date")
     runs = _runs(commit.codes, date.view(np.int64))
@@ -80,7 +83,7 @@ def assembled(pieces: Sequence[Piece], repository: Path) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-def _texts(pieces: Sequence[Piece], name: str) -> pd.Categorical:
+def _texts(pieces: Sequence[FramePiece], name: str) -> pd.Categorical:
     """A text column of all pieces with the texts that occur in it."""
     coded = [chunk for piece in pieces for chunk in _coded(piece, name)]
     texts = sorted({text for _, those in coded for text in those})
@@ -91,11 +94,11 @@ def _texts(pieces: Sequence[Piece], name: str) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"), validate=False)
 
 
-def _coded(piece: Piece, name: str) -> Iterator[tuple[Codes, list[str]]]:
+def _coded(piece: FramePiece, name: str) -> Iterator[tuple[Codes, list[str]]]:
     """(codes, texts) of each chunk; only texts that occur."""
     rows = len(piece.rows)
     if name == "machine" or name not in piece.rows.column_names:
-        text = piece.machine if name == "machine" else str(Block(rows, {}).column(name))
+        text = piece.machine if name == "machine" else str(RowBlock(rows, {}).column(name))
         yield np.zeros(rows, np.int8), [text]
         return
     for chunk in piece.rows[name].chunks:
@@ -106,7 +109,7 @@ def _coded(piece: Piece, name: str) -> Iterator[tuple[Codes, list[str]]]:
         yield codes, texts
 
 
-def _values(pieces: Sequence[Piece], name: str) -> npt.NDArray[np.generic]:
+def _values(pieces: Sequence[FramePiece], name: str) -> npt.NDArray[np.generic]:
     """A column of numbers of all pieces."""
     kind = SCHEMA.field(name).type
     dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
@@ -115,7 +118,7 @@ def _values(pieces: Sequence[Piece], name: str) -> npt.NDArray[np.generic]:
         if name in piece.rows.column_names:
             parts += [chunk.to_numpy(zero_copy_only=False).astype(dtype) for chunk in piece.rows[name].chunks]
         else:
-            parts.append(np.full(len(piece.rows), Block(0, {}).column(name), dtype))
+            parts.append(np.full(len(piece.rows), RowBlock(0, {}).column(name), dtype))
     return np.concatenate(parts)
 
 

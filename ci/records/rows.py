@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ci.records import asv_files
-from ci.records.columns import SCHEMA, Block, Column, table_of
+from ci.records.columns import SCHEMA, Column, RowBlock, table_of
 from ci.records.paired import PairedRatio, beside_fastest
 from ci.records.pooling import Cell, Place, PooledTrials, interval, pool
 from ci.trials.file import TrialFile, read
@@ -49,7 +49,7 @@ def rows_of(machine: str, path: Path, notes: Path) -> tuple[pa.Table, list[str]]
         return table_of(noted, CACHED), [*problems, said]
 
 
-def _noted(pooled: PooledTrials) -> Block:
+def _noted(pooled: PooledTrials) -> RowBlock:
     """Everything the notes hold."""
     keys, cells = list(pooled.cells), list(pooled.cells.values())
     declarations = [pooled.declarations[kernel] for kernel, _, _ in keys]
@@ -75,7 +75,7 @@ def _noted(pooled: PooledTrials) -> Block:
         "paired_low": [one.low for one in paired],
         "paired_high": [one.high for one in paired],
     }
-    return Block(len(keys), columns)
+    return RowBlock(len(keys), columns)
 
 
 def _times(cells: Sequence[Cell]) -> dict[str, Column]:
@@ -89,7 +89,7 @@ def _times(cells: Sequence[Cell]) -> dict[str, Column]:
     }
 
 
-def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[Block]:
+def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[RowBlock]:
     """What only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
     params = data["params"]
     place = {
@@ -104,12 +104,12 @@ def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[Block]:
             exact = {field: _by_case(rows.get(f"{kernel}.{one}")) for one, (field, _) in asv_files.EXACT.items()}
             block = _bare_kernel(kernel, row, exact, pooled)
             if block.rows:
-                yield Block(block.rows, {**place, **block.columns})
+                yield RowBlock(block.rows, {**place, **block.columns})
 
 
 def _bare_kernel(
     kernel: str, row: asv_files.Json, exact: Mapping[str, Mapping[str, float | None]], pooled: PooledTrials | None
-) -> Block:
+) -> RowBlock:
     """The combinations of one time series that asv's file has and the notes lack; what asv skipped is no row."""
     backends, cases = map(names_of, row["params"])
     keys = list(itertools.product(backends, cases))
@@ -136,7 +136,7 @@ def _bare_kernel(
         "why": ["failed under asv, without notes" if one else "" for one in failed] if failed.any() else "",
         "yardstick": str(row.get("version") or ""),
     }
-    return Block(len(which), columns)
+    return RowBlock(len(which), columns)
 
 
 def _machine(params: asv_files.Json) -> Machine:

@@ -17,7 +17,7 @@ import pytest
 
 from ci.records import cache, parts
 from ci.records.columns import TEXT
-from ci.records.parts import UNIT, Parts, Unit
+from ci.records.parts import UNIT, Parts, ParsedUnit
 
 SCHEMA = pa.schema([("name", TEXT), ("value", pa.float64()), ("date", pa.timestamp("ms", tz="UTC"))])
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -196,10 +196,10 @@ def test_two_writers_lose_nothing(folder: Folder) -> None:
         import sys
         from pathlib import Path
         from tests.ci.records.test_cache import SCHEMA, rows
-        from ci.records.parts import Parts, Unit
+        from ci.records.parts import Parts, ParsedUnit
         for number in map(int, sys.argv[1:]):
             store = Parts(Path({str(folder.store)!r}), SCHEMA, 1)
-            assert store.put([store.part({{f"u{{number}}": rows("x", number)}}, {{f"u{{number}}": Unit(str(number))}})])
+            assert store.put([store.part({{f"u{{number}}": rows("x", number)}}, {{f"u{{number}}": ParsedUnit(str(number))}})])
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
     running = [subprocess.Popen([*argv, *map(str, range(first, 24, 3))]) for first in range(3)]
@@ -211,8 +211,8 @@ def test_two_writers_lose_nothing(folder: Folder) -> None:
 def test_what_another_writer_has_put_is_not_written_twice(folder: Folder) -> None:
     store = Parts(folder.store, SCHEMA, 1)
     for _ in range(2):
-        assert store.put([store.part({"u": rows("x", 1)}, {"u": Unit("d")})])
-    assert store.put([store.part({"u": rows("x", 2)}, {"u": Unit("e")})])
+        assert store.put([store.part({"u": rows("x", 1)}, {"u": ParsedUnit("d")})])
+    assert store.put([store.part({"u": rows("x", 2)}, {"u": ParsedUnit("e")})])
     assert folder.kept() == {"x/2": 2}
 
 
