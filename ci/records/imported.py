@@ -8,6 +8,7 @@ made again: this folder is a record.  :func:`ci.records.store.load` adds their t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -44,7 +45,7 @@ it was read from.  A row without seconds is in no page; any engine can query it.
 
 MOST_ROWS = 4_000_000
 """Imported rows that the frame takes: about 1.5 GB beside as many of our own (ci.records.frame, 2026-11).  A larger
-import is for a query engine or `ridgeline export`, and the frame says so."""
+import is for a query engine, and the frame says so."""
 
 KEY = ("commit", "env", "kernel", "backend", "case")
 """What two rows of a machine share that are of the same point."""
@@ -76,7 +77,7 @@ def machines(results_dir: Path) -> list[str]:
 def add(results_dir: Path, machine: str, tables: Mapping[str, pa.Table], digests: Mapping[str, str]) -> None:
     """Keep the tables of some files, each in place of what its file gave before.  Raises RecordError."""
     parts = ImportedParts(results_dir, machine)
-    fresh = parts.part(tables, {name: ParsedUnit(digests[name]) for name in tables})
+    fresh = parts.part(tables, {name: ParsedUnit(digests[name], put_ns=time.time_ns()) for name in tables})
     if not parts.put([fresh]):
         raise RecordError(f"{parts.folder} cannot be written; give a folder you may write: --results DIR")
 
@@ -96,7 +97,7 @@ def times(results_dir: Path, machine: str | None = None) -> tuple[list[tuple[str
         rows = sum(_rows(path) for path in parts.folder.glob("part-*.parquet"))
         if rows > MOST_ROWS:
             said = f"{parts.folder}: {rows:,} imported rows are more than the {MOST_ROWS:,} that pages take"
-            problems.append(f"{said}; query them with DuckDB or pandas, or take some: ridgeline export --since")
+            problems.append(f"{said}; query them with DuckDB or pandas as in the README")
             continue
         held, unsound = parts.read(), parts.unsound()
         problems += [f"{path}: damaged or of another version; import its files again" for path in unsound]
@@ -119,9 +120,19 @@ def _timed(parts: Sequence[TablePart]) -> list[pa.Table]:
     """The rows of all parts that belong in the frame, as one table."""
     if not parts:
         return []
-    whole = pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()
+    whole = _latest_last(parts)
     keep = pc.or_(pc.is_finite(whole["seconds"]), pc.not_equal(whole["status"].cast(pa.string()), "ok"))
     return [whole.filter(keep).drop_columns(["value", "unit", "source", UNIT])]
+
+
+def _latest_last(parts: Sequence[TablePart]) -> pa.Table:
+    """The rows of all parts in the order in which their files were imported."""
+    whole = pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()
+    put_ns = {name: unit.put_ns for part in parts for name, unit in part.units.items()}
+    records = whole[UNIT].combine_chunks()
+    when = np.array([put_ns.get(name, 0) for name in records.dictionary.to_pylist()], np.int64)
+    order = np.argsort(when[records.indices.to_numpy()], kind="stable")
+    return whole if np.all(order[1:] > order[:-1]) else whole.take(pa.array(order))
 
 
 def _rows(path: Path) -> int:

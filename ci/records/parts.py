@@ -44,10 +44,14 @@ _WRITTEN = {"compression": "zstd", "row_group_size": PART_ROWS, "write_page_chec
 
 @dataclasses.dataclass(frozen=True)
 class ParsedUnit:
-    """What a unit was parsed from (digest of its content), and what could not be used of it."""
+    """What a unit was parsed from (digest of its content), and what could not be used of it.
+
+    put_ns: when it was put here, in ns since 1970; 0 where that does not matter.
+    """
 
     digest: str
     problems: tuple[str, ...] = ()
+    put_ns: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -152,7 +156,7 @@ class Parts:
 
     def _draft(self, part: TablePart) -> Path:
         draft = self.folder / f".{part.name}.{os.getpid()}"
-        units = {name: [unit.digest, list(unit.problems)] for name, unit in part.units.items()}
+        units = {name: [unit.digest, list(unit.problems), unit.put_ns] for name, unit in part.units.items()}
         index = json.dumps({"version": self.version, "units": units}).encode()
         rows = part.rows.replace_schema_metadata({_INDEX: index})
         texts = [field.name for field in self.schema if field.type == TEXT]
@@ -185,11 +189,15 @@ class Parts:
         try:
             schema = pq.read_schema(path)
             index = json.loads((schema.metadata or {}).get(_INDEX, b"{}"))
-        except (OSError, pa.ArrowException, ValueError):
+            if index.get("version") != self.version or not schema.equals(self.schema):
+                return None
+            return {name: _unit(*told) for name, told in index["units"].items()}
+        except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, AttributeError):
             return None
-        if index.get("version") != self.version or not schema.equals(self.schema):
-            return None
-        return {name: ParsedUnit(digest, tuple(problems)) for name, (digest, problems) in index["units"].items()}
+
+
+def _unit(digest: str, problems: Sequence[str], put_ns: int) -> ParsedUnit:
+    return ParsedUnit(str(digest), tuple(map(str, problems)), int(put_ns))
 
 
 def _merged(parts: Sequence[TablePart]) -> list[TablePart]:

@@ -14,7 +14,7 @@ from ci.records.imported import FOLDER
 
 
 @click.command("import", epilog=example("ridgeline import ../their-project/results --machine ci-node-3"))
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--as", "kind", type=click.Choice(reading.FORMATS), help="Format (default: told from each file).")
 @click.option("--machine", default="", metavar="NAME", help="Machine they were measured on, where the file is wrong.")
 @click.option("--kernel", default="", metavar="NAME", help="What was measured, where the file does not say it.")
@@ -43,7 +43,7 @@ def import_(
     given = points.ImportOptions(machine, kernel, commit, _date(date), unit)
     files = reading.sources(paths)
     with _bar() as bar:
-        task = bar.add_task("importing", total=sum(source.path.stat().st_size for source in files))
+        task = bar.add_task("importing", total=sum(map(reading.size, files)))
         done = reading.bring(files, results, given, kind, dry_run, lambda more: bar.advance(task, more))
     if as_json:
         click.echo(json.dumps(_document(done), indent=1))

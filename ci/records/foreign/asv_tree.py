@@ -18,7 +18,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ci.records import asv_files
-from ci.records.foreign.points import ForeignError, ForeignFile, ForeignPoint, ImportOptions, MeasuredAt, dated, named
+from ci.records.foreign.points import (
+    ForeignError,
+    ForeignFile,
+    ForeignPoint,
+    ImportOptions,
+    MeasuredAt,
+    dated,
+    machine_named,
+    named,
+)
 from ci.records.rows import names_of, software
 
 SOURCE = "asv"
@@ -72,10 +81,12 @@ def read(data: asv_files.Json, path: Path, given: ImportOptions) -> ForeignFile:
 def _origin(data: asv_files.Json, params: Mapping[str, object], path: Path, given: ImportOptions) -> MeasuredAt:
     needs = data.get("requirements") or {key: value for key, value in params.items() if key in ("torch", "triton")}
     date = given.date_ms if given.date_ms is not None else dated(float(data.get("date") or 0))
-    env = data.get("env_name") or f"py{data.get('python') or params.get('python') or '?'}"
+    env = (
+        data.get("env_name") or path.stem.partition("-")[2] or f"py{data.get('python') or params.get('python') or '?'}"
+    )
     machine = given.machine or str(params.get("machine") or path.parent.name)
     return MeasuredAt(
-        named(machine), named(given.commit or data["commit_hash"]), date, named(env), SOURCE, **software(needs)
+        machine_named(machine), named(given.commit or data["commit_hash"]), date, named(env), SOURCE, **software(needs)
     )
 
 

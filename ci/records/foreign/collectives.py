@@ -22,6 +22,7 @@ from ci.records.foreign.points import (
     ImportOptions,
     MeasuredAt,
     date_of,
+    machine_named,
     median_of,
     named,
 )
@@ -48,7 +49,7 @@ _RANK = re.compile(r"Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.
 _VERSION = re.compile(r"\b(NCCL|RCCL) version\s*:?\s*(\d[\w.]*)|nccl-library=(\d+)")
 _RUNTIME = re.compile(r"\bROCm version\s*:\s*(\d[\d.]*)")
 _HEADING = re.compile(r"^#\s+size\s+count\s")
-_ROW = re.compile(r"^\s*\d+\s+\d+\s+[a-z]\w*\s")
+_ROW = re.compile(r"^\s*\d+\s+\S")
 
 
 @dataclasses.dataclass
@@ -204,13 +205,20 @@ def _points(
     date, commit = date_of(given, path, said), given.commit or f"log-{digest[:8]}"
     series: dict[tuple[str, str, str, str], list[_SizeLine]] = {}
     for line in lines:
-        kernel = given.kernel or NAMES.get(line.run.collective, line.run.collective)
-        if not kernel:
-            raise ForeignError("the log does not say which collective it is of; name it: --kernel all_reduce")
         backend = f"{line.run.family}_in_place" if line.in_place else line.run.family
         machine = given.machine or line.run.host or "unknown"
-        series.setdefault((machine, kernel, backend, _case(line)), []).append(line)
+        series.setdefault((machine, _kernel(line, path, given), backend, _case(line)), []).append(line)
     return [_point(key, those, commit, date) for key, those in series.items()]
+
+
+def _kernel(line: _SizeLine, path: Path, given: ImportOptions) -> str:
+    """The collective: what the user, the log or the file's name says.  Raises ForeignError if none does."""
+    known = (*TIMES_SENT, *WHOLE)
+    in_name = max((name for name in known if name in path.name), key=len, default="")
+    found = given.kernel or line.run.collective or in_name
+    if not found:
+        raise ForeignError(f"does not say which collective it is of; name it: --kernel {'|'.join(known)}")
+    return NAMES.get(found, found)
 
 
 def _point(key: tuple[str, str, str, str], lines: Sequence[_SizeLine], commit: str, date_ms: int) -> ForeignPoint:
@@ -218,7 +226,7 @@ def _point(key: tuple[str, str, str, str], lines: Sequence[_SizeLine], commit: s
     run, line = lines[0].run, lines[0]
     env = named(run.library.replace(" ", "-"), "unknown")
     origin = MeasuredAt(
-        named(machine),
+        machine_named(machine),
         named(commit),
         date_ms,
         env,

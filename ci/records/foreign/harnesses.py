@@ -20,6 +20,7 @@ from ci.records.foreign.points import (
     ImportOptions,
     MeasuredAt,
     date_of,
+    machine_named,
     median_of,
     named,
 )
@@ -68,7 +69,7 @@ def read_google(data: asv_files.Json, path: Path, given: ImportOptions) -> Forei
 def _origin(data: asv_files.Json, path: Path, given: ImportOptions, source: str, date: object, host: str) -> MeasuredAt:
     digest = hashlib.sha256(repr(data).encode()).hexdigest()[:8]
     commit = named(given.commit or f"{source}-{digest}")
-    return MeasuredAt(named(given.machine or host, "unknown"), commit, date_of(given, path, date), source, source)
+    return MeasuredAt(machine_named(given.machine or host), commit, date_of(given, path, date), source, source)
 
 
 def _command(origin: MeasuredAt, result: Mapping[str, object], given: ImportOptions) -> ForeignPoint:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -98,6 +100,15 @@ def named(text: object, otherwise: str = "unnamed") -> str:
     """A foreign text as a name: printable, of bounded length, with U+2215 for the slash that joins names here."""
     line = " ".join(trial_file.clean(str(text)).split())
     return line.replace("/", "\N{DIVISION SLASH}")[:LONGEST_NAME] or otherwise
+
+
+def machine_named(text: object) -> str:
+    """A foreign text as the name of a machine, which is the name of a folder; cleaned names keep apart by a digest."""
+    line = named(text, "unknown")
+    if trial_file.MACHINE_NAME.fullmatch(line):
+        return line
+    clean = re.sub(r"[^A-Za-z0-9._-]+", "_", line).strip("._-")[:60] or "machine"
+    return f"{clean}-{hashlib.sha256(line.encode()).hexdigest()[:8]}"
 
 
 def date_of(given: ImportOptions, path: Path, said: object = None) -> int:

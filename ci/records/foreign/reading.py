@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -69,6 +70,11 @@ def sources(paths: Sequence[Path]) -> list[ForeignSource]:
     return found
 
 
+def size(source: ForeignSource) -> int:
+    """Bytes of a file; 0 for one that is not there."""
+    return source.path.stat().st_size if source.path.exists() else 0
+
+
 def bring(
     files: Sequence[ForeignSource],
     results_dir: Path,
@@ -85,7 +91,7 @@ def bring(
                 _bring_csv(source, results_dir, given, done, dry_run, progress)
             else:
                 _bring_whole(source, given, kind, done, waiting)
-                progress(source.path.stat().st_size)
+                progress(size(source))
         except (ForeignError, OSError) as error:
             why = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else str(error)
             done.refused += 1
@@ -228,7 +234,7 @@ def _keep(
 ) -> None:
     for machine, found in rows.items():
         parts = stores.setdefault(machine, ImportedParts(results_dir, machine))
-        if not parts.put([parts.part({name: found}, {name: ParsedUnit(digest)})]):
+        if not parts.put([parts.part({name: found}, {name: ParsedUnit(digest, put_ns=time.time_ns())})]):
             raise RecordError(f"{parts.folder} cannot be written; what was kept is safe: make room and import it again")
 
 

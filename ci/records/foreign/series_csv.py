@@ -27,7 +27,7 @@ import pyarrow.csv as pa_csv
 
 from benchmarks import trial_file
 from ci.records.columns import TEXT, RowBlock, table_of
-from ci.records.foreign.points import SECONDS, ForeignError, ImportOptions, named
+from ci.records.foreign.points import SECONDS, ForeignError, ImportOptions, machine_named, named
 from ci.records.imported import COLUMNS
 from ci.stats.types import FloatArray
 
@@ -297,8 +297,8 @@ def _whole(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
 def _by_machine(machine: Texts, given: ImportOptions, rows: pa.Table) -> dict[str, pa.Table]:
     if given.machine or len(set(machine.codes)) <= 1:
         said = machine.texts[int(machine.codes[0])] if len(machine.codes) else ""
-        return {named(given.machine or said, "unknown"): rows} if len(rows) else {}
+        return {machine_named(given.machine or said): rows} if len(rows) else {}
     return {
-        named(machine.texts[code], "unknown"): rows.filter(pa.array(machine.codes == code))
+        machine_named(machine.texts[code]): rows.filter(pa.array(machine.codes == code))
         for code in np.unique(machine.codes)
     }

@@ -17,7 +17,7 @@ import pytest
 
 from ci.records import cache, parts
 from ci.records.columns import TEXT
-from ci.records.parts import UNIT, Parts, ParsedUnit
+from ci.records.parts import UNIT, ParsedUnit, Parts
 
 SCHEMA = pa.schema([("name", TEXT), ("value", pa.float64()), ("date", pa.timestamp("ms", tz="UTC"))])
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -199,7 +199,8 @@ def test_two_writers_lose_nothing(folder: Folder) -> None:
         from ci.records.parts import Parts, ParsedUnit
         for number in map(int, sys.argv[1:]):
             store = Parts(Path({str(folder.store)!r}), SCHEMA, 1)
-            assert store.put([store.part({{f"u{{number}}": rows("x", number)}}, {{f"u{{number}}": ParsedUnit(str(number))}})])
+            name = f"u{{number}}"
+            assert store.put([store.part({{name: rows("x", number)}}, {{name: ParsedUnit(str(number))}})])
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
     running = [subprocess.Popen([*argv, *map(str, range(first, 24, 3))]) for first in range(3)]
