@@ -106,7 +106,7 @@ def _repeated(column: Column, rows: int) -> Sequence[Value]:
 
 
 def _numbers(kind: pa.DataType, found: Sequence[tuple[Column, int]]) -> pa.Array:
-    """A column of numbers; None is NaN."""
+    """A column of numbers; what is not known is null, which every engine leaves out of a mean."""
     dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
     values, end = np.empty(sum(rows for _, rows in found), dtype), 0
     for column, rows in found:
@@ -114,4 +114,4 @@ def _numbers(kind: pa.DataType, found: Sequence[tuple[Column, int]]) -> pa.Array
             continue
         values[end : end + rows] = np.array(column, dtype) if isinstance(column, list) else column
         end += rows
-    return pa.array(values, kind)
+    return pa.array(values, kind, from_pandas=True)

@@ -121,7 +121,7 @@ def _timed(parts: Sequence[TablePart]) -> list[pa.Table]:
     if not parts:
         return []
     whole = _latest_last(parts)
-    keep = pc.or_(pc.is_finite(whole["seconds"]), pc.not_equal(whole["status"].cast(pa.string()), "ok"))
+    keep = pc.or_kleene(pc.is_finite(whole["seconds"]), pc.not_equal(whole["status"].cast(pa.string()), "ok"))
     return [whole.filter(keep).drop_columns(["value", "unit", "source", UNIT])]
 
 

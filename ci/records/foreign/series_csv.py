@@ -178,7 +178,7 @@ def tables(
         **_names(texts["series"].at(keep), given),
         "value": pa.array(values[keep]),
         "unit": unit.take(pa.array(keep)),
-        "seconds": pa.array(values[keep] * scale[keep]),
+        "seconds": pa.array(values[keep] * scale[keep], from_pandas=True),
     }
     return _by_machine(texts["machine"].at(keep), given, _whole(columns, len(keep)))
 
