@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ci.records.parts import PART_ROWS, ParsedUnit, Parts, TablePart
+from ci.records.parts import PART_ROWS, ParsedUnit, Parts, TablePart, oldest
 
 Parser = Callable[[str], tuple[pa.Table, list[str]]]
 """Unit name to (rows, problems)."""
@@ -35,10 +35,11 @@ class Cached:
 
 
 def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int) -> Cached:
-    """Rows of all units (columns of `schema` and UNIT), and the problems met.
+    """Rows of all units (columns of `schema` and UNIT), and the problems met; units in the order of their dates.
 
-    `store` is a folder of parts that is read and, where something changed, written; a missing, damaged or unwritable
-    one only costs time.  Change `version` whenever `parse` or `schema` means something else.
+    Units that are parsed together are best given in that order, so that parts do not overlap.  `store` is a folder of
+    parts that is read and, where something changed, written; a missing, damaged or unwritable one only costs time.
+    Change `version` whenever `parse` or `schema` means something else.
     """
     parts = Parts(store, schema, version)
     held = parts.read()
@@ -50,6 +51,7 @@ def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema,
     if fresh or gone or seen is not None:
         _write(parts, fresh, gone, seen)
     kept = _once([*fresh, *(part.without({*gone, *stale}) for part in held)])
+    kept.sort(key=lambda part: oldest(part.rows))
     problems = {name: unit.problems for part in kept for name, unit in part.units.items()}
     return Cached([part.rows for part in kept if len(part.rows)], [said for name in units for said in problems[name]])
 

@@ -86,11 +86,11 @@ class Parts:
     def read(self) -> list[TablePart]:
         """Every sound part, oldest rows first; a missing, damaged or outdated one is left out."""
         found = [part for path in self._paths() if (part := self._part(path))]
-        return sorted(found, key=lambda part: _oldest(part.rows))
+        return sorted(found, key=lambda part: oldest(part.rows))
 
     def part(self, tables: Mapping[str, pa.Table], units: Mapping[str, ParsedUnit]) -> TablePart:
         """Tables of some units as a part without a file."""
-        dated = sorted(tables.items(), key=lambda pair: _oldest(pair[1]))
+        dated = sorted(tables.items(), key=lambda pair: oldest(pair[1]))
         named = [rows.append_column(UNIT, constant(name, len(rows))) for name, rows in dated]
         return TablePart({name: units[name] for name in tables}, in_order(unified(named, self.schema).combine_chunks()))
 
@@ -176,7 +176,7 @@ class Parts:
         if units is None:
             return None
         try:
-            rows = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+            rows = pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
         except (OSError, pa.ArrowException):
             self._unsound.add(path)
             return None
@@ -220,7 +220,8 @@ def in_order(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(dates, kind="stable")))
 
 
-def _oldest(rows: pa.Table) -> int:
+def oldest(rows: pa.Table) -> int:
+    """The least date of some rows, ms since 1970; 0 without any."""
     dates = rows["date"]
     return int(pc.min(dates.cast(pa.int64())).as_py()) if len(dates) else 0
 
