@@ -120,10 +120,12 @@ def _read_seen(store: Path) -> dict[str, list[str]]:
 
 def _write(parts: Parts, fresh: Sequence[TablePart], gone: set[str], seen: Mapping[str, list[str]] | None) -> None:
     """A read-only folder or a full disk leaves the old parts, which are as good but for speed."""
+    with contextlib.suppress(OSError):
+        parts.folder.parent.mkdir(parents=True, exist_ok=True)
+        (parts.folder.parent / ".gitignore").write_text("*\n")
     if not parts.put(fresh, gone) or seen is None:
         return
     draft = parts.folder / f"{_SEEN}.{os.getpid()}"
     with contextlib.suppress(OSError):
-        (parts.folder.parent / ".gitignore").write_text("*\n")
         draft.write_text(json.dumps(seen))
         os.replace(draft, parts.folder / _SEEN)

@@ -37,16 +37,16 @@ SCHEMA = pa.schema(
         *_fields(pa.int32(), "samples", "trials"),
         *_fields(pa.float64(), "flops", "hbm_bytes", "link_bytes", "payload_bytes"),
         *_fields(TEXT, "status", "why", "yardstick", "case_yardstick", "method"),
-        *_fields(TEXT, "driver", "runtime", "library", "torch", "triton", "code", "paired_with"),
+        *_fields(TEXT, "driver", "runtime", "library", "torch", "triton", "code", "shape", "paired_with"),
         *_fields(pa.float64(), "paired_ratio", "paired_low", "paired_high"),
     ]
 )
 """Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.records.pooling.interval).
 
 driver, torch, triton: versions; runtime: "CUDA 13.0" or "HIP 7.1"; library: "NCCL 2.28.9" or "RCCL 2.27"; "" if not
-known.  code: digest of the arm's machine code, "" if not known.  paired_ratio: time of the fastest baseline / the
-row's time, round by round (ci.records.paired), with its 99 % interval; paired_with: that baseline.  NaN and "" where no
-baseline was timed in the same trial."""
+known.  code: digest of the arm's machine code; shape: the dimensions of the case as a JSON object; "" if not known.
+paired_ratio: time of the fastest baseline / the row's time, round by round (ci.records.paired), with its 99 % interval;
+paired_with: that baseline.  NaN and "" where no baseline was timed in the same trial."""
 
 UNKNOWN = {field.name: "" for field in SCHEMA if field.type == TEXT} | {
     "baseline": False,

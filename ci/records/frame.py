@@ -25,7 +25,7 @@ from ci.records.rows import CACHED, rows_of
 
 Codes = npt.NDArray[np.signedinteger]
 
-VERSION = 4
+VERSION = 7
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
 

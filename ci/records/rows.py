@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -64,6 +65,7 @@ def _noted(pooled: PooledTrials) -> RowBlock:
         "case": [key[2] for key in keys],
         "baseline": [key[1] in d.baselines for d, key in zip(declarations, keys, strict=True)],
         **{name: [getattr(case, name) for case in cases] for name in ("tier", "dtype", "world")},
+        "shape": [json.dumps(dict(case.shape)) if case.shape else "" for case in cases],
         **{field: [getattr(case.cost, field) for case in cases] for field, _ in asv_files.EXACT.values()},
         **_times(cells),
         "status": [str(cell.status) for cell in cells],
