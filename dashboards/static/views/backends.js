@@ -1,0 +1,176 @@
+/* Backends beside each other: a map of who is best at what, and the numbers. */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h, cases: C} = R;
+  const ROW = 24, // pixels of a case in the map
+    COLUMN = 74, // least pixels of a backend: "0.987 tie" fits
+    MOST = 150; // cases of a map; the table has all
+  const WORST = 0.5; // speed relative to the best that gets the full colour of "behind"
+
+  function standing(arm) {
+    if (arm.us === null) return arm.status;
+    return arm.standing === "best" ? "best" : R.number(arm.of_best, 3) + (arm.standing === "tied" ? " tie" : "");
+  }
+
+  /** How often each backend is best, alone or tied, among the cases that it ran. */
+  function summary(rows, backends) {
+    const tile = backend => {
+      const arms = rows.map(row => C.armOf(row, backend.name)).filter(arm => arm && arm.us !== null);
+      const count = word => arms.filter(arm => arm.standing === word).length,
+        tied = count("tied");
+      return h(
+        "div",
+        {class: "tile"},
+        h("strong", {}, `${count("best")} of ${arms.length}`),
+        h("span", {}, C.named(backend), " is best", tied ? `, tied in ${tied} more` : ""),
+      );
+    };
+    return h("div", {id: "tiles"}, backends.map(tile));
+  }
+
+  function tip({row, arm}) {
+    const [backend, ...facts] = C.armFacts(row, arm, row.rate);
+    const share =
+      arm.of_best === null ? null : R.number(arm.of_best, 3) + (arm.standing === "tied" ? ", tied with it" : "");
+    return C.box(row.case, [backend, ["speed / best", share], ...facts]);
+  }
+
+  /** What R.plot draws: a heat map of the measured cells, and words where there is no time. */
+  function map(rows, backends) {
+    const cells = rows.flatMap((row, y) =>
+      backends.map(({name}, x) => ({row, arm: C.armOf(row, name), x, y})).filter(({arm}) => arm),
+    );
+    const parts = [cells.filter(({arm}) => arm.us !== null), cells.filter(({arm}) => arm.us === null)];
+    return {
+      label: `Speed of ${backends.length} backends relative to the best one, in ${rows.length} cases`,
+      height: 90 + ROW * rows.length,
+      least: 150 + COLUMN * backends.length,
+      points: parts.flatMap((part, series) => part.map((_, n) => [series, n])),
+      tip: (series, n) => tip(parts[series][n]),
+      picked: (series, n) => (location.href = C.historyOf(parts[series][n].row, parts[series][n].arm.backend)),
+      option: (colours, width) => ({
+        ...axes(rows, backends, colours, width),
+        series: [heat(parts[0], colours), words(parts[1], colours)],
+      }),
+    };
+  }
+
+  const heat = (part, colours) => ({
+    type: "heatmap",
+    data: part.map(({arm, x, y}) => ({
+      value: [x, y, Math.max(WORST, arm.of_best)],
+      itemStyle: {borderColor: arm.standing === "best" ? colours.text : colours.ground, borderWidth: 1.5},
+      label: {show: true, formatter: () => standing(arm), color: colours.text, fontSize: 11},
+    })),
+  });
+
+  const words = (part, colours) => ({
+    type: "scatter",
+    symbol: "rect",
+    symbolSize: [COLUMN - 8, ROW - 6],
+    itemStyle: {color: "transparent"},
+    data: part.map(({arm, x, y}) => ({
+      value: [x, y],
+      label: {show: true, formatter: () => R.plotLabel(arm.status, 12), color: colours.soft, fontSize: 11},
+    })),
+  });
+
+  function axes(rows, backends, colours, width) {
+    const names = {type: "category", splitLine: {show: false}, axisLabel: {interval: 0, hideOverlap: false}};
+    const columns = backends.map(({name, baseline}) => R.plotLabel(name, 14) + (baseline ? "\n(baseline)" : ""));
+    return {
+      grid: {left: Math.min(width * 0.36, 230), right: 12, top: 46, bottom: 40},
+      xAxis: R.axis(colours, {
+        ...names,
+        position: "top",
+        data: columns,
+        axisLabel: {...names.axisLabel, lineHeight: 14},
+      }),
+      yAxis: R.axis(colours, {
+        ...names,
+        inverse: true,
+        data: rows.map(row => R.plotLabel(row.case, width < 700 ? 19 : 34)),
+      }),
+      visualMap: R.colourBar(colours, {min: WORST, max: 1, text: ["best", `${WORST} of the best`], seriesIndex: 0}),
+    };
+  }
+
+  function columns(backends, everywhere) {
+    const fixed = [
+      everywhere ? {key: "kernel", title: "operator", value: row => row.kernel} : null,
+      {key: "case", title: "case", value: row => row.case, cell: C.caseLink},
+      {key: "dtype", title: "dtype", value: row => row.dtype || null},
+      {key: "world", title: "ranks", number: true, value: row => row.world},
+      {key: "best", title: "best", value: row => row.arms.find(arm => arm.standing === "best")?.backend ?? null},
+    ];
+    const measured = backends.map(({name, baseline}) => ({
+      key: "of_best:" + name,
+      title: name + (baseline ? " (baseline)" : ""),
+      help: "speed relative to the best backend of the case; tie: within the 99 % intervals",
+      number: true,
+      value: row => C.armOf(row, name)?.of_best ?? null,
+      look: row => ({best: "best", tied: "tied"})[C.armOf(row, name)?.standing] || "",
+      cell: row => cell(row, C.armOf(row, name)),
+      plain: row => inWords(row, C.armOf(row, name)),
+    }));
+    const place = {key: "commit", title: "measured at", value: row => row.commit, cell: C.placeCell};
+    return [...fixed.filter(Boolean), ...measured, place];
+  }
+
+  const inWords = (row, arm) =>
+    arm ? standing(arm) + (arm.us === null ? "" : ", " + R.withUnit(arm.value, row.rate)) : "";
+
+  function cell(row, arm) {
+    if (!arm) return h("span", {class: "muted"}, "–");
+    if (arm.us === null) return h("span", {class: "status " + arm.status, title: arm.why}, arm.status);
+    return [standing(arm), h("span", {class: "sub"}, R.withUnit(arm.value, row.rate))];
+  }
+
+  async function show(values, current) {
+    const lane = R.lane(values);
+    R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+    const {cases} = await R.data(lane.slug + "/newest");
+    if (!current()) return;
+    const host = document.getElementById("view");
+    R.keepFocus(host, () => draw(host, values, lane, cases));
+  }
+
+  function draw(host, values, lane, all) {
+    const here = all.filter(C.runsHere),
+      kernels = [...new Set(here.map(row => row.kernel))];
+    const wanted = values.kernel === "*" || kernels.includes(values.kernel) ? values.kernel : kernels[0];
+    const rows = here.filter(
+      row => [row.kernel, "*"].includes(wanted) && R.matches(`${row.case} ${row.dtype}`, values.q || ""),
+    );
+    const backends = C.backendsOf(rows),
+      operators = [...kernels.map(name => [name, name]), ["*", "all operators"]];
+    host.replaceChildren(
+      h(
+        "div",
+        {class: "tools"},
+        R.pick("operator", operators, wanted, kernel => choose({kernel, sort: ""})),
+        R.filterBox(values.q || "", "Filter cases … ( / )", q => choose({q})),
+        R.shownCount(rows.length, here.length, "cases that run on this machine"),
+      ),
+      summary(rows, backends),
+    );
+    if (wanted !== "*" && rows.length) R.plot(host).draw(map(rows.slice(0, MOST), backends));
+    if (wanted !== "*" && rows.length > MOST)
+      host.append(h("p", {class: "hint"}, `The map shows the first ${MOST} cases; the filter chooses others.`));
+    host.append(
+      R.grid({
+        caption: "speed of each backend relative to the best one of the case",
+        columns: columns(backends, wanted === "*"),
+        rows,
+        sort: values.sort,
+        sorted: sort => choose({sort}),
+        file: "backends-" + (wanted === "*" ? "all" : wanted),
+      }),
+      R.besideLinks(lane.slug + "/newest"),
+    );
+  }
+
+  const choose = R.view(show);
+})();
