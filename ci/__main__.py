@@ -22,9 +22,12 @@ VERBS = {
     "ack": "Somebody looks after an event.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
+    "detect": "Find where the level of a series in a CSV changed.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
     "events": "What changed over the history, since when, why, and who looks after it.",
+    "export": "Records and derived units as Parquet, CSV or JSON, for any engine.",
     "gate": "Judge one recorded commit against another; measures nothing.",
+    "import": "Bring in what asv, nccl-tests, hyperfine and others measured.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
     "record": "Turn trial files, measured anywhere, into asv records.",
     "reopen": "An event needs somebody again.",
@@ -39,7 +42,10 @@ VERBS = {
 ROOMS: dict[str, str] = {
     "accept": "history.decide",
     "ack": "history.decide",
+    "detect": "history.detect",
     "events": "history.events",
+    "export": "records.export",
+    "import": "records.import_",
     "reopen": "history.decide",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
