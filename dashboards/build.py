@@ -74,6 +74,7 @@ def build(
     frame = store.load(results_dir)
     problems = [text.replace(f"{results_dir}/", "") for text in frame.attrs.get("problems", [])]
 
+    @functools.cache  # several pages tell of a machine by its newest record
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
