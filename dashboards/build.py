@@ -8,6 +8,7 @@ travel as scripts that call `Ridgeline.receive(...)`, because a browser does not
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
+from ci.history.analysis import History
 from ci.records import derived, store
 from ci.trials.trial import Trial
 from dashboards import history, machines, overview
@@ -26,7 +28,7 @@ from dashboards.draft import MARKER, Draft, File, SiteError, aside, digest, repl
 from dashboards.kernel_page import kernel_data
 from dashboards.lanes import Lane, slug, tidy
 from dashboards.script import script_json
-from dashboards.views import History, SiteInput, View, pull_request
+from dashboards.views import SiteInput, View, pull_request
 from dashboards.views.beside import beside
 from dashboards.views.listed import VIEWS
 
@@ -239,13 +241,19 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
     for kernel in kernels:
         data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js", "/events.js")
         yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
-    for view, data in views.items():
+    for view, own in views.items():
+        data = {*own, *_reading(draft, view)}
         scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
         yield f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view)
 
 
 def _loaded(draft: Draft, *ends: str) -> list[str]:
     return [path for path in draft.digests if path.startswith("data/") and path.endswith(ends)]
+
+
+def _reading(draft: Draft, view: View) -> list[str]:
+    patterns = [f"data/{pattern}.js" for pattern in view.reads]
+    return [path for path in draft.digests if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)]
 
 
 def repository(url: str | None) -> str | None:

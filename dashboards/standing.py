@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent.parent
@@ -73,14 +73,16 @@ def _files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
                 yield path, os.stat(path)
 
 
-def _refs(around: Path) -> Iterable[Path]:
-    """Where git keeps which commits there are: they have authors, subjects and an order."""
-    git = next((folder / ".git" for folder in (around, *around.parents) if (folder / ".git").exists()), None)
-    if git is None:
+def _refs(around: Path) -> list[Path]:
+    """Files of git that change with the commit that is checked out and with a fetch: they bring authors and order."""
+    own = next((folder / ".git" for folder in (around, *around.parents) if (folder / ".git").exists()), None)
+    if own is None:
         return []
-    if git.is_file():  # a worktree: "gitdir: PATH", and there the way to what all worktrees share
-        own = around / git.read_text().removeprefix("gitdir:").strip()
-        shared = own / "commondir"
-        git = own / shared.read_text().strip() if shared.exists() else own
-        return [own / "HEAD", git / "packed-refs", git / "refs"]
-    return [git / "HEAD", git / "packed-refs", git / "refs"]
+    shared = own
+    if own.is_file():  # a worktree: "gitdir: PATH", and there the way to what all worktrees share
+        own = own.parent / own.read_text().removeprefix("gitdir:").strip()
+        common = own / "commondir"
+        shared = own / common.read_text().strip() if common.exists() else own
+    head = own / "HEAD"
+    branch = head.read_text().removeprefix("ref:").strip() if head.exists() else ""
+    return [head, shared / branch, shared / "packed-refs", own / "FETCH_HEAD", shared / "FETCH_HEAD"]

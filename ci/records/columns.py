@@ -37,16 +37,16 @@ SCHEMA = pa.schema(
         *_fields(pa.int32(), "samples", "trials"),
         *_fields(pa.float64(), "flops", "hbm_bytes", "link_bytes", "payload_bytes"),
         *_fields(TEXT, "status", "why", "yardstick", "case_yardstick", "method"),
-        *_fields(TEXT, "driver", "runtime", "library", "torch", "triton", "code", "paired_with"),
+        *_fields(TEXT, "driver", "runtime", "library", "torch", "triton", "code", "shape", "paired_with"),
         *_fields(pa.float64(), "paired_ratio", "paired_low", "paired_high"),
     ]
 )
 """Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.records.pooling.interval).
 
 driver, torch, triton: versions; runtime: "CUDA 13.0" or "HIP 7.1"; library: "NCCL 2.28.9" or "RCCL 2.27"; "" if not
-known.  code: digest of the arm's machine code, "" if not known.  paired_ratio: time of the fastest baseline / the
-row's time, round by round (ci.records.paired), with its 99 % interval; paired_with: that baseline.  NaN and "" where no
-baseline was timed in the same trial."""
+known.  code: digest of the arm's machine code; shape: the dimensions of the case as a JSON object; "" if not known.
+paired_ratio: time of the fastest baseline / the row's time, round by round (ci.records.paired), with its 99 % interval;
+paired_with: that baseline.  NaN and "" where no baseline was timed in the same trial."""
 
 UNKNOWN = {field.name: "" for field in SCHEMA if field.type == TEXT} | {
     "baseline": False,
@@ -62,7 +62,7 @@ Column: TypeAlias = Value | Sequence[Value] | npt.NDArray[np.generic]
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class RowBlock:
     """`rows` rows; columns that are not given are unknown."""
 
     rows: int
@@ -73,7 +73,7 @@ class Block:
         return self.columns.get(name, UNKNOWN.get(name, math.nan))
 
 
-def table_of(blocks: Sequence[Block], schema: pa.Schema = SCHEMA) -> pa.Table:
+def table_of(blocks: Sequence[RowBlock], schema: pa.Schema = SCHEMA) -> pa.Table:
     """All blocks as one table."""
     return pa.table([_array(field, blocks) for field in schema], schema=schema)
 
@@ -88,7 +88,9 @@ def constant(value: str, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value], pa.string()))
 
 
-def _array(field: pa.Field, blocks: Sequence[Block]) -> pa.Array:
+def _array(field: pa.Field, blocks: Sequence[RowBlock]) -> pa.Array:
+    if not any(field.name in block.columns for block in blocks):
+        blocks = [RowBlock(sum(block.rows for block in blocks), {})]
     found = [(block.column(field.name), block.rows) for block in blocks]
     if field.type != TEXT:
         return _numbers(field.type, found)
@@ -104,7 +106,12 @@ def _repeated(column: Column, rows: int) -> Sequence[Value]:
 
 
 def _numbers(kind: pa.DataType, found: Sequence[tuple[Column, int]]) -> pa.Array:
-    """A column of numbers; None is NaN."""
+    """A column of numbers; what is not known is null, which every engine leaves out of a mean."""
     dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
-    parts = [np.broadcast_to(np.asarray(column, dtype), rows) for column, rows in found]
-    return pa.array(np.concatenate(parts) if parts else np.empty(0, dtype), kind)
+    values, end = np.empty(sum(rows for _, rows in found), dtype), 0
+    for column, rows in found:
+        if not rows:
+            continue
+        values[end : end + rows] = np.array(column, dtype) if isinstance(column, list) else column
+        end += rows
+    return pa.array(values, kind, from_pandas=True)

@@ -11,23 +11,14 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
-from ci.history.types import HistoryEvent, Moved, SeriesKey
+from ci.history.analysis import History
 from dashboards.lanes import Lane, lanes
 from dashboards.machines import NotesOf, no_notes
 from dashboards.views.together import together
-
-
-class History(Protocol):
-    """What `ci.history.analysis.analyse` tells: all events, and the steps of each series that has any."""
-
-    @property
-    def events(self) -> tuple[HistoryEvent, ...]: ...
-    @property
-    def steps(self) -> dict[SeriesKey, tuple[Moved, ...]]: ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,6 +62,7 @@ class View:
     """A page.  name: of its file, NAME.html; title: in the navigation; template: below templates/.
 
     scripts, styles: below static/, after those of every page.  shown: whether a site has this page at all.
+    reads: patterns of the paths of data files of others that its scripts load.
     data: yields (path, value) of its data files; a script loads one with `Ridgeline.load(path)`.  Values are what JSON
     knows; NaN is an error.  Paths are unique over the site: "<lane slug>/<view name>..." or "views/<view name>...".
     files: yields (path from the root of the site, bytes) of files for people and other programs: JSON, CSV, a feed.
@@ -81,6 +73,7 @@ class View:
     template: str = "views/view.html"
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     shown: Callable[[SiteInput], bool] = always
     data: Callable[[SiteInput], Iterator[tuple[str, Any]]] = nothing
     files: Callable[[SiteInput], Iterator[tuple[str, bytes]]] = nothing

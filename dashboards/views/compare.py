@@ -83,5 +83,6 @@ VIEW = View(
     "Compare",
     scripts=("values.js", *CHARTS, "views/comparison.js", "views/compare.js"),
     styles=("views/views.css",),
+    reads=("*/kernel-*",),
     data=_data,
 )

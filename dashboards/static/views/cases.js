@@ -48,11 +48,16 @@
     const known = facts.filter(([, text]) => text !== null && text !== undefined && text !== "");
     return [
       h("p", {}, h("strong", {}, R.foreign(title))),
-      h("dl", {}, known.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text))))),
+      h(
+        "dl",
+        {},
+        known.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text)))),
+      ),
     ];
   }
 
-  const interval = arm => (arm.low === null || arm.high === null ? "" : ` (${R.number(arm.low)} to ${R.duration(arm.high)})`);
+  const interval = arm =>
+    arm.low === null || arm.high === null ? "" : ` (${R.number(arm.low)} to ${R.duration(arm.high)})`;
 
   /** The facts of a case in a backend, for the box. */
   function armFacts(row, arm, rate) {
@@ -79,25 +84,39 @@
 
   const placeCell = row => [R.commitLink(row.commit), h("span", {class: "sub"}, row.date.slice(0, 10))];
 
-  /** A filter that the address keeps; "/" puts the cursor into it. */
+  /** A filter that the address keeps. */
   function filterBox(query, placeholder, changed) {
-    const input = h("input", {type: "search", id: "filter", placeholder, value: query, autocomplete: "off", spellcheck: "false"});
+    const input = h("input", {
+      type: "search",
+      id: "filter",
+      placeholder,
+      value: query,
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     input.addEventListener("change", () => changed(input.value.trim()));
     return [h("label", {class: "visually-hidden", for: "filter"}, "filter"), input];
   }
-
-  document.addEventListener("keydown", event => {
-    const input = document.getElementById("filter");
-    if (event.key !== "/" || !input || event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    input.focus();
-  });
 
   const shownCount = (count, all, noun) =>
     h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${count} of ${all} ${noun}`);
 
   Object.assign(R, {
-    cases: {backendsOf, armOf, runsHere, costOf, valueOf, ratioOf, ratesOf, named, box, armFacts, historyOf, caseLink, placeCell},
+    cases: {
+      backendsOf,
+      armOf,
+      runsHere,
+      costOf,
+      valueOf,
+      ratioOf,
+      ratesOf,
+      named,
+      box,
+      armFacts,
+      historyOf,
+      caseLink,
+      placeCell,
+    },
     filterBox,
     shownCount,
   });

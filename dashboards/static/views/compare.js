@@ -30,17 +30,19 @@
     return {before: chosen(earlier, a, values.from, usual), after};
   }
 
-  /** Data files of the kernels of a lane: Map of name to data. */
-  async function kernelsOf(lane, wanted) {
-    const entries = [...(lane.kernels.entries ? lane.kernels.entries() : Object.entries(lane.kernels))];
-    const loaded = await Promise.all(
-      entries.filter(([name]) => wanted === "*" || name === wanted).map(async ([name, file]) => [name, await R.data(lane.slug + "/" + file)]),
+  /** The kernels that are measured in one of these lanes: [{name, slug}]. */
+  const kernelsIn = (...lanes) => R.site.kernels.filter(({slug}) => lanes.some(lane => lane.kernels.includes(slug)));
+
+  /** Data files of the kernels of a lane. */
+  const filesOf = (lane, wanted) =>
+    Promise.all(
+      kernelsIn(lane)
+        .filter(({name}) => wanted === "*" || name === wanted)
+        .map(({slug}) => R.data(lane.slug + "/kernel-" + slug)),
     );
-    return new Map(loaded);
-  }
 
   /** Everything measured at the commit of a side: Map of [kernel, case, backend] to what R.comparison compares. */
-  function measuredAt({data, place}, kernels) {
+  function measuredAt({data, place}, files) {
     const [hash] = data.commits[place],
       found = new Map(),
       definitions = new Map(data.definitions.map(([kernel, name, changes]) => [key(kernel, name), changes]));
@@ -48,13 +50,22 @@
       const number = (definitions.get(key(kernel, name)) || []).findLast(([from]) => from <= place);
       return number ? data.digests[number[1]] : ["", ""];
     };
-    for (const [kernel, file] of kernels) {
+    for (const file of files) {
+      const {kernel} = file;
       const at = file.commits.findIndex(([commit]) => commit === hash);
       if (at < 0) continue;
       for (const series of file.series) {
         const info = file.cases[series.case],
           side = sideOf(file, series, at);
-        if (side) found.set(key(kernel, info.name, series.backend), {...side, kernel, info, series, file, definition: definition(kernel, info.name)});
+        if (side)
+          found.set(key(kernel, info.name, series.backend), {
+            ...side,
+            kernel,
+            info,
+            series,
+            file,
+            definition: definition(kernel, info.name),
+          });
       }
     }
     return found;
@@ -63,7 +74,14 @@
   function sideOf(file, series, at) {
     const [status, why] = series.bad[at] || ["ok", null];
     if (status === "ok" && series.us[at] === null) return null;
-    return {status, why: why === null ? "" : file.whys[why], at, us: series.us[at], low: series.low[at], high: series.high[at]};
+    return {
+      status,
+      why: why === null ? "" : file.whys[why],
+      at,
+      us: series.us[at],
+      low: series.low[at],
+      high: series.high[at],
+    };
   }
 
   /** The baseline that both sides timed in the case, the fastest on side b; null on another machine, whose baseline is another. */
@@ -80,9 +98,9 @@
     return common ? [mine.get(common[0]), common[1]] : [null, null];
   }
 
-  function rowsOf({before, after}, kernels) {
-    const a = measuredAt(before, kernels[0]),
-      b = measuredAt(after, kernels[1]),
+  function rowsOf({before, after}, files) {
+    const a = measuredAt(before, files[0]),
+      b = measuredAt(after, files[1]),
       oneMachine = before.lane.machine === after.lane.machine;
     return [...new Set([...a.keys(), ...b.keys()])].map(name => {
       const [x, y] = [a.get(name) || null, b.get(name) || null],
@@ -104,7 +122,9 @@
   /** Sureness times size first, then what cannot be timed, then the rest by name. */
   function ordered(rows) {
     const rank = row => (["broken", "mended"].includes(row.verdict) ? Infinity : (row.least ?? -1));
-    return [...rows].sort((x, y) => (rank(y) > rank(x)) - (rank(y) < rank(x)) || Math.abs(y.change ?? 0) - Math.abs(x.change ?? 0));
+    return [...rows].sort(
+      (x, y) => (rank(y) > rank(x)) - (rank(y) < rank(x)) || Math.abs(y.change ?? 0) - Math.abs(x.change ?? 0),
+    );
   }
 
   /* ---- what is shown ---- */
@@ -112,21 +132,42 @@
   /** "+1.2 %" from a logarithm of speeds. */
   const percent = log => (log === null || log === undefined ? "–" : R.signedPercent(Math.expm1(log)));
   const share = log => (log === null || log === undefined ? null : Number(Math.expm1(log).toPrecision(5)));
-  const around = row => (row.reach === null || row.reach === undefined ? "" : `${percent(row.change - row.reach)} to ${percent(row.change + row.reach)}`);
+  const around = row =>
+    row.reach === null || row.reach === undefined
+      ? ""
+      : `${percent(row.change - row.reach)} to ${percent(row.change + row.reach)}`;
 
-  const valueAt = (row, side) => (side && side.us !== null ? R.inRate(side.file, side.series, row.rate)[side.at] : null);
+  const valueAt = (row, side) =>
+    side && side.us !== null ? R.inRate(side.file, side.series, row.rate)[side.at] : null;
   const shownAt = (row, side) => {
     if (!side) return h("span", {class: "muted"}, "–");
     if (side.us === null) return h("span", {class: "status " + side.status, title: side.why}, side.status);
     return [R.withUnit(valueAt(row, side), row.rate), h("span", {class: "sub"}, R.duration(side.us))];
   };
-  const plainAt = (row, side) => (!side ? "" : side.us === null ? side.status : R.withUnit(valueAt(row, side), row.rate));
+  const plainAt = (row, side) =>
+    !side ? "" : side.us === null ? side.status : R.withUnit(valueAt(row, side), row.rate);
 
   const COLUMNS = [
-    {key: "case", title: "case", value: row => row.case, cell: row => h("a", {href: historyOf(row)}, R.foreign(row.case))},
+    {
+      key: "case",
+      title: "case",
+      value: row => row.case,
+      cell: row => h("a", {href: historyOf(row)}, R.foreign(row.case)),
+    },
     {key: "kernel", title: "operator", value: row => row.kernel},
-    {key: "backend", title: "backend", value: row => row.backend, cell: row => R.foreign(row.backend + (row.baseline ? " (baseline)" : ""))},
-    {key: "verdict", title: "verdict", value: row => row.verdict, look: row => row.verdict, cell: row => WORDS[row.verdict] || row.verdict},
+    {
+      key: "backend",
+      title: "backend",
+      value: row => row.backend,
+      cell: row => R.foreign(row.backend + (row.baseline ? " (baseline)" : "")),
+    },
+    {
+      key: "verdict",
+      title: "verdict",
+      value: row => row.verdict,
+      look: row => row.verdict,
+      cell: row => WORDS[row.verdict] || row.verdict,
+    },
     {
       key: "change",
       title: "change of speed",
@@ -145,9 +186,31 @@
       cell: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : "–"),
       plain: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : ""),
     },
-    {key: "speed", title: "time alone", help: "change of the speed without regard to the baseline", number: true, value: row => share(row.alone), cell: row => percent(row.alone), plain: row => percent(row.alone)},
-    {key: "us_before", title: "before", number: true, value: row => row.before?.us ?? null, cell: row => shownAt(row, row.before), plain: row => plainAt(row, row.before)},
-    {key: "us_after", title: "after", number: true, value: row => row.after?.us ?? null, cell: row => shownAt(row, row.after), plain: row => plainAt(row, row.after)},
+    {
+      key: "speed",
+      title: "time alone",
+      help: "change of the speed without regard to the baseline",
+      number: true,
+      value: row => share(row.alone),
+      cell: row => percent(row.alone),
+      plain: row => percent(row.alone),
+    },
+    {
+      key: "us_before",
+      title: "before",
+      number: true,
+      value: row => row.before?.us ?? null,
+      cell: row => shownAt(row, row.before),
+      plain: row => plainAt(row, row.before),
+    },
+    {
+      key: "us_after",
+      title: "after",
+      number: true,
+      value: row => row.after?.us ?? null,
+      cell: row => shownAt(row, row.after),
+      plain: row => plainAt(row, row.after),
+    },
   ];
 
   const MEANS = [
@@ -155,8 +218,22 @@
     {key: "pairs", title: "compared", number: true, value: row => row.pairs},
     {key: "slower", title: "slower", number: true, value: row => row.slower},
     {key: "faster", title: "faster", number: true, value: row => row.faster},
-    {key: "beside", title: "vs baseline, geometric mean", number: true, value: row => share(row.beside), cell: row => percent(row.beside), plain: row => percent(row.beside)},
-    {key: "alone", title: "time alone, geometric mean", number: true, value: row => share(row.alone), cell: row => percent(row.alone), plain: row => percent(row.alone)},
+    {
+      key: "beside",
+      title: "vs baseline, geometric mean",
+      number: true,
+      value: row => share(row.beside),
+      cell: row => percent(row.beside),
+      plain: row => percent(row.beside),
+    },
+    {
+      key: "alone",
+      title: "time alone, geometric mean",
+      number: true,
+      value: row => share(row.alone),
+      cell: row => percent(row.alone),
+      plain: row => percent(row.alone),
+    },
   ];
 
   function historyOf(row) {
@@ -174,7 +251,11 @@
       picked: (_, n) => (location.href = historyOf(rows[n])),
       option: (colours, width) => ({
         grid: {left: Math.min(width * 0.42, 330), right: 20, top: 34, bottom: 24},
-        xAxis: R.axis(colours, {type: "value", position: "top", axisLabel: {formatter: value => R.signedPercent(value)}}),
+        xAxis: R.axis(colours, {
+          type: "value",
+          position: "top",
+          axisLabel: {formatter: value => R.signedPercent(value)},
+        }),
         yAxis: R.axis(colours, {
           type: "category",
           inverse: true,
@@ -198,7 +279,11 @@
             silent: true,
             symbol: "none",
             lineStyle: {color: colours.soft, width: 1.5},
-            data: rows.flatMap((row, y) => [[Math.expm1(row.change - row.reach), y], [Math.expm1(row.change + row.reach), y], ["-", "-"]]),
+            data: rows.flatMap((row, y) => [
+              [Math.expm1(row.change - row.reach), y],
+              [Math.expm1(row.change + row.reach), y],
+              ["-", "-"],
+            ]),
           },
         ],
       }),
@@ -216,15 +301,24 @@
     ];
     return [
       h("p", {}, h("strong", {}, R.foreign(row.case)), " ", WORDS[row.verdict] || row.verdict),
-      h("dl", {}, facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text))))),
+      h(
+        "dl",
+        {},
+        facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text)))),
+      ),
     ];
   }
 
   /* ---- the page ---- */
 
   function chooser(title, side, names) {
-    const lanes = R.site.lanes.map(lane => [lane.slug, lane.title + (lane.title === lane.machine ? "" : ` (${lane.machine})`) + (lane.env ? ", " + lane.env : "")]);
-    const commits = side.data.commits.map(([hash, date, env, count]) => [hash, `${date.slice(0, 10)}  ${R.short(hash)}  ${count} series`]).reverse();
+    const lanes = R.site.lanes.map(lane => [
+      lane.slug,
+      lane.title + (lane.title === lane.machine ? "" : ` (${lane.machine})`) + (lane.env ? ", " + lane.env : ""),
+    ]);
+    const commits = side.data.commits
+      .map(([hash, date, env, count]) => [hash, `${date.slice(0, 10)}  ${R.short(hash)}  ${count} series`])
+      .reverse();
     const moveTo = slug => {
       const lane = R.site.lanes.find(one => one.slug === slug);
       choose({[names.machine]: lane.machine, [names.env]: lane.env, [names.commit]: "", sort: ""});
@@ -237,35 +331,59 @@
       R.pick("machine", lanes, side.lane.slug, moveTo),
       R.pick("commit", commits, hash, commit => choose({[names.commit]: commit})),
       h("span", {class: "hint"}, R.commitLink(hash), " ", R.foreign(env)),
-      side.unknown ? h("span", {class: "notice bad", role: "alert"}, "The commit that the address names has no record here.") : null,
+      side.unknown
+        ? h("span", {class: "notice bad", role: "alert"}, "The commit that the address names has no record here.")
+        : null,
     );
   }
 
   async function show(values, current) {
     const both = await sides(values),
       wanted = values.kernel || "*";
-    R.header(both.after.lane, change => choose({machine: both.after.lane.machine, env: both.after.lane.env, ...change, commit: "", from: ""}));
-    const kernels = await Promise.all([both.before, both.after].map(({lane}) => kernelsOf(lane, wanted)));
+    R.header(both.after.lane, change =>
+      choose({machine: both.after.lane.machine, env: both.after.lane.env, ...change, commit: "", from: ""}),
+    );
+    const files = await Promise.all([both.before, both.after].map(({lane}) => filesOf(lane, wanted)));
     if (!current()) return;
     const host = document.getElementById("view");
-    R.keepFocus(host, () => draw(host, values, both, rowsOf(both, kernels)));
+    R.keepFocus(host, () => draw(host, values, both, rowsOf(both, files)));
   }
 
   function draw(host, values, both, found) {
     const {before, after} = both,
       everything = values.all === "1";
     const usual = found.filter(row => (everything || !row.baseline) && row.verdict !== "not run");
-    const rows = ordered(usual.filter(row => (everything || MOVED.includes(row.verdict)) && R.matches([row.kernel, row.case, row.backend, row.verdict].join(" "), values.q || "")));
-    const kernels = [...new Set(R.site.lanes.filter(lane => [before.lane, after.lane].includes(lane)).flatMap(lane => [...(lane.kernels.keys ? lane.kernels.keys() : Object.keys(lane.kernels))]))].sort();
-    const all = h("input", {type: "checkbox", checked: everything, change: event => choose({all: event.target.checked ? "1" : ""})});
+    const rows = ordered(
+      usual.filter(
+        row =>
+          (everything || MOVED.includes(row.verdict)) &&
+          R.matches([row.kernel, row.case, row.backend, row.verdict].join(" "), values.q || ""),
+      ),
+    );
+    const kernels = kernelsIn(before.lane, after.lane).map(({name}) => name);
+    const all = h("input", {
+      type: "checkbox",
+      checked: everything,
+      change: event => choose({all: event.target.checked ? "1" : ""}),
+    });
     const averages = means(usual, row => row.kernel);
     const total = means(usual, () => "all operators");
     host.replaceChildren(
-      h("div", {class: "sides"}, chooser("before", before, {machine: "from_machine", env: "from_env", commit: "from"}), chooser("after", after, {machine: "machine", env: "env", commit: "commit"})),
+      h(
+        "div",
+        {class: "sides"},
+        chooser("before", before, {machine: "from_machine", env: "from_env", commit: "from"}),
+        chooser("after", after, {machine: "machine", env: "env", commit: "commit"}),
+      ),
       h(
         "div",
         {class: "tools"},
-        R.pick("operator", [["*", "all operators"], ...kernels.map(name => [name, name])], values.kernel || "*", kernel => choose({kernel: kernel === "*" ? "" : kernel})),
+        R.pick(
+          "operator",
+          [["*", "all operators"], ...kernels.map(name => [name, name])],
+          values.kernel || "*",
+          kernel => choose({kernel: kernel === "*" ? "" : kernel}),
+        ),
         h("label", {class: "check"}, all, " all series, not only what moved"),
         h("button", {type: "button", click: () => choose(swapped(both))}, "⇄ swap sides"),
         h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${rows.length} of ${usual.length} series`),
@@ -274,15 +392,57 @@
     );
     const drawn = rows.filter(row => row.reach !== undefined && row.reach !== null).slice(0, MOST);
     if (drawn.length) R.plot(host).draw(picture(drawn));
-    const table = R.grid({caption: "series by how much they surely moved", columns: COLUMNS, rows, sort: values.sort, sorted: sort => choose({sort}), file: "compare", markdown: shown => markdown(both, [...averages, ...total], shown)});
+    const table = R.grid({
+      caption: "series by how much they surely moved",
+      columns: COLUMNS,
+      rows,
+      sort: values.sort,
+      sorted: sort => choose({sort}),
+      file: "compare",
+      markdown: shown => markdown(both, [...averages, ...total], shown),
+    });
     if (rows.length) host.append(table);
-    else host.append(h("p", {class: "notice"}, usual.length ? "Nothing moved by more than its interval and the drift between separate runs." : "The two sides have no series in common."));
+    else
+      host.append(
+        h(
+          "p",
+          {class: "notice"},
+          usual.length
+            ? "Nothing moved by more than its interval and the drift between separate runs."
+            : "The two sides have no series in common.",
+        ),
+      );
     if (averages.length) {
-      host.append(h("h2", {}, "Geometric means ", h("span", {class: "sub"}, "of all comparable series, moved or not; above 0 the later side is faster")));
-      host.append(R.grid({caption: "geometric means by operator", columns: MEANS, rows: [...averages, ...(averages.length > 1 ? total : [])], sort: values.means, sorted: sort => choose({means: sort}), file: "compare-means"}));
+      host.append(
+        h(
+          "h2",
+          {},
+          "Geometric means ",
+          h("span", {class: "sub"}, "of all comparable series, moved or not; above 0 the later side is faster"),
+        ),
+      );
+      host.append(
+        R.grid({
+          caption: "geometric means by operator",
+          columns: MEANS,
+          rows: [...averages, ...(averages.length > 1 ? total : [])],
+          sort: values.means,
+          sorted: sort => choose({means: sort}),
+          file: "compare-means",
+        }),
+      );
     }
     host.append(
-      h("p", {class: "beside"}, "To reproduce with fresh paired trials, which know 0.1 %: ", h("code", {}, `ridgeline ab ${R.short(before.data.commits[before.place][0])} ${R.short(after.data.commits[after.place][0])}`)),
+      h(
+        "p",
+        {class: "beside"},
+        "To reproduce with fresh paired trials, which know 0.1 %: ",
+        h(
+          "code",
+          {},
+          `ridgeline ab ${R.short(before.data.commits[before.place][0])} ${R.short(after.data.commits[after.place][0])}`,
+        ),
+      ),
     );
   }
 
@@ -299,7 +459,12 @@
     const count = word => rows.filter(row => row.verdict === word).length;
     const tile = (words, text, look) => {
       const sum = words.reduce((total, word) => total + count(word), 0);
-      return h("div", {class: ["tile", look, sum ? "some" : ""].join(" ")}, h("strong", {}, String(sum)), h("span", {}, text));
+      return h(
+        "div",
+        {class: ["tile", look, sum ? "some" : ""].join(" ")},
+        h("strong", {}, String(sum)),
+        h("span", {}, text),
+      );
     };
     const several = before.lane.machine !== after.lane.machine;
     return h(
@@ -314,12 +479,15 @@
         tile(["not comparable"], "not comparable: the benchmark definition differs"),
         tile(["only before", "only after", "no time"], "measured on one side only"),
       ),
-      several ? h("p", {class: "hint"}, "Two machines: the times alone are compared, since their baselines differ too.") : null,
+      several
+        ? h("p", {class: "hint"}, "Two machines: the times alone are compared, since their baselines differ too.")
+        : null,
     );
   }
 
   const markdown = ({before, after}, averages, rows) => {
-    const named = ({lane, data, place}) => `${R.markdownText(R.short(data.commits[place][0]))} on ${R.markdownText(lane.machine)} (${R.markdownText(data.commits[place][2])})`;
+    const named = ({lane, data, place}) =>
+      `${R.markdownText(R.short(data.commits[place][0]))} on ${R.markdownText(lane.machine)} (${R.markdownText(data.commits[place][2])})`;
     return `**${named(before)} → ${named(after)}**\n\n${R.asMarkdown(averages, MEANS)}\n${R.asMarkdown(rows, COLUMNS)}`;
   };
 

@@ -30,7 +30,14 @@
     const least = around === null ? null : Math.max(0, Math.abs(decides) - around);
     const both = !paired || (alone * beside > 0 && Math.abs(alone) >= Math.log(1 + limits.beside));
     const moved = least > 0 && both ? (decides > 0 ? "faster" : "slower") : "same";
-    return {alone, beside, change: decides, reach: around, least: both ? least : 0, verdict: around === null ? "unsure" : moved};
+    return {
+      alone,
+      beside,
+      change: decides,
+      reach: around,
+      least: both ? least : 0,
+      verdict: around === null ? "unsure" : moved,
+    };
   }
 
   /** What became of a series from side a to side b; each side {status, why, us, low, high, baseline, definition} or null. */

@@ -7,6 +7,7 @@
   const CELL = 26, // pixels of a row of a grid
     COLUMN = 58, // least pixels of a column
     WIDEST = 170, // most pixels of one
+    WIDE = 50, // times the least value: from there on the speeds get a logarithmic axis
     SPAN = 2, // ratio to the baseline that gets the full colour: twice as fast, or half
     MOST_ROWS = 80,
     MOST_COLUMNS = 60; // of a grid; the table has all
@@ -14,7 +15,12 @@
   /* ---- what a shape is ---- */
 
   const AMOUNTS = [
-    {key: "payload", title: "message bytes", of: row => row.cost.payload_bytes, text: value => R.quantity(value, "B", true)},
+    {
+      key: "payload",
+      title: "message bytes",
+      of: row => row.cost.payload_bytes,
+      text: value => R.quantity(value, "B", true),
+    },
     {key: "bytes", title: "HBM bytes", of: row => row.cost.hbm_bytes, base: 10, text: value => R.quantity(value, "B")},
     {key: "flops", title: "FLOP", of: row => row.cost.flops, base: 10, text: value => R.quantity(value, "FLOP")},
   ].map(one => ({...one, amount: true}));
@@ -55,10 +61,13 @@
 
   /** The family with the most places on the axis. */
   const widest = (families, x) =>
-    [...families].reduce((best, [name, rows]) => {
-      const size = new Set(rows.map(x.of)).size;
-      return size > best.size ? {name, size} : best;
-    }, {name: "", size: 0}).name;
+    [...families].reduce(
+      (best, [name, rows]) => {
+        const size = new Set(rows.map(x.of)).size;
+        return size > best.size ? {name, size} : best;
+      },
+      {name: "", size: 0},
+    ).name;
 
   /* ---- lines over one dimension ---- */
 
@@ -83,7 +92,9 @@
       points: points.flatMap((part, series) => part.map((_, n) => [series, n])),
       tip: (series, n) => {
         const one = points[series] && points[series][n];
-        return one ? C.box(one.row.case, [[x.title, x.text(x.of(one.row))], ...C.armFacts(one.row, one.arm, rate)]) : null;
+        return one
+          ? C.box(one.row.case, [[x.title, x.text(x.of(one.row))], ...C.armFacts(one.row, one.arm, rate)])
+          : null;
       },
       picked: (series, n) => points[series] && (location.href = C.historyOf(points[series][n].row, shown[series].name)),
       option: colours => {
@@ -99,9 +110,16 @@
         });
         return {
           grid: {left: 70, right: 26, top: 34, bottom: 46},
-          xAxis: R.axis(colours, {type: "log", name: x.title, nameLocation: "middle", nameGap: 28, ...reach(rows.map(x.of), x.base || 2), axisLabel: {formatter: x.text}}),
+          xAxis: R.axis(colours, {
+            type: "log",
+            name: x.title,
+            nameLocation: "middle",
+            nameGap: 28,
+            ...reach(rows.map(x.of), x.base || 2),
+            axisLabel: {formatter: x.text},
+          }),
           yAxis: R.axis(colours, {
-            type: rate === "time" ? "log" : "value",
+            type: rate === "time" || wide(points, rate) ? "log" : "value",
             name: R.axisTitle(rate),
             nameTextStyle: {color: colours.soft, align: "left"},
             axisLabel: {formatter: R.tick},
@@ -110,6 +128,12 @@
         };
       },
     };
+  }
+
+  /** Do the values span so much that most of them would lie on the ground of a linear axis? */
+  function wide(points, rate) {
+    const values = points.flat().map(({row, arm}) => C.valueOf(row, arm, rate));
+    return Math.max(...values) > WIDE * Math.min(...values);
   }
 
   /** A logarithmic axis that ends at the powers around its values. */
@@ -134,8 +158,12 @@
   /** Ratio to the baseline of one backend: rows are families, columns the values of x. */
   function shapeGrid(families, x, backend) {
     const names = [...families.keys()].slice(0, MOST_ROWS),
-      places = [...new Set(names.flatMap(name => families.get(name).map(x.of)))].sort((a, b) => a - b).slice(0, MOST_COLUMNS);
-    const cells = names.flatMap((name, y) => places.map((place, at) => ({x: at, y, rows: ratios(families.get(name), x, place, backend)})));
+      places = [...new Set(names.flatMap(name => families.get(name).map(x.of)))]
+        .sort((a, b) => a - b)
+        .slice(0, MOST_COLUMNS);
+    const cells = names.flatMap((name, y) =>
+      places.map((place, at) => ({x: at, y, rows: ratios(families.get(name), x, place, backend)})),
+    );
     const known = cells.filter(({rows}) => rows.length);
     const mean = rows => Math.exp(rows.reduce((sum, {ratio}) => sum + Math.log(ratio), 0) / rows.length);
     return heatMap({
@@ -175,16 +203,31 @@
         const left = Math.min(width * 0.4, 24 + 6.6 * Math.min(letters, Math.max(...rows.map(text => text.length), 4)));
         return {
           grid: {left, right: Math.max(12, width - left - WIDEST * columns.length), top: 34, bottom: 40},
-          xAxis: R.axis(colours, {...names, position: "top", data: columns.map(text => R.plotLabel(text, 16)), axisLabel: {interval: 0, hideOverlap: true}}),
-          yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(text => R.plotLabel(text, letters)), axisLabel: {interval: 0, hideOverlap: false}}),
-          visualMap: R.colourBar(colours, {min: -1, max: 1, text: ends, seriesIndex: 0}),
+          xAxis: R.axis(colours, {
+            ...names,
+            position: "top",
+            data: columns.map(text => R.plotLabel(text, 16)),
+            axisLabel: {interval: 0, hideOverlap: true},
+          }),
+          yAxis: R.axis(colours, {
+            ...names,
+            inverse: true,
+            data: rows.map(text => R.plotLabel(text, letters)),
+            axisLabel: {interval: 0, hideOverlap: false},
+          }),
+          visualMap: R.colourBar(colours, {left, min: -1, max: 1, text: ends, seriesIndex: 0}),
           series: [
             {
               type: "heatmap",
               data: cells.map(({x, y, value, shade, ringed}) => ({
                 value: [x, y, shade],
                 itemStyle: {borderColor: ringed ? colours.text : colours.ground, borderWidth: ringed ? 2.5 : 1},
-                label: {show: true, formatter: () => (ringed ? "◉ " : "") + R.number(value, 3), color: colours.text, fontSize: 11},
+                label: {
+                  show: true,
+                  formatter: () => (ringed ? "◉ " : "") + R.number(value, 3),
+                  color: colours.text,
+                  fontSize: 11,
+                },
               })),
             },
           ],
@@ -195,15 +238,17 @@
 
   /* ---- tile configurations ---- */
 
-  const knobText = knobs => Object.entries(knobs).map(([name, value]) => `${name}=${value}`).join(" ");
+  const knobText = knobs =>
+    Object.entries(knobs)
+      .map(([name, value]) => `${name}=${value}`)
+      .join(" ");
 
   /** Speed of every configuration relative to the best of the case; the one that records were made with is ringed. */
   function configurations(host, sweeps, kernel) {
     const mine = sweeps.filter(sweep => sweep.kernel === kernel);
     host.append(h("h2", {}, "Configurations"));
     if (!mine.length) {
-      const how = h("code", {}, "ridgeline sweep " + kernel);
-      return host.append(h("p", {class: "hint"}, "No sweep of this operator is recorded on this machine (", how, " makes one)."));
+      return host.append(h("p", {class: "hint"}, "No sweep of this operator is recorded on this machine."));
     }
     for (const sweep of mine) configurationsOf(host, sweep);
   }
@@ -211,21 +256,48 @@
   function configurationsOf(host, {backend, configs, cases, chosen, running, us}) {
     const best = us.map(times => Math.min(...times.filter(time => time !== null)));
     const cells = configs.flatMap((knobs, y) =>
-      cases.map((name, x) => ({x, y, time: us[x][y], ringed: chosen[x] === y, name, knobs, share: us[x][y] === null ? null : best[x] / us[x][y]})),
+      cases.map((name, x) => ({
+        x,
+        y,
+        time: us[x][y],
+        ringed: chosen[x] === y,
+        name,
+        knobs,
+        share: us[x][y] === null ? null : best[x] / us[x][y],
+      })),
     );
     const measured = cells.filter(({time}) => time !== null);
     host.append(
-      h("h3", {}, R.foreign(backend), h("span", {class: "sub"}, ` ${configs.length} configurations, ${cases.length} cases; ◉ is what the records run`)),
+      h(
+        "h3",
+        {},
+        R.foreign(backend),
+        h(
+          "span",
+          {class: "sub"},
+          ` ${configs.length} configurations, ${cases.length} cases; ◉ is what the records run`,
+        ),
+      ),
     );
-    const other = cases.filter((_, x) => running[x] && chosen[x] === null).map(name => `${name}: ${knobText(running[cases.indexOf(name)])}`);
-    if (other.length) host.append(h("p", {class: "hint"}, "Records run settings that this sweep lacks. ", R.foreign(other.join("; "))));
+    const other = cases
+      .filter((_, x) => running[x] && chosen[x] === null)
+      .map(name => `${name}: ${knobText(running[cases.indexOf(name)])}`);
+    if (other.length)
+      host.append(h("p", {class: "hint"}, "Records run settings that this sweep lacks. ", R.foreign(other.join("; "))));
     R.plot(host).draw(
       heatMap({
         label: `Speed of ${configs.length} configurations of ${backend} relative to the best`,
         columns: cases,
         rows: configs.slice(0, MOST_ROWS).map(knobText),
-        cells: measured.filter(({y}) => y < MOST_ROWS).map(({x, y, share, ringed}) => ({x, y, value: share, shade: byShare(share), ringed})),
-        tip: n => C.box(measured[n].name, [["time", R.duration(measured[n].time)], ["speed / best", R.number(measured[n].share, 3)], ["knobs", knobText(measured[n].knobs)]]),
+        cells: measured
+          .filter(({y}) => y < MOST_ROWS)
+          .map(({x, y, share, ringed}) => ({x, y, value: share, shade: byShare(share), ringed})),
+        tip: n =>
+          C.box(measured[n].name, [
+            ["time", R.duration(measured[n].time)],
+            ["speed / best", R.number(measured[n].share, 3)],
+            ["knobs", knobText(measured[n].knobs)],
+          ]),
         ends: ["best", `1/${SPAN} of it`],
       }),
     );
@@ -233,10 +305,23 @@
       {key: "case", title: "case", value: cell => cell.name},
       {key: "knobs", title: "configuration", value: cell => knobText(cell.knobs)},
       {key: "us", title: "time, µs", number: true, value: cell => cell.time, cell: cell => R.number(cell.time)},
-      {key: "share", title: "speed / best", number: true, value: cell => cell.share, cell: cell => R.number(cell.share, 3)},
+      {
+        key: "share",
+        title: "speed / best",
+        number: true,
+        value: cell => cell.share,
+        cell: cell => R.number(cell.share, 3),
+      },
       {key: "chosen", title: "chosen", value: cell => (cell.ringed ? "yes" : "")},
     ];
-    host.append(h("details", {class: "numbers"}, h("summary", {}, "Numbers behind the map"), R.grid({caption: "configurations", columns, rows: measured, file: "configurations-" + backend})));
+    host.append(
+      h(
+        "details",
+        {class: "numbers"},
+        h("summary", {}, "Numbers behind the map"),
+        R.grid({caption: "configurations", columns, rows: measured, file: "configurations-" + backend}),
+      ),
+    );
   }
 
   /* ---- the page ---- */
@@ -245,7 +330,13 @@
     return [
       {key: "case", title: "case", value: ({row}) => row.case, cell: ({row}) => C.caseLink(row)},
       {key: "family", title: "at", value: ({row}) => familyOf(row, x)},
-      {key: "x", title: x.title, number: true, value: ({row}) => x.of(row) ?? null, cell: ({row}) => (x.of(row) ? x.text(x.of(row)) : "–")},
+      {
+        key: "x",
+        title: x.title,
+        number: true,
+        value: ({row}) => x.of(row) ?? null,
+        cell: ({row}) => (x.of(row) ? x.text(x.of(row)) : "–"),
+      },
       {key: "backend", title: "backend", value: ({arm}) => arm.backend, cell: ({arm}) => C.named(arm)},
       measured(rate, R.RATES[rate].name, (row, arm) => C.valueOf(row, arm, rate)),
       measured("peak_share", "% of roof", (row, arm) => C.valueOf(row, arm, "peak_share")),
@@ -279,7 +370,11 @@
       axes = axesOf(rows),
       rates = C.ratesOf(rows);
     const x = axes.find(({key}) => key === values.x) || axes[0] || AMOUNTS[1],
-      rate = rates.includes(values.rate) ? values.rate : rows.some(row => row.rate === "tflops") ? "tflops" : rows[0]?.rate || "time";
+      rate = rates.includes(values.rate)
+        ? values.rate
+        : rows.some(row => row.rate === "tflops")
+          ? "tflops"
+          : rows[0]?.rate || "time";
     const placed = rows.filter(row => x.of(row) > 0),
       families = familiesOf(placed, x),
       family = families.has(values.family) ? values.family : widest(families, x);
@@ -289,10 +384,30 @@
       h(
         "div",
         {class: "tools"},
-        R.pick("operator", kernels.map(name => [name, name]), kernel, name => choose({kernel: name, x: "", rate: "", family: "", backend: "", sort: ""})),
-        R.pick("over", axes.map(({key, title}) => [key, title]), x.key, key => choose({x: key, family: ""})),
-        R.pick("at", [...families.keys()].map(name => [name, name]), family, name => choose({family: name})),
-        R.press("unit", rates.map(name => [name, R.RATES[name].name]), rate, name => choose({rate: name})),
+        R.pick(
+          "operator",
+          kernels.map(name => [name, name]),
+          kernel,
+          name => choose({kernel: name, x: "", rate: "", family: "", backend: "", sort: ""}),
+        ),
+        R.pick(
+          "over",
+          axes.map(({key, title}) => [key, title]),
+          x.key,
+          key => choose({x: key, family: ""}),
+        ),
+        R.pick(
+          "at",
+          [...families.keys()].map(name => [name, name]),
+          family,
+          name => choose({family: name}),
+        ),
+        R.press(
+          "unit",
+          rates.map(name => [name, R.RATES[name].name]),
+          rate,
+          name => choose({rate: name}),
+        ),
         R.shownCount(placed.length, rows.length, "cases have this dimension"),
       ),
     );
@@ -324,15 +439,34 @@
 
   function overGrid(host, {families, x, backends, values}) {
     const own = backends.filter(({baseline}) => !baseline);
-    const compared = own.filter(({name}) => [...families.values()].flat().some(row => {
-      const arm = C.armOf(row, name);
-      return arm && C.ratioOf(row, arm) !== null;
-    }));
+    const compared = own.filter(({name}) =>
+      [...families.values()].flat().some(row => {
+        const arm = C.armOf(row, name);
+        return arm && C.ratioOf(row, arm) !== null;
+      }),
+    );
     host.append(h("h2", {}, "Relative to the fastest baseline"));
     if (!compared.length)
-      return host.append(h("p", {class: "hint"}, "No case of this operator has a baseline and a backend of ours with times from one place."));
+      return host.append(
+        h(
+          "p",
+          {class: "hint"},
+          "No case of this operator has a baseline and a backend of ours with times from one place.",
+        ),
+      );
     const backend = compared.find(({name}) => name === values.backend) || compared[0];
-    host.append(h("div", {class: "controls"}, R.pick("backend", compared.map(({name}) => [name, name]), backend.name, name => choose({backend: name}))));
+    host.append(
+      h(
+        "div",
+        {class: "controls"},
+        R.pick(
+          "backend",
+          compared.map(({name}) => [name, name]),
+          backend.name,
+          name => choose({backend: name}),
+        ),
+      ),
+    );
     R.plot(host).draw(shapeGrid(families, x, backend.name));
     const hidden = families.size - MOST_ROWS;
     if (hidden > 0) host.append(h("p", {class: "hint"}, `${hidden} more rows are in the table only.`));
