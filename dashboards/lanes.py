@@ -54,9 +54,9 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     def column(name: Any) -> Any:
         if name in made:
             return made[name].array[order]
-        if name in _TEXTS:
-            return _plain(frame[name])[order]
-        return _finite(frame[name])[order] if name in _NUMBERS else frame[name].array[order]
+        if name in _NUMBERS:
+            return _finite(frame[name])[order]
+        return (_plain(frame[name]) if name in _TEXTS or frame[name].dtype == object else frame[name].array)[order]
 
     return pd.DataFrame({name: column(name) for name in frame}, copy=False)
 
