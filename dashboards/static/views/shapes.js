@@ -155,7 +155,7 @@
         ),
         R.pick(
           "over",
-          axes.map(({key, title}) => [key, title]),
+          (axes.length ? axes : [x]).map(({key, title}) => [key, title]),
           x.key,
           key => choose({x: key, family: ""}),
         ),
@@ -193,6 +193,10 @@
   }
 
   function overShape(host, {members, x, rate, backends, off, title}) {
+    if (!members.length || !backends.length)
+      return host.append(
+        h("p", {class: "notice"}, "No case of this operator has a time and a known size on this machine."),
+      );
     const colours = R.palette(),
       looks = R.looks(colours, backends);
     const entries = backends.map(one => ({...one, color: looks.get(one.name).color}));
