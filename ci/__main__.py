@@ -21,7 +21,9 @@ VERBS = {
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
+    "export": "Records and derived units as Parquet, CSV or JSON, for any engine.",
     "gate": "Judge one recorded commit against another; measures nothing.",
+    "import": "Bring in what asv, nccl-tests, hyperfine and others measured.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
     "record": "Turn trial files, measured anywhere, into asv records.",
     "report": "Render a report file, or post it as a pull request's comment.",
@@ -32,7 +34,7 @@ VERBS = {
 }
 """Every verb, and what it is for."""
 
-ROOMS: dict[str, str] = {}
+ROOMS: dict[str, str] = {"export": "records.export", "import": "records.import_"}
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
 
 LONGEST_ERROR = 10_000

@@ -76,6 +76,7 @@ def build(
     frame = store.load(results_dir)
     problems = [text.replace(f"{results_dir}/", "") for text in frame.attrs.get("problems", [])]
 
+    @functools.cache  # several pages tell of a machine by its newest record
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
@@ -236,9 +237,9 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
             .encode()
         )
 
-    yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js"))
+    yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js", "/verdict.js"))
     for kernel in kernels:
-        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js")
+        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js", "/events.js")
         yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
     for view, own in views.items():
         data = {*own, *_reading(draft, view)}
