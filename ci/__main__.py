@@ -19,6 +19,7 @@ USAGE, INTERRUPTED = 3, 130
 VERBS = {
     "ab": "Compare two commits in lock-step, or judge recorded trials.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
+    "canary": "Ask the gate about known changes, and record its answers as its quality.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
     "gate": "Judge one recorded commit against another; measures nothing.",
@@ -32,7 +33,7 @@ VERBS = {
 }
 """Every verb, and what it is for."""
 
-ROOMS: dict[str, str] = {}
+ROOMS: dict[str, str] = {"canary": "machines.canary"}
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
 
 LONGEST_ERROR = 10_000
