@@ -8,7 +8,7 @@ READY  := $(VENV)/ready
 # packages of that Python, be it a venv, conda or the system's, and only Ridgeline's own dependencies are added.
 GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
 
-.PHONY: setup light check test lint golden machines clean
+.PHONY: setup light check test lint golden bundle machines clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints-cpu.txt
@@ -41,6 +41,14 @@ GOLDEN := tests/ci/report tests/ci/executors tests/ci/test_doctor.py \
 
 golden: setup
 	$(BIN)/python -m pytest $(GOLDEN) --update-golden
+
+# The charts of the pages: Apache ECharts from the locked npm packages, as one script; commit what it writes.
+bundle: dashboards/bundle/node_modules
+	cd dashboards/bundle && npm run --silent build
+
+dashboards/bundle/node_modules: dashboards/bundle/package-lock.json
+	cd dashboards/bundle && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 # Ridgeline without torch and the development tools: enough to record, judge, render and post.
 light:

@@ -26,7 +26,9 @@ from ci.records import derived, store
 from ci.trials.trial import Trial
 from dashboards import machines, overview
 from dashboards.kernel_page import kernel_data
-from dashboards.lanes import Lane, lanes, slug, tidy
+from dashboards.lanes import Lane, slug, tidy
+from dashboards.views import SiteInput, View
+from dashboards.views.listed import VIEWS
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -59,7 +61,9 @@ def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = N
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
-    return build_frame(derived.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems)
+    return build_frame(
+        derived.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems, results_dir=results_dir
+    )
 
 
 def build_frame(
@@ -69,15 +73,17 @@ def build_frame(
     *,
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
+    results_dir: Path | None = None,
 ) -> Path:
     """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
 
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
     problems: sentences about records that could not be read; shown on the first page.
+    results_dir: where the records lie, for views that read more of them than the frame.
     """
     out = Path(out_dir).absolute()
     _check_target(out)
-    files = site_files(frame, repository(repo_url), notes_of, problems)
+    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir)
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -97,10 +103,13 @@ def site_files(
     repo: str | None = None,
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
+    results_dir: Path | None = None,
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
+    records = SiteInput(tidy(frame) if len(frame) else frame, None, notes_of, results_dir)
     files = {f"static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _static_files()}
-    described = [_lane_files(lane, notes_of, files) for lane in (lanes(tidy(frame)) if len(frame) else [])]
+    described = [_lane_files(lane, notes_of, files) for lane in records.lanes]
+    _view_files(records, files)
     kernels = sorted({kernel for lane in described for kernel in lane["kernels"]})
     site = {
         "repo": repo,
@@ -136,6 +145,14 @@ def _add_data(files: dict[str, bytes], path: str, value: Any) -> None:
     files[f"data/{path}.js"] = b"Ridgeline.receive(" + script_json(path) + b"," + script_json(value) + b");\n"
 
 
+def _view_files(records: SiteInput, files: dict[str, bytes]) -> None:
+    """Add the data files and the other files of every view."""
+    for view in VIEWS:
+        for path, value in view.data(records):
+            _add_data(files, path, value)
+        files.update(view.files(records))
+
+
 def _pages(kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, bytes]:
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
@@ -145,12 +162,16 @@ def _pages(kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, by
         keep_trailing_newline=True,
     )
 
-    def page(name: str, **values: Any) -> bytes:
-        values |= {"version": version, "scripts": SCRIPTS[name], "lanes": any_lane}
-        return templates.get_template(name).render(values).encode()
+    def page(name: str, scripts: Sequence[str] = (), styles: Sequence[str] = (), **values: Any) -> bytes:
+        values |= {"version": version, "scripts": SCRIPTS.get(name, scripts), "styles": styles, "lanes": any_lane}
+        return templates.get_template(name).render(views=VIEWS, **values).encode()
+
+    def view_page(view: View) -> bytes:
+        scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
+        return page(view.template, [*_SHARED, *scripts], styles, root="", view=view)
 
     of_kernels = {f"kernels/{slug(k)}.html": page("kernel.html", root="../", kernel=k) for k in kernels}
-    return {"index.html": page("index.html", root="")} | of_kernels
+    return {"index.html": page("index.html", root="")} | of_kernels | {f"{v.name}.html": view_page(v) for v in VIEWS}
 
 
 def script_json(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-/* Shared by both pages: elements, numbers with units, the state in the URL, data files, the head of the page.
+/* Shared by all pages: elements, numbers with units, the state in the URL, data files, the head of the page.
  *
  * Pages must work from a folder, so there are no modules, no fetch and no server: a data file is a script that calls
  * Ridgeline.receive(path, value).  Text from records only ever becomes a text node or an attribute value, never markup.
@@ -32,6 +32,9 @@ var Ridgeline = (() => {
     element.append(...children.flat().filter(child => child !== null && child !== undefined));
     return element;
   }
+
+  /** A text from a record, on its own: what is written from right to left in it does not reorder what stands around. */
+  const foreign = text => h("bdi", {}, text);
 
   /** Redraw `host`; the control that had the focus (the n-th) keeps it. */
   function keepFocus(host, draw) {
@@ -137,6 +140,51 @@ var Ridgeline = (() => {
     history.replaceState(null, "", hashOf({...state(), ...changes}));
   }
 
+  /** Change some values of the state with a new entry: the browser's Back returns to what was shown before. */
+  function go(changes) {
+    const hash = hashOf({...state(), ...changes});
+    if (hash !== (location.hash || "#")) history.pushState(null, "", hash);
+  }
+
+  /** Names that are switched off, kept under one key of the state: "gluon,blas", each name encoded by itself. */
+  const listed = key => new Set((state()[key] || "").split(",").filter(Boolean).map(unquoted));
+  const listing = names => [...names].map(name => encodeURIComponent(name)).join(",");
+
+  function unquoted(text) {
+    try {
+      return decodeURIComponent(text);
+    } catch {
+      return text; // an address that somebody typed
+    }
+  }
+
+  /** {column, down} of a table's order from the state: "title" or "-title"; without it, the table's own. */
+  function orderIn(key, columns, usual = {column: -1, down: false}) {
+    const asked = state()[key] || "",
+      column = columns.findIndex(({title, sort}) => sort && title === asked.replace(/^-/, ""));
+    return column < 0 ? usual : {column, down: asked.startsWith("-")};
+  }
+
+  const orderOf = (columns, {column, down}) => (column < 0 ? "" : (down ? "-" : "") + columns[column].title);
+
+  /** The page of a kernel: of a case, with whatever else the state names. */
+  function kernelPage(kernel, values = {}) {
+    const known = Ridgeline.site.kernels.find(({name}) => name === kernel);
+    return known ? Ridgeline.root + "kernels/" + known.slug + ".html" + hashOf(values) : null;
+  }
+
+  /* ---- time ---- */
+
+  const DAY = 86_400_000;
+  const day = ms => (Number.isFinite(ms) && ms > 0 ? new Date(ms).toISOString().slice(0, 10) : "no date");
+
+  /** How long ago that was, by the reader's clock: pages do not know when they are read. */
+  function ago(ms, now = Date.now()) {
+    if (!Number.isFinite(ms) || ms <= 0) return "–";
+    const days = Math.floor((now - ms) / DAY);
+    return days < 1 ? "today" : days === 1 ? "1 day" : `${days.toLocaleString("en-US")} days`;
+  }
+
   /* ---- data ---- */
 
   function receive(path, value) {
@@ -189,6 +237,8 @@ var Ridgeline = (() => {
     const selectors = [selector("machine", machines, current.machine, machine => change({machine, env: null}), titled)];
     if (envs.length > 1) selectors.push(selector("environment", envs, current.env, env => change({env}), env => env));
     keepFocus(host, () => host.replaceChildren(...selectors));
+    for (const link of document.querySelectorAll("a.page"))
+      link.hash = hashOf({machine: current.machine, env: current.env});
     document
       .getElementById("fingerprint")
       .replaceChildren(
@@ -212,6 +262,7 @@ var Ridgeline = (() => {
   return {
     h,
     s,
+    foreign,
     keepFocus,
     RATES,
     number,
@@ -226,6 +277,14 @@ var Ridgeline = (() => {
     state,
     hashOf,
     setState,
+    go,
+    listed,
+    listing,
+    orderIn,
+    orderOf,
+    kernelPage,
+    day,
+    ago,
     receive,
     load,
     lane,

@@ -128,5 +128,5 @@
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
 
-  Object.assign(R, {numbers});
+  Object.assign(R, {numbers, csvField: field});
 })();

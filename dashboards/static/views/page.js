@@ -1,0 +1,212 @@
+/* The frame of a view: its state in the address, choices that the browser's Back undoes, and a table that can be sorted,
+ * copied as Markdown and saved as CSV or JSON: all from one list of columns.
+ */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h} = R;
+  const FIRST_ROWS = 400; // rows that a table shows at once: 0.1 s; a button shows the others
+
+  /** Call show(state) now and whenever the address changes; what it throws is shown on the page.
+   *
+   * Returns choose(changes): takes them into the address with a new entry of the browser's history, and shows.
+   */
+  function view(show) {
+    let wanted = 0;
+    async function again() {
+      const mine = ++wanted,
+        main = document.querySelector("main");
+      main.dataset.busy = "";
+      for (const old of main.querySelectorAll(":scope > .notice.bad[data-failed]")) old.remove();
+      try {
+        await show(R.state(), () => mine === wanted);
+      } catch (error) {
+        main.prepend(h("p", {class: "notice bad", role: "alert", "data-failed": true}, String(error.message || error)));
+        console.error(error);
+      } finally {
+        if (mine === wanted) delete main.dataset.busy;
+      }
+    }
+    document.addEventListener("DOMContentLoaded", () => {
+      if (!R.site.lanes.length) return;
+      window.addEventListener("popstate", again);
+      window.addEventListener("hashchange", again);
+      again();
+    });
+    return changes => {
+      R.go(changes);
+      return again();
+    };
+  }
+
+  /** A labelled choice; options: [[value, text]]. */
+  function pick(title, options, chosen, change) {
+    const entries = options.map(([value, text]) => h("option", {value, selected: value === chosen}, text));
+    return h("label", {}, title + " ", h("select", {change: event => change(event.target.value)}, entries));
+  }
+
+  /** Buttons of which one is pressed; options: [[value, text]]. */
+  function press(title, options, chosen, change) {
+    const buttons = options.map(([value, text]) =>
+      h("button", {type: "button", "aria-pressed": String(value === chosen), click: () => change(value)}, text),
+    );
+    return h("div", {class: "choices", role: "group", "aria-label": title}, buttons);
+  }
+
+  /** Buttons of a legend, each of which hides or shows a name; `off`: a set; changed(off). */
+  function legend(entries, off, changed) {
+    const item = ({name, color, baseline}) => {
+      const sample = R.s("svg", {width: 22, height: 10, "aria-hidden": "true"}, R.s("line", {x1: 1, x2: 21, y1: 5, y2: 5}));
+      sample.style.setProperty("--line", color);
+      const toggle = () => changed(new Set(off.has(name) ? [...off].filter(one => one !== name) : [...off, name]));
+      return h(
+        "button",
+        {type: "button", "aria-pressed": String(!off.has(name)), click: toggle},
+        sample,
+        " ",
+        R.foreign(name),
+        baseline ? h("span", {class: "sub"}, " baseline") : null,
+      );
+    };
+    return h("div", {class: "legend", role: "group", "aria-label": "backends"}, entries.map(item));
+  }
+
+  /** Links to the same numbers as files (dashboards/views/beside.py). */
+  function besideLinks(path) {
+    const link = kind => h("a", {href: R.root + "data/" + path + "." + kind, download: true}, kind.toUpperCase());
+    return h("p", {class: "beside"}, "All numbers of this machine: ", link("json"), ", ", link("csv"));
+  }
+
+  /* ---- the table ---- */
+
+  /** A table with its buttons.  Columns: {key, title, help, number, value(row), cell(row) -> text or nodes}.
+   *
+   * value: what is sorted and saved; cell: what is shown, by default the value.  sort: "key" or "-key", sorted(sort) is
+   * called when another is chosen; without one the rows stay in their order.  file: name of what is saved.
+   */
+  function grid({caption, columns, rows, sort, sorted, file, markdown}) {
+    const body = h("tbody", {}),
+      shown = inOrder(rows, columns, sort);
+    const fill = count => body.replaceChildren(...shown.slice(0, count).map(row => line(row, columns)));
+    const more = h("button", {type: "button", class: "more", click: all}, `Show all ${shown.length} rows`);
+    function all() {
+      fill(shown.length);
+      more.remove();
+    }
+    fill(FIRST_ROWS);
+    if (shown.length > FIRST_ROWS) window.addEventListener("beforeprint", all, {once: true});
+    const heads = columns.map(column => headCell(column, sort, sorted));
+    const table = h(
+      "table",
+      {},
+      h("caption", {class: "visually-hidden"}, caption),
+      h("thead", {}, h("tr", {}, heads)),
+      body,
+    );
+    return h(
+      "div",
+      {class: "grid"},
+      buttons(shown, columns, file, markdown),
+      h("div", {class: "scroll"}, table),
+      shown.length > FIRST_ROWS ? more : null,
+    );
+  }
+
+  const valueOf = (column, row) => column.value(row) ?? null;
+
+  /** Rows by a column; what has no value stays last in both directions. */
+  function inOrder(rows, columns, sort) {
+    const column = columns.find(({key}) => key === (sort || "").replace(/^-/, ""));
+    if (!column) return rows;
+    const down = sort.startsWith("-") ? -1 : 1,
+      text = new Intl.Collator("en", {numeric: true});
+    return [...rows].sort((a, b) => {
+      const [x, y] = [valueOf(column, a), valueOf(column, b)];
+      if (x === null || y === null) return (x === null) - (y === null);
+      return down * (typeof x === "number" && typeof y === "number" ? x - y : text.compare(String(x), String(y)));
+    });
+  }
+
+  function headCell({key, title, help, number}, sort, sorted) {
+    const active = (sort || "").replace(/^-/, "") === key,
+      down = active && sort.startsWith("-");
+    const next = active ? (down ? key : "-" + key) : (number ? "-" : "") + key;
+    const arrow = active ? h("span", {"aria-hidden": "true"}, down ? " ▾" : " ▴") : null;
+    const button = h("button", {type: "button", title: help, click: () => sorted(next)}, title, arrow);
+    const direction = active ? (down ? "descending" : "ascending") : null;
+    return h("th", {scope: "col", class: number ? "number" : null, "aria-sort": direction}, button);
+  }
+
+  function line(row, columns) {
+    const cells = columns.map((column, n) => {
+      const shown = column.cell ? column.cell(row) : R.foreign(String(valueOf(column, row) ?? "–"));
+      const attributes = {class: [column.number ? "number" : "", column.look ? column.look(row) : ""].join(" ").trim() || null};
+      return n === 0 ? h("th", {scope: "row", ...attributes}, shown) : h("td", attributes, shown);
+    });
+    return h("tr", {}, cells);
+  }
+
+  function buttons(rows, columns, file, markdown) {
+    const done = h("span", {class: "hint", "aria-live": "polite"});
+    const button = (text, act) => h("button", {type: "button", click: act}, text);
+    const copy = () => copied(markdown ? markdown(rows) : asMarkdown(rows, columns), done);
+    return h(
+      "div",
+      {class: "controls"},
+      button("Copy as Markdown", copy),
+      button("Save as CSV", () => save(file + ".csv", "text/csv", asCsv(rows, columns))),
+      button("Save as JSON", () => save(file + ".json", "application/json", asJson(rows, columns))),
+      done,
+    );
+  }
+
+  /* ---- the same rows elsewhere ---- */
+
+  /** Into the clipboard, which a page from disk may only reach through a selection. */
+  function copied(text, done) {
+    const field = h("textarea", {class: "visually-hidden", "aria-hidden": "true"});
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const went = document.execCommand("copy");
+    field.remove();
+    done.textContent = went ? "copied" : "the browser did not let the page copy";
+  }
+
+  function save(name, type, text) {
+    const url = URL.createObjectURL(new Blob([text], {type}));
+    h("a", {href: url, download: name}).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  /** A cell of a Markdown table: text as text, whatever it holds. */
+  function escaped(value) {
+    const text = value === null || value === undefined ? "" : typeof value === "number" ? R.number(value) : String(value);
+    return text.replace(/[\s\u0000-\u001f]+/g, " ").replace(/[\\`*_{}[\]<>()#+!|~@&-]/g, mark => (mark === "-" ? "-" : "\\" + mark));
+  }
+
+  function asMarkdown(rows, columns) {
+    const row = cells => "| " + cells.join(" | ") + " |";
+    const cell = (column, one) => escaped(column.plain ? column.plain(one) : valueOf(column, one));
+    return (
+      [
+        row(columns.map(({title}) => escaped(title))),
+        row(columns.map(({number}) => (number ? "--:" : "---"))),
+        ...rows.map(one => row(columns.map(column => cell(column, one)))),
+      ].join("\n") + "\n"
+    );
+  }
+
+  function asCsv(rows, columns) {
+    const lines = [columns.map(({key}) => key), ...rows.map(row => columns.map(column => valueOf(column, row)))];
+    return lines.map(fields => fields.map(R.csvField).join(",")).join("\n") + "\n";
+  }
+
+  function asJson(rows, columns) {
+    const plain = rows.map(row => Object.fromEntries(columns.map(column => [column.key, valueOf(column, row)])));
+    return JSON.stringify(plain, null, 1) + "\n";
+  }
+
+  Object.assign(R, {view, pick, press, viewLegend: legend, besideLinks, grid, asMarkdown, asCsv, asJson, markdownText: escaped});
+})();

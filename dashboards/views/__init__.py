@@ -1,0 +1,78 @@
+"""Pages of the site beside the overview and the kernels' own: each is a `View`, listed in `dashboards.views.listed`.
+
+To add one: a module here with a `VIEW`, its template in templates/views/, its script in static/views/, and its name in
+the list.  `dashboards.build` writes the page NAME.html and the data files that the view yields; the page's script reads
+them with `Ridgeline.load(path)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+
+from ci.history.types import HistoryEvent, Moved, SeriesKey
+from dashboards.lanes import Lane, lanes
+from dashboards.machines import NotesOf, no_notes
+from dashboards.views.newest import together
+
+
+class History(Protocol):
+    """What `ci.history.analysis.analyse` tells: all events, and the steps of each series that has any."""
+
+    @property
+    def events(self) -> tuple[HistoryEvent, ...]: ...
+    @property
+    def steps(self) -> dict[SeriesKey, tuple[Moved, ...]]: ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SiteInput:
+    """What every view draws from.
+
+    frame: tidy rows (`dashboards.lanes.tidy`), may be empty.  notes_of: (machine, commit, env) -> trials of a record.
+    history, results_dir: None where a site is built of a bare frame.
+    """
+
+    frame: pd.DataFrame
+    history: History | None = None
+    notes_of: NotesOf = no_notes
+    results_dir: Path | None = None
+
+    @functools.cached_property
+    def lanes(self) -> list[Lane]:
+        """The lanes of the frame; the folder of a lane's data files is its `slug`."""
+        return lanes(self.frame) if len(self.frame) else []
+
+    @functools.cached_property
+    def newest(self) -> dict[str, pd.DataFrame]:
+        """By the slug of a lane, the newest rows that stand together (`dashboards.views.newest.together`)."""
+        return {lane.slug: together(lane.frame) for lane in self.lanes}
+
+
+def nothing(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    """For a view that needs no files of its own of this kind."""
+    return iter(())
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """A page.  name: of its file, NAME.html; title: in the navigation; template: below templates/.
+
+    scripts, styles: below static/, after those of every page.
+    data: yields (path, value) of its data files; a script loads one with `Ridgeline.load(path)`.  Values are what JSON
+    knows; NaN is an error.  Paths are unique over the site: "<lane slug>/<view name>..." or "views/<view name>...".
+    files: yields (path from the root of the site, bytes) of files for people and other programs: JSON, CSV, a feed.
+    """
+
+    name: str
+    title: str
+    template: str = "views/view.html"
+    scripts: tuple[str, ...] = ()
+    styles: tuple[str, ...] = ()
+    data: Callable[[SiteInput], Iterator[tuple[str, Any]]] = nothing
+    files: Callable[[SiteInput], Iterator[tuple[str, bytes]]] = nothing
