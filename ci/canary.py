@@ -68,7 +68,7 @@ def canary_run(share: float, commit: Commit, floor: float, outcome: Outcome) -> 
     trials = outcome.file.trials
     first = min(trials, key=lambda trial: trial.order)
     digest = hashlib.sha256("".join(sorted(trial.id for trial in trials)).encode()).hexdigest()[:16]
-    product = f"{first.machine.count} x {first.machine.device or first.machine.name}"
+    product = f"{first.machine.count} × {first.machine.device or first.machine.name}"
     cases = tuple(
         CanaryCase(one.case.rsplit("/", 1)[-1], str(one.verdict), one.ratio, one.ci_low, one.ci_high, one.trials)
         for one in outcome.judgement.cases

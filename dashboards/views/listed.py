@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, backends
+from dashboards.views import View, backends, machines, records, scaling
 
-VIEWS: tuple[View, ...] = (backends.VIEW,)
+VIEWS: tuple[View, ...] = (backends.VIEW, scaling.VIEW, machines.VIEW, records.VIEW)

@@ -13,7 +13,7 @@ from typing import Any
 from ci.history.health.readings import SessionNoise, TrialHealth, noise_of, of_trial
 from ci.trials.file import read
 
-VERSION = 1
+VERSION = 2
 """Of what is kept; raise it with any change of what is read."""
 
 

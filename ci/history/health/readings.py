@@ -81,7 +81,7 @@ def of_trial(trial: Trial) -> TrialHealth:
         _device([m[n] for m in working if n < len(m)], _hottest(trial.state.during, n), links.get(n))
         for n in range(count)
     )
-    product = f"{trial.machine.count} x {trial.machine.device or trial.machine.name}"
+    product = f"{trial.machine.count} × {trial.machine.device or trial.machine.name}"
     commit = next((c.recordable or "" for _, c in sorted(trial.checkouts.items(), reverse=True)), "")
     return TrialHealth(trial.machine.name, product, trial.started_ms, commit, trial.session, trial.operator, devices)
 

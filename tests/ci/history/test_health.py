@@ -220,7 +220,7 @@ def test_devices_are_read_at_work_only() -> None:
     first, second = health.devices
     assert (first.clock_mhz, second.clock_mhz) == (1450.0, 1350.0)
     assert (first.power_w, first.temperature_c, first.capped, first.throttled) == (692.5, 69.5, 1.0, 0.5)
-    assert (health.product, health.commit) == ("2 x NVIDIA H200", made_trials.HEAD)
+    assert (health.product, health.commit) == ("2 × NVIDIA H200", made_trials.HEAD)
 
 
 def test_links_are_of_the_home_that_was_used() -> None:
