@@ -155,7 +155,7 @@
     const shown = [...all.names.keys()].filter(n => !off.has(all.names[n]));
     const entries = all.names.map((name, n) => ({name, color: `var(--series-${n % 6})`, baseline: false}));
     host.append(
-      h("div", {class: "tools"}, R.press("measure", offered.map(({key, title}) => [key, title]), measure.key, key => choose({measure: key}))),
+      h("div", {class: "tools"}, R.pick("show", offered.map(({key, title}) => [key, title]), measure.key, key => choose({measure: key}))),
       all.names.length > 1 ? R.viewLegend(entries, off, changed => choose({off: R.listing(changed)})) : "",
       area,
     );

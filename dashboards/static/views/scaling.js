@@ -22,7 +22,7 @@
   /** The groups whose points make a line: the same problem, or the same payload for each rank. */
   const groupOf = (point, mode) => (mode === "weak" ? R.quantity(point.per_rank, "B", true) + " per rank" : point.shape);
 
-  /** {group: points}, only groups that were measured with two or more numbers of ranks. */
+  /** {group: points}, only groups that were measured with two or more numbers of ranks, short ones first. */
   function groups(points, mode) {
     const found = new Map();
     for (const point of points) {
@@ -30,7 +30,9 @@
       const name = groupOf(point, mode);
       found.set(name, [...(found.get(name) || []), point]);
     }
-    return new Map([...found].filter(([, those]) => new Set(those.map(({world}) => world)).size > 1));
+    const scaled = [...found].filter(([, those]) => new Set(those.map(({world}) => world)).size > 1);
+    const longest = points => Math.max(...points.map(({us}) => us));
+    return new Map(scaled.sort(([, a], [, b]) => longest(a) - longest(b)));
   }
 
   function valueOf(point, first, what) {
