@@ -18,13 +18,17 @@ USAGE, INTERRUPTED = 3, 130
 
 VERBS = {
     "ab": "Compare two commits in lock-step, or judge recorded trials.",
+    "accept": "The new level of an event is the one to hold from now on.",
+    "ack": "Somebody looks after an event.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "canary": "Ask the gate about known changes, and record its answers as its quality.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
+    "events": "What changed over the history, since when, why, and who looks after it.",
     "gate": "Judge one recorded commit against another; measures nothing.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
     "record": "Turn trial files, measured anywhere, into asv records.",
+    "reopen": "An event needs somebody again.",
     "report": "Render a report file, or post it as a pull request's comment.",
     "run": "Measure this commit and record it.",
     "site": "Build the dashboard from the records.",
@@ -33,7 +37,13 @@ VERBS = {
 }
 """Every verb, and what it is for."""
 
-ROOMS: dict[str, str] = {"canary": "machines.canary"}
+ROOMS: dict[str, str] = {
+    "accept": "history.decide",
+    "ack": "history.decide",
+    "canary": "machines.canary",
+    "events": "history.events",
+    "reopen": "history.decide",
+}
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
 
 LONGEST_ERROR = 10_000

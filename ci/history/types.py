@@ -53,13 +53,17 @@ class SeriesKey(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CommitFacts:
-    """A commit as a person knows it; of what git does not know here only the hash and the record's date are told."""
+    """A commit as a person knows it; of what git does not know here only the hash and the record's date are told.
+
+    date_ms: committer date, milliseconds since 1970 UTC.  parents: full hashes, for walks over the history only.
+    """
 
     hash: str
     date_ms: int
     author: str = ""
     subject: str = ""
     pull_request: int | None = None
+    parents: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,73 +1,17 @@
-"""The history of the machine code: what changed from one recorded commit to the next."""
+"""The history of the machine code for a terminal: what changed from one recorded commit to the next."""
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
-import itertools
-import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from ci.git.repository import history_order
+from ci.history.exact import CodeStep, Point, RecordedCommit, points, read, sentences, steps
 from ci.isa.compile import Wanted
-from ci.isa.series import MACHINE, SERIES, Rows
 from ci.report.words import plural
 
-
-class Point(NamedTuple):
-    """Which series of which configuration a value is of."""
-
-    kernel: str
-    series: str
-    backend: str
-    configuration: str
-    arch: str
-
-
-Values = Mapping[Point, float | None]
-"""Recorded values: None for what failed to compile."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CodeStep:
-    """A series that has another value at a commit than at the recorded commit before.  Values: None for a failure.
-
-    configurations: all that make the same step.
-    """
-
-    kernel: str
-    backend: str
-    arch: str
-    series: str
-    before: float | None
-    after: float | None
-    configurations: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordedCommit:
-    """A recorded commit and what changed at it; `new` kernels had no series before."""
-
-    commit: str
-    date_ms: int
-    env: str
-    steps: tuple[CodeStep, ...]
-    new: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Record:
-    """The asv file of one commit under one version of Triton."""
-
-    commit: str
-    date_ms: int
-    env: str
-    values: Values
+__all__ = ["CodeStep", "Point", "RecordedCommit", "chosen", "points", "read", "steps", "terminal"]
 
 
 def chosen(wanted: Wanted) -> Callable[[Point], bool]:
@@ -84,62 +28,6 @@ def chosen(wanted: Wanted) -> Callable[[Point], bool]:
     return fits
 
 
-def read(
-    results: Path, keep: Callable[[Point], bool] = lambda point: True, repository: Path | None = None
-) -> list[RecordedCommit]:
-    """The recorded commits, oldest first, each environment (version of Triton) on its own; torn files are left out.
-
-    Only configurations that both commits have are compared.  keep: which series to look at.  repository: a folder in
-    the repository whose history puts commits of the same second in order; without it, the one around `results`.
-    """
-    records = [one for path in sorted((results / MACHINE).glob("*-triton*.json")) if (one := _record(path))]
-    place = history_order(repository or results, (one.commit for one in records))
-    records.sort(key=lambda one: (one.env, one.date_ms, place.get(one.commit, -1)))
-    found: list[RecordedCommit] = []
-    for env, group in itertools.groupby(records, key=lambda one: one.env):
-        before: Values = {}
-        for one in group:
-            now = {point: value for point, value in one.values.items() if keep(point)}
-            new = sorted({point.kernel for point in now} - {point.kernel for point in before})
-            found.append(RecordedCommit(one.commit, one.date_ms, env, tuple(steps(before, now)), tuple(new)))
-            before = now
-    return found
-
-
-def _record(path: Path) -> _Record | None:
-    try:
-        data = json.loads(path.read_text())
-        return _Record(str(data["commit_hash"]), int(data["date"]), str(data["env_name"]), points(data["results"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def points(rows: Rows) -> dict[Point, float | None]:
-    """Values of asv rows by kernel, series, backend, configuration and arch; what does not exist is left out."""
-    found: dict[Point, float | None] = {}
-    for name, (values, params, *_) in rows.items():
-        kernel, _, series = name.partition(".track_isa_")
-        for keys, value in zip(itertools.product(*params), values, strict=True):
-            if value is None or not math.isnan(value):
-                backend, configuration, arch = (key[1:-1] for key in keys)
-                found[Point(kernel, series, backend, configuration, arch)] = value
-    return found
-
-
-def steps(before: Values, now: Values) -> list[CodeStep]:
-    """What differs, configurations with the same step together, in the order of the series."""
-    grouped: dict[tuple[str, str, str, str, float | None, float | None], list[str]] = {}
-    for point, value in now.items():
-        if point in before and value != before[point]:
-            step = (point.kernel, point.backend, point.arch, point.series, before[point], value)
-            grouped.setdefault(step, []).append(point.configuration)
-    found = [CodeStep(*step, tuple(names)) for step, names in grouped.items()]
-    return sorted(found, key=lambda step: (*_place(step), _rank(step), step.configurations))
-
-
-# ---- for a terminal ------------------------------------------------------------------------------------------------
-
-
 def terminal(commits: Sequence[RecordedCommit], subject_of: Callable[[str], str]) -> Text:
     """The history for a terminal: commits with a step or a new kernel, and how many had none."""
     out = Text()
@@ -148,44 +36,9 @@ def terminal(commits: Sequence[RecordedCommit], subject_of: Callable[[str], str]
         out.append(f"{one.commit[:8]} {subject_of(one.commit)}\n", "bold")
         if one.new:
             out.append(f"    first code of {', '.join(one.new)}\n", "green")
-        for _, of_place in itertools.groupby(one.steps, key=_place):
-            out.append(f"    {_sentence(list(of_place))}\n")
+        for sentence in sentences(one.steps):
+            out.append(f"    {sentence}\n")
     quiet = len(commits) - len(loud)
     verb = "is" if len(commits) == 1 else "are"
     out.append(f"{plural(len(commits), 'commit')} {verb} recorded, {quiet} with the same counts as the one before.\n")
     return out
-
-
-def _sentence(found: Sequence[CodeStep]) -> str:
-    """The steps of one kernel, backend and architecture: gemm/triton on gfx942, 2 configurations: vgpr 86 → 128"""
-    kernel, backend, arch = _place(found[0])
-    names = dict.fromkeys(name for step in found for name in step.configurations)
-    several = f"{len(names)} configurations" if len(names) > 1 else next(iter(names))
-    series = itertools.groupby(found, key=_rank)
-    return f"{kernel}/{backend} on {arch}, {several}: " + ", ".join(_words(list(same)) for _, same in series)
-
-
-def _place(step: CodeStep) -> tuple[str, str, str]:
-    return step.kernel, step.backend, step.arch
-
-
-def _rank(step: CodeStep) -> int:
-    """The place of its series; series of other versions of this program come last."""
-    known = list(SERIES)
-    return known.index(step.series) if step.series in known else len(known)
-
-
-def _words(same_series: Sequence[CodeStep]) -> str:
-    """spills 12 to 23 → 0: the values of all configurations on both sides."""
-    sides = [[step.before for step in same_series], [step.after for step in same_series]]
-    return f"{same_series[0].series.replace('_', ' ')} {_range(sides[0])} → {_range(sides[1])}"
-
-
-def _range(values: Sequence[float | None]) -> str:
-    known = sorted({value for value in values if value is not None})
-    parts = [" to ".join(_number(value) for value in dict.fromkeys([known[0], known[-1]]))] if known else []
-    return " or ".join(parts + ["failed"] * (None in values))
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value == int(value) else f"{value:g}"

@@ -1,0 +1,171 @@
+"""What people decided about events: a text file of the repository, one table per event, reviewed like code."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ci.history.identity import EventPlace
+from ci.history.types import Direction, EventKind, EventState
+from ci.whole_files import replace
+
+DEFAULT_FILE = Path("ci/events.toml")
+
+HEADER = """\
+# What we decided about events of the history (`ridgeline events`).  Written by `ridgeline ack`, `accept` and `reopen`,
+# reviewed like code; one table per event, sorted by id, so that two branches merge.
+"""
+
+STATES = (EventState.OPEN, EventState.ACKNOWLEDGED, EventState.ACCEPTED)
+"""What a person may decide; the others are read off the records."""
+
+TEXTS = ("kind", "direction", "machine", "first_bad", "owner", "reason", "link")
+LONGEST = 2000
+"""Characters of a text."""
+
+_ID = re.compile(r"[0-9a-f]{10}")
+
+
+class TriageError(Exception):
+    """The file or a call is not right; the text names the value, what is allowed and the next step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TriageEntry:
+    """A decision.  kind to first_bad: the place of its event (ci.history.identity.EventPlace), found again if it moves."""
+
+    id: str
+    state: EventState
+    date: datetime.date
+    kind: str = ""
+    direction: str = ""
+    machine: str = ""
+    first_bad: str = ""
+    owner: str = ""
+    reason: str = ""
+    link: str = ""
+
+    @property
+    def place(self) -> EventPlace | None:
+        """Where the event is, None where the entry does not say."""
+        if not (self.kind and self.direction and self.machine and self.first_bad):
+            return None
+        return EventPlace(self.machine, EventKind(self.kind), Direction(self.direction), self.first_bad)
+
+
+@dataclasses.dataclass(frozen=True)
+class Triage:
+    """All decisions by event, and machines that were renamed: new name -> old name."""
+
+    entries: Mapping[str, TriageEntry] = dataclasses.field(default_factory=dict)
+    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def with_entry(self, entry: TriageEntry) -> Triage:
+        """The same with one decision made or replaced."""
+        return dataclasses.replace(self, entries={**self.entries, entry.id: entry})
+
+    def without(self, event_id: str) -> Triage:
+        """The same with a decision taken back."""
+        return dataclasses.replace(self, entries={k: v for k, v in self.entries.items() if k != event_id})
+
+
+def load(path: Path = DEFAULT_FILE) -> Triage:
+    """The decisions in a file; none if there is no file.  Raises TriageError."""
+    if not path.exists():
+        return Triage()
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TriageError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        conflict = "; settle the merge conflict in it" if b"<<<<<<<" in path.read_bytes() else ""
+        raise TriageError(f"{path}: not TOML: {error}{conflict}") from None
+    return _parsed(data, str(path))
+
+
+def save(triage: Triage, path: Path) -> None:
+    """Write the file, sorted: the same decisions give the same bytes."""
+    replace(path, dumps(triage))
+
+
+def dumps(triage: Triage) -> str:
+    """The text of the file."""
+    blocks = [HEADER]
+    if triage.renamed:
+        names = (f"{_quoted(new)} = {_quoted(old)}" for new, old in sorted(triage.renamed.items()))
+        blocks.append("\n".join(["[renamed]", *names, ""]))
+    return "\n".join([*blocks, *(_block(triage.entries[name]) for name in sorted(triage.entries))])
+
+
+def chosen(prefix: str, known: Iterable[str]) -> str:
+    """The one id that starts with `prefix`.  Raises TriageError, with the nearest ids, if none or several do."""
+    names = sorted(set(known))
+    fitting = [name for name in names if prefix and name.startswith(prefix.lower())]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise TriageError(f"{prefix!r} is the start of {len(fitting)} events: {_listed(fitting)}; give more of its id")
+    near = difflib.get_close_matches(prefix.lower(), names, n=3, cutoff=0.4)
+    hint = f"the nearest: {_listed(near)}; " if near else ""
+    raise TriageError(f"no event has the id {prefix!r}; {hint}`ridgeline events` lists them")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def _block(entry: TriageEntry) -> str:
+    lines = [f"[event.{entry.id}]", f"state = {_quoted(entry.state)}", f"date = {entry.date.isoformat()}"]
+    lines += [f"{name} = {_quoted(getattr(entry, name))}" for name in TEXTS if getattr(entry, name)]
+    return "\n".join([*lines, ""])
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML: JSON's escapes are a part of TOML's, apart from those for half a character."""
+    whole = text.encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(whole, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _parsed(data: Mapping[str, Any], source: str) -> Triage:
+    extra = sorted(set(data) - {"event", "renamed"})
+    if extra:
+        raise TriageError(f"{source}: unknown table {extra[0]!r}; known: event, renamed")
+    events = _table(data.get("event", {}), f"{source}: [event]")
+    renamed = _table(data.get("renamed", {}), f"{source}: [renamed]")
+    for new, old in renamed.items():
+        if not isinstance(old, str) or not old or old == new:
+            raise TriageError(f'{source}: [renamed]: {new} = {old!r}; allowed: "new name" = "old name"')
+    return Triage({name: _entry(name, value, source) for name, value in events.items()}, dict(renamed))
+
+
+def _entry(name: str, value: Any, source: str) -> TriageEntry:
+    where = f"{source}: [event.{name}]"
+    table = _table(value, where)
+    if not _ID.fullmatch(name):
+        raise TriageError(f"{where}: an id has 10 hex digits; `ridgeline events` lists them")
+    extra = sorted(set(table) - {"state", "date", *TEXTS})
+    if extra:
+        raise TriageError(f"{where}: unknown key {extra[0]!r}; known: state, date, {', '.join(TEXTS)}")
+    if table.get("state") not in STATES:
+        raise TriageError(f"{where}: state = {table.get('state')!r}; allowed: {', '.join(STATES)}")
+    date = table.get("date")
+    if not isinstance(date, datetime.date) or isinstance(date, datetime.datetime):
+        raise TriageError(f"{where}: date = {date!r}; allowed: a day, such as 2026-11-22")
+    texts = {key: table[key] for key in TEXTS if key in table}
+    for key, text in texts.items():
+        if not isinstance(text, str) or len(text) > LONGEST:
+            raise TriageError(f"{where}: {key} = {str(text)[:80]!r}; allowed: a text of at most {LONGEST} characters")
+    return TriageEntry(name, EventState(table["state"]), date, **texts)
+
+
+def _table(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TriageError(f"{where}: {str(value)[:80]!r} is not a table")
+    return value
