@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import HARNESS, MeasurePlan, measure
-from ci.history.canary import CanaryCase, CanaryRun
+from ci.history.kept.canary import CanaryCase, CanaryRun
 from ci.judging.live import Measure, Outcome, compare
 from ci.judging.policy import Policy, Settings
 

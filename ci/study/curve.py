@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ci.history.curves import points
+from ci.history.kept.curves import points
 from ci.report.markdown import code
 from ci.report.words import plain
 from ci.trials.file import read

@@ -18,7 +18,7 @@ import pandas as pd
 from ci.history.types import HistoryEvent, Moved, SeriesKey
 from dashboards.lanes import Lane, lanes
 from dashboards.machines import NotesOf, no_notes
-from dashboards.views.newest import together
+from dashboards.views.together import together
 
 
 class History(Protocol):
@@ -50,7 +50,7 @@ class SiteInput:
 
     @functools.cached_property
     def newest(self) -> dict[str, pd.DataFrame]:
-        """By the slug of a lane, the newest rows that stand together (`dashboards.views.newest.together`)."""
+        """By the slug of a lane, the newest rows that stand together (`dashboards.views.together.together`)."""
         return {lane.slug: together(lane.frame) for lane in self.lanes}
 
 
@@ -76,3 +76,7 @@ class View:
     styles: tuple[str, ...] = ()
     data: Callable[[SiteInput], Iterator[tuple[str, Any]]] = nothing
     files: Callable[[SiteInput], Iterator[tuple[str, bytes]]] = nothing
+
+
+CHARTS = ("numbers.js", "echarts/charts.min.js", "views/plot.js", "views/page.js")
+"""Scripts of a view that draws by ECharts and has a table."""

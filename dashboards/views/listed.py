@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, backends, machines, records, scaling
+from dashboards.views import View, backends, machines, records, roofline, scaling, shapes
 
-VIEWS: tuple[View, ...] = (backends.VIEW, scaling.VIEW, machines.VIEW, records.VIEW)
+VIEWS: tuple[View, ...] = (*(backends.VIEW, shapes.VIEW, roofline.VIEW), *(scaling.VIEW, machines.VIEW, records.VIEW))

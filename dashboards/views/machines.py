@@ -6,11 +6,11 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ci.history import canary, checks
-from ci.history.canary import CanaryRun
 from ci.history.health import cache
 from ci.history.health.apart import HealthFinding
 from ci.history.health.machines import MachineHealth, SessionHealth, machines
+from ci.history.kept import canary, checks
+from ci.history.kept.canary import CanaryRun
 from dashboards.lanes import slug
 from dashboards.values import one
 from dashboards.views import SiteInput, View
@@ -157,7 +157,14 @@ def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
 VIEW = View(
     "machines",
     "Machines",
-    scripts=("numbers.js", "echarts/charts.min.js", "views/plot.js", "views/page.js", "views/checks.js", "views/machines.js"),
+    scripts=(
+        "numbers.js",
+        "echarts/charts.min.js",
+        "views/plot.js",
+        "views/page.js",
+        "views/checks.js",
+        "views/machines.js",
+    ),
     styles=("views/views.css", "views/machines.css"),
     data=_data,
     files=_files,

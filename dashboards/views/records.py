@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ci.history import checks
-from ci.history.checks import Verified
+from ci.history.kept import checks
+from ci.history.kept.checks import Verified
 from dashboards.views import SiteInput, View
 from dashboards.views.beside import beside
 from dashboards.views.machines import verified_row

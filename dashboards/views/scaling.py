@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ci.history import curves
-from ci.history.curves import CurvePoint
+from ci.history.kept import curves
+from ci.history.kept.curves import CurvePoint
 from ci.records.rates import Rate, headline
 from dashboards.lanes import natural, slug
 from dashboards.values import costs, count, different, in_rate, minute, one, significant

@@ -14,7 +14,7 @@ from ci import canary as asking
 from ci.commands.machines import canary as command
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MEASURED, MeasurePlan, measure
-from ci.history import canary as record
+from ci.history.kept import canary as record
 from ci.judging import policy
 from ci.trials.comparisons import comparisons
 from ci.trials.file import read

@@ -16,8 +16,8 @@ from rich.table import Table
 from ci import canary as asking
 from ci.git.repository import Repository
 from ci.harness import MeasureError, machine_kind
-from ci.history import canary as record
-from ci.history.canary import CanaryOutcome, CanaryRun, GateQuality
+from ci.history.kept import canary as record
+from ci.history.kept.canary import CanaryOutcome, CanaryRun, GateQuality
 from ci.judging import policy
 from ci.options import (
     BUDGET,

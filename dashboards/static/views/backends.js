@@ -3,210 +3,146 @@
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
+    {h, cases: C} = R;
   const ROW = 24, // pixels of a case in the map
+    COLUMN = 74, // least pixels of a backend: "0.987 tie" fits
     MOST = 150; // cases of a map; the table has all
   const WORST = 0.5; // speed relative to the best that gets the full colour of "behind"
 
-  let choose = null;
-
   function standing(arm) {
-    if (arm.status !== "ok") return arm.status;
+    if (arm.us === null) return arm.status;
     return arm.standing === "best" ? "best" : R.number(arm.of_best, 3) + (arm.standing === "tied" ? " tie" : "");
   }
 
-  /** Every backend of the cases: our own first, then the baselines. */
-  function backendsOf(cases) {
-    const found = new Map();
-    for (const {arms} of cases) for (const {backend, baseline} of arms) found.set(backend, {name: backend, baseline});
-    const order = (a, b) => a.baseline - b.baseline || a.name.localeCompare(b.name, "en");
-    return [...found.values()].sort(order);
-  }
-
-  const armOf = (row, name) => row.arms.find(({backend}) => backend === name);
-
   /** How often each backend is best, alone or tied, among the cases that it ran. */
-  function summary(cases, backends) {
-    const count = ({name, baseline}) => {
-      const arms = cases.map(row => armOf(row, name)).filter(arm => arm && arm.status === "ok" && arm.us !== null);
-      const best = arms.filter(arm => arm.standing === "best").length,
-        tied = arms.filter(arm => arm.standing === "tied").length;
+  function summary(rows, backends) {
+    const tile = backend => {
+      const arms = rows.map(row => C.armOf(row, backend.name)).filter(arm => arm && arm.us !== null);
+      const count = word => arms.filter(arm => arm.standing === word).length,
+        tied = count("tied");
       return h(
         "div",
         {class: "tile"},
-        h("strong", {}, `${best} of ${arms.length}`),
-        h("span", {}, R.foreign(name), baseline ? " (baseline)" : "", " is best", tied ? `, tied in ${tied} more` : ""),
+        h("strong", {}, `${count("best")} of ${arms.length}`),
+        h("span", {}, C.named(backend), " is best", tied ? `, tied in ${tied} more` : ""),
       );
     };
-    return h("div", {id: "tiles"}, backends.map(count));
+    return h("div", {id: "tiles"}, backends.map(tile));
   }
 
-  function tip(row, arm) {
-    if (!arm) return null;
-    const facts = [
-      ["speed", R.withUnit(arm.value, row.rate)],
-      ["time", arm.us === null ? "–" : `${R.duration(arm.us)} (${R.number(arm.low)} to ${R.duration(arm.high)})`],
-      ["of the best", arm.of_best === null ? "–" : R.number(arm.of_best, 3) + (arm.standing ? ", " + arm.standing : "")],
-      ["status", arm.status === "ok" ? null : `${arm.status}: ${arm.why}`],
-      ["commit", `${R.short(row.commit)}, ${row.date}`],
-    ].filter(([, text]) => text !== null);
-    return [
-      h("p", {}, h("strong", {}, R.foreign(row.case)), " ", R.foreign(arm.backend)),
-      h("dl", {}, facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text))))),
-    ];
+  function tip({row, arm}) {
+    const [backend, ...facts] = C.armFacts(row, arm, row.rate);
+    const share = arm.of_best === null ? null : R.number(arm.of_best, 3) + (arm.standing === "tied" ? ", tied with it" : "");
+    return C.box(row.case, [backend, ["speed / best", share], ...facts]);
   }
 
-  function map(cases, backends) {
-    const cells = [];
-    cases.forEach((row, y) =>
-      backends.forEach(({name}, x) => {
-        const arm = armOf(row, name);
-        if (arm) cells.push({row, arm, x, y});
-      }),
+  /** What R.plot draws: a heat map of the measured cells, and words where there is no time. */
+  function map(rows, backends) {
+    const cells = rows.flatMap((row, y) =>
+      backends.map(({name}, x) => ({row, arm: C.armOf(row, name), x, y})).filter(({arm}) => arm),
     );
-    const measured = cells.filter(({arm}) => arm.of_best !== null);
+    const parts = [cells.filter(({arm}) => arm.us !== null), cells.filter(({arm}) => arm.us === null)];
     return {
-      label: `Speed of ${backends.length} backends relative to the best, in ${cases.length} cases`,
-      height: 90 + ROW * cases.length,
-      points: measured.map((_, n) => [0, n]),
-      tip: (series, n) => tip((series ? missing(cells) : measured)[n].row, (series ? missing(cells) : measured)[n].arm),
-      picked: (series, n) => (location.href = R.kernelPage(...target((series ? missing(cells) : measured)[n]))),
-      option: (colours, width) => ({
-        grid: {left: Math.min(width * 0.36, 230), right: 12, top: 34, bottom: 44},
-        xAxis: R.axis(colours, {
-          type: "category",
-          position: "top",
-          data: backends.map(({name, baseline}) => R.plotLabel(name, width < 500 ? 9 : 18) + (baseline ? " ◦" : "")),
-          axisLabel: {interval: 0, hideOverlap: false},
-          splitLine: {show: false},
-        }),
-        yAxis: R.axis(colours, {
-          type: "category",
-          inverse: true,
-          data: cases.map(row => R.plotLabel(row.case, width < 500 ? 19 : 34)),
-          axisLabel: {interval: 0, hideOverlap: false},
-          splitLine: {show: false},
-        }),
-        visualMap: {
-          type: "continuous",
-          min: WORST,
-          max: 1,
-          seriesIndex: 0,
-          dimension: 2,
-          calculable: false,
-          orient: "horizontal",
-          left: "center",
-          bottom: 4,
-          itemHeight: 140,
-          itemWidth: 12,
-          text: ["best", `${WORST} of the best or less`],
-          textStyle: {color: colours.soft},
-          inRange: {color: R.scale(colours)},
-        },
-        series: [
-          {
-            type: "heatmap",
-            data: measured.map(({row, arm, x, y}) => ({
-              value: [x, y, Math.max(WORST, arm.of_best)],
-              itemStyle: {borderColor: arm.standing ? colours.text : colours.ground, borderWidth: arm.standing === "best" ? 2 : 1},
-              label: {show: true, formatter: () => standing(arm), color: colours.text, fontSize: 11},
-            })),
-          },
-          {
-            type: "scatter",
-            symbolSize: 1,
-            itemStyle: {color: "transparent"},
-            data: missing(cells).map(({arm, x, y}) => ({
-              value: [x, y],
-              label: {show: true, formatter: () => R.plotLabel(arm.status, 12), color: colours.soft, fontSize: 11},
-            })),
-          },
-        ],
-      }),
+      label: `Speed of ${backends.length} backends relative to the best one, in ${rows.length} cases`,
+      height: 90 + ROW * rows.length,
+      least: 150 + COLUMN * backends.length,
+      points: parts.flatMap((part, series) => part.map((_, n) => [series, n])),
+      tip: (series, n) => tip(parts[series][n]),
+      picked: (series, n) => (location.href = C.historyOf(parts[series][n].row, parts[series][n].arm.backend)),
+      option: (colours, width) => ({...axes(rows, backends, colours, width), series: [heat(parts[0], colours), words(parts[1], colours)]}),
     };
   }
 
-  const missing = cells => cells.filter(({arm}) => arm.of_best === null);
+  const heat = (part, colours) => ({
+    type: "heatmap",
+    data: part.map(({arm, x, y}) => ({
+      value: [x, y, Math.max(WORST, arm.of_best)],
+      itemStyle: {borderColor: arm.standing === "best" ? colours.text : colours.ground, borderWidth: 1.5},
+      label: {show: true, formatter: () => standing(arm), color: colours.text, fontSize: 11},
+    })),
+  });
 
-  function target({row, arm}) {
-    const {machine, env} = R.lane(R.state());
-    return [row.kernel, {machine, env, case: row.case, backend: arm.backend}];
+  const words = (part, colours) => ({
+    type: "scatter",
+    symbol: "rect",
+    symbolSize: [COLUMN - 8, ROW - 6],
+    itemStyle: {color: "transparent"},
+    data: part.map(({arm, x, y}) => ({
+      value: [x, y],
+      label: {show: true, formatter: () => R.plotLabel(arm.status, 12), color: colours.soft, fontSize: 11},
+    })),
+  });
+
+  function axes(rows, backends, colours, width) {
+    const names = {type: "category", splitLine: {show: false}, axisLabel: {interval: 0, hideOverlap: false}};
+    const columns = backends.map(({name, baseline}) => R.plotLabel(name, 14) + (baseline ? "\n(baseline)" : ""));
+    return {
+      grid: {left: Math.min(width * 0.36, 230), right: 12, top: 46, bottom: 40},
+      xAxis: R.axis(colours, {...names, position: "top", data: columns, axisLabel: {...names.axisLabel, lineHeight: 14}}),
+      yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(row => R.plotLabel(row.case, width < 700 ? 19 : 34))}),
+      visualMap: R.colourBar(colours, {min: WORST, max: 1, text: ["best", `${WORST} of the best`], seriesIndex: 0}),
+    };
   }
 
   function columns(backends, everywhere) {
-    const link = row => {
-      const {machine, env} = R.lane(R.state());
-      return h("a", {href: R.kernelPage(row.kernel, {machine, env, case: row.case})}, R.foreign(row.case));
-    };
-    const named = [
+    const fixed = [
       everywhere ? {key: "kernel", title: "operator", value: row => row.kernel} : null,
-      {key: "case", title: "case", value: row => row.case, cell: link},
+      {key: "case", title: "case", value: row => row.case, cell: C.caseLink},
       {key: "dtype", title: "dtype", value: row => row.dtype || null},
       {key: "world", title: "ranks", number: true, value: row => row.world},
       {key: "best", title: "best", value: row => row.arms.find(arm => arm.standing === "best")?.backend ?? null},
-    ].filter(Boolean);
+    ];
     const measured = backends.map(({name, baseline}) => ({
       key: "of_best:" + name,
       title: name + (baseline ? " (baseline)" : ""),
       help: "speed relative to the best backend of the case; tie: within the 99 % intervals",
       number: true,
-      value: row => armOf(row, name)?.of_best ?? null,
-      look: row => ({best: "best", tied: "tied"})[armOf(row, name)?.standing] || "",
-      cell: row => cell(row, armOf(row, name)),
-      plain: row => {
-        const arm = armOf(row, name);
-        return arm ? standing(arm) + (arm.value === null ? "" : `, ${R.withUnit(arm.value, row.rate)}`) : "";
-      },
+      value: row => C.armOf(row, name)?.of_best ?? null,
+      look: row => ({best: "best", tied: "tied"})[C.armOf(row, name)?.standing] || "",
+      cell: row => cell(row, C.armOf(row, name)),
+      plain: row => inWords(row, C.armOf(row, name)),
     }));
-    const place = {
-      key: "commit",
-      title: "measured at",
-      value: row => row.commit,
-      cell: row => [R.commitLink(row.commit), h("span", {class: "sub"}, row.date.slice(0, 10))],
-    };
-    return [...named, ...measured, place];
+    const place = {key: "commit", title: "measured at", value: row => row.commit, cell: C.placeCell};
+    return [...fixed.filter(Boolean), ...measured, place];
   }
+
+  const inWords = (row, arm) => (arm ? standing(arm) + (arm.us === null ? "" : ", " + R.withUnit(arm.value, row.rate)) : "");
 
   function cell(row, arm) {
     if (!arm) return h("span", {class: "muted"}, "–");
-    if (arm.status !== "ok") return h("span", {class: "status " + arm.status, title: arm.why}, arm.status);
+    if (arm.us === null) return h("span", {class: "status " + arm.status, title: arm.why}, arm.status);
     return [standing(arm), h("span", {class: "sub"}, R.withUnit(arm.value, row.rate))];
   }
 
   async function show(values, current) {
     const lane = R.lane(values);
     R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const {cases} = await R.load(lane.slug + "/backends");
+    const {cases} = await R.load(lane.slug + "/newest");
     if (!current()) return;
     const host = document.getElementById("view");
     R.keepFocus(host, () => draw(host, values, lane, cases));
   }
 
-  function draw(host, values, lane, cases) {
-    const kernels = [...new Set(cases.map(row => row.kernel))];
-    const wanted = kernels.includes(values.kernel) ? values.kernel : values.kernel === "*" ? "*" : kernels[0],
-      query = values.q || "";
-    const rows = cases.filter(row => (wanted === "*" || row.kernel === wanted) && R.matches([row.case, row.dtype].join(" "), query));
-    const backends = backendsOf(rows).filter(({name}) => rows.some(row => armOf(row, name)?.status !== "unsupported" && armOf(row, name)));
-    const filter = h("input", {type: "search", id: "filter", placeholder: "Filter cases … ( / )", value: query, autocomplete: "off"});
-    filter.addEventListener("change", () => choose({q: filter.value.trim()}));
+  function draw(host, values, lane, all) {
+    const here = all.filter(C.runsHere),
+      kernels = [...new Set(here.map(row => row.kernel))];
+    const wanted = values.kernel === "*" || kernels.includes(values.kernel) ? values.kernel : kernels[0];
+    const rows = here.filter(row => [row.kernel, "*"].includes(wanted) && R.matches(`${row.case} ${row.dtype}`, values.q || ""));
+    const backends = C.backendsOf(rows),
+      operators = [...kernels.map(name => [name, name]), ["*", "all operators"]];
     host.replaceChildren(
       h(
         "div",
         {class: "tools"},
-        R.pick("operator", [...kernels.map(name => [name, name]), ["*", "all operators"]], wanted, kernel => choose({kernel, sort: ""})),
-        h("label", {class: "visually-hidden", for: "filter"}, "filter"),
-        filter,
-        h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${rows.length} of ${cases.length} cases`),
+        R.pick("operator", operators, wanted, kernel => choose({kernel, sort: ""})),
+        R.filterBox(values.q || "", "Filter cases … ( / )", q => choose({q})),
+        R.shownCount(rows.length, here.length, "cases that run on this machine"),
       ),
       summary(rows, backends),
     );
-    if (wanted !== "*" && rows.length) {
-      const area = h("div", {});
-      host.append(area);
-      R.plot(area).draw(map(rows.slice(0, MOST), backends));
-      if (rows.length > MOST) host.append(h("p", {class: "hint"}, `The map shows the first ${MOST} cases; filter for others.`));
-    }
+    if (wanted !== "*" && rows.length) R.plot(host).draw(map(rows.slice(0, MOST), backends));
+    if (wanted !== "*" && rows.length > MOST)
+      host.append(h("p", {class: "hint"}, `The map shows the first ${MOST} cases; the filter chooses others.`));
     host.append(
       R.grid({
         caption: "speed of each backend relative to the best one of the case",
@@ -216,9 +152,9 @@
         sorted: sort => choose({sort}),
         file: "backends-" + (wanted === "*" ? "all" : wanted),
       }),
-      R.besideLinks(lane.slug + "/backends"),
+      R.besideLinks(lane.slug + "/newest"),
     );
   }
 
-  choose = R.view(show);
+  const choose = R.view(show);
 })();

@@ -78,18 +78,33 @@
     };
   }
 
+  /** The bar that says what the colours of a heat map mean. */
+  const colourBar = (colours, changes) => ({
+    type: "continuous",
+    dimension: 2,
+    calculable: false,
+    orient: "horizontal",
+    left: "center",
+    bottom: 4,
+    itemHeight: 140,
+    itemWidth: 12,
+    textStyle: {color: colours.soft},
+    inRange: {color: scale(colours)},
+    ...changes,
+  });
+
   /* ---- the chart ---- */
 
   /** Put a chart into `host`; returns {draw(spec)}.
    *
-   * spec: {label: what it shows, height: pixels, option(colours, width) -> ECharts option without the tooltip,
+   * spec: {label: what it shows, height: pixels, least: width below which it scrolls, option(colours, width) -> ECharts option without the tooltip,
    *        points: [[series, index]] in the order of the arrow keys, tip(series, index) -> nodes or null,
    *        picked(series, index): a click or Enter}
    */
   function plot(host) {
     const area = h("div", {class: "plot", tabindex: "0", role: "img"}),
       said = h("p", {class: "visually-hidden", "aria-live": "polite"});
-    host.append(area, said);
+    host.append(h("div", {class: "scroll"}, area), said);
     const chart = echarts.init(area, null, {renderer: "canvas"});
     let spec = null,
       at = -1;
@@ -100,6 +115,7 @@
       at = -1;
       area.setAttribute("aria-label", spec.label + "; the table below has the same numbers");
       area.style.height = spec.height + "px";
+      area.style.minWidth = (spec.least || 0) + "px";
       chart.resize();
       const colours = palette();
       chart.setOption(
@@ -164,15 +180,25 @@
     });
 
     let width = 0;
-    new ResizeObserver(() => {
+    const watcher = new ResizeObserver(() => {
+      if (!area.isConnected) return gone();
       if (area.clientWidth === width) return;
       width = area.clientWidth;
       draw();
-    }).observe(area);
-    for (const query of ["(prefers-color-scheme: dark)", "print"])
-      window.matchMedia(query).addEventListener("change", () => draw());
+    });
+    watcher.observe(area);
+    const media = ["(prefers-color-scheme: dark)", "print"].map(query => window.matchMedia(query)),
+      repaint = () => (area.isConnected ? draw() : gone());
+    for (const medium of media) medium.addEventListener("change", repaint);
+
+    /** The page has drawn something else in its place. */
+    function gone() {
+      watcher.disconnect();
+      for (const medium of media) medium.removeEventListener("change", repaint);
+      chart.dispose();
+    }
     return {draw, chart};
   }
 
-  Object.assign(R, {plot, palette, mix, scale, looks, axis, plotLabel: label});
+  Object.assign(R, {plot, palette, mix, scale, looks, axis, colourBar, plotLabel: label});
 })();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 from pathlib import Path
 
@@ -13,11 +14,13 @@ import pytest
 from ci.history.health import cache, readings
 from ci.history.health.apart import PERSISTENT, RULES, HealthPoint, HealthSeries, Measure, findings
 from ci.history.health.cache import HealthRecord
-from ci.history.health.events import events, joined
 from ci.history.health.machines import all_findings, machines
 from ci.history.health.readings import DeviceHealth, SessionNoise, TrialHealth
 from ci.history.health.series import DAY_MS, all_series
+from ci.history.health_events import events, joined, with_machines
+from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, EventKind, EventState
+from ci.records.frame import SCHEMA
 from tests.ci import made_trials
 
 COMMITS = [f"{n:040x}" for n in range(400)]
@@ -257,3 +260,20 @@ def test_notes_are_read_once_and_again_when_they_change(tmp_path: Path, monkeypa
     (tmp_path / ".cache" / f"health-{folder.name}.json").write_text("{torn")
     assert len(cache.load(tmp_path).trials) == 2
     assert cache.load(tmp_path / "nowhere") == HealthRecord()
+
+
+def test_the_history_of_a_folder_has_its_machines_events_with_what_was_decided(tmp_path: Path) -> None:
+    def slow(number: int) -> dict[str, object]:
+        during = [reading(1980, 690, "none", others=7) for _ in range(4)]
+        for moment in during:
+            moment["others"] = [*moment["others"][:6], {**moment["others"][6], "sm_clock_mhz": 1500}]
+        return {**made_trials.trial(number=number), "state": {"during": during}}
+
+    folder = tmp_path / "h200x2-1a2b3c4d"
+    folder.mkdir()
+    made_trials.write(folder / "aaaaaaaa-env.notes.jsonl", *(slow(number) for number in range(4)))
+    (event,) = with_machines((), tmp_path, pd.DataFrame(columns=list(SCHEMA.names)), {}, Triage())
+    assert (event.kind, event.moved[0].key.backend, event.state) == (EventKind.MACHINE, "GPU 7", EventState.OPEN)
+    decided = TriageEntry(event.id, EventState.ACKNOWLEDGED, datetime.date(2026, 11, 22), owner="A. Author")
+    (again,) = with_machines((), tmp_path, pd.DataFrame(columns=list(SCHEMA.names)), {}, Triage({event.id: decided}))
+    assert (again.state, again.owner) == (EventState.ACKNOWLEDGED, "A. Author")

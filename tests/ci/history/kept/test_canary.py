@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ci.history import canary
-from ci.history.canary import CanaryCase, CanaryOutcome, CanaryRun
+from ci.history.kept import canary
+from ci.history.kept.canary import CanaryCase, CanaryOutcome, CanaryRun
 
 
 def run(number: int, planted: float, *verdicts: str, machine: str = "m", floor: float = 0.003) -> CanaryRun:

@@ -6,8 +6,14 @@ import dataclasses
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+import pandas as pd
+
+from ci.history.health import cache
 from ci.history.health.apart import RULES, HealthFinding, HealthPoint
+from ci.history.health.machines import all_findings
+from ci.history.triage import Triage
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
 from ci.stats.types import Step
 
@@ -31,6 +37,27 @@ def events(findings: Iterable[HealthFinding], commits: Mapping[str, CommitFacts]
         if any(RULES[one.measure].costs_time for one in group)
     ]
     return sorted(found, key=lambda event: (event.first_bad.date_ms, event.machine, event.id))
+
+
+def with_machines(
+    history: Sequence[HistoryEvent],
+    results: Path,
+    frame: pd.DataFrame,
+    commits: Mapping[str, CommitFacts],
+    triage: Triage,
+) -> tuple[HistoryEvent, ...]:
+    """The events of a history and those of its machines' health, by the date of their first bad commit."""
+    found = [_decided(event, triage) for event in events(all_findings(cache.load(results), frame), commits)]
+    return tuple(sorted(joined(history, found), key=lambda one: (one.first_bad.date_ms, one.id)) if found else history)
+
+
+def _decided(event: HistoryEvent, triage: Triage) -> HistoryEvent:
+    """With what people decided about it; an event that ended by itself stays so."""
+    entry = triage.entries.get(event.id)
+    if entry is None:
+        return event
+    state = entry.state if event.state is EventState.OPEN else event.state
+    return dataclasses.replace(event, state=state, owner=entry.owner, reason=entry.reason, link=entry.link)
 
 
 def joined(history: Sequence[HistoryEvent], health: Sequence[HistoryEvent]) -> list[HistoryEvent]:
@@ -107,4 +134,4 @@ def _facts(point: HealthPoint, commits: Mapping[str, CommitFacts]) -> CommitFact
 def _id(finding: HealthFinding) -> str:
     """The same however much history follows."""
     parts = (finding.machine, finding.who, str(finding.measure), str(finding.since.at_ms), finding.since.commit)
-    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:12]
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:10]
