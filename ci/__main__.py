@@ -27,6 +27,7 @@ VERBS = {
     "events": "What changed over the history, since when, why, and who looks after it.",
     "gate": "Judge one recorded commit against another; measures nothing.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
+    "plot": "Draw a figure of the records for a comment or a paper.",
     "record": "Turn trial files, measured anywhere, into asv records.",
     "reopen": "An event needs somebody again.",
     "report": "Render a report file, or post it as a pull request's comment.",
@@ -42,6 +43,7 @@ ROOMS: dict[str, str] = {
     "ack": "history.decide",
     "canary": "machines.canary",
     "events": "history.events",
+    "plot": "figures.plot",
     "reopen": "history.decide",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
