@@ -9,7 +9,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ci.records.rates import Rate
 from dashboards.lanes import tidy
@@ -120,6 +120,19 @@ def byte_axis(axes: Axes, label: str) -> None:
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: _binary(size)))
     axes.set_xlabel(label)
+
+
+def log_axes(axes: Axes) -> None:
+    """Both axes logarithmic, with plain numbers at their ticks."""
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def legend(figure: Figure) -> None:
+    """Below the axes, where it hides nothing."""
+    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
 
 
 def _binary(size: float) -> str:

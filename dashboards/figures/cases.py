@@ -41,8 +41,12 @@ def backends(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path |
         axes.axvline(1, color=canvas.MARK, linewidth=1)
         axes.set_yticks(list(place.values()), [canvas.plain(case) for case in place], fontsize=7)
         axes.set_ylim(-0.7, len(cases) - 0.3)
+        speeds = rows["least"] / rows["seconds"]
+        axes.set_xlim(
+            max(0.0, 0.9 * speeds.min()), 1.1 * speeds.max()
+        )  # an interval from two trials reaches far beyond
         axes.set_xlabel("speed / speed of the fastest baseline (more is better)")
-        figure.legend(loc="outside upper right", ncols=4, fontsize=8)
+        canvas.legend(figure)
         return canvas.save(figure, path)
 
 
@@ -67,19 +71,21 @@ def shapes(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path | s
         figure, axes = canvas.canvas(f"{kernel} on {canvas.the_machine(rows)}", canvas.LABELS[wanted])
         for backend, part in rows.groupby("backend", sort=True):
             _line(axes, part, wanted, canvas.dots(rows, str(backend)), str(backend))
-        roof = rows.drop_duplicates("case")
+        roof, highest = rows.drop_duplicates("case"), np.nanmax(in_rate(rows, wanted))
         if wanted is not Rate.TIME and np.isfinite(peak := in_rate(roof, wanted, "roofline_seconds")).any():
-            axes.plot(roof["size"], peak, color=canvas.MARK, linestyle=":", label="roofline")
+            axes.plot(roof["size"], peak, "_", color=canvas.MARK, markersize=11, label="roofline")
+            highest = max(highest, np.nanmax(peak))
         canvas.byte_axis(axes, "payload" if (rows["payload_bytes"] > 0).any() else "least HBM traffic")
-        axes.set_ylim(bottom=0)
-        axes.legend(loc="best", fontsize=8)
+        axes.set_ylim(0, 1.08 * highest)  # an interval from two trials reaches far beyond
+        canvas.legend(figure)
         return canvas.save(figure, path)
 
 
 def _line(axes: Axes, rows: pd.DataFrame, rate: Rate, looks: dict[str, Any], name: str) -> None:
     low, high = ends_in_rate(rows, rate)
     axes.vlines(rows["size"], low, high, color=looks["color"], linewidth=1)
-    axes.plot(rows["size"], in_rate(rows, rate), label=canvas.plain(name), linewidth=1.2, **looks)
+    joined = "-" if (rows["payload_bytes"] > 0).all() else "none"  # sizes of one thing; shapes of a GEMM are not
+    axes.plot(rows["size"], in_rate(rows, rate), label=canvas.plain(name), linestyle=joined, linewidth=1.2, **looks)
 
 
 def roofline(frame: pd.DataFrame, machine: str | None, kernel: str | None, path: Path | str) -> Path:
@@ -101,7 +107,8 @@ def roofline(frame: pd.DataFrame, machine: str | None, kernel: str | None, path:
             looks = canvas.dots(rows, str(name)) if kernel else _nth(n)
             axes.plot(part["intensity"], part["speed"], linestyle="none", label=canvas.plain(str(name)), **looks)
         _roofs(axes, rows)
-        axes.set(xscale="log", yscale="log", xlabel="intensity, FLOP per byte of HBM")
+        canvas.log_axes(axes)
+        axes.set_xlabel("intensity, FLOP per byte of HBM")
         figure.legend(loc="outside right upper", fontsize=8)
         return canvas.save(figure, path)
 

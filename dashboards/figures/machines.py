@@ -52,7 +52,7 @@ def scaling(frame: pd.DataFrame, kernel: str, case: str | None, path: Path | str
             axes.plot(part["world"], in_rate(part, wanted), label=canvas.plain(str(backend)), linewidth=1.2, **looks)
         _counts(axes, sorted(rows["world"].unique()), "ranks")
         axes.set_ylim(bottom=0)
-        axes.legend(loc="best", fontsize=8)
+        canvas.legend(figure)
         return canvas.save(figure, path)
 
 
@@ -84,7 +84,7 @@ def programs(points: Iterable[CurvePoint], kernel: str | None, case: str | None,
             )
         _counts(axes, sorted({one.programs for one in found}), "CUs (AMD), SMs (NVIDIA), channels of a library")
         axes.set_ylim(bottom=0)
-        axes.legend(loc="best", fontsize=8)
+        canvas.legend(figure)
         return canvas.save(figure, path)
 
 
@@ -116,6 +116,8 @@ def health(found: Sequence[MachineHealth], machine: str | None, path: Path | str
         noise = [None if session.noise is None else 100 * session.noise for session in one.sessions]
         panels[-1].plot(range(len(noise)), [float("nan") if n is None else n for n in noise], "o-", color=canvas.MARK)
         panels[-1].set_ylabel("noise between trials, %", fontsize=8)
+        panels[-1].set_ylim(bottom=0)
+        panels[-2].set_ylim(0, max(1.0, panels[-2].get_ylim()[1]))
         _sessions(panels[-1], one)
         panels[0].legend(loc="best", ncols=4, fontsize=7)
         return canvas.save(figure, path)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
 from ci.history.types import Moved
 from ci.records.rates import Rate
@@ -54,7 +55,7 @@ def history(
         _draw_steps(axes, [one for one in moved if one.key[:2] == (machine, kernel) and one.key.case == case], index)
         _commit_ticks(axes, order)
         _peak_axis(axes, rows, wanted)
-        axes.legend(loc="best", ncols=4)
+        canvas.legend(figure)
         return canvas.save(figure, path)
 
 
@@ -75,7 +76,7 @@ def curve(frame: pd.DataFrame, machine: str, kernel: str, path: Path | str, rate
                 axes.plot(part["payload_bytes"], in_rate(part, wanted), **look)
         canvas.byte_axis(axes, "payload")
         _from_zero(axes, wanted)
-        axes.legend(loc="best")
+        canvas.legend(figure)
         return canvas.save(figure, path)
 
 
@@ -121,7 +122,7 @@ def _draw_marks(axes: Axes, line: _Line, starts: list[int], failed: np.ndarray) 
     text = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "fontsize": 7, "color": canvas.MARK}
     for start in starts:
         axes.axvline(start - 0.5, color=canvas.MARK, linestyle=":", linewidth=1)
-        axes.annotate("benchmark definition changed", (start - 0.5, 1), xytext=(3, -2), va="top", **text)
+        axes.annotate("benchmark definition changed", (start - 0.5, 1), xytext=(3, -2), va="top", rotation=90, **text)
     height, bottom = np.full(len(failed), 0.02), axes.get_xaxis_transform()
     axes.plot(failed, height, "x", color=line.look["color"], transform=bottom, markersize=5)
 
@@ -158,6 +159,7 @@ def _peak_axis(axes: Axes, rows: pd.DataFrame, rate: Rate) -> None:
 def _from_zero(axes: Axes, rate: Rate) -> None:
     if rate is Rate.TIME:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
         axes.set_ylim(bottom=0)
 
