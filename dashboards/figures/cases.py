@@ -36,7 +36,7 @@ def backends(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path |
             speed, low, high = (part["least"] / part[name] for name in ("seconds", "seconds_high", "seconds_low"))
             heights = part["case"].map(place)
             looks = canvas.dots(rows, str(backend))
-            axes.hlines(heights, low, high, color=looks["color"], linewidth=1.2)
+            axes.hlines(heights, low, high, color=looks["color"], linewidth=1, alpha=0.5)
             axes.plot(speed, heights, linestyle="none", label=canvas.plain(str(backend)), **looks)
         axes.axvline(1, color=canvas.MARK, linewidth=1)
         axes.set_yticks(list(place.values()), [canvas.plain(case) for case in place], fontsize=7)
@@ -83,7 +83,7 @@ def shapes(frame: pd.DataFrame, machine: str | None, kernel: str, path: Path | s
 
 def _line(axes: Axes, rows: pd.DataFrame, rate: Rate, looks: dict[str, Any], name: str) -> None:
     low, high = ends_in_rate(rows, rate)
-    axes.vlines(rows["size"], low, high, color=looks["color"], linewidth=1)
+    axes.vlines(rows["size"], low, high, color=looks["color"], linewidth=1, alpha=0.5)
     joined = "-" if (rows["payload_bytes"] > 0).all() else "none"  # sizes of one thing; shapes of a GEMM are not
     axes.plot(rows["size"], in_rate(rows, rate), label=canvas.plain(name), linestyle=joined, linewidth=1.2, **looks)
 
