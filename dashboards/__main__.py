@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ci.history.triage import TriageError
 from dashboards.build import SiteError, build
+from dashboards.views.pull_request import ReportFileError
 
 EXAMPLE = """example:
   python -m dashboards --results results --out site --repo-url https://github.com/OWNER/NAME
@@ -27,10 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     option("--results", default=Path("results"), help="records to show (default: results)")
     option("--out", default=Path("site"), help="folder to build or replace (default: site)")
     parser.add_argument("--repo-url", metavar="URL", help="link commits to URL/commit/HASH (default: no links)")
+    parser.add_argument(
+        "--report", type=Path, action="append", default=[], metavar="FILE", help="a report of `ridgeline check` to show"
+    )
     wanted = parser.parse_args(arguments)
     try:
-        print(build(wanted.results, wanted.out, wanted.repo_url))
-    except (SiteError, OSError) as error:
+        print(build(wanted.results, wanted.out, wanted.repo_url, wanted.report))
+    except (SiteError, ReportFileError, TriageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 3
     return 0

@@ -8,13 +8,10 @@ travel as scripts that call `Ridgeline.receive(...)`, because a browser does not
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
+import fnmatch
+import functools
 import re
-import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,36 +19,57 @@ from urllib.parse import urlsplit
 import jinja2
 import pandas as pd
 
+from ci.history.analysis import History
 from ci.records import derived, store
 from ci.trials.trial import Trial
-from dashboards import machines, overview
+from dashboards import history, machines, overview
+from dashboards.columns import Columns
+from dashboards.draft import MARKER, Draft, File, SiteError, aside, digest, replacing
 from dashboards.kernel_page import kernel_data
 from dashboards.lanes import Lane, slug, tidy
-from dashboards.views import SiteInput, View
+from dashboards.script import script_json
+from dashboards.views import SiteInput, View, pull_request
+from dashboards.views.beside import beside
 from dashboards.views.listed import VIEWS
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
-MARKER = ".ridgeline-site"
-"""File that says a folder was built here and may be replaced."""
+SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
+"""Where the code is that makes the files: with other code they are made again."""
 
-_SHARED = ["static/common.js", "data/site.js", "static/table.js"]
-_KERNEL = [f"static/{name}.js" for name in ("values", "chart", "panel", "numbers", "history", "curves", "kernel")]
-SCRIPTS = {"index.html": [*_SHARED, "static/overview.js"], "kernel.html": [*_SHARED, *_KERNEL]}
+_SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
+_EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
+_KERNEL_SCRIPTS = [
+    "values",
+    "lanes",
+    "chart_lines",
+    "chart",
+    "panel",
+    "numbers",
+    "steps",
+    "together",
+    "history",
+    "curves",
+    "kernel",
+]
+_KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
+SCRIPTS = {
+    "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
+    "kernel.html": [*_SHARED, *_EVENTS, *_KERNEL],
+}
 """Scripts of each page, in the order in which they need each other."""
 
 LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELINE, "alone": overview.MOVED_ALONE}
 """Constants that the page names in its help."""
 
 
-class SiteError(Exception):
-    """The site cannot be built; the text says what to do."""
-
-
-def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = None) -> Path:
+def build(
+    results_dir: Path | str, out_dir: Path | str, repo_url: str | None = None, reports: Sequence[Path] = ()
+) -> Path:
     """Build the site of all records in `results_dir` into `out_dir`, replacing an older site; returns `out_dir`.
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
+    reports: report files of a pull request, for a page of their own.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
@@ -61,9 +79,10 @@ def build(results_dir: Path | str, out_dir: Path | str, repo_url: str | None = N
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
-    return build_frame(
-        derived.derive(frame), out_dir, repo_url, notes_of=notes_of, problems=problems, results_dir=results_dir
-    )
+    whole = derived.derive(frame)
+    past = history.read(whole, results_dir)
+    records = SiteInput(_tidy(whole), past, notes_of, results_dir, tuple(map(pull_request.read, reports)))
+    return _build(records, out_dir, repo_url, problems)
 
 
 def build_frame(
@@ -74,28 +93,17 @@ def build_frame(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
+    past: History | None = None,
+    reports: tuple[dict[str, Any], ...] = (),
 ) -> Path:
     """Build the site of a frame (columns of `ci.records.store.load` and `ci.records.derived.derive`).
 
     notes_of: (machine, commit, env) -> trials of that record, for the facts about a machine that the frame lacks.
     problems: sentences about records that could not be read; shown on the first page.
     results_dir: where the records lie, for views that read more of them than the frame.
+    past: the events and steps of the frame; without it the pages have none.
     """
-    out = Path(out_dir).absolute()
-    _check_target(out)
-    files = site_files(frame, repository(repo_url), notes_of, problems, results_dir)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        for name, content in files.items():
-            path = draft / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        draft.chmod(0o777 & ~_umask())  # mkdtemp makes a folder that a web server cannot read
-        _swap(draft, out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return out
+    return _build(SiteInput(_tidy(frame), past, notes_of, results_dir, reports), out_dir, repo_url, problems)
 
 
 def site_files(
@@ -104,13 +112,34 @@ def site_files(
     notes_of: machines.NotesOf = machines.no_notes,
     problems: Sequence[str] = (),
     results_dir: Path | None = None,
+    past: History | None = None,
+    reports: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
-    records = SiteInput(tidy(frame) if len(frame) else frame, None, notes_of, results_dir)
-    files = {f"static/{path.relative_to(STATIC).as_posix()}": path.read_bytes() for path in _static_files()}
-    described = [_lane_files(lane, notes_of, files) for lane in records.lanes]
-    _view_files(records, files)
-    kernels = sorted({kernel for lane in described for kernel in lane["kernels"]})
+    with aside() as draft:
+        _write(draft, SiteInput(_tidy(frame), past, notes_of, results_dir, reports), repo, problems)
+        return {path: (draft.folder / path).read_bytes() for path in draft.digests}
+
+
+def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
+    return tidy(frame) if len(frame) else frame
+
+
+def _build(records: SiteInput, out_dir: Path | str, repo_url: str | None, problems: Sequence[str]) -> Path:
+    out, address = Path(out_dir).absolute(), repository(repo_url)
+    with replacing(out) as draft:
+        _write(draft, records, address, problems)
+    return out
+
+
+def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequence[str]) -> None:
+    """Every file of the site."""
+    for path in _static_files():
+        draft.add(f"static/{path.relative_to(STATIC).as_posix()}", path.read_bytes())
+    code = _code()
+    described = [_lane(draft, lane, records.notes_of, code) for lane in records.lanes]
+    shown = {view: _view(draft, view, records) for view in VIEWS if view.shown(records)}
+    kernels = sorted({kernel for lane in records.lanes for kernel in lane.columns.texts["kernel"].present()})
     site = {
         "repo": repo,
         "limits": LIMITS,
@@ -118,42 +147,77 @@ def site_files(
         "problems": list(problems),
         "kernels": [{"name": kernel, "slug": slug(kernel)} for kernel in kernels],
     }
-    version = _digest(files, site)
-    files["data/site.js"] = b"Ridgeline.site = " + script_json({**site, "version": version}) + b";\n"
-    files |= _pages(kernels, version, bool(described))
-    files[MARKER] = b"Built by Ridgeline from its records; replaced as a whole by the next build.\n"
-    return files
+    draft.add("data/site.js", b"Ridgeline.site = " + script_json(site) + b";\n")
+    for path, content in _pages(draft, kernels, shown, bool(described)):
+        draft.add(path, content)
+    draft.add(MARKER, b"Built by Ridgeline from its records; replaced as a whole by the next build.\n")
+    draft.finish()
 
 
 def _static_files() -> list[Path]:
     return [path for path in sorted(STATIC.rglob("*")) if path.is_file()]
 
 
-def _lane_files(lane: Lane, notes_of: machines.NotesOf, files: dict[str, bytes]) -> dict[str, Any]:
+def _code() -> str:
+    """Digest of the code that makes the files."""
+    files = sorted(path for folder in SOURCES for path in folder.rglob("*.py"))
+    return digest(b"".join(path.read_bytes() for path in files))
+
+
+# ---- data -----------------------------------------------------------------------------------------------------------
+
+
+def _lane(draft: Draft, lane: Lane, notes_of: machines.NotesOf, code: str) -> dict[str, Any]:
     """Add the data files of a lane; return what the pages must know before they load one."""
     facts = machines.describe(lane.frame, notes_of)
-    _add_data(files, f"{lane.slug}/overview", overview.overview_data(lane.frame) | {"broken": facts.broken})
-    names: dict[str, str] = {}
-    for kernel, rows in lane.frame.groupby("kernel", sort=True):
-        names[str(kernel)] = f"kernel-{slug(str(kernel))}"
-        _add_data(files, f"{lane.slug}/{names[str(kernel)]}", kernel_data(rows))
+    parts = {rows.texts["kernel"].at(0): rows for rows in lane.columns.parts("kernel")}
+    digests = {kernel: digest(f"{code} {rows.digest()}".encode()) for kernel, rows in parts.items()}
+    for kernel, rows in parts.items():
+        path = f"{lane.slug}/kernel-{slug(kernel)}"
+        draft.part(path, digests[kernel], functools.partial(_kernel, path, rows))
+    whole = digest("".join([*digests.values(), repr(facts.broken)]).encode(errors="surrogatepass"))
+    draft.part(f"{lane.slug}/overview", whole, lambda: _overview(lane, facts.broken))
     known = {"machine": lane.machine, "env": lane.env, "slug": lane.slug}
-    return known | {"title": facts.title, "facts": facts.rows, "kernels": names}
+    return known | {"title": facts.title, "facts": facts.rows, "kernels": [slug(kernel) for kernel in parts]}
 
 
-def _add_data(files: dict[str, bytes], path: str, value: Any) -> None:
-    files[f"data/{path}.js"] = b"Ridgeline.receive(" + script_json(path) + b"," + script_json(value) + b");\n"
+def _overview(lane: Lane, broken: list[dict[str, str]]) -> Iterator[File]:
+    path = f"{lane.slug}/overview"
+    yield _data(path, overview.overview_data(lane.columns) | {"broken": broken})
+    yield from beside(path, overview.newest(lane.columns))
 
 
-def _view_files(records: SiteInput, files: dict[str, bytes]) -> None:
-    """Add the data files and the other files of every view."""
-    for view in VIEWS:
-        for path, value in view.data(records):
-            _add_data(files, path, value)
-        files.update(view.files(records))
+def _kernel(path: str, rows: Columns) -> Iterator[File]:
+    content = script_json(kernel_data(rows))
+    yield f"data/{path}.js", _receive(path, content)
+    yield f"data/{path}.json", content + b"\n"
+    yield f"data/{path}.csv", dict(beside(path, overview.newest(rows)))[f"data/{path}.csv"]
 
 
-def _pages(kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, bytes]:
+def _view(draft: Draft, view: View, records: SiteInput) -> list[str]:
+    """Add the data files and the other files of a view; return the paths of its data."""
+    paths = []
+    for path, value in view.data(records):
+        draft.add(*_data(path, value))
+        paths.append(f"data/{path}.js")
+    for name, content in view.files(records):
+        draft.add(name, content)
+    return paths
+
+
+def _data(path: str, value: Any) -> File:
+    return f"data/{path}.js", _receive(path, script_json(value))
+
+
+def _receive(path: str, content: bytes) -> bytes:
+    return b"Ridgeline.receive(" + script_json(path) + b"," + content + b");\n"
+
+
+# ---- pages ----------------------------------------------------------------------------------------------------------
+
+
+def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], any_lane: bool) -> Iterator[File]:
+    """Every page.  It names the digest of each file that it loads, so that it changes when what it shows changes."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -162,24 +226,33 @@ def _pages(kernels: Sequence[str], version: str, any_lane: bool) -> dict[str, by
         keep_trailing_newline=True,
     )
 
-    def page(name: str, scripts: Sequence[str] = (), styles: Sequence[str] = (), **values: Any) -> bytes:
-        values |= {"version": version, "scripts": SCRIPTS.get(name, scripts), "styles": styles, "lanes": any_lane}
-        return templates.get_template(name).render(views=VIEWS, **values).encode()
+    def page(name: str, data: Iterable[str], scripts: Sequence[str] = (), root: str = "", **values: Any) -> bytes:
+        versions = {path[len("data/") : -len(".js")]: draft.digests[path] for path in sorted(data)}
+        values |= {"scripts": SCRIPTS.get(name, scripts), "versions": script_json(versions).decode(), "root": root}
+        values["address"] = lambda path: f"{root}{path}?v={draft.digests[path]}"
+        return (
+            templates.get_template(name)
+            .render({"styles": (), "lanes": any_lane, "views": list(views)} | values)
+            .encode()
+        )
 
-    def view_page(view: View) -> bytes:
+    yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js"))
+    for kernel in kernels:
+        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js")
+        yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
+    for view, own in views.items():
+        data = {*own, *_reading(draft, view)}
         scripts, styles = ([f"static/{name}" for name in names] for names in (view.scripts, view.styles))
-        return page(view.template, [*_SHARED, *scripts], styles, root="", view=view)
-
-    of_kernels = {f"kernels/{slug(k)}.html": page("kernel.html", root="../", kernel=k) for k in kernels}
-    return {"index.html": page("index.html", root="")} | of_kernels | {f"{v.name}.html": view_page(v) for v in VIEWS}
+        yield f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view)
 
 
-def script_json(value: Any) -> bytes:
-    """JSON that is safe inside a script, wherever its text came from; NaN is an error, not a token."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":  # these occur in strings only; non-ASCII is escaped already
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text.encode("ascii")
+def _loaded(draft: Draft, *ends: str) -> list[str]:
+    return [path for path in draft.digests if path.startswith("data/") and path.endswith(ends)]
+
+
+def _reading(draft: Draft, view: View) -> list[str]:
+    patterns = [f"data/{pattern}.js" for pattern in view.reads]
+    return [path for path in draft.digests if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)]
 
 
 def repository(url: str | None) -> str | None:
@@ -190,42 +263,3 @@ def repository(url: str | None) -> str | None:
     if parts.scheme not in ("http", "https") or not parts.netloc or re.search(r"[\s\"'<>]", url):
         raise SiteError(f"the repository address is {url!r}; {wanted}")
     return url.rstrip("/").removesuffix(".git")
-
-
-def _digest(files: Mapping[str, bytes], site: Any) -> str:
-    """Short digest of all content.  Every address ends in it, so that a browser never mixes two builds."""
-    whole = hashlib.sha256(json.dumps(site, sort_keys=True).encode())
-    for name in sorted(files):
-        whole.update(name.encode() + b"\0" + hashlib.sha256(files[name]).digest())
-    return whole.hexdigest()[:12]
-
-
-# ---- putting it in place --------------------------------------------------------------------------------------------
-
-
-def _check_target(out: Path) -> None:
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise SiteError(f"{out} is not a folder; give another --out")
-    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists():
-        advice = "building would replace them; give an empty or new folder with --out"
-        raise SiteError(f"{out} holds files that are not a Ridgeline site, and {advice}")
-
-
-def _swap(draft: Path, out: Path) -> None:
-    """Put `draft` where `out` is; if that fails, `out` is as before."""
-    old = draft.with_name(f"{draft.name}.old")
-    if out.exists():
-        os.rename(out, old)
-    try:
-        os.rename(draft, out)
-    except OSError:
-        if old.exists():
-            os.rename(old, out)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -1,6 +1,6 @@
 """The data of a kernel's page: every series of one kernel in one lane, aligned to the commits of its rows.
 
-Pure: a frame in, plain dictionaries and lists out.  Times travel in microseconds with six significant digits (paired
+Pure: columns in, plain dictionaries and arrays out.  Times travel in microseconds with six significant digits (paired
 timing repeats to 0.1 %, and "12.3457" is shorter than "1.23457e-05").  Rates do not travel: static/values.js computes
 them from the time and the cost by the formulas of :mod:`ci.records.rates`.
 """
@@ -11,100 +11,137 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from dashboards.lanes import breaks, commits, natural
-from dashboards.values import CostRow, costs, count, different, headline, minute, significant
-
-
-@dataclasses.dataclass(frozen=True)
-class _Index:
-    """Numbers that stand for texts and costs in the data; costs: by case."""
-
-    commits: dict[str, int]
-    whys: dict[str, int]
-    cases: dict[str, int]
-    costs: dict[str, dict[CostRow, int]]
+from dashboards.columns import Bools, Columns, Commits, Floats, Ints, Runs
+from dashboards.costs import Costs, plain_cost
+from dashboards.lanes import definition_changes, natural
+from dashboards.overview import table_rows
+from dashboards.values import rounded
 
 
-def kernel_data(frame: pd.DataFrame) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Page:
+    """The rows of a kernel with what all its series need.  number: the series of each row; good: has a time."""
+
+    rows: Columns
+    series: Runs
+    commits: Commits
+    costs: Costs
+    good: Bools
+
+    @property
+    def number(self) -> Ints:
+        return self.series.number()
+
+
+def kernel_data(rows: Columns) -> dict[str, Any]:
     """All that the page of a kernel draws; static/kernel.js reads it.
 
     {"kernel", "commits": [[hash, "YYYY-MM-DD HH:MM", env index]], "envs": [...], "whys": [...],
      "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{field of CostRow: value}], newest last}],
      "series": [{"case", "backend", "baseline", "us", "low", "high", "ratio", "samples", "trials", "cost", "breaks",
-                 "bad"}]}
+                 "bad"}],
+     "rows": those of the overview, counting these commits}
     """
-    order = commits(frame)
-    envs = sorted(order["env"].unique())
-    whys = sorted({*frame.loc[frame["status"] != "ok", "why"]})
-    by_case = sorted(((str(name), rows) for name, rows in frame.groupby("case")), key=lambda pair: natural(pair[0]))
-    by_arm = frame.groupby(["case", "backend"], sort=True)
-    index = _Index(
-        _numbered(order["commit"]),
-        _numbered(whys),
-        _numbered(name for name, _ in by_case),
-        {name: _numbered(different(costs(rows))) for name, rows in by_case},
-    )
+    page = _Page(rows, rows.runs("case", "backend"), Commits.of(rows), Costs.of(rows), rows.texts["status"].equal("ok"))
+    envs, whys = sorted(set(page.commits.envs)), rows.texts["why"][~page.good].present()
+    numbers = {env: n for n, env in enumerate(envs)}
+    commits = zip(page.commits.hashes, page.commits.dates, page.commits.envs, strict=True)
+    names = page.costs.names
+    places = {case: n for n, case in enumerate(sorted(names, key=natural))}
     return {
-        "kernel": str(frame["kernel"].iloc[0]),
+        "kernel": rows.texts["kernel"].at(0),
         "envs": envs,
-        "commits": [[c, minute(d), envs.index(e)] for c, d, e in order.itertuples(index=False)],
+        "commits": [[commit, date, numbers[env]] for commit, date, env in commits],
         "whys": whys,
-        "cases": [_case(name, rows, index) for name, rows in by_case],
-        "series": [_series(rows, index) for _, rows in by_arm],
+        "cases": sorted(_cases(page), key=lambda case: places[case["name"]]),
+        "series": _series(page, places, {why: n for n, why in enumerate(whys)}),
+        "rows": table_rows(rows),
     }
 
 
-def _numbered(items: Any) -> dict[Any, int]:
-    return {item: i for i, item in enumerate(items)}
+def _cases(page: _Page) -> list[dict[str, Any]]:
+    """One entry per case, by its newest row."""
+    newest = page.costs.newest
+    texts = (page.rows.texts[name][newest].list() for name in ("case", "tier", "dtype"))
+    worlds = _counts(page.rows.numbers["world"][newest]).tolist()
+    found = zip(*texts, worlds, page.costs.rates(), page.costs.each, strict=True)
+    return [
+        {
+            "name": name,
+            "tier": tier,
+            "dtype": dtype,
+            "world": None if world < 0 else world,
+            "rate": rate,
+            "costs": [plain_cost(cost) for cost in costs],
+        }
+        for name, tier, dtype, world, rate, costs in found
+    ]
 
 
-def _case(name: str, rows: pd.DataFrame, index: _Index) -> dict[str, Any]:
-    newest = rows.iloc[-1]
-    return {
-        "name": name,
-        "tier": newest["tier"],
-        "dtype": newest["dtype"],
-        "world": count(newest["world"]),
-        "rate": headline(rows),
-        "costs": [_plain(cost) for cost in index.costs[name]],
-    }
+def _series(page: _Page, places: dict[str, int], whys: dict[str, int]) -> list[dict[str, Any]]:
+    numbers, last = page.rows.numbers, page.series.last
+    lines = {name: _lines(page, numbers[column], scale, digits) for name, (column, scale, digits) in _LINES.items()}
+    changing = {name: _changes(page, _counts(numbers[name])) for name in ("samples", "trials")}
+    changing["cost"] = _changes(page, page.costs.number)
+    names = zip(page.rows.texts["case"][last].list(), page.rows.texts["backend"][last].list(), strict=True)
+    baseline = page.rows.baseline[last].tolist()
+    breaks, bad = _breaks(page), _bad(page, whys)
+    found = []
+    for n, (case, backend) in enumerate(names):
+        every = {name: values[n] for name, values in (lines | changing).items()}
+        if baseline[n]:
+            del every["ratio"]
+        about = {"case": places[case], "backend": backend, "baseline": baseline[n]}
+        found.append(about | every | {"breaks": breaks[n], "bad": bad[n]})
+    return found
 
 
-def _plain(cost: CostRow) -> dict[str, float]:
-    """What is known of a cost, exactly; whole numbers without ".0"."""
-    known = {name: value for name, value in cost._asdict().items() if value}
-    return {name: int(value) if value.is_integer() else value for name, value in known.items()}
+_LINES = {
+    "us": ("seconds", 1e6, 6),
+    "low": ("seconds_low", 1e6, 6),
+    "high": ("seconds_high", 1e6, 6),
+    "ratio": ("baseline_ratio", 1.0, 5),
+}
+"""Name in the data: column, scale and significant digits."""
 
 
-def _series(rows: pd.DataFrame, index: _Index) -> dict[str, Any]:
-    newest, at = rows.iloc[-1], rows["commit"].map(index.commits).to_numpy()
-    ok = (rows["status"] == "ok").to_numpy()
-    good, bad = rows[ok], rows[~ok]
-
-    def line(column: str, scale: float = 1.0, digits: int = 6) -> list[float | None]:
-        values = np.full(len(index.commits), np.nan)
-        values[at[ok]] = good[column].to_numpy(float) * scale
-        return significant(values, digits)
-
-    data = {
-        "case": index.cases[newest["case"]],
-        "backend": newest["backend"],
-        "baseline": bool(newest["baseline"]),
-        "us": line("seconds", 1e6),
-        "low": line("seconds_low", 1e6),
-        "high": line("seconds_high", 1e6),
-        "samples": _changes(good["samples"], at[ok]),
-        "trials": _changes(good["trials"], at[ok]),
-        "cost": _changes([index.costs[newest["case"]][cost] for cost in costs(good)], at[ok]),
-        "breaks": breaks(rows, at),
-        "bad": {str(i): [s, index.whys[w]] for i, s, w in zip(at[~ok], bad["status"], bad["why"], strict=True)},
-    }
-    return data if data["baseline"] else data | {"ratio": line("baseline_ratio", digits=5)}
+def _lines(page: _Page, values: Floats, scale: float, digits: int) -> Floats:
+    """One line per series, one value per commit; NaN where it was not measured."""
+    table = np.full((len(page.series), len(page.commits.hashes)), np.nan)
+    table[page.number[page.good], page.commits.at[page.good]] = values[page.good] * scale
+    return rounded(table, digits)
 
 
-def _changes(values: Any, at: np.ndarray) -> list[list[int | None]]:
-    """[[first index, value], ...]: a column of whole numbers that hardly changes, as its changes."""
-    pairs = [[int(i), count(value)] for i, value in zip(at, values, strict=True)]
-    return [pair for n, pair in enumerate(pairs) if n == 0 or pair[1] != pairs[n - 1][1]]
+def _counts(values: Floats) -> Any:
+    """Whole numbers, -1 where there is none."""
+    return np.where(np.isnan(values), -1, values).astype(np.int64)
+
+
+def _changes(page: _Page, values: Ints) -> list[list[list[int | None]]]:
+    """[[first index, value], ...] of each series: a column of whole numbers that hardly changes, as its changes."""
+    number, at, values = page.number[page.good], page.commits.at[page.good], values[page.good]
+    first = Runs.of(number, values).first
+    pairs = zip(at[first].tolist(), values[first].tolist(), strict=True)
+    known = [[i, None if value < 0 else value] for i, value in pairs]
+    return _by_series(page, number[first], known)
+
+
+def _breaks(page: _Page) -> list[list[int]]:
+    """Indices of commits from which on another benchmark definition holds: the line is broken before them."""
+    row = definition_changes(page.rows, page.number)
+    return _by_series(page, page.number[row], page.commits.at[row].tolist())
+
+
+def _bad(page: _Page, whys: dict[str, int]) -> list[dict[str, list[Any]]]:
+    """{index of the commit: [status, number of the reason]} of each series."""
+    row = np.flatnonzero(~page.good)
+    texts = (page.rows.texts[name][row].list() for name in ("status", "why"))
+    found = [(str(i), [s, whys[w]]) for i, s, w in zip(page.commits.at[row].tolist(), *texts, strict=True)]
+    return [dict(pairs) for pairs in _by_series(page, page.number[row], found)]
+
+
+def _by_series(page: _Page, number: Ints, values: list[Any]) -> list[list[Any]]:
+    """The values of each series, given the series of each value, in order."""
+    bounds = np.searchsorted(number, np.arange(len(page.series) + 1)).tolist()
+    return [values[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]

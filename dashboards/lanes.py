@@ -7,14 +7,17 @@ Everything on a page is aligned to the commits of a lane, in the order of their 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ci.records import rates
+from dashboards.columns import Bools, Columns, Ints, Runs, Texts, columns, milliseconds, ranks
 
 KEY = ["kernel", "case", "backend"]
 """What names a series within a lane."""
@@ -26,7 +29,58 @@ _TEXTS = ["machine", "commit", "env", *KEY, "status", "why", *DEFINITION, "dtype
 _NUMBERS = ["seconds", "seconds_low", "seconds_high", *rates.AMOUNT, "roofline_seconds", "peak_share", "baseline_ratio"]
 
 
-@dataclasses.dataclass(frozen=True)
+def slug(name: str) -> str:
+    """A file name for `name`: itself if it is plain lower-case, else cleaned, with a digest that keeps it unique."""
+    if re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,79}", name):
+        return name
+    clean = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:60]
+    return f"{clean or 'x'}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Key for the order people expect: m64 before m512."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+
+
+def tidy(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame in the order of history: one row per lane, commit and arm; no nulls in texts, no infinities.
+
+    Texts keep their dtype, categories come in order.  Lone surrogates and NUL become U+FFFD.
+    """
+    texts = {column: Texts.of(frame[column]) for column in _TEXTS}
+    moments = pd.to_datetime(frame["date"], utc=True)
+    order = _order(texts, milliseconds(moments))
+    numbers = {column: _finite(frame[column]) for column in _NUMBERS}
+    baseline = frame["baseline"].astype("boolean").fillna(False).astype(bool)
+    named = {column: _again(frame[column], texts[column]) for column in _TEXTS}
+    whole = frame.assign(**named, **numbers, date=moments, baseline=baseline)
+    return whole.iloc[order].reset_index(drop=True)
+
+
+def _order(texts: Mapping[str, Texts], date_ms: Ints) -> Ints:
+    """Rows in the order of history; of two rows of one arm at one commit the one that comes last stays."""
+    keys = {name: (texts[name].codes, len(texts[name].names)) for name in ("machine", "commit", "env", *KEY)}
+    dates, date = np.unique(date_ms, return_inverse=True)
+    machine = keys.pop("machine")
+    order = np.argsort(ranks([machine, (date, len(dates)), *keys.values()]), kind="stable")
+    arm = ranks([machine, *keys.values()])[order]
+    again = pd.Series(arm).duplicated(keep="last").to_numpy()
+    return order[~again]
+
+
+def _again(column: pd.Series, texts: Texts) -> Any:
+    """A column of these texts, of the dtype that it had."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return pd.Categorical.from_codes(texts.codes, list(texts.names), ordered=False)
+    return np.array(texts.names, dtype=object)[texts.codes]
+
+
+def _finite(column: pd.Series) -> np.ndarray:
+    values = column.to_numpy(np.float64, na_value=np.nan)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Lane:
     """A machine, or one environment of a machine that measures commits under several; `frame` holds its tidy rows."""
 
@@ -39,45 +93,28 @@ class Lane:
         """Folder of its data files."""
         return slug(self.machine if self.env is None else f"{self.machine}--{self.env}")
 
-
-def slug(name: str) -> str:
-    """A file name for `name`: itself if it is plain lower-case, else cleaned, with a digest that keeps it unique."""
-    if re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,79}", name):
-        return name
-    clean = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:60]
-    return f"{clean or 'x'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """Key for the order people expect: m64 before m512."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
-
-
-def tidy(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame in the order of history: one row per lane, commit and arm; no nulls in texts, no infinities."""
-    frame = frame.copy()
-    for column in _TEXTS:
-        frame[column] = frame[column].astype(object).where(frame[column].notna(), "").map(str)
-    frame[_NUMBERS] = frame[_NUMBERS].astype(float).replace([np.inf, -np.inf], np.nan)
-    frame["date"] = pd.to_datetime(frame["date"], utc=True)
-    frame["baseline"] = frame["baseline"].fillna(False).astype(bool)
-    frame = frame.sort_values(["machine", "date", "commit", "env", *KEY], kind="stable")
-    return frame.drop_duplicates(["machine", "commit", "env", *KEY], keep="last").reset_index(drop=True)
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """The same rows as arrays, every series in one piece."""
+        return columns(self.frame)
 
 
 def lanes(frame: pd.DataFrame) -> list[Lane]:
     """The lanes of a tidy frame, the one with the newest commit first (then by name)."""
-    by_machine = frame.groupby("machine", sort=True)
-    found = [Lane(str(machine), env, part) for machine, rows in by_machine for env, part in _by_environment(rows)]
+    machines = Runs.of(Texts.of(frame["machine"]).codes).pairs()
+    parts = (frame.iloc[start:stop] for start, stop in machines)
+    found = [Lane(str(rows["machine"].iloc[0]), env, part) for rows in parts for env, part in _by_environment(rows)]
     return sorted(found, key=lambda lane: (-lane.frame["date"].max().value, lane.machine, lane.env or ""))
 
 
 def _by_environment(rows: pd.DataFrame) -> Iterable[tuple[str | None, pd.DataFrame]]:
     """All rows if a machine changes its environment now and then, one part per environment if commits have several."""
-    per_commit = rows.groupby("commit")["env"].nunique()
-    if per_commit.max() <= 1:
+    commit, env = Texts.of(rows["commit"]), Texts.of(rows["env"])
+    pairs = np.zeros((len(commit.names), len(env.names)), bool)
+    pairs[commit.codes, env.codes] = True
+    if pairs.sum(axis=1).max() <= 1:
         return [(None, rows)]
-    return [(str(env), part) for env, part in rows.groupby("env", sort=True)]
+    return [(name, rows[env.equal(name)]) for name in env.present()]
 
 
 def commits(frame: pd.DataFrame) -> pd.DataFrame:
@@ -102,3 +139,18 @@ def same_definition(rows: pd.DataFrame, other: pd.Series) -> np.ndarray:
     kernel, case = (rows[column].to_numpy(str) for column in DEFINITION)
     known = (case != "") & (other["case_yardstick"] != "")
     return np.where(known, case == other["case_yardstick"], kernel == other["yardstick"])
+
+
+def definition_changes(rows: Columns, series: Ints) -> Ints:
+    """Rows from which on another benchmark definition holds in their series (of each row), as `breaks` says."""
+    stated = np.flatnonzero(~rows.texts["yardstick"].equal(""))
+    old, new = stated[:-1], stated[1:]
+    differs = ~alike(rows, new, old)
+    return new[differs & (series[old] == series[new])]
+
+
+def alike(rows: Columns, some: Ints, others: Ints) -> Bools:
+    """Which of some rows have the benchmark definition of the other: of the case, of the kernel where one lacks it."""
+    kernel, case = (rows.texts[column] for column in DEFINITION)
+    known = ~(case.equal("")[some] | case.equal("")[others])
+    return np.where(known, case.codes[some] == case.codes[others], kernel.codes[some] == kernel.codes[others])

@@ -45,8 +45,7 @@ def describe(frame: pd.DataFrame, notes_of: NotesOf) -> MachineFacts:
     seen = _from_frame(newest) | {key: value for key, value in noted.items() if value not in (None, "")}
     name = str(seen.get("device") or newest["machine"])
     title = f"{seen['count']} × {name}" if seen.get("count", 1) > 1 else name
-    commit = ("newest commit", f"{newest['commit'][:8]}, {_day(newest['date'])}")
-    rows = [("device", title), *_hardware(seen), *_software(seen, checkout, newest["env"]), commit]
+    rows = [("device", title), *_hardware(seen), *_software(seen, checkout, newest["env"])]
     return MachineFacts(title, rows, _broken(checkout))
 
 
@@ -93,7 +92,3 @@ def _whole(value: Any) -> str | None:
 
 def _with_unit(value: Any, scale: float, unit: str) -> str | None:
     return None if value is None else f"{round(float(value) / scale)} {unit}"
-
-
-def _day(date: pd.Timestamp) -> str:
-    return "no date" if pd.isna(date) else date.strftime("%Y-%m-%d")

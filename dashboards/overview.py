@@ -1,19 +1,21 @@
 """The data of the first page: newest numbers of every own series of a lane, and what was not measured.
 
-Pure: a frame in, plain dictionaries and lists out.
+Pure: columns in, plain dictionaries and lists out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ci.records.rates import Rate
-from dashboards.lanes import KEY, commits, natural, same_definition
-from dashboards.values import count, headline, in_rate, minute, one, significant
+from dashboards.columns import NUMBERS, Bools, Columns, Commits, Floats, Ints, Runs
+from dashboards.costs import Costs, in_rates
+from dashboards.lanes import KEY, alike, natural
+from dashboards.values import significant
 
 SPARK_POINTS = 50
 """Commits in a sparkline of the overview: about two months of nightly runs."""
@@ -26,109 +28,264 @@ runs on two H200 (default clocks, 2026-11-20), compared three with three, exceed
 of the pairs (GEMM of 4096 cubed) and in 0.1 % (M = 64), and alone in 1 %: runs of that GEMM drift by 2.6 % (sd)."""
 
 
-def overview_data(frame: pd.DataFrame) -> dict[str, Any]:
-    """{"commits": [[hash, date]], "rows": one per own series, "absent": arms without a newest time}.
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Lane:
+    """The rows of a lane with what all its series need.
 
-    static/overview.js and static/kernel.js read it.
+    rate: the unit of each series; newest: its last row; good: rows with a time; last, before: of each series its last
+    good row and the one before, -1 where there is none.
     """
-    order = commits(frame)
-    index = {commit: i for i, commit in enumerate(order["commit"])}
-    rows = [row for _, part in frame.groupby(["kernel", "case"], sort=True) for row in _case_rows(part, index)]
-    rows.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
-    _mark_here(rows)
-    _mark_headlines(rows)
-    dated = [[commit, minute(date)] for commit, date, _ in order.itertuples(index=False)]
-    return {"commits": dated, "rows": rows, "absent": _absent(frame, index)}
+
+    rows: Columns
+    series: Runs
+    commits: Commits
+    rate: list[Rate]
+    good: Bools
+    last: Ints
+    before: Ints
+
+    @classmethod
+    def of(cls, rows: Columns) -> _Lane:
+        series, costs = rows.runs(*KEY), Costs.of(rows)
+        units = costs.rates()
+        case = rows.runs("kernel", "case").number()[series.first].tolist()
+        good = rows.texts["status"].equal("ok") & ~np.isnan(rows.numbers["seconds"])
+        last = series.latest(good)
+        earlier = good.copy()
+        earlier[last[last >= 0]] = False
+        return cls(rows, series, Commits.of(rows), [units[n] for n in case], good, last, series.latest(earlier))
+
+    @property
+    def newest(self) -> Ints:
+        return self.series.last
+
+
+def overview_data(rows: Columns) -> dict[str, Any]:
+    """What static/overview.js reads.
+
+    {"commits": [[hash, date]], "rows": one per own series, "absent": arms without a newest time,
+     "baselines": [[kernel, [vendor libraries timed beside it]]],
+     "newest": {"at": the newest commit, "measured": rows whose number is of that commit, "of": rows with a number}}
+    """
+    lane = _Lane.of(rows)
+    found = _shown(lane)
+    measured = [row for row in found if row["value"] is not None]
+    newest = len(lane.commits.hashes) - 1
+    return {
+        "commits": dated(lane.commits),
+        "rows": found,
+        "absent": _absent(lane),
+        "baselines": _baselines(lane),
+        "newest": {"at": newest, "measured": sum(row["good_at"] == newest for row in measured), "of": len(measured)},
+    }
+
+
+def table_rows(rows: Columns) -> list[dict[str, Any]]:
+    """The rows of the overview for some kernels; `at` and `good_at` count the commits of `rows`."""
+    return _shown(_Lane.of(rows))
+
+
+def newest(rows: Columns) -> list[dict[str, Any]]:
+    """The newest number of every arm, vendor libraries too, with the same columns for all: for CSV and JSON files.
+
+    microseconds: median time, low and high: its 99 % interval, null where it never had one.  value: in `unit`.
+    status, why: of the newest record; commit, date, env: of the record with the number, else of the newest.
+    """
+    lane = _Lane.of(rows)
+    measured = lane.last >= 0
+    at = np.where(measured, lane.last, lane.newest)
+    values = {name: np.where(measured, rows.numbers[name][at], np.nan) for name in NUMBERS}
+    status, why = (rows.texts[name][lane.newest].list() for name in ("status", "why"))
+    texts = {name: rows.texts[name][at].list() for name in (*KEY, "tier", "dtype")}
+    place = lane.commits.at[at].tolist()
+    columns: dict[str, list[Any]] = {
+        **texts,
+        "vendor": rows.baseline[lane.newest].tolist(),
+        "ranks": [None if world != world else int(world) for world in rows.numbers["world"][at].tolist()],
+        "status": status,
+        "why": why,
+        "commit": [lane.commits.hashes[n] for n in place],
+        "date": [lane.commits.dates[n] for n in place],
+        "env": [lane.commits.envs[n] for n in place],
+        "unit": [UNITS[rate] for rate in lane.rate],
+        "value": significant(in_rates(rows[at], lane.rate, values["seconds"])),
+        "microseconds": significant(values["seconds"] * 1e6),
+        "microseconds_low": significant(values["seconds_low"] * 1e6),
+        "microseconds_high": significant(values["seconds_high"] * 1e6),
+        "peak_share": significant(values["peak_share"], 4),
+        "baseline": rows.texts["baseline_name"][at].list(),
+        "baseline_ratio": significant(values["baseline_ratio"], 5),
+        "samples": [None if count != count else int(count) for count in values["samples"].tolist()],
+        "trials": [None if count != count else int(count) for count in values["trials"].tolist()],
+    }
+    return [dict(zip(columns, one, strict=True)) for one in zip(*columns.values(), strict=True)]
+
+
+UNITS = {
+    Rate.TFLOPS: "TFLOPS",
+    Rate.GBS: "GB/s of HBM",
+    Rate.ALGBW: "GB/s algbw",
+    Rate.BUSBW: "GB/s busbw",
+    Rate.TIME: "microseconds",
+}
+
+
+def dated(commits: Commits) -> list[list[str]]:
+    """[hash, date] of each commit."""
+    return [[commit, date] for commit, date in zip(commits.hashes, commits.dates, strict=True)]
+
+
+def _shown(lane: _Lane) -> list[dict[str, Any]]:
+    """The rows of own series, in the order of the table."""
+    found = [row for row, shown in zip(_rows(lane), _own(lane).tolist(), strict=True) if shown]
+    found.sort(key=lambda row: (row["kernel"], natural(row["case"]), row["backend"]))
+    _mark_here(found)
+    _mark_headlines(found)
+    return found
+
+
+def _baselines(lane: _Lane) -> list[list[Any]]:
+    """[kernel, [its vendor libraries]] of each kernel that has any."""
+    last = lane.newest[lane.rows.baseline[lane.newest]]
+    found: dict[str, set[str]] = {}
+    for kernel, backend in zip(*(lane.rows.texts[name][last].list() for name in ("kernel", "backend")), strict=True):
+        found.setdefault(kernel, set()).add(backend)
+    return [[kernel, sorted(names)] for kernel, names in found.items()]
+
+
+def _own(lane: _Lane) -> Bools:
+    """Series that are shown: ours, and the baselines of a case that has nothing else."""
+    case = lane.rows.runs("kernel", "case").number()[lane.series.first]
+    own = ~lane.rows.baseline[lane.newest]
+    has_own = np.zeros(int(case.max(initial=-1)) + 1, bool)
+    has_own[case[own]] = True
+    shown: Bools = own | ~has_own[case]
+    return shown
+
+
+NOT_FOR_HERE = ("unsupported", "skipped")
+"""Statuses of a case that was not tried: the backend or the case is not for this machine."""
 
 
 def _mark_here(rows: list[dict[str, Any]]) -> None:
-    """`here`: does the backend run on this machine?  Not if it is unsupported in every case of its kernel.
+    """`here`: is there a number, or a failure?  Cases that were never tried on this machine are counted instead.
 
-    Rows of a kernel that no backend supports are all kept: that is worth seeing.
+    Rows of a kernel that runs with no backend are all kept: that is worth seeing.
     """
-    supported = (row for row in rows if row["status"] != "unsupported" or row["value"] is not None)
-    runs = {(row["kernel"], row["backend"]) for row in supported}
-    kernels = {kernel for kernel, _ in runs}
     for row in rows:
-        row["here"] = (row["kernel"], row["backend"]) in runs or row["kernel"] not in kernels
+        row["here"] = row["value"] is not None or row["status"] not in NOT_FOR_HERE
+    runs = {row["kernel"] for row in rows if row["here"]}
+    for row in rows:
+        row["here"] = row["here"] or row["kernel"] not in runs
 
 
 def _mark_headlines(rows: list[dict[str, Any]]) -> None:
     """`headline`: a row of the pull-request tier, or of the first case of a kernel without any, that is here."""
-    with_pr = {row["kernel"] for row in rows if row["tier"] == "pr"}
+    with_pr = {row["kernel"] for row in rows if row["tier"] == "pr" and row["here"]}
     first: dict[str, str] = {}
     for row in rows:
-        is_first = first.setdefault(row["kernel"], row["case"]) == row["case"]
+        is_first = row["here"] and first.setdefault(row["kernel"], row["case"]) == row["case"]
         row["headline"] = row["here"] and (row["tier"] == "pr" if row["kernel"] in with_pr else is_first)
 
 
-def _case_rows(part: pd.DataFrame, index: dict[str, int]) -> Iterable[dict[str, Any]]:
-    """One row per own backend of a case; of a case that has only baselines, one row per baseline."""
-    rate = headline(part)
-    own = part[~part["baseline"]]
-    for _, rows in (own if len(own) else part).groupby("backend", sort=True):
-        newest = rows.iloc[-1]
+def _rows(lane: _Lane) -> Iterator[dict[str, Any]]:
+    """One row per series."""
+    rows, newest = lane.rows, lane.newest
+    texts = {name: rows.texts[name][newest].list() for name in (*KEY, "tier", "dtype", "status", "why")}
+    world = rows.numbers["world"][newest].tolist()
+    baseline, at = rows.baseline[newest].tolist(), lane.commits.at[newest].tolist()
+    measured = _measured(lane)
+    for n, numbers in enumerate(measured):
         yield {
-            **{column: newest[column] for column in (*KEY, "tier", "dtype", "status", "why")},
-            "baseline": not len(own),
-            "world": count(newest["world"]),
-            "rate": rate,
-            "at": index[newest["commit"]],
-            **_newest(rows[(rows["status"] == "ok") & rows["seconds"].notna()], rate, index),
+            **{name: values[n] for name, values in texts.items()},
+            "baseline": baseline[n],
+            "world": None if world[n] != world[n] else int(world[n]),
+            "rate": lane.rate[n],
+            "at": at[n],
+            **numbers,
         }
 
 
-def _newest(good: pd.DataFrame, rate: Rate, index: dict[str, int]) -> dict[str, Any]:
-    """The last good row in the unit of the case, its step from the good row before it, and the recent line."""
-    if not len(good):
-        return {"value": None, "spark": [], "step": None}
-    last, recent = good.iloc[-1], good.tail(SPARK_POINTS)
-    return {
-        "value": significant(in_rate(good.tail(1), rate))[0],
-        "us": one(last["seconds"] * 1e6),
-        "share": one(last["peak_share"], 4),
-        "ratio": one(last["baseline_ratio"], 4),
-        "baseline_name": last["baseline_name"] or None,
-        "good_at": index[last["commit"]],
-        "step": _step(good),
-        "spark": significant(in_rate(recent[same_definition(recent, last)], rate), 4),
+def _measured(lane: _Lane) -> list[dict[str, Any]]:
+    """Of each series its last good row in the unit of the case, the step to it, and the recent line."""
+    rows, last = lane.rows, lane.last
+    numbers = {name: rows.numbers[name][last] for name in ("seconds", "peak_share", "baseline_ratio")}
+    values = {
+        "value": significant(in_rates(rows[last], lane.rate, numbers["seconds"])),
+        "us": significant(numbers["seconds"] * 1e6),
+        "share": significant(numbers["peak_share"], 4),
+        "ratio": significant(numbers["baseline_ratio"], 4),
+        "baseline_name": [name or None for name in rows.texts["baseline_name"][last].list()],
+        "good_at": lane.commits.at[last].tolist(),
+        "step": _steps(lane),
+        "spark": _sparks(lane),
     }
+    nothing = {"value": None, "spark": [], "step": None}
+    return [
+        {name: column[n] for name, column in values.items()} if row >= 0 else nothing
+        for n, row in enumerate(last.tolist())
+    ]
 
 
-def _step(good: pd.DataFrame) -> dict[str, Any] | None:
-    """Change of speed against the commit before, as shares: of the time alone, and of the ratio to the baseline.
+def _sparks(lane: _Lane) -> list[list[float | None]]:
+    """The recent good rows of each series that have the benchmark definition of the last."""
+    number = lane.series.number()
+    good = np.flatnonzero(lane.good)
+    behind = np.append(np.flatnonzero(np.diff(number[good])) + 1, len(good))
+    end = behind[np.searchsorted(behind, np.arange(len(good)), side="right")] if len(good) else good
+    recent = good[end - np.arange(len(good)) <= SPARK_POINTS]
+    recent = recent[alike(lane.rows, recent, lane.last[number[recent]])]
+    wanted = [lane.rate[n] for n in number[recent].tolist()]
+    values = significant(in_rates(lane.rows[recent], wanted, lane.rows.numbers["seconds"][recent]), 4)
+    bounds = np.searchsorted(number[recent], np.arange(len(lane.series) + 1)).tolist()
+    return [values[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def _steps(lane: _Lane) -> list[dict[str, Any] | None]:
+    """Of each series the change of speed against the commit before, as shares: of the time, and of the ratio.
 
     `moved` is "faster" or "slower" only if the intervals are apart and the speed has changed enough, and so has the
     ratio to the baseline where there is one: that takes out what heat does to the whole device.
     """
-    if len(good) < 2:
+    before, last = lane.rows[lane.before], lane.rows[lane.last]
+    alone = before.numbers["seconds"] / last.numbers["seconds"] - 1
+    beside = last.numbers["baseline_ratio"] / before.numbers["baseline_ratio"] - 1
+    columns = zip(
+        (lane.before >= 0).tolist(),
+        alike(lane.rows, lane.before, lane.last).tolist(),
+        before.texts["commit"].list(),
+        significant(alone, 4),
+        significant(beside, 4),
+        _moved(alone, beside, before, last),
+        (before.texts["env"].codes != last.texts["env"].codes).tolist(),
+        strict=True,
+    )
+    return [_step(*one) for one in columns]
+
+
+def _step(
+    known: bool, same: bool, origin: str, speed: float | None, ratio: float | None, moved: str | None, env: bool
+) -> dict[str, Any] | None:
+    if not known:
         return None
-    before, last = good.iloc[-2], good.iloc[-1]
-    if not same_definition(good.tail(2), last)[0]:
-        return {"redefined": True, "from": before["commit"]}
-    alone = before["seconds"] / last["seconds"] - 1
-    beside = last["baseline_ratio"] / before["baseline_ratio"] - 1
-    return {
-        "from": before["commit"],
-        "speed": one(alone, 4),
-        "ratio": one(beside, 4),
-        "moved": _moved(alone, beside, before, last),
-        "env": before["env"] != last["env"],
-    }
+    if not same:
+        return {"redefined": True, "from": origin}
+    return {"from": origin, "speed": speed, "ratio": ratio, "moved": moved, "env": env}
 
 
-def _moved(alone: float, beside: float, before: pd.Series, last: pd.Series) -> str | None:
-    apart = last["seconds_low"] > before["seconds_high"] or last["seconds_high"] < before["seconds_low"]
-    if np.isfinite(beside):
-        moved = alone * beside > 0 and min(abs(alone), abs(beside)) >= MOVED_BESIDE_BASELINE
-    else:
-        moved = abs(alone) >= MOVED_ALONE
-    return ("faster" if alone > 0 else "slower") if apart and moved else None
+def _moved(alone: Floats, beside: Floats, before: Columns, last: Columns) -> list[str | None]:
+    low, high = "seconds_low", "seconds_high"
+    apart = (last.numbers[low] > before.numbers[high]) | (last.numbers[high] < before.numbers[low])
+    together = (alone * beside > 0) & (np.minimum(np.abs(alone), np.abs(beside)) >= MOVED_BESIDE_BASELINE)
+    moved = apart & np.where(np.isfinite(beside), together, np.abs(alone) >= MOVED_ALONE)
+    ways = zip(moved.tolist(), (alone > 0).tolist(), strict=True)
+    return [("faster" if faster else "slower") if is_moved else None for is_moved, faster in ways]
 
 
-def _absent(frame: pd.DataFrame, index: dict[str, int]) -> list[dict[str, Any]]:
+def _absent(lane: _Lane) -> list[dict[str, Any]]:
     """Arms whose newest record has no time, with the reason; baselines too."""
-    newest = frame.drop_duplicates(KEY, keep="last")
-    gone = newest[newest["status"] != "ok"].sort_values(["status", *KEY])
-    gone = gone.assign(at=gone["commit"].map(index))
-    return gone[[*KEY, "status", "why", "at"]].to_dict("records")
+    gone = lane.newest[~lane.rows.texts["status"].equal("ok")[lane.newest]]
+    texts = (lane.rows.texts[name][gone].list() for name in (*KEY, "status", "why"))
+    found = zip(*texts, lane.commits.at[gone].tolist(), strict=True)
+    rows = [dict(zip((*KEY, "status", "why", "at"), one, strict=True)) for one in found]
+    return sorted(rows, key=lambda row: tuple(row[name] for name in ("status", *KEY)))

@@ -58,13 +58,19 @@ def ends_in_rate(rows: pd.DataFrame, rate: Rate) -> tuple[np.ndarray, np.ndarray
 
 def significant(values: np.ndarray | Sequence[float], digits: int = 6) -> list[float | None]:
     """Values rounded to significant digits; NaN and infinities become None, which JSON knows."""
-    array = np.asarray(values, dtype=float)
-    good = np.isfinite(array)
-    safe = np.where(good & (array != 0), np.abs(array), 1.0)
-    shift = digits - 1 - np.floor(np.log10(safe)).astype(int)
-    up, down = 10.0 ** np.maximum(shift, 0), 10.0 ** np.maximum(-shift, 0)
-    rounded = np.round(np.where(good, array, 0.0) * up / down) * down / up
-    return [float(v) if ok else None for v, ok in zip(rounded, good, strict=True)]
+    return [None if value != value else value for value in rounded(np.asarray(values, dtype=float), digits).tolist()]
+
+
+_TENS = 10.0 ** np.arange(309)
+
+
+def rounded(values: np.ndarray, digits: int = 6) -> np.ndarray:
+    """Values rounded to significant digits, so that their shortest text has no more; infinities become NaN."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.floor(np.log10(np.abs(values)))
+    shift = digits - 1 - np.where(np.isfinite(size), size, 0).astype(np.int64)
+    up, down = _TENS[np.clip(shift, 0, 308)], _TENS[np.clip(-shift, 0, 308)]
+    return np.round(np.where(np.isfinite(values), values, np.nan) * up / down) * down / up
 
 
 def one(value: float, digits: int = 6) -> float | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from ci.harness import MeasureError, follow, options, program
 from ci.options import DRY_RUN, RESULTS, err_console, example
+from ci.report import json_report
 
 
 @click.command(epilog=example("ridgeline site --out site"))
@@ -21,14 +23,26 @@ from ci.options import DRY_RUN, RESULTS, err_console, example
 @click.option(
     "--serve", type=click.IntRange(1, 65535), metavar="PORT", help="Serve it on this machine's PORT until Ctrl-C."
 )
+@click.option(
+    "--report",
+    "reports",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="A report of `check`, `ab` or `gate`: a page of its own (repeatable, one per machine).",
+)
 @RESULTS
 @DRY_RUN
-def site(out: Path, repo_url: str | None, serve: int | None, results: Path, dry_run: bool) -> int:
+def site(
+    out: Path, repo_url: str | None, serve: int | None, reports: tuple[Path, ...], results: Path, dry_run: bool
+) -> int:
     """Build the dashboard from the records: a folder that works offline."""
+    for path in reports:
+        json_report.read(path)  # a stranger's file is checked before anything is built of it
     if dry_run:
         click.echo(f"would build {out} from {results}")
         return 0
-    build_site(out, results, repo_url)
+    build_site(out, results, repo_url, reports)
     click.echo(out / "index.html")
     if serve is not None:
         click.echo(f"http://127.0.0.1:{serve}/ until Ctrl-C", err=True)
@@ -37,10 +51,10 @@ def site(out: Path, repo_url: str | None, serve: int | None, results: Path, dry_
     return 0
 
 
-def build_site(out: Path, results: Path, repo_url: str | None = None) -> None:
+def build_site(out: Path, results: Path, repo_url: str | None = None, reports: Sequence[Path] = ()) -> None:
     """Build it in a process of its own: judging needs no plotting library."""
     argv = program("dashboards") + options(results=results.resolve(), out=out.resolve())
-    argv += options(repo_url=repo_url or _repo_url())
+    argv += options(repo_url=repo_url or _repo_url(), report=[path.resolve() for path in reports])
     ended = follow(argv, err_console(), "building the site", stdout=False)
     if ended.code:
         raise MeasureError(f"the site was not built ({ended.how}); what was there is as before")

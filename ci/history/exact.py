@@ -66,7 +66,7 @@ class RecordedCommit:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Record:
+class CodeRecord:
     """The asv file of one commit under one version of Triton."""
 
     commit: str
@@ -83,11 +83,8 @@ def read(
     Only configurations that both commits have are compared.  keep: which series to look at.  repository: a folder in
     the repository whose history puts commits of the same second in order; without it, the one around `results`.
     """
-    records = [one for path in sorted((results / MACHINE).glob("*-triton*.json")) if (one := _record(path))]
-    place = history_order(repository or results, (one.commit for one in records))
-    records.sort(key=lambda one: (one.env, one.date_ms, place.get(one.commit, -1)))
     found: list[RecordedCommit] = []
-    for env, group in itertools.groupby(records, key=lambda one: one.env):
+    for env, group in itertools.groupby(records(results, repository), key=lambda one: one.env):
         before: Values = {}
         previous = ""
         for one in group:
@@ -98,10 +95,17 @@ def read(
     return found
 
 
-def _record(path: Path) -> _Record | None:
+def records(results: Path, repository: Path | None = None) -> list[CodeRecord]:
+    """All values of the recorded commits, in the order of :func:`read`."""
+    found = [one for path in sorted((results / MACHINE).glob("*-triton*.json")) if (one := _record(path))]
+    place = history_order(repository or results, (one.commit for one in found))
+    return sorted(found, key=lambda one: (one.env, one.date_ms, place.get(one.commit, -1)))
+
+
+def _record(path: Path) -> CodeRecord | None:
     try:
         data = json.loads(path.read_text())
-        return _Record(str(data["commit_hash"]), int(data["date"]), str(data["env_name"]), points(data["results"]))
+        return CodeRecord(str(data["commit_hash"]), int(data["date"]), str(data["env_name"]), points(data["results"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

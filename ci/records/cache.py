@@ -1,8 +1,8 @@
-"""A derived table over many small files, kept as Parquet: parse each file once, delete the cache whenever you like.
+"""A derived table over many small files, kept as Parquet: parse each once, delete the cache whenever you like.
 
 A unit is a group of files that is parsed together (a result file and its notes).  Its rows are good as long as the
 digest of its files is the one they were parsed from.  Files whose size, inode and time of change are the same as last
-time are not even opened.
+time are not even opened.  The table itself is kept by :mod:`ci.records.parts`.
 """
 
 from __future__ import annotations
@@ -12,67 +12,83 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-UNIT = "_unit"
-"""Column of the stored table that names the unit a row came from."""
+from ci.records.parts import PART_ROWS, Part, Parts, Unit
 
-_INDEX = b"ridgeline-units"
+Parser = Callable[[str], tuple[pa.Table, list[str]]]
+"""Unit name to (rows, problems)."""
 
-Parser = Callable[[str], tuple[list[dict[str, Any]], list[str]]]
-"""Unit name to (rows, problems).  A unit with problems is parsed again at every load, so that they stay visible."""
+_SEEN = ".files.json"
+"""What the files of each unit looked like when their digest was taken: only saves opening them."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _Known:
-    """What was true of a unit when it was parsed: stat of its files, digest of their content."""
+class Cached:
+    """Rows of all units, as tables that may differ in their dictionaries, and the problems met with each unit."""
 
-    stat: str
-    digest: str
+    tables: list[pa.Table]
+    problems: list[str]
 
 
-def table(
-    units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int
-) -> tuple[pa.Table, list[str]]:
+def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int) -> Cached:
     """Rows of all units (columns of `schema` and UNIT), and the problems met.
 
-    `store` is read and, when something changed, replaced; a missing, damaged or unwritable store only costs time.
-    Change `version` whenever `parse` or `schema` means something else.
+    `store` is a folder of parts that is read and, where something changed, written; a missing, damaged or unwritable
+    one only costs time.  Change `version` whenever `parse` or `schema` means something else.
     """
-    full = schema.append(pa.field(UNIT, pa.string()))
-    kept, known = _read(store, full, version)
-    stats = {unit: _stat(files) for unit, files in units.items()}
-    fresh: dict[str, _Known] = {}
-    stale: dict[str, _Known] = {}
-    for unit, files in units.items():
-        before = known.get(unit)
-        if before is None or before.stat != stats[unit]:
-            now = _Known(stats[unit], _digest(files))
-            if before is None or before.digest != now.digest:
-                stale[unit] = now
-                continue
-            before = now
-        fresh[unit] = before
-    if not stale and fresh == known:
-        return kept, []
-    rows, problems = _parse(list(stale), parse, full)
-    result = pa.concat_tables([_only(kept, fresh), *rows.values()])
-    fresh |= {unit: now for unit, now in stale.items() if not problems[unit]}
-    _write(store, _only(result, fresh), fresh, version)
-    return result, [problem for unit in problems for problem in problems[unit]]
+    parts = Parts(store, schema, version)
+    held = parts.read()
+    there = {name: unit for part in held for name, unit in part.units.items()}
+    digests, seen = _digests(units, _read_seen(store))
+    stale = [name for name in units if name not in there or there[name].digest != digests[name]]
+    gone = there.keys() - units.keys()
+    fresh = list(_parsed(stale, parse, digests, parts))
+    if fresh or gone or seen is not None:
+        _write(parts, fresh, gone, seen)
+    kept = _once([*fresh, *(part.without({*gone, *stale}) for part in held)])
+    problems = {name: unit.problems for part in kept for name, unit in part.units.items()}
+    return Cached([part.rows for part in kept if len(part.rows)], [said for name in units for said in problems[name]])
 
 
-def _parse(units: Sequence[str], parse: Parser, schema: pa.Schema) -> tuple[dict[str, pa.Table], dict[str, list[str]]]:
-    tables, problems = {}, {}
-    for unit in units:
-        rows, problems[unit] = parse(unit)
-        tables[unit] = pa.Table.from_pylist([{**row, UNIT: unit} for row in rows], schema=schema)
-    return tables, problems
+def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[Part]:
+    """Units parsed anew, as parts of about PART_ROWS rows."""
+    tables: dict[str, pa.Table] = {}
+    known: dict[str, Unit] = {}
+    for name in stale:
+        tables[name], problems = parse(name)
+        known[name] = Unit(digests[name], tuple(problems))
+        if sum(map(len, tables.values())) >= PART_ROWS:
+            yield parts.part(tables, known)
+            tables = {}
+    if tables:
+        yield parts.part(tables, known)
+
+
+def _once(parts: Sequence[Part]) -> list[Part]:
+    """Every unit once: two parts hold the same one for the moment in which a writer replaces them."""
+    seen: set[str] = set()
+    kept = []
+    for part in parts:
+        kept.append(part.without(seen & part.units.keys()))
+        seen |= part.units.keys()
+    return kept
+
+
+def _digests(
+    units: Mapping[str, Sequence[Path]], seen: Mapping[str, list[str]]
+) -> tuple[dict[str, str], dict[str, list[str]] | None]:
+    """The digest of each unit, and what is to be remembered of its files: None if all is as it was."""
+    found = {}
+    for name, files in units.items():
+        stat = _stat(files)
+        before = seen.get(name)
+        found[name] = before if before and before[0] == stat else [stat, _digest(files)]
+    digests = {name: digest for name, (_, digest) in found.items()}
+    return digests, None if found == seen else found
 
 
 def _stat(files: Sequence[Path]) -> str:
@@ -93,36 +109,19 @@ def _digest(files: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def _only(rows: pa.Table, units: Mapping[str, _Known]) -> pa.Table:
-    """The rows that came from these units."""
-    if not rows.num_rows:
-        return rows
-    wanted = pa.compute.is_in(rows[UNIT], value_set=pa.array(list(units), pa.string()))
-    return rows.filter(wanted)
+def _read_seen(store: Path) -> dict[str, list[str]]:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        found = json.loads((store / _SEEN).read_text())
+        return {name: [str(stat), str(digest)] for name, (stat, digest) in found.items()}
+    return {}
 
 
-def _read(store: Path, schema: pa.Schema, version: int) -> tuple[pa.Table, dict[str, _Known]]:
-    """The stored rows and units; nothing if the store is missing, damaged, or of another version or schema."""
-    nothing: tuple[pa.Table, dict[str, _Known]] = (schema.empty_table(), {})
-    try:
-        stored = pq.read_table(store)
-        index = json.loads((stored.schema.metadata or {}).get(_INDEX, b"{}"))
-    except (OSError, pa.ArrowException, ValueError):
-        return nothing
-    if index.get("version") != version or not stored.schema.equals(schema):
-        return nothing
-    return stored.replace_schema_metadata(None), {unit: _Known(*pair) for unit, pair in index["units"].items()}
-
-
-def _write(store: Path, rows: pa.Table, units: Mapping[str, _Known], version: int) -> None:
-    """Replace the store; a read-only folder or a full disk leaves the old one, which is as good but for speed."""
-    index = json.dumps({"version": version, "units": {unit: [k.stat, k.digest] for unit, k in units.items()}})
-    draft = store.with_name(f".{store.name}.{os.getpid()}")
-    try:
-        store.parent.mkdir(parents=True, exist_ok=True)
-        (store.parent / ".gitignore").write_text("*\n")
-        pq.write_table(rows.replace_schema_metadata({_INDEX: index.encode()}), draft, compression="zstd")
-        os.replace(draft, store)
-    except OSError:
-        with contextlib.suppress(OSError):
-            draft.unlink()
+def _write(parts: Parts, fresh: Sequence[Part], gone: set[str], seen: Mapping[str, list[str]] | None) -> None:
+    """A read-only folder or a full disk leaves the old parts, which are as good but for speed."""
+    if not parts.put(fresh, gone) or seen is None:
+        return
+    draft = parts.folder / f"{_SEEN}.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        (parts.folder.parent / ".gitignore").write_text("*\n")
+        draft.write_text(json.dumps(seen))
+        os.replace(draft, parts.folder / _SEEN)

@@ -10,6 +10,7 @@ import contextlib
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from ci.records import rates
@@ -65,11 +66,29 @@ def roofline_seconds(frame: pd.DataFrame) -> pd.Series:
 
 def fastest_baseline(frame: pd.DataFrame) -> pd.DataFrame:
     """name and seconds of the fastest baseline that each row may be compared with; "" and NaN without a timed one."""
-    timed = frame[frame["baseline"].astype(bool) & frame["seconds"].notna()]
-    best = timed.sort_values("seconds", kind="stable").drop_duplicates(COMPARABLE)
-    best = best[[*COMPARABLE, "backend", "seconds"]].rename(columns={"backend": "name"})
-    joined = frame[COMPARABLE].merge(best, on=COMPARABLE, how="left").set_axis(frame.index)
-    return joined[["name", "seconds"]].fillna({"name": ""})
+    keys, seconds = _comparable(frame), frame["seconds"].to_numpy(np.float64)
+    timed = np.flatnonzero(frame["baseline"].to_numpy(bool) & ~np.isnan(seconds))
+    timed = timed[np.lexsort((seconds[timed], keys[timed]))]
+    with_baseline, first = np.unique(keys[timed], return_index=True)
+    at = np.searchsorted(with_baseline, keys)
+    found = np.append(with_baseline, -1)[at] == keys
+    rows = np.where(found, np.append(timed[first], 0)[at], -1)
+    backends = pd.Categorical(frame["backend"])
+    texts = pd.Index(["", *(text for text in backends.categories if text)])
+    codes = np.append(texts.get_indexer(backends.categories)[backends.codes], 0)[rows]
+    names = pd.Categorical.from_codes(codes, categories=texts)
+    return pd.DataFrame({"name": names, "seconds": np.append(seconds, np.nan)[rows]}, index=frame.index)
+
+
+def _comparable(frame: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """One number for all rows that may be compared with each other."""
+    keys = np.zeros(len(frame), np.int64)
+    for column in COMPARABLE:
+        texts = pd.Categorical(frame[column])
+        if keys.size and int(keys.max()) > np.iinfo(np.int64).max // (len(texts.categories) + 1):
+            keys = np.unique(keys, return_inverse=True)[1]
+        keys = keys * (len(texts.categories) + 1) + texts.codes
+    return keys
 
 
 def hardware_of(row: Any) -> Hardware | None:

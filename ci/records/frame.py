@@ -1,213 +1,156 @@
-"""Records as one long frame, through the Parquet cache.  Read by :mod:`ci.records.store`, which owns the folder."""
+"""Records as one long frame, through the Parquet cache.  Read by :mod:`ci.records.store`, which owns the folder.
+
+The cache is `results/.cache/v<VERSION>/machine=<name>/part-*.parquet`: plain Parquet with the columns of
+:data:`ci.records.columns.SCHEMA` and `record`, the asv file that a row came from (without ".json").  The machine is the
+partition, in the "hive" spelling that DuckDB, pandas, polars and Spark read.
+"""
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from ci.git.repository import history_order
-from ci.records import asv_files, cache
-from ci.records.pooling import Cell, Place, PooledTrials, interval, pool
-from ci.trials.file import TrialFile, read
-from ci.trials.trial import DeclaredCase
+from ci.records import cache
+from ci.records.columns import SCHEMA, TEXT, Block
+from ci.records.rows import CACHED, rows_of
 
-SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in ("machine", "kind", "arch", "device", "market_name")),
-        ("count", pa.int64()),
-        ("compute_units", pa.float64()),
-        ("memory_bytes", pa.float64()),
-        ("chip_id", pa.string()),
-        ("commit", pa.string()),
-        ("date", pa.timestamp("ms", tz="UTC")),
-        *((name, pa.string()) for name in ("env", "kernel", "backend")),
-        ("baseline", pa.bool_()),
-        *((name, pa.string()) for name in ("case", "tier", "dtype")),
-        ("world", pa.int64()),
-        *((name, pa.float64()) for name in ("seconds", "seconds_low", "seconds_high")),
-        ("samples", pa.int64()),
-        ("trials", pa.int64()),
-        *((name, pa.float64()) for name in ("flops", "hbm_bytes", "link_bytes", "payload_bytes")),
-        *((name, pa.string()) for name in ("status", "why", "yardstick", "case_yardstick", "method")),
-    ]
-)
-"""Columns of the frame.  seconds_low and seconds_high: 99 % interval (ci.records.pooling.interval)."""
+Codes = npt.NDArray[np.signedinteger]
 
-Row = dict[str, Any]
-"""A row of the frame by column."""
-
-VERSION = 1
+VERSION = 6
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows of one machine as they are stored; columns that it lacks are unknown."""
+
+    machine: str
+    rows: pa.Table
 
 
 def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Path]) -> pd.DataFrame:
     """See :func:`ci.records.store.load`."""
-    tables, problems = [SCHEMA.append(pa.field(cache.UNIT, pa.string())).empty_table()], []
+    pieces, problems = list[Piece](), list[str]()
     for folder in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
         if not folder.is_dir() or folder.name.startswith(".") or machine not in (None, folder.name):
             continue
         files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
-        units = {stem: (path, notes_path(path)) for stem, path in files.items()}
-        store = results_dir / ".cache" / f"{folder.name}.parquet"
-        rows, bad = cache.table(units, _parser(folder.name, units), SCHEMA, store, VERSION)
-        tables.append(rows)
+        found = _cached(folder, {stem: (path, notes_path(path)) for stem, path in files.items()})
+        pieces += [Piece(folder.name, rows) for rows in found.tables]
         alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
-        problems += bad + [f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone]
-    frame: pd.DataFrame = pa.concat_tables(tables).drop_columns([cache.UNIT]).to_pandas()
-    frame = _apart(frame, results_dir).sort_values(["date", "commit"], kind="stable", ignore_index=True)
+        problems += [f"{folder}/{said}" for said in found.problems]
+        problems += [f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone]
+    frame = assembled(pieces, results_dir)
     frame.attrs["problems"] = problems
     return frame
 
 
-def _apart(frame: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Commits of one second, as a rebase makes them, 1 ms apart in the order of history: everything sorts by date."""
-    dates = frame[["commit", "date"]].drop_duplicates()
+def cache_folder(results_dir: Path, machine: str) -> Path:
+    """Where the rows of a machine are cached."""
+    return results_dir / ".cache" / f"v{VERSION}" / f"machine={quote(machine, safe='')}"
+
+
+def _cached(folder: Path, units: dict[str, tuple[Path, Path]]) -> cache.Cached:
+    store = cache_folder(folder.parent, folder.name)
+    return cache.table(units, lambda unit: rows_of(folder.name, *units[unit]), CACHED, store, VERSION)
+
+
+def assembled(pieces: Sequence[Piece], repository: Path) -> pd.DataFrame:
+    """Pieces as one frame, oldest commit first; texts as categories, in alphabetical order."""
+    commit, date = _texts(pieces, "commit"), _values(pieces, "date")
+    runs = _runs(commit.codes, date.view(np.int64))
+    date = np.add(date, _apart(commit, date, runs, repository))
+    order = _by_date(date, commit.codes, runs)
+    columns = {}
+    for field in SCHEMA:
+        if field.name == "date":
+            columns["date"] = pd.Series(date[order]).dt.tz_localize("UTC")
+        elif field.type == TEXT:
+            columns[field.name] = pd.Series(_texts(pieces, field.name)[order])
+        else:
+            columns[field.name] = pd.Series(_values(pieces, field.name)[order])
+    return pd.DataFrame(columns, copy=False)
+
+
+def _texts(pieces: Sequence[Piece], name: str) -> pd.Categorical:
+    """A text column of all pieces with the texts that occur in it."""
+    coded = [chunk for piece in pieces for chunk in _coded(piece, name)]
+    texts = sorted({text for _, those in coded for text in those})
+    number = {text: code for code, text in enumerate(texts)}
+    small = np.min_scalar_type(-max(len(texts), 1))
+    parts = [np.array([number[text] for text in those], small)[codes] for codes, those in coded]
+    codes = np.concatenate(parts) if parts else np.empty(0, small)
+    return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"), validate=False)
+
+
+def _coded(piece: Piece, name: str) -> Iterator[tuple[Codes, list[str]]]:
+    """(codes, texts) of each chunk; only texts that occur."""
+    rows = len(piece.rows)
+    if name == "machine" or name not in piece.rows.column_names:
+        text = piece.machine if name == "machine" else str(Block(rows, {}).column(name))
+        yield np.zeros(rows, np.int8), [text]
+        return
+    for chunk in piece.rows[name].chunks:
+        codes, texts = chunk.indices.to_numpy(zero_copy_only=False), chunk.dictionary.to_pylist()
+        used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
+        if len(used) < len(texts):
+            codes, texts = np.searchsorted(used, codes), [texts[code] for code in used]
+        yield codes, texts
+
+
+def _values(pieces: Sequence[Piece], name: str) -> npt.NDArray[np.generic]:
+    """A column of numbers of all pieces."""
+    kind = SCHEMA.field(name).type
+    dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
+    parts = [np.empty(0, dtype)]
+    for piece in pieces:
+        if name in piece.rows.column_names:
+            parts += [chunk.to_numpy(zero_copy_only=False).astype(dtype) for chunk in piece.rows[name].chunks]
+        else:
+            parts.append(np.full(len(piece.rows), Block(0, {}).column(name), dtype))
+    return np.concatenate(parts)
+
+
+def _runs(commit: Codes, date: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Where rows of another commit begin: a record's rows stand together, so these are few."""
+    if not len(commit):
+        return np.empty(0, np.intp)
+    return np.concatenate([[0], np.flatnonzero((commit[1:] != commit[:-1]) | (date[1:] != date[:-1])) + 1])
+
+
+def _apart(
+    commit: pd.Categorical, date: npt.NDArray[np.generic], runs: npt.NDArray[np.intp], repository: Path
+) -> npt.NDArray[np.generic]:
+    """Commits of one second, as a rebase makes them, 1 ms apart in the order of history: everything sorts by date.
+
+    Returns what to add to the date of each row.
+    """
+    of_run = pd.DataFrame({"commit": np.asarray(commit[runs], dtype=object), "date": date[runs]})
+    dates = of_run.drop_duplicates()
     tied = dates[dates.duplicated("date", keep=False)].copy()
+    later = np.zeros(len(runs), np.int64)
     if not tied.empty:
-        tied["place"] = tied["commit"].map(history_order(folder, tied["commit"])).fillna(-1)
+        tied["place"] = tied["commit"].map(history_order(repository, tied["commit"])).fillna(-1)
         tied = tied.sort_values(["date", "place", "commit"])
         tied["later"] = tied.groupby("date").cumcount()
-        later = frame[["commit", "date"]].merge(tied, how="left", on=["commit", "date"])["later"].fillna(0)
-        frame["date"] += pd.to_timedelta(later.to_numpy(), unit="ms")
-    return frame
+        later = of_run.merge(tied, how="left", on=["commit", "date"])["later"].fillna(0).to_numpy(np.int64)
+    lengths = np.diff(np.append(runs, len(date)))
+    return np.repeat(later, lengths).astype("timedelta64[ms]")
 
 
-def _parser(machine: str, units: Mapping[str, tuple[Path, Path]]) -> cache.Parser:
-    return lambda unit: _rows(machine, *units[unit])
-
-
-def _rows(machine: str, path: Path, notes: Path) -> tuple[list[Row], list[str]]:
-    """Rows of one asv file and the trials beside it, and what could not be used of them."""
-    try:
-        data, why = asv_files.checked(path.read_bytes(), machine)
-    except OSError as error:
-        data, why = {}, f"cannot be read: {error.strerror}"
-    if why:
-        return [], [f"{path}: {why}; left out"]
-    file = read(notes) if notes.exists() else TrialFile(notes)
-    problems = [f"{one.at(notes)}: {one.why}; left out" for one in file.rejected]
-    place = Place(machine, data["commit_hash"], data["env_name"])
-    try:
-        pooled = pool(file.trials, place) if file.trials else None
-    except ValueError as error:
-        pooled, problems = None, [*problems, f"{notes}: {error}; its trials belong elsewhere"]
-    rows = list(_noted_rows(pooled)) if pooled else []
-    return rows + list(_bare_rows(data, pooled)), problems
-
-
-def _noted_rows(pooled: PooledTrials) -> Iterator[Row]:
-    """Rows of everything the notes hold."""
-    place = _where(pooled.place, pooled.machine.facts, pooled.date_ms)
-    for (operator, backend, name), cell in pooled.cells.items():
-        declared = pooled.declarations[operator]
-        case = declared.cases.get(name, DeclaredCase(name))
-        yield {
-            **place,
-            "kernel": operator,
-            "backend": backend,
-            "case": name,
-            "baseline": backend in declared.baselines,
-            "tier": case.tier,
-            "dtype": case.dtype,
-            "world": case.world,
-            **_numbers(cell),
-            **{field: _float(getattr(case.cost, field)) for field, _ in asv_files.EXACT.values()},
-            "status": str(cell.status),
-            "why": cell.why,
-            "yardstick": cell.definition,
-            "case_yardstick": cell.case_definition,
-            "method": cell.method,
-        }
-
-
-def _bare_rows(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[Row]:
-    """Rows that only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
-    params = data["params"]
-    place = _where(Place(params["machine"], data["commit_hash"], data["env_name"]), params, data["date"])
-    table = {name: dict(zip(data["result_columns"], row, strict=False)) for name, row in data["results"].items()}
-    for name, row in table.items():
-        kernel, _, series = name.rpartition(".")
-        if series != asv_files.TIME or len(row.get("params") or ()) != 2 or not row.get("result"):
-            continue
-        for index, (backend, case) in enumerate(itertools.product(*map(_names, row["params"]))):
-            value = row["result"][index]
-            if (pooled and (kernel, backend, case) in pooled.cells) or (value is not None and math.isnan(value)):
-                continue
-            failed = value is None
-            yield {
-                **place,
-                "kernel": kernel,
-                "backend": backend,
-                "case": case,
-                "baseline": False,
-                "tier": "",
-                "dtype": "",
-                "world": 1,
-                "trials": 0 if failed else 1,
-                "seconds": math.nan if failed else float(value),
-                "seconds_low": _at(row, "stats_ci_99_a", index),
-                "seconds_high": _at(row, "stats_ci_99_b", index),
-                "samples": int(_at(row, "stats_repeat", index) or 0),
-                **{field: _exact(table, f"{kernel}.{exact}", case) for exact, (field, _) in asv_files.EXACT.items()},
-                "status": "error" if failed else "ok",
-                "why": "failed under asv, without notes" if failed else "",
-                "yardstick": str(row.get("version") or ""),
-                "case_yardstick": "",
-                "method": "",
-            }
-
-
-def _where(place: Place, machine: Mapping[str, Any], date_ms: int) -> Row:
-    arch = str(machine.get("arch") or "")
-    kind = str(machine.get("kind") or ("cpu" if arch in ("cpu", "") else "gpu"))
-    return {
-        "machine": place.machine,
-        "kind": kind,
-        "arch": arch,
-        "device": str(machine.get("device") or ""),
-        "market_name": str(machine.get("market_name") or ""),
-        "count": int(machine.get("count") or 1),
-        "compute_units": _float(machine.get("compute_units")),
-        "memory_bytes": _float(machine.get("memory_bytes")),
-        "chip_id": str(machine.get("chip_id") or ""),
-        "commit": place.commit,
-        "date": int(date_ms),
-        "env": place.env,
-    }
-
-
-def _numbers(cell: Cell) -> Row:
-    low, high = interval(cell.trials) if cell.trials else (math.nan, math.nan)
-    return {
-        "seconds": cell.seconds,
-        "seconds_low": low,
-        "seconds_high": high,
-        "samples": sum(map(len, cell.trials)),
-        "trials": len(cell.trials),
-    }
-
-
-def _names(params: list[str]) -> list[str]:
-    """Parameters as asv keeps them (repr) back to names."""
-    return [text[1:-1] if text[:1] in "'\"" else text for text in params]
-
-
-def _at(row: asv_files.Json, column: str, index: int) -> float | None:
-    values = row.get(column)
-    return _float(values[index]) if values else None
-
-
-def _exact(table: Mapping[str, asv_files.Json], name: str, case: str) -> float | None:
-    row = table.get(name) or {}
-    cases = _names(row["params"][0]) if row.get("params") else []
-    return _at(row, "result", cases.index(case)) if case in cases else None
-
-
-def _float(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _by_date(date: npt.NDArray[np.generic], commit: Codes, runs: npt.NDArray[np.intp]) -> npt.NDArray[np.intp] | slice:
+    """The order of rows by date, then commit; rows of the same keep theirs.  Whole runs are moved."""
+    order = np.lexsort((commit[runs], date[runs]))
+    if np.all(order[1:] > order[:-1]):
+        return slice(None)
+    lengths = np.diff(np.append(runs, len(date)))[order]
+    ends = np.cumsum(lengths)
+    return np.repeat(runs[order] - (ends - lengths), lengths) + np.arange(len(date))

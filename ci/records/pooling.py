@@ -55,6 +55,8 @@ class Cell:
     """One (operator, backend, case) at a place.  trials: seconds, one array per trial; empty unless status is ok.
 
     definition, case_definition: digests of the benchmark definition of the operator and of the case, "" if not known.
+    code: digest of the machine code it launched in its newest trial, "" if not known.  beside: for each of `trials`,
+    the seconds of the baselines that were timed in the same rounds by the same processes, by name.
     """
 
     kernel: str
@@ -66,6 +68,8 @@ class Cell:
     method: str
     definition: str
     case_definition: str
+    code: str = ""
+    beside: tuple[Mapping[str, FloatArray], ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -93,11 +97,12 @@ class PooledTrials:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Result:
-    """One arm of one case: the session it was measured in, and how its samples were taken."""
+    """One arm of one case: the session it was measured in, how its samples were taken, and the baselines beside it."""
 
     session: str
     method: str
     arm: Arm
+    beside: Mapping[str, FloatArray]
 
 
 def pool(trials: Iterable[Trial], place: Place) -> PooledTrials:
@@ -162,8 +167,9 @@ def _cells(trials: Sequence[Trial], place: Place, declarations: Mapping[str, Dec
         declared = trial.checkouts[role].declaration
         for name, case in trial.cases.items():
             if declared and _same_definition(declared, declarations[trial.operator], name):
-                for backend, arm in case.of_role(role).items():
-                    result = _Result(trial.session, case.method, arm)
+                arms = case.of_role(role)
+                for backend, arm in arms.items():
+                    result = _Result(trial.session, case.method, arm, _beside(backend, arms, declared))
                     seen.setdefault((trial.operator, backend, name), []).append(result)
     return {key: _cell(key, results, declarations[key[0]]) for key, results in sorted(seen.items())}
 
@@ -177,10 +183,20 @@ def _case_definition(declared: Declaration, case: str) -> str | None:
     return declared.cases[case].definition if case in declared.cases else None
 
 
+def _beside(backend: str, arms: Mapping[str, Arm], declared: Declaration) -> dict[str, FloatArray]:
+    """Seconds of the baselines in the rounds of an arm; none for a baseline itself."""
+    if backend in declared.baselines or not arms[backend].ok:
+        return {}
+    found = {name: arms[name].seconds for name in declared.baselines if name in arms}
+    return {name: seconds for name, seconds in found.items() if len(seconds) == len(arms[backend].seconds)}
+
+
 def _cell(key: Key, results: Sequence[_Result], declared: Declaration) -> Cell:
     """One cell of its results, oldest first.  The newest session decides the status, the worst of its trials counts."""
     last = results[-1]
     speaking = min((r.arm for r in results if r.session == last.session), key=lambda arm: BADNESS.index(arm.status))
-    timed = tuple(r.arm.seconds for r in results if r.arm.ok) if speaking.ok else ()
+    timed = [r for r in results if r.arm.ok] if speaking.ok else []
     definitions = declared.definition, _case_definition(declared, key[2]) or ""
-    return Cell(*key, speaking.status, speaking.why, timed, last.method, *definitions)
+    code = next((r.arm.code_hash for r in reversed(results) if r.arm.code_hash), "")
+    seconds, beside = tuple(r.arm.seconds for r in timed), tuple(r.beside for r in timed)
+    return Cell(*key, speaking.status, speaking.why, seconds, last.method, *definitions, code, beside)

@@ -39,9 +39,16 @@ class Cost:
     payload_bytes: int | None = None
 
 
+_NOT_SHAPE = ("name", "tier", "dtype", "world", "distribution")
+"""What a declaration says of a case beside its dimensions."""
+
+
 @dataclasses.dataclass(frozen=True)
 class DeclaredCase:
-    """A case as a declaration lists it.  definition: digest of its benchmark definition, None where it is not known."""
+    """A case as a declaration lists it.  definition: digest of its benchmark definition, None where it is not known.
+
+    shape: its dimensions, and whatever else the declaration says of it: {"M": 64, "N": 4096, "routing": "balanced"}.
+    """
 
     name: str
     tier: str = ""
@@ -49,6 +56,11 @@ class DeclaredCase:
     world: int = 1
     cost: Cost = Cost()
     definition: str | None = None
+    shape: Mapping[str, str | float] = dataclasses.field(default_factory=dict)
+
+
+def _shape(case: Json) -> dict[str, str | float]:
+    return {key: one for key, one in case.items() if key not in _NOT_SHAPE and isinstance(one, (str, int, float))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +85,11 @@ class Declaration:
                 case.get("world", 1),
                 _of_known_fields(Cost, costs.get(case["name"], {})),
                 definitions.get(case["name"]),
+                {
+                    key: value
+                    for key, value in case.items()
+                    if key not in _NOT_SHAPE and isinstance(value, (str, int, float))
+                },
             )
             for case in data["cases"]
         }

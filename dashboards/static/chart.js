@@ -6,23 +6,28 @@
  *   x          {kind: "commits", count, tick(i) -> [text, text]} or {kind: "log", values, tick(value) -> text}
  *   y          {title, tick(value) -> text, zero: start at 0, log: logarithmic}
  *   right      {title, full: the value that is 100 %} or null
- *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole
+ *   lines      [{name, color, dash, y: [], low: [], high: [], breaks: Set, quiet}] aligned with x; null is a hole,
+ *              undefined is a place that the line passes over
+ *   levels     [{from, to, value, color}] the level of a line between two of its steps
+ *   steps      [{i, value, up, color, text, chosen}] where a level begins; stepped(n) is called on a click
  *   marks      [{i, lines: [text]}] vertical lines: something changed at x index i
  *   faults     [{i, text, color}] crosses at the bottom: not measured
+ *   lanes      [{name, values: [], text(value), breaks}] small exact step lines below, on the same axis (lanes.js)
  *   tip(i)     nodes for the box at the cursor
  *   range      [from, to] visible indices; zoomed([from, to] or null) is called on a change
  *   picked(i)  Enter or click
+ * Enter on a point with a step is a click on the step.
  */
 "use strict";
 
 (() => {
-  const {h, s, path} = Ridgeline;
+  const {h, s} = Ridgeline;
   const MARGIN = {top: 30, right: 58, bottom: 42, left: 66};
   const MARK_LINE = 13; // height of a line of a mark's text; the text is above the plot
   const MARK_LINES = 4; // lines of such text at most; further marks keep their line and their title
   const LETTER = 6.4; // mean width of a letter of that text
   const LEAST_SPAN = 0.02; // of the values: noise of 0.1 % must not fill the chart
-  const DOTS_BELOW = 70; // points get dots while there are fewer
+  const BAND = 0.25; // share of the values beyond which bands are cut
   const DRAG = 6; // pixels before a press becomes a drag
 
   /* ---- scales ---- */
@@ -47,12 +52,12 @@
     return found.filter(value => value >= low && value <= high);
   }
 
-  /** Visible [low, high] of all lines with their bands, with a margin; never an empty interval. */
-  function extent(spec, from, to) {
+  /** Least and largest of some columns of all lines; [Infinity, -Infinity] without any value. */
+  function ends(spec, columns, from, to) {
     let low = Infinity,
       high = -Infinity;
     for (const line of spec.lines) {
-      for (const values of [line.y, line.low || [], line.high || []]) {
+      for (const values of columns.map(column => line[column] || [])) {
         for (let i = from; i <= to; i++) {
           const value = values[i];
           if (value === null || value === undefined) continue;
@@ -61,7 +66,18 @@
         }
       }
     }
+    return [low, high];
+  }
+
+  /** Visible [low, high] of all lines with their bands, with a margin; never an empty interval.
+   *
+   * The band of two trials is wider than all that was measured: it is cut, so that the points fill the chart.
+   */
+  function extent(spec, from, to) {
+    let [low, high] = ends(spec, ["y"], from, to);
     if (low > high) return null;
+    const [least, most] = ends(spec, ["low", "high"], from, to);
+    [low, high] = [Math.min(low, Math.max(least, low * (1 - BAND))), Math.max(high, Math.min(most, high * (1 + BAND)))];
     if (spec.y.log) return [low / 1.4, high * 1.4];
     if (spec.y.zero) return [0, Math.max(high, spec.right ? spec.right.full : 0) * 1.04 || 1];
     const span = Math.max(high - low, LEAST_SPAN * Math.abs(high)) || 1,
@@ -74,8 +90,8 @@
     const [from, to] = spec.range || [0, count - 1],
       span = extent(spec, from, to);
     const left = MARGIN.left,
-      right = width - (spec.right ? MARGIN.right : 18),
-      bottom = height - MARGIN.bottom;
+      right = width - (spec.right || (spec.lanes && spec.lanes.length) ? MARGIN.right : 18),
+      bottom = height - MARGIN.bottom - Ridgeline.lanesHeight(spec);
     const place = spec.x.kind === "log" ? i => Math.log2(spec.x.values[i]) : i => i,
       [a, b] = [place(from), place(to)];
     const x = i => (b > a ? left + 8 + ((place(i) - a) / (b - a)) * (right - left - 16) : (left + right) / 2);
@@ -162,56 +178,6 @@
     });
   }
 
-  /** The interval around a line as one filled outline per unbroken stretch. */
-  function band(line, at) {
-    const outlines = [];
-    let upper = [],
-      lower = [];
-    const close = () => {
-      if (upper.length > 1) outlines.push("M" + upper.join("L") + "L" + lower.reverse().join("L") + "Z");
-      upper = [];
-      lower = [];
-    };
-    for (let i = at.from; i <= at.to; i++) {
-      const low = line.low && line.low[i],
-        high = line.high && line.high[i];
-      if (line.breaks && line.breaks.has(i)) close();
-      if (low === null || low === undefined || high === null || high === undefined) {
-        close();
-        continue;
-      }
-      upper.push(at.x(i).toFixed(1) + " " + at.y(high).toFixed(1));
-      lower.push(at.x(i).toFixed(1) + " " + at.y(low).toFixed(1));
-    }
-    close();
-    return outlines.join("");
-  }
-
-  /** A visible point gets a dot if there are few points, or if no line reaches it. */
-  function dots(line, at) {
-    const few = at.to - at.from < DOTS_BELOW,
-      found = [];
-    const alone = i => (line.y[i - 1] ?? null) === null && (line.y[i + 1] ?? null) === null;
-    for (let i = at.from; i <= at.to; i++) {
-      if ((line.y[i] ?? null) !== null && (few || alone(i)))
-        found.push(s("circle", {cx: at.x(i).toFixed(1), cy: at.y(line.y[i]).toFixed(1), r: few ? 2.6 : 1.8}));
-    }
-    return found;
-  }
-
-  function drawLine(line, at) {
-    const cut = line.y.map((value, i) => (i < at.from || i > at.to ? null : (value ?? null)));
-    const group = s(
-      "g",
-      {class: "line" + (line.quiet ? " quiet" : "")},
-      s("path", {class: "band", d: band(line, at)}),
-      s("path", {class: "stroke", d: path(cut, at.x, at.y, line.breaks), "stroke-dasharray": line.dash || null}),
-      dots(line, at),
-    );
-    group.style.setProperty("--line", line.color);
-    return group;
-  }
-
   function drawMarks(spec, at) {
     const marks = at.marks.map(({x, flip, row, lines}) =>
       s(
@@ -256,7 +222,7 @@
 
     function draw() {
       const width = Math.max(280, holder.clientWidth || 900),
-        height = width < 560 ? 260 : 340;
+        height = (width < 560 ? 260 : 340) + Ridgeline.lanesHeight(spec);
       at = scales(spec, width, height);
       svg = s("svg", {
         class: "chart",
@@ -282,11 +248,13 @@
           ...rightAxis(spec, at),
           ...bottomAxis(spec, at),
           ...drawMarks(spec, at),
-          ...spec.lines.map(line => drawLine(line, at)),
+          ...Ridgeline.drawLines(spec, at),
+          ...Ridgeline.drawSteps(spec, at),
         );
       }
       svg.append(
-        s("line", {class: "cursor", y1: at.top, y2: at.bottom, visibility: "hidden"}),
+        ...Ridgeline.drawLanes(spec, at, height),
+        s("line", {class: "cursor", y1: at.top, y2: height - 4, visibility: "hidden"}),
         s("rect", {class: "brush", y: at.top, height: at.bottom - at.top, visibility: "hidden"}),
       );
       holder.replaceChildren(svg);
@@ -350,7 +318,9 @@
           dragged = down !== null && Math.abs(event.clientX - down) > DRAG,
           [a, b] = [Math.min(i, pressed), Math.max(i, pressed)];
         svg.querySelector(".brush").setAttribute("visibility", "hidden");
+        const step = event.target instanceof Element && event.target.closest("[data-step]");
         if (dragged && b > a) zoom([a, b]);
+        else if (!dragged && step) spec.stepped(Number(step.dataset.step));
         else if (!dragged && spec.picked && event.pointerType === "mouse") spec.picked(i);
         down = null;
       });
@@ -369,7 +339,9 @@
           moveTo(Math.min(at.to, Math.max(at.from, start + moves[event.key])), true);
         } else if (event.key === "Enter" && cursor !== null && spec.picked) {
           event.preventDefault(); // else the control that gets the focus would be pressed as well
-          spec.picked(cursor);
+          const step = (spec.steps || []).findIndex(({i}) => i === cursor);
+          if (step >= 0) spec.stepped(step);
+          else spec.picked(cursor);
         } else if (event.key === "Escape") {
           moveTo(null);
           zoom(null);

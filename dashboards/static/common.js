@@ -192,12 +192,15 @@ var Ridgeline = (() => {
     if (waiting.has(path)) waiting.get(path)(value);
   }
 
+  /** Digests of the data files that this page shows, by path: an address changes with its content. */
+  const versions = new Map(Object.entries(JSON.parse(document.documentElement.dataset.versions || "{}")));
+
   /** A promise of the value that data/<path>.js hands to `receive`. */
   function load(path) {
     if (received.has(path)) return Promise.resolve(received.get(path));
     return new Promise((resolve, reject) => {
       waiting.set(path, resolve);
-      const source = Ridgeline.root + "data/" + path + ".js?v=" + Ridgeline.site.version;
+      const source = Ridgeline.root + "data/" + path + ".js" + (versions.has(path) ? "?v=" + versions.get(path) : "");
       document.head.append(
         h("script", {
           src: source,
@@ -225,7 +228,7 @@ var Ridgeline = (() => {
       {lanes} = Ridgeline.site;
     const machines = [...new Set(lanes.map(one => one.machine))];
     const envs = lanes.filter(one => one.machine === current.machine && one.env !== null).map(one => one.env);
-    const unknown = document.getElementById("unknown-machine"),
+    const unknown = document.getElementById("unknown-machine") || h("p", {}),
       asked = state().machine;
     unknown.hidden = !asked || asked === current.machine;
     unknown.textContent = `There is no machine “${asked}” in these records; showing ${current.machine}.`;
@@ -235,13 +238,22 @@ var Ridgeline = (() => {
       return title === machine ? machine : `${title} (${machine})`;
     };
     const selectors = [selector("machine", machines, current.machine, machine => change({machine, env: null}), titled)];
-    if (envs.length > 1) selectors.push(selector("environment", envs, current.env, env => change({env}), env => env));
+    if (envs.length > 1)
+      selectors.push(
+        selector(
+          "environment",
+          envs,
+          current.env,
+          env => change({env}),
+          env => env,
+        ),
+      );
     keepFocus(host, () => host.replaceChildren(...selectors));
     for (const link of document.querySelectorAll("a.page"))
       link.hash = hashOf({machine: current.machine, env: current.env});
     document
       .getElementById("fingerprint")
-      .replaceChildren(
+      ?.replaceChildren(
         ...current.facts.flatMap(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
       );
   }

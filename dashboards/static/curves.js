@@ -4,14 +4,18 @@
 (() => {
   const R = Ridgeline,
     {h} = R;
+  const RATES = ["busbw", "algbw", "time"];
 
-  /** Cases that differ only in their payload: [{title, cases: case numbers by size}]; at least two sizes. */
+  /** Cases that differ only in their payload: [{title, cases: case numbers by size}]; at least two sizes with a time.
+   *
+   * A machine of two GPUs has the cases of four ranks too, unmeasured: they make no chart.
+   */
   function groupsOf(data) {
     const found = new Map(),
       size = number => R.costOf(data, number).payload_bytes;
     data.cases.forEach((info, number) => {
       const cost = R.costOf(data, number);
-      if (!cost.payload_bytes || cost.flops) return;
+      if (!cost.payload_bytes || cost.flops || !R.seriesOf(data, number).some(({us}) => R.lastGood(us) >= 0)) return;
       const title = `${info.dtype}, ${info.world} ranks`;
       found.set(title, [...(found.get(title) || []), number]);
     });
@@ -33,20 +37,29 @@
 
   function curve(host, data, group, select) {
     const style = R.styles(data),
-      now = {rate: "busbw"},
+      asked = R.state().cunit,
+      now = {rate: RATES.includes(asked) ? asked : RATES[0]},
       members = data.series.filter(series => group.cases.includes(series.case));
-    const names = [...new Set(members.map(series => series.backend))];
+    const names = [...new Set(members.filter(({us}) => R.lastGood(us) >= 0).map(series => series.backend))];
     const entries = names.map(name => ({
       name,
       baseline: members.find(series => series.backend === name).baseline,
       ...style[name],
     }));
     R.panel(host, {
-      rates: ["busbw", "algbw", "time"],
+      rates: RATES,
       entries,
       now,
-      changed: () => {},
-      spec: (_, shown) => picture(data, group, entries.filter(({name}) => shown.has(name)), now.rate, select),
+      legend: "chide",
+      changed: () => R.setState({cunit: now.rate === RATES[0] ? "" : now.rate}),
+      spec: (_, shown) =>
+        picture(
+          data,
+          group,
+          entries.filter(({name}) => shown.has(name)),
+          now.rate,
+          select,
+        ),
       extra: () => [h("span", {class: "hint"}, "click a size for its history")],
     });
   }

@@ -5,27 +5,48 @@
   const R = Ridgeline,
     {h} = R;
 
-  /** Draw the history of case `number` of a kernel's data into `host`. */
-  function history(host, data, number) {
-    const info = data.cases[number],
-      all = R.seriesOf(data, number),
-      style = R.styles(data),
-      rates = R.ratesOf(data, number);
-    const now = wanted(data, rates, info);
-    const numbers = R.numbers(data, info, all, () => now.rate);
+  const AUTO = ""; // the state's word for "the machine code of the machine's own architecture, or of the first recorded"
+
+  /** Draw the history of case `number` of a kernel's data into `host`.
+   *
+   * about: {machine, arch, record: views/history-KERNEL, events: all events}.
+   */
+  function history(host, timed, number, about) {
+    const info = timed.cases[number],
+      rates = R.ratesOf(timed, number);
+    const backends = new Set(R.seriesOf(timed, number).map(series => series.backend)),
+      arches = R.archesOf(about.record.code, info.name, backends);
+    const now = wanted(timed, rates, info, arches, about);
+    const numbers = R.numbers(timed, info, R.seriesOf(timed, number), () => now.rate);
+    let view = viewOf(timed, number, about, now);
     const zoomed = range => {
       now.range = range;
       remember();
       again();
     };
 
+    /** Another architecture's code, or none: other commits stand on the axis. */
+    function chooseCode(code) {
+      Object.assign(now, {code, range: null});
+      view = viewOf(timed, number, about, now);
+      remember();
+      again();
+    }
+
+    function choose(event) {
+      now.event = event === now.event ? "" : event;
+      R.go({event: now.event});
+      again();
+    }
+
     function remember() {
-      const {commits} = data,
+      const {commits} = view.data,
         named = now.range && now.range[1] < commits.length - 1,
         last = now.range && !named;
       R.setState({
         unit: now.rate === info.rate ? "" : now.rate,
         zero: now.zero ? "1" : "",
+        code: now.code === usualCode(arches, about) ? AUTO : now.code || "0",
         last: last ? commits.length - now.range[0] : "",
         from: named ? R.short(commits[now.range[0]][0]) : "",
         to: named ? R.short(commits[now.range[1]][0]) : "",
@@ -33,25 +54,116 @@
       numbers.refresh();
     }
 
-    host.replaceChildren(facts(info, R.costOf(data, number)));
+    const style = R.styles(timed),
+      beneath = h("div", {class: "beneath"});
+    const entries = view.all.filter(measuredHere).map(series => ({
+      name: series.backend,
+      baseline: series.baseline,
+      ...style[series.backend],
+    }));
+    host.replaceChildren(facts(info, R.costOf(timed, number)));
     const again = R.panel(host, {
       rates,
       now,
+      entries,
+      legend: "hide",
       changed: remember,
-      entries: all.map(series => ({name: series.backend, baseline: series.baseline, ...style[series.backend]})),
-      spec: (_, shown) => ({...picture(data, info, all, now, shown), zoomed}),
-      extra: redraw =>
-        rangeControls(data.commits.length, now, () => {
+      spec: (_, shown) => {
+        const spec = picture(view, info, now, shown, about);
+        beneath.replaceChildren(...under(view, info, now, about, choose));
+        return {...spec, zoomed, stepped: n => choose(R.steps.idOf(spec.steps[n].step))};
+      },
+      extra: redraw => [
+        ...rangeControls(view.data.commits.length, now, () => {
           remember();
           redraw();
         }),
+        codeControls(arches, now, chooseCode),
+      ],
     });
-    host.append(numbers.element);
+    host.append(beneath, absent(timed, view.all), numbers.element);
+  }
+
+  /** A backend without any time and without a fault (unsupported, skipped) has no line: a sentence, not a legend entry. */
+  const measuredHere = series =>
+    series.us.some(us => us !== null && us !== undefined) ||
+    Object.values(series.bad).some(([status]) => status !== "unsupported" && status !== "skipped");
+
+  function absent(data, all) {
+    const items = all
+      .filter(series => !measuredHere(series))
+      .map(series => {
+        const [status, why] = Object.values(series.bad).at(-1) || ["not measured", null];
+        return h(
+          "li",
+          {},
+          h("span", {class: "status " + status}, status),
+          " ",
+          R.foreign(series.backend),
+          " ",
+          R.foreign(data.whys[why] || ""),
+        );
+      });
+    return h("ul", {class: "not-here", hidden: items.length === 0}, items);
+  }
+
+  /** The data with the commits that were only compiled, where the code is shown; its series and steps of this case. */
+  function viewOf(timed, number, about, now) {
+    const data = now.code ? R.together(timed, about.record.code.commits) : timed,
+      {name} = timed.cases[number];
+    return {
+      data,
+      all: R.seriesOf(data, number),
+      steps: R.steps.of(about.record, about.machine, name, data.commits),
+      code: now.code ? codeOf(data, R.seriesOf(data, number), name, about, now.code) : {lanes: [], constant: []},
+    };
+  }
+
+  function codeOf(data, all, name, about, arch) {
+    const backends = new Set(all.map(series => series.backend));
+    return R.codeLanes(about.record.code, data.commits, name, backends, arch);
+  }
+
+  const usualCode = (arches, {arch}) => (arches.includes(arch) ? arch : arches[0] || "");
+
+  function codeControls(arches, now, choose) {
+    if (arches.length === 0) return null;
+    return R.choices("machine code", [
+      ...arches.map(arch => R.choice("code " + arch, now.code === arch, () => choose(arch))),
+      R.choice("no code", !now.code, () => choose("")),
+    ]);
+  }
+
+  /** Beneath the chart: what of the code never changed, the steps as buttons, and the panel of the chosen one. */
+  function under({data, steps, code}, info, now, about, choose) {
+    const event = now.event ? R.steps.eventOf(now.event, steps, about.events, data) : null;
+    const chosen = {
+      kernel: data.kernel,
+      case: info.name,
+      backend: steps.find(step => R.steps.idOf(step) === now.event)?.backend,
+    };
+    return [
+      code.constant.length ? unchanged(code.constant, now.code) : null,
+      R.steps.buttons(steps, now.event, choose),
+      event && R.eventPanel(event, {chosen, close: () => choose(now.event)}),
+    ].filter(Boolean);
+  }
+
+  function unchanged(pairs, arch) {
+    const shown = pairs.map(([name, value]) => `${name} ${value}`).join(" · ");
+    return h(
+      "details",
+      {class: "constant"},
+      h("summary", {}, `${pairs.length} numbers of the ${arch} code never changed`),
+      h("p", {}, R.foreign(shown)),
+    );
   }
 
   /** What the URL asks for, where this case has it. */
-  function wanted({commits}, rates, info) {
+  function wanted(timed, rates, info, arches, about) {
     const values = R.state(),
+      code = values.code === "0" ? "" : arches.includes(values.code) ? values.code : usualCode(arches, about),
+      {commits} = code ? R.together(timed, about.record.code.commits) : timed,
       count = commits.length,
       last = Number(values.last);
     const index = start => (start ? commits.findIndex(([hash]) => hash.startsWith(start)) : -1);
@@ -64,6 +176,8 @@
     return {
       rate: [values.unit, info.rate, "time"].find(rate => rates.includes(rate)),
       zero: values.zero === "1",
+      event: values.event || "",
+      code,
       range,
     };
   }
@@ -93,12 +207,16 @@
     return [
       R.choices("range", [...spans, whole]),
       h("label", {class: "check"}, zero, " from 0"),
-      h("span", {class: "hint"}, "drag to zoom, double-click for all" + (R.site.repo ? ", click for the commit" : "")),
+      h(
+        "span",
+        {class: "hint"},
+        "drag to zoom, double-click for all, click a step" + (R.site.repo ? " or a commit" : ""),
+      ),
     ];
   }
 
-  /** The chart's spec: lines with intervals, the second axis, marks and faults. */
-  function picture(data, info, all, now, shown) {
+  /** The chart's spec: lines with intervals, levels and steps, the second axis, marks, faults and the code's lanes. */
+  function picture({data, all, steps, code}, info, now, shown, about) {
     const {commits} = data,
       style = R.styles(data),
       visible = all.filter(series => shown.has(series.backend));
@@ -114,16 +232,19 @@
         ...style[series.backend],
       };
     });
+    const moved = steps.filter(step => shown.has(step.backend));
     return {
       lines,
+      ...R.steps.picture(lines, moved, R.RATES[now.rate].up, now.event),
       label: `${data.kernel}, ${info.name}: ${R.RATES[now.rate].name} over ${commits.length} commits`,
       x: {kind: "commits", count: commits.length, tick: i => [commits[i][1].slice(0, 10), R.short(commits[i][0])]},
       y: {title: R.axisTitle(now.rate), tick: R.tick, zero: now.zero},
       right: roof(info, all, now.rate),
       range: now.range,
-      marks: marks(data, all),
+      marks: marks(data, all, about),
       faults: faults(data, visible),
-      tip: i => tip(data, visible, i, now.rate),
+      lanes: code.lanes,
+      tip: i => tip(data, visible, i, now.rate, code.lanes),
       picked: i => visit(commits[i][0]),
     };
   }
@@ -137,12 +258,16 @@
   }
 
   /** Vertical marks: a new benchmark definition (the line is broken there), a new environment; one mark per commit. */
-  function marks({commits, envs}, all) {
-    const texts = new Map();
+  function marks({commits, envs}, all, {machine, record}) {
+    const texts = new Map(),
+      released = record.versions[machine] || {};
     for (const i of all.flatMap(series => series.breaks)) texts.set(i, ["benchmark definition changed"]);
     commits.forEach(([, , env], i) => {
       if (i > 0 && env !== commits[i - 1][2])
         texts.set(i, [...(texts.get(i) || []), ...environmentStep(envs[commits[i - 1][2]], envs[env])]);
+    });
+    commits.forEach(([hash], i) => {
+      if (released[hash]) texts.set(i, [...(texts.get(i) || []), ...released[hash]]);
     });
     return [...texts].map(([i, lines]) => ({i, lines}));
   }
@@ -165,13 +290,25 @@
     );
   }
 
-  function tip(data, visible, i, rate) {
+  function tip(data, visible, i, rate, lanes) {
     const [hash, date, env] = data.commits[i],
       lines = visible.map(series => R.tipLine(data, series, i, rate)).filter(Boolean);
     return [
       h("p", {class: "tip-head"}, h("code", {}, R.short(hash)), " ", date, h("span", {class: "sub"}, data.envs[env])),
       ...(lines.length ? lines : [h("p", {class: "muted"}, "this case was not measured here")]),
+      ...codeLines(lanes, i),
     ];
+  }
+
+  /** What the compiler emitted here, the changes in bold. */
+  function codeLines(lanes, i) {
+    const parts = lanes
+      .filter(lane => lane.values[i] !== undefined)
+      .map(lane => [lane, R.laneChanges(lane.values).includes(i)])
+      .map(([lane, changed]) =>
+        h(changed ? "strong" : "span", {class: "code-value"}, `${lane.name} ${lane.text(lane.values[i])}`),
+      );
+    return parts.length ? [h("p", {class: "tip-code"}, parts)] : [];
   }
 
   function visit(hash) {

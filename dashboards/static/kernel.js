@@ -4,8 +4,9 @@
 (() => {
   const R = Ridgeline,
     {h} = R,
-    kernel = document.documentElement.dataset.kernel;
-  const view = {data: null, rows: [], order: {column: 0, down: false}, query: "", open: null};
+    slug = document.documentElement.dataset.kernel,
+    kernel = R.site.kernels.find(one => one.slug === slug)?.name;
+  const view = {data: null, about: null, rows: [], query: "", open: null};
 
   const COLUMNS = [
     {title: "case", sort: row => row.case},
@@ -81,18 +82,20 @@
         chart,
         view.data,
         view.data.cases.findIndex(info => info.name === row.case),
+        view.about,
       );
     return h("tr", {class: "detail-row", id}, h("td", {colspan: COLUMNS.length}, host));
   }
 
   function draw() {
+    const order = R.orderIn("by", COLUMNS, {column: 0, down: false});
     const fits = view.rows.filter(row =>
       R.matches([row.case, row.backend, row.dtype, row.tier, row.status, row.world + "ranks"].join(" "), view.query),
     );
     const rows = R.sorted(
       fits.filter(row => row.here || view.query || isOpen(row)),
       COLUMNS,
-      view.order,
+      order,
     );
     const table = document.getElementById("cases");
     view.history = null;
@@ -100,8 +103,8 @@
       h(
         "tr",
         {},
-        R.headCells(COLUMNS, view.order, order => {
-          view.order = order;
+        R.headCells(COLUMNS, order, next => {
+          R.go({by: R.orderOf(COLUMNS, next)});
           R.keepFocus(table.tHead, draw);
         }),
       ),
@@ -111,14 +114,14 @@
     const left = fits.length - rows.length;
     document.getElementById("shown").textContent =
       `${rows.length} of ${view.rows.length} series` +
-      (left ? `; ${left} of backends that do not run on this machine (filter: unsupported)` : "");
+      (left ? `; ${left} never measured on this machine (filter: unsupported or skipped)` : "");
     document.getElementById("nothing").hidden = rows.length > 0;
   }
 
   function openRow(row) {
     const touched = view.rows.indexOf(row || view.open);
     view.open = row;
-    R.setState({case: row ? row.case : "", backend: row ? row.backend : "", from: "", to: ""});
+    R.go({case: row ? row.case : "", backend: row ? row.backend : "", from: "", to: "", event: ""});
     draw();
     document.querySelector(`[aria-controls="case-${touched}"]`)?.focus({preventScroll: true});
   }
@@ -127,6 +130,7 @@
     const row = view.rows.find(row => row.case === view.data.cases[number].name);
     if (!row) return;
     view.query = document.getElementById("filter").value = "";
+    R.setState({q: ""});
     openRow(row);
     document.querySelector("tr.opened").scrollIntoView({block: "start"});
   }
@@ -144,19 +148,23 @@
   async function show() {
     const values = R.state(),
       lane = R.lane(values),
-      entry = lane.kernels[kernel];
+      here = lane.kernels.includes(slug);
     R.header(lane, change => {
-      R.setState({machine: lane.machine, env: lane.env, ...change, from: "", to: ""});
+      R.go({machine: lane.machine, env: lane.env, ...change, from: "", to: "", event: ""});
       show().catch(R.fail);
     });
     for (const link of document.querySelectorAll("a.home"))
       link.hash = R.hashOf({machine: lane.machine, env: lane.env});
-    document.getElementById("absent-here").hidden = entry !== undefined;
-    document.getElementById("here").hidden = entry === undefined;
-    if (entry === undefined) return;
-    const [data, overview] = await Promise.all([R.load(lane.slug + "/" + entry), R.load(lane.slug + "/overview")]);
+    document.getElementById("absent-here").hidden = here;
+    document.getElementById("here").hidden = !here;
+    if (!here) return;
+    const paths = [`${lane.slug}/kernel-${slug}`, "views/history-" + slug, "views/events"];
+    const [data, record, {events}] = await Promise.all(paths.map(R.load));
     if (R.lane(R.state()) !== lane) return;
-    Object.assign(view, {data, commits: overview.commits, rows: overview.rows.filter(row => row.kernel === kernel)});
+    view.query = values.q || "";
+    document.getElementById("filter").value = view.query;
+    view.about = {machine: lane.machine, arch: (lane.facts.find(([name]) => name === "arch") || [])[1], record, events};
+    Object.assign(view, {data, commits: data.commits, rows: data.rows});
     view.open = wanted(values);
     const unknown = document.getElementById("unknown-case");
     unknown.hidden = !values.case || view.open !== null;
@@ -169,6 +177,7 @@
   document.addEventListener("DOMContentLoaded", () => {
     R.filterKeys(document.getElementById("filter"), query => {
       view.query = query.trim();
+      R.setState({q: view.query});
       draw();
     });
     window.addEventListener("hashchange", () => show().catch(R.fail));

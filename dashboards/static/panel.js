@@ -29,14 +29,15 @@
   /** Put a panel into `host`.
    *
    * rates: units to choose from; entries: [{name, baseline, color, dash}], one per backend; now: {rate, ...}, changed in place;
+   * legend: key of the state that names the hidden ones;
    * spec(now, shown): what R.chart draws, `shown` a set of backends; extra(again): more controls; changed(now): called after a choice.
    * Returns again(), to be called after `now` was changed from outside.
    */
-  function panel(host, {rates, entries, now, spec, extra, changed}) {
+  function panel(host, {rates, entries, now, spec, extra, changed, legend: key}) {
     const controls = h("div", {class: "controls"}),
       legend = h("div", {class: "legend"}),
       area = h("div", {class: "chart-area"});
-    const hidden = new Set(),
+    const hidden = R.listed(key),
       current = () => spec(now, new Set(entries.map(entry => entry.name).filter(name => !hidden.has(name))));
     host.append(controls, legend, area);
 
@@ -53,11 +54,12 @@
           changed(now);
         }),
       );
-      controls.replaceChildren(choices("unit", units), ...extra(again));
+      controls.replaceChildren(choices("unit", units), ...extra(again).filter(Boolean));
       legend.replaceChildren(
         ...entries.map(entry =>
           legendItem(entry, !hidden.has(entry.name), () => {
             if (!hidden.delete(entry.name)) hidden.add(entry.name);
+            R.setState({[key]: R.listing(hidden)});
             again();
           }),
         ),

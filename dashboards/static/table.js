@@ -43,12 +43,15 @@
     );
   }
 
-  /** SVG path through the values that exist; a hole lifts the pen, and so does an index in `breaks`. */
+  /** SVG path through the values that exist; a hole (null) lifts the pen, and so does an index in `breaks`.  A place
+   * without any value (undefined) is passed over.
+   */
   function path(values, x, y, breaks = new Set()) {
     let pen = "M",
       text = "";
     values.forEach((value, i) => {
       if (breaks.has(i)) pen = "M";
+      if (value === undefined) return;
       if (value === null) {
         pen = "M";
         return;
@@ -78,7 +81,7 @@
             {
               type: "button",
               title: column.help,
-              click: () => sorted({column: i, down: active ? !order.down : Boolean(column.number)}),
+              click: () => sorted({column: i, down: active ? !order.down : Boolean(column.number || column.most)}),
             },
             column.title,
             h("span", {"aria-hidden": "true"}, arrow),

@@ -37,7 +37,9 @@
     if (rate === "ratio") return column === "us" && series.ratio ? series.ratio : series.us.map(() => null);
     const {costs} = data.cases[series.case],
       numbers = unfold(series.cost, series.us.length);
-    return series[column].map((us, i) => (us ? rateOf(rate, costs[numbers[i]], us * 1e-6) : null));
+    return series[column].map((us, i) =>
+      us ? rateOf(rate, costs[numbers[i]], us * 1e-6) : us === undefined ? us : null,
+    );
   }
 
   /** [low, high] ends of the interval in a rate: the shortest time is the highest rate. */

@@ -11,23 +11,14 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
-from ci.history.types import HistoryEvent, Moved, SeriesKey
+from ci.history.analysis import History
 from dashboards.lanes import Lane, lanes
 from dashboards.machines import NotesOf, no_notes
 from dashboards.views.together import together
-
-
-class History(Protocol):
-    """What `ci.history.analysis.analyse` tells: all events, and the steps of each series that has any."""
-
-    @property
-    def events(self) -> tuple[HistoryEvent, ...]: ...
-    @property
-    def steps(self) -> dict[SeriesKey, tuple[Moved, ...]]: ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,13 +26,15 @@ class SiteInput:
     """What every view draws from.
 
     frame: tidy rows (`dashboards.lanes.tidy`), may be empty.  notes_of: (machine, commit, env) -> trials of a record.
-    history, results_dir: None where a site is built of a bare frame.
+    history, results_dir: None where a site is built of a bare frame.  reports: of a pull request
+    (`dashboards.views.pull_request.read`).
     """
 
     frame: pd.DataFrame
     history: History | None = None
     notes_of: NotesOf = no_notes
     results_dir: Path | None = None
+    reports: tuple[dict[str, Any], ...] = ()
 
     @functools.cached_property
     def lanes(self) -> list[Lane]:
@@ -59,11 +52,17 @@ def nothing(site: SiteInput) -> Iterator[tuple[str, Any]]:
     return iter(())
 
 
+def always(site: SiteInput) -> bool:
+    """For a view that every site has."""
+    return True
+
+
 @dataclasses.dataclass(frozen=True)
 class View:
     """A page.  name: of its file, NAME.html; title: in the navigation; template: below templates/.
 
-    scripts, styles: below static/, after those of every page.
+    scripts, styles: below static/, after those of every page.  shown: whether a site has this page at all.
+    reads: patterns of the paths of data files of others that its scripts load.
     data: yields (path, value) of its data files; a script loads one with `Ridgeline.load(path)`.  Values are what JSON
     knows; NaN is an error.  Paths are unique over the site: "<lane slug>/<view name>..." or "views/<view name>...".
     files: yields (path from the root of the site, bytes) of files for people and other programs: JSON, CSV, a feed.
@@ -74,6 +73,8 @@ class View:
     template: str = "views/view.html"
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    shown: Callable[[SiteInput], bool] = always
     data: Callable[[SiteInput], Iterator[tuple[str, Any]]] = nothing
     files: Callable[[SiteInput], Iterator[tuple[str, bytes]]] = nothing
 

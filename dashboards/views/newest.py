@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,13 +35,13 @@ def newest_data(rows: pd.DataFrame) -> dict[str, Any]:
     of_best: speed / speed of the best backend, at most 1.  standing: "best", "tied" (it and the best are apart by no
     more than their 99 % intervals together) or "".
     """
-    lane = _Lane.of(rows)
+    lane = _LaneColumns.of(rows)
     groups = sorted(lane.groups().items(), key=lambda group: (group[0][0], natural(group[0][1])))
     return {"cases": [_case(lane, at) for _, at in groups]}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Lane:
+class _LaneColumns:
     """The columns of a lane's rows as lists and arrays, each made once."""
 
     columns: Mapping[str, Sequence[Any]]
@@ -49,7 +50,7 @@ class _Lane:
     times: Contenders
 
     @classmethod
-    def of(cls, rows: pd.DataFrame) -> _Lane:
+    def of(cls, rows: pd.DataFrame) -> _LaneColumns:
         texts = (*KEY, "tier", "dtype", "world", "commit", "env", "status", "why", "baseline")
         columns: dict[str, Sequence[Any]] = {name: rows[name].tolist() for name in texts}
         columns |= {"date": [minute(date) for date in rows["date"]]}
@@ -68,20 +69,26 @@ class _Lane:
         return found
 
 
-def _case(lane: _Lane, at: list[int]) -> dict[str, Any]:
+def _case(lane: _LaneColumns, at: list[int]) -> dict[str, Any]:
     cost = different(lane.cost[i] for i in sorted(at))[-1]
     newest, rate = {name: values[max(at)] for name, values in lane.columns.items()}, rates.headline(cost)
     told = ("kernel", "case", "tier", "dtype", "world", "commit", "date", "env")
     return {
         **{name: newest[name] for name in told},
         "rate": rate.value,
-        "shape": json.loads(newest["shape"] or "{}"),
+        "shape": shape_of(newest["shape"]),
         "cost": {name: value for name, value in cost._asdict().items() if value},
         "arms": _arms(lane, at, rate),
     }
 
 
-def _arms(lane: _Lane, at: list[int], rate: rates.Rate) -> list[dict[str, Any]]:
+def shape_of(text: str) -> dict[str, Any]:
+    """The dimensions of a case; what is no number that JSON knows is left out."""
+    values = json.loads(text or "{}")
+    return {name: value for name, value in values.items() if not isinstance(value, float) or math.isfinite(value)}
+
+
+def _arms(lane: _LaneColumns, at: list[int], rate: rates.Rate) -> list[dict[str, Any]]:
     of_best, standing = standings(lane.times.at(at))
     told = ("backend", "baseline", "status", "why", "us", "low", "high")
     shares = significant(of_best, 4)

@@ -66,4 +66,11 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
         yield f"{lane.slug}/roofline", roofline_data(site.newest[lane.slug], earlier(lane.frame, MONTH))
 
 
-VIEW = View("roofline", "Roofline", scripts=(*CASES, "views/roofline.js"), styles=("views/views.css",), data=_data)
+VIEW = View(
+    "roofline",
+    "Roofline",
+    scripts=(*CASES, "views/roofline.js"),
+    styles=("views/views.css",),
+    reads=("*/newest",),
+    data=_data,
+)

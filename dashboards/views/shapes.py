@@ -113,4 +113,11 @@ def _chosen(site: SiteInput, lane: Lane, sweep: Sweep) -> dict[str, Knobs]:
     return {case: knobs(arm.knobs) for case, arm in arms if arm.ok}
 
 
-VIEW = View("shapes", "Shapes", scripts=(*CASES, "views/shapes.js"), styles=("views/views.css",), data=_data)
+VIEW = View(
+    "shapes",
+    "Shapes",
+    scripts=(*CASES, "views/shapes.js"),
+    styles=("views/views.css",),
+    reads=("*/newest",),
+    data=_data,
+)

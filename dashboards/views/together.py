@@ -24,7 +24,7 @@ def together(rows: pd.DataFrame) -> pd.DataFrame:
     Where no place has two, the newest with one; where none has one, the newest.  rows: tidy, so in order of history.
     Failed and unsupported backends of the place stay.
     """
-    case, place = _numbers(rows, CASE), _numbers(rows, ["commit", "env"])
+    case, place = numbers(rows, CASE), numbers(rows, ["commit", "env"])
     index, combined = pd.factorize(case * (place.max(initial=0) + 1) + place)
     worth = np.minimum(np.bincount(index, weights=timed(rows), minlength=len(combined)), 2)
     case, place = np.divmod(combined, place.max(initial=0) + 1)
@@ -35,7 +35,7 @@ def together(rows: pd.DataFrame) -> pd.DataFrame:
     return _plain(rows[chosen[index]])
 
 
-def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+def numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     """A number per row: equal where all columns are equal, in the order in which the rows come."""
     number = np.zeros(len(rows), dtype=np.int64)
     for column in columns:
@@ -47,7 +47,7 @@ def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
 def earlier(rows: pd.DataFrame, days: int) -> pd.DataFrame:
     """Of each arm of a lane the newest timed row at least `days` older than the lane's newest; else its oldest one."""
     rows = rows[timed(rows)]
-    arm, old = _numbers(rows, KEY), (rows["date"] <= rows["date"].max() - pd.Timedelta(days=days)).to_numpy()
+    arm, old = numbers(rows, KEY), (rows["date"] <= rows["date"].max() - pd.Timedelta(days=days)).to_numpy()
     place = np.arange(len(rows))
     order = np.lexsort((np.where(old, place, -1 - place), old, arm))
     last = np.append(np.diff(arm[order]) != 0, True)[: len(order)]

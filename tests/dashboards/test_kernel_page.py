@@ -6,8 +6,8 @@ import numpy as np
 
 from ci.records import derived
 from dashboards import lanes
-from dashboards.kernel_page import kernel_data
 from tests.dashboards import synthetic
+from tests.dashboards.shown import kernel_data
 
 MI300X = "mi300x-8-0f3a9c1e"
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from ci.records import derived
-from dashboards import lanes
-from dashboards.overview import overview_data
+from dashboards import lanes, overview
 from tests.dashboards import synthetic
+from tests.dashboards.shown import overview_data
 
 MI300X = "mi300x-8-0f3a9c1e"
 
@@ -111,21 +111,63 @@ def test_headlines_are_the_pull_request_tier_else_the_first_case() -> None:
     assert {(row["kernel"], row["case"]) for row in rows if row["headline"]} == {("gemm", "small"), ("rms_norm", "a")}
 
 
-def test_a_backend_without_any_supported_case_is_not_of_this_machine() -> None:
-    def here(*spoilt: tuple[str, str]) -> set[tuple[str, bool, bool]]:
+@pytest.mark.parametrize("status", ["unsupported", "skipped"])
+def test_what_was_never_tried_here_is_not_a_headline(status: str) -> None:
+    def here(*spoilt: tuple[str, str]) -> set[tuple[str, str]]:
         cases = [synthetic.gemm(name, 64, 64, 64, "pr") for name in ("m16", "m64")]
         frame = synthetic.history(2, cases, machines=[MI300X])
         for case, backend in spoilt:
-            frame = synthetic.spoil(
-                frame, (frame["case"] == case) & (frame["backend"] == backend), "unsupported", "for CPUs"
-            )
+            select = (frame["case"] == case) & (frame["backend"] == backend)
+            frame = synthetic.spoil(frame, select, status, "for 8 ranks")
         rows = overview_data(lanes.tidy(frame))["rows"]
-        return {(row["backend"], row["here"], row["headline"]) for row in rows}
+        return {(row["case"], row["backend"]) for row in rows if row["here"] and row["headline"]}
 
-    assert here(("m16", "gluon")) == {("gluon", True, True), ("triton", True, True)}
-    assert here(("m16", "gluon"), ("m64", "gluon")) == {("gluon", False, False), ("triton", True, True)}
-    nowhere = [(case, backend) for case in ("m16", "m64") for backend in ("gluon", "triton")]
-    assert here(*nowhere) == {("gluon", True, True), ("triton", True, True)}, "a kernel never vanishes"
+    everything = {(case, backend) for case in ("m16", "m64") for backend in ("gluon", "triton")}
+    assert here() == everything
+    assert here(("m16", "gluon")) == everything - {("m16", "gluon")}
+    assert here(("m16", "gluon"), ("m64", "gluon")) == {("m16", "triton"), ("m64", "triton")}
+    assert here(*everything) == everything, "a kernel never vanishes"
+
+
+def test_what_fails_here_is_a_headline_and_so_is_what_was_measured_once() -> None:
+    frame = synthetic.one_case(3)
+    last = frame["commit"].iloc[-1]
+    for select, status in ((~frame["baseline"], "wrong"), ((frame["commit"] == last) & ~frame["baseline"], "skipped")):
+        rows = overview_data(lanes.tidy(synthetic.spoil(frame, select, status, "why")))["rows"]
+        assert [(row["here"], row["headline"]) for row in rows] == [(True, True)]
+
+
+def test_the_newest_commit_is_said_with_the_numbers_it_is_true_of() -> None:
+    frame = synthetic.history(3, synthetic.CASES[:2], machines=[MI300X])
+    last = frame["commit"].drop_duplicates().iloc[-1]
+    older = frame[~((frame["commit"] == last) & (frame["case"] == "llm_down_m64"))]
+    assert overview_data(lanes.tidy(older))["newest"] == {"at": 2, "measured": 2, "of": 4}
+
+
+def test_vendor_libraries_are_named_by_kernel() -> None:
+    frame = synthetic.history(2, synthetic.CASES[:6], machines=[MI300X])
+    assert overview_data(lanes.tidy(frame))["baselines"] == [
+        ["gemm", ["blas"]], ["gemm_all_scatter", ["blas"]], ["rms_norm", ["torch"]]]  # fmt: skip
+
+
+def test_the_files_for_other_programs_have_every_arm_and_the_same_columns() -> None:
+    frame = synthetic.lively(12)
+    rows = overview.newest(lanes.lanes(lanes.tidy(frame))[0].columns)
+    assert len(rows) == frame[frame["machine"] == rows_machine(frame)].groupby(["kernel", "case", "backend"]).ngroups
+    assert {tuple(row) for row in rows} == {tuple(rows[0])}
+    gemm = next(row for row in rows if (row["case"], row["backend"]) == ("llm_up_m4096", "triton"))
+    truth = frame[(frame["machine"] == rows_machine(frame)) & (frame["case"] == "llm_up_m4096")]
+    truth = truth[truth["backend"] == "triton"].sort_values("date").iloc[-1]
+    assert (gemm["commit"], gemm["unit"], gemm["vendor"]) == (truth["commit"], "TFLOPS", False)
+    assert gemm["value"] == pytest.approx(truth["tflops"], rel=1e-5)
+    assert gemm["microseconds_low"] == pytest.approx(truth["seconds_low"] * 1e6, rel=1e-5)
+    never = next(row for row in rows if (row["kernel"], row["backend"]) == ("softmax", "gluon"))
+    assert (never["status"], never["microseconds"], never["value"]) == ("unsupported", None, None)
+
+
+def rows_machine(frame: pd.DataFrame) -> str:
+    """The machine of the first lane."""
+    return lanes.lanes(lanes.tidy(frame))[0].machine
 
 
 def test_a_case_with_only_baselines_shows_them() -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from ci.records import derived, store
 from dashboards import lanes, values
-from dashboards.kernel_page import kernel_data
 from tests.dashboards import synthetic
+from tests.dashboards.shown import kernel_data
 
 ROOT = Path(__file__).parents[2]
 RATES = ("tflops", "gbs", "algbw", "busbw", "peak_share")
@@ -86,7 +86,7 @@ def test_the_data_of_the_page_give_back_every_rate_and_interval(history: str, re
     """To the six digits in which times travel."""
     frame = recorded if history == "recorded" else lanes.tidy(synthetic.lively(12))
     parts = [rows for lane in lanes.lanes(frame) for _, rows in lane.frame.groupby("kernel")]
-    sent = [json.loads(json.dumps(kernel_data(rows), allow_nan=False)) for rows in parts]
+    sent = [kernel_data(rows) for rows in parts]
     line = "series => [R.inRate(data, series, rate), ...R.interval(data, series, rate)]"
     got = in_node(f"input.map(data => {list(RATES)}.map(rate => data.series.map({line})))", sent)
     for rows, data, by_rate in zip(parts, sent, got, strict=True):

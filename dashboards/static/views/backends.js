@@ -117,7 +117,7 @@
   async function show(values, current) {
     const lane = R.lane(values);
     R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const {cases} = await R.load(lane.slug + "/newest");
+    const {cases} = await R.data(lane.slug + "/newest");
     if (!current()) return;
     const host = document.getElementById("view");
     R.keepFocus(host, () => draw(host, values, lane, cases));

@@ -79,19 +79,12 @@
 
   const placeCell = row => [R.commitLink(row.commit), h("span", {class: "sub"}, row.date.slice(0, 10))];
 
-  /** A filter that the address keeps; "/" puts the cursor into it. */
+  /** A filter that the address keeps. */
   function filterBox(query, placeholder, changed) {
     const input = h("input", {type: "search", id: "filter", placeholder, value: query, autocomplete: "off", spellcheck: "false"});
     input.addEventListener("change", () => changed(input.value.trim()));
     return [h("label", {class: "visually-hidden", for: "filter"}, "filter"), input];
   }
-
-  document.addEventListener("keydown", event => {
-    const input = document.getElementById("filter");
-    if (event.key !== "/" || !input || event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    input.focus();
-  });
 
   const shownCount = (count, all, noun) =>
     h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${count} of ${all} ${noun}`);

@@ -28,6 +28,13 @@
         if (mine === wanted) delete main.dataset.busy;
       }
     }
+    document.addEventListener("keydown", event => {
+      const input = document.getElementById("filter");
+      const typing = event.target.closest("input, select, textarea, dialog");
+      if (event.key !== "/" || !input || typing || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      input.focus();
+    });
     document.addEventListener("DOMContentLoaded", () => {
       if (!R.site.lanes.length) return;
       window.addEventListener("popstate", again);
@@ -38,6 +45,14 @@
       R.go(changes);
       return again();
     };
+  }
+
+  const asked = new Map();
+
+  /** The value of a data file, also for several who ask at once. */
+  function data(path) {
+    if (!asked.has(path)) asked.set(path, R.load(path));
+    return asked.get(path);
   }
 
   /** A labelled choice; options: [[value, text]]. */
@@ -106,7 +121,7 @@
     );
     return h(
       "div",
-      {class: "grid"},
+      {class: "grid", "data-table": file},
       buttons(shown, columns, file, markdown),
       h("div", {class: "scroll"}, table),
       shown.length > FIRST_ROWS ? more : null,
@@ -208,5 +223,5 @@
     return JSON.stringify(plain, null, 1) + "\n";
   }
 
-  Object.assign(R, {view, pick, press, viewLegend: legend, besideLinks, grid, asMarkdown, asCsv, asJson, markdownText: escaped});
+  Object.assign(R, {view, data, pick, press, viewLegend: legend, besideLinks, grid, asMarkdown, asCsv, asJson, markdownText: escaped});
 })();

@@ -154,7 +154,7 @@
   async function show(values, current) {
     const lane = R.lane(values);
     R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const [{cases}, {roofs, before}] = await Promise.all([R.load(lane.slug + "/newest"), R.load(lane.slug + "/roofline")]);
+    const [{cases}, {roofs, before}] = await Promise.all([R.data(lane.slug + "/newest"), R.data(lane.slug + "/roofline")]);
     if (!current()) return;
     const host = document.getElementById("view");
     R.keepFocus(host, () => draw(host, values, lane, cases.filter(C.runsHere), roofs, before));

@@ -7,6 +7,7 @@
   const CELL = 26, // pixels of a row of a grid
     COLUMN = 58, // least pixels of a column
     WIDEST = 170, // most pixels of one
+    WIDE = 50, // times the least value: from there on the speeds get a logarithmic axis
     SPAN = 2, // ratio to the baseline that gets the full colour: twice as fast, or half
     MOST_ROWS = 80,
     MOST_COLUMNS = 60; // of a grid; the table has all
@@ -101,7 +102,7 @@
           grid: {left: 70, right: 26, top: 34, bottom: 46},
           xAxis: R.axis(colours, {type: "log", name: x.title, nameLocation: "middle", nameGap: 28, ...reach(rows.map(x.of), x.base || 2), axisLabel: {formatter: x.text}}),
           yAxis: R.axis(colours, {
-            type: rate === "time" ? "log" : "value",
+            type: rate === "time" || wide(points, rate) ? "log" : "value",
             name: R.axisTitle(rate),
             nameTextStyle: {color: colours.soft, align: "left"},
             axisLabel: {formatter: R.tick},
@@ -110,6 +111,12 @@
         };
       },
     };
+  }
+
+  /** Do the values span so much that most of them would lie on the ground of a linear axis? */
+  function wide(points, rate) {
+    const values = points.flat().map(({row, arm}) => C.valueOf(row, arm, rate));
+    return Math.max(...values) > WIDE * Math.min(...values);
   }
 
   /** A logarithmic axis that ends at the powers around its values. */
@@ -202,8 +209,7 @@
     const mine = sweeps.filter(sweep => sweep.kernel === kernel);
     host.append(h("h2", {}, "Configurations"));
     if (!mine.length) {
-      const how = h("code", {}, "ridgeline sweep " + kernel);
-      return host.append(h("p", {class: "hint"}, "No sweep of this operator is recorded on this machine (", how, " makes one)."));
+      return host.append(h("p", {class: "hint"}, "No sweep of this operator is recorded on this machine."));
     }
     for (const sweep of mine) configurationsOf(host, sweep);
   }
@@ -266,7 +272,7 @@
   async function show(values, current) {
     const lane = R.lane(values);
     R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const [{cases}, sweeps] = await Promise.all([R.load(lane.slug + "/newest"), R.load(lane.slug + "/configurations")]);
+    const [{cases}, sweeps] = await Promise.all([R.data(lane.slug + "/newest"), R.data(lane.slug + "/configurations")]);
     if (!current()) return;
     const host = document.getElementById("view");
     R.keepFocus(host, () => draw(host, values, lane, cases.filter(C.runsHere), sweeps));

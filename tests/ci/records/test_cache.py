@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from ci.records import cache
+from ci.records import cache, parts
+from ci.records.columns import TEXT
+from ci.records.parts import UNIT, Parts, Unit
 
-SCHEMA = pa.schema([("name", pa.string()), ("value", pa.float64())])
+SCHEMA = pa.schema([("name", TEXT), ("value", pa.float64()), ("date", pa.timestamp("ms", tz="UTC"))])
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def rows(name: str, *values: float) -> pa.Table:
+    """Rows whose date is their value, in seconds."""
+    dated = [{"name": name, "value": v, "date": EPOCH + datetime.timedelta(seconds=v)} for v in values]
+    return pa.Table.from_pylist(dated, schema=SCHEMA)
 
 
 class Folder:
@@ -27,20 +41,29 @@ class Folder:
         return file
 
     def load(self, version: int = 1) -> tuple[dict[str, float], list[str]]:
-        def parse(unit: str) -> tuple[list[dict[str, Any]], list[str]]:
+        def parse(unit: str) -> tuple[pa.Table, list[str]]:
             self.parsed.append(unit)
             text = (self.path / unit).read_text()
             return (
-                ([], [f"{unit}: bad"])
+                (SCHEMA.empty_table(), [f"{unit}: bad"])
                 if text == "bad"
-                else ([{"name": unit, "value": float(v)} for v in text.split()], [])
+                else (rows(unit, *map(float, text.split())), [])
             )
 
         units = {file.name: [file] for file in sorted(self.path.glob("*.txt"))}
-        table, problems = cache.table(units, parse, SCHEMA, self.store, version)
-        rows = table.to_pylist()
-        assert all(row[cache.UNIT] == row["name"] for row in rows)
-        return {f"{row['name']}/{row['value']:g}": row["value"] for row in rows}, problems
+        found = cache.table(units, parse, SCHEMA, self.store, version)
+        listed = [row for table in found.tables for row in table.to_pylist()]
+        assert all(row[UNIT] == row["name"] for row in listed)
+        assert len({(row["name"], row["value"]) for row in listed}) == len(listed), "no row twice"
+        return {f"{row['name']}/{row['value']:g}": row["value"] for row in listed}, found.problems
+
+    def files(self) -> list[Path]:
+        return sorted(self.store.glob("*.parquet"))
+
+    def kept(self) -> dict[str, float]:
+        """The rows as another engine reads them: plain Parquet, no index."""
+        found = ds.dataset(self.store).to_table().to_pylist()
+        return {f"{row['name']}/{row['value']:g}": row["value"] for row in found}
 
 
 @pytest.fixture
@@ -87,11 +110,13 @@ def test_a_touched_file_is_hashed_but_not_parsed(folder: Folder) -> None:
     assert folder.parsed == ["a.txt", "b.txt"]
 
 
-def test_problems_are_told_at_every_load(folder: Folder) -> None:
+def test_problems_are_told_at_every_load_without_reading_again(folder: Folder) -> None:
     folder.write("c.txt", "bad")
     assert folder.load()[1] == ["c.txt: bad"]
     assert folder.load() == ({"a.txt/1": 1, "a.txt/2": 2, "b.txt/3": 3}, ["c.txt: bad"])
-    assert folder.parsed.count("a.txt") == 1
+    assert folder.parsed == ["a.txt", "b.txt", "c.txt"]
+    folder.write("c.txt", "4")
+    assert folder.load()[1] == []
 
 
 @pytest.mark.parametrize(
@@ -101,16 +126,20 @@ def test_problems_are_told_at_every_load(folder: Folder) -> None:
         lambda s: s.write_bytes(b"PAR1 torn"),
         lambda s: s.write_bytes(b""),
         lambda s: s.write_bytes(s.read_bytes()[:-100]),
+        lambda s: s.write_bytes(s.read_bytes()[:100] + bytes(200) + s.read_bytes()[300:]),
         lambda s: pq.write_table(pa.table({"other": [1]}), s),
+        lambda s: (s.parent / ".files.json").write_text('{"a.txt": 7}'),
+        lambda s: (s.parent / ".files.json").unlink(),
     ],
 )
 def test_a_lost_or_damaged_cache_only_costs_time(folder: Folder, damage: Any) -> None:
     first = folder.load()
-    damage(folder.store)
+    damage(folder.files()[0])
     assert folder.load() == first
     folder.parsed.clear()
     assert folder.load() == first
     assert folder.parsed == []
+    assert folder.kept() == first[0]
 
 
 def test_another_version_of_the_rows_is_made_anew(folder: Folder) -> None:
@@ -127,6 +156,64 @@ def test_an_unwritable_cache_only_costs_time(folder: Folder) -> None:
 
 def test_no_files_at_all(tmp_path: Path) -> None:
     assert Folder(tmp_path).load() == ({}, [])
+
+
+def test_one_more_file_rewrites_small_parts_only(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_ROWS", 32)
+    folder.write("large.txt", " ".join(map(str, range(100, 140))))
+    folder.load()
+    large = folder.files()[0]
+    before = large.stat().st_mtime_ns
+    for number in range(40):
+        folder.write(f"n{number:02d}.txt", str(200 + number))
+        folder.load()
+    assert folder.kept() == folder.load()[0]
+    assert len(folder.kept()) == 83
+    assert len(folder.files()) <= 8, "small parts are merged"
+    assert large.stat().st_mtime_ns == before, "the large one is not touched"
+
+
+def test_a_part_is_in_the_order_of_dates(folder: Folder) -> None:
+    folder.write("a.txt", "9 5 7")
+    folder.load()
+    assert pq.read_table(folder.files()[0])["value"].to_pylist() == [3, 5, 7, 9]
+
+
+def test_who_reads_while_parts_are_replaced_sees_no_row_twice(folder: Folder) -> None:
+    """As if a writer had been killed between two steps: both generations are there."""
+    folder.load()
+    old = {path: path.read_bytes() for path in folder.files()}
+    folder.write("c.txt", "4")
+    first = folder.load()
+    for path, content in old.items():
+        path.write_bytes(content)
+    assert folder.load() == first
+
+
+def test_two_writers_lose_nothing(folder: Folder) -> None:
+    """Three processes put eight units each into one folder at once."""
+    code = f"""
+        import sys
+        from pathlib import Path
+        from tests.ci.records.test_cache import SCHEMA, rows
+        from ci.records.parts import Parts, Unit
+        for number in map(int, sys.argv[1:]):
+            store = Parts(Path({str(folder.store)!r}), SCHEMA, 1)
+            assert store.put([store.part({{f"u{{number}}": rows("x", number)}}, {{f"u{{number}}": Unit(str(number))}})])
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    running = [subprocess.Popen([*argv, *map(str, range(first, 24, 3))]) for first in range(3)]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    assert sorted(folder.kept().values()) == list(range(24))
+    assert len(Parts(folder.store, SCHEMA, 1).units()) == 24
+
+
+def test_what_another_writer_has_put_is_not_written_twice(folder: Folder) -> None:
+    store = Parts(folder.store, SCHEMA, 1)
+    for _ in range(2):
+        assert store.put([store.part({"u": rows("x", 1)}, {"u": Unit("d")})])
+    assert store.put([store.part({"u": rows("x", 2)}, {"u": Unit("e")})])
+    assert folder.kept() == {"x/2": 2}
 
 
 def test_git_ignores_the_cache(folder: Folder) -> None:

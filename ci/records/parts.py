@@ -1,0 +1,219 @@
+"""A table kept as a few Parquet files, its parts: any engine reads the folder, and changing a little rewrites a little.
+
+    folder/part-<digest>.parquet   rows, each with the unit it came from
+    folder/.lock                   held while parts are replaced
+
+A unit is what is parsed together, a record or a foreign file.  Which units a part holds stands in its footer, beside
+the digest of what they were parsed from; so a part can be lost or damaged without harm to the others.  Small parts are
+merged as they come, each with neighbours of at most twice its size: there are never more than a few, and a row is
+rewritten about log2(PART_ROWS / rows of a unit) times.  A part is replaced by first taking the old one away: who reads
+meanwhile may miss rows, and never sees one twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
+
+from ci.records.columns import TEXT, constant, unified
+
+UNIT = "record"
+"""Column that names the unit a row came from."""
+
+PART_ROWS = 262_144
+"""Rows from which on a part is left alone: about 10 MB, which are written in 0.3 s (2026-11)."""
+
+LOCK_SECONDS = 60.0
+"""How long a writer waits for another.  Parts are written in a second or two; a minute means that the other hangs."""
+
+_INDEX = b"ridgeline-units"
+
+_WRITTEN = {"compression": "zstd", "row_group_size": PART_ROWS, "write_page_checksum": True}
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What a unit was parsed from (digest of its content), and what could not be used of it."""
+
+    digest: str
+    problems: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of some units; path: its file, None while it has none."""
+
+    units: Mapping[str, Unit]
+    rows: pa.Table
+    path: Path | None = None
+
+    def without(self, gone: Iterable[str]) -> Part:
+        """The part without these units; itself if it has none of them."""
+        left = {name: unit for name, unit in self.units.items() if name not in set(gone)}
+        if len(left) == len(self.units):
+            return self
+        return Part(left, self.rows.filter(pc.is_in(self.rows[UNIT], value_set=pa.array(list(left), pa.string()))))
+
+    @property
+    def name(self) -> str:
+        """Its file's name: the same for the same content."""
+        said = json.dumps(sorted((name, unit.digest) for name, unit in self.units.items()))
+        return f"part-{hashlib.blake2b(said.encode(), digest_size=10).hexdigest()}.parquet"
+
+
+class Parts:
+    """The parts in a folder.  schema: of their rows, without UNIT.  version: of what the rows mean."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, version: int) -> None:
+        self.folder, self.version, self._unsound = folder, version, set[Path]()
+        self.schema = schema.append(pa.field(UNIT, TEXT))
+
+    def read(self) -> list[Part]:
+        """Every sound part, oldest rows first; a missing, damaged or outdated one is left out."""
+        found = [part for path in self._paths() if (part := self._part(path))]
+        return sorted(found, key=lambda part: _oldest(part.rows))
+
+    def part(self, tables: Mapping[str, pa.Table], units: Mapping[str, Unit]) -> Part:
+        """Tables of some units as a part without a file."""
+        named = [rows.append_column(UNIT, constant(name, len(rows))) for name, rows in tables.items()]
+        return Part({name: units[name] for name in tables}, in_order(unified(named, self.schema).combine_chunks()))
+
+    def put(self, fresh: Sequence[Part], gone: Iterable[str] = ()) -> bool:
+        """Add parts and take units away; what `fresh` holds replaces what was there.  False if it cannot be written.
+
+        Two writers lose nothing: each adds to what the other has left.
+        """
+        try:
+            with self.locked():
+                self._put(list(fresh), set(gone))
+        except (OSError, Timeout):
+            return False
+        return True
+
+    def units(self) -> dict[str, Unit]:
+        """The units of all sound parts, from their footers alone."""
+        found = [self._footer(path) for path in self._paths()]
+        return {name: unit for units in found for name, unit in (units or {}).items()}
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against other writers.  Raises OSError or Timeout."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / ".lock", timeout=LOCK_SECONDS):
+            yield
+
+    def _put(self, fresh: list[Part], gone: set[str]) -> None:
+        held = {path: self._footer(path) for path in self._paths()}
+        damaged = [path for path, units in held.items() if units is None]
+        there = {name: unit for units in held.values() for name, unit in (units or {}).items()}
+        fresh = [part.without(name for name, unit in part.units.items() if there.get(name) == unit) for part in fresh]
+        gone |= {name for part in fresh for name in part.units}
+        touched = [path for path, units in held.items() if units and gone & units.keys()]
+        left = [part.without(gone) for path in touched if (part := self._part(path))]
+        rewritten = [part for part in (*fresh, *left) if part.units]
+        small = [path for path in held if path not in (*touched, *damaged)]
+        absorbed = self._absorb(rewritten, sorted(small, key=_rows_in)) if rewritten else []
+        self._replace(_merged([*rewritten, *absorbed]), [*damaged, *touched, *(p.path for p in absorbed if p.path)])
+
+    def _absorb(self, rewritten: Sequence[Part], others: Sequence[Path]) -> list[Part]:
+        """Parts that are small beside what is written anyway, smallest first."""
+        rows, absorbed = sum(len(part.rows) for part in rewritten if len(part.rows) < PART_ROWS), list[Part]()
+        for path in others:
+            more = _rows_in(path)
+            if more > 2 * rows or rows + more > PART_ROWS or not (part := self._part(path)):
+                break
+            absorbed.append(part)
+            rows += more
+        return absorbed
+
+    def _replace(self, parts: Sequence[Part], old: Sequence[Path]) -> None:
+        """Write all drafts, take the old parts away, and give the drafts their names."""
+        drafts = [(self._draft(part), self.folder / part.name) for part in parts]
+        for path in old:
+            path.unlink(missing_ok=True)
+        for draft, path in drafts:
+            os.replace(draft, path)
+
+    def _draft(self, part: Part) -> Path:
+        draft = self.folder / f".{part.name}.{os.getpid()}"
+        units = {name: [unit.digest, list(unit.problems)] for name, unit in part.units.items()}
+        index = json.dumps({"version": self.version, "units": units}).encode()
+        rows = part.rows.replace_schema_metadata({_INDEX: index})
+        texts = [field.name for field in self.schema if field.type == TEXT]
+        try:
+            pq.write_table(rows, draft, use_dictionary=texts, **_WRITTEN)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        return draft
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.folder.glob("part-*.parquet"))
+
+    def _part(self, path: Path) -> Part | None:
+        """A part with its rows; None if it cannot be used."""
+        units = self._footer(path)
+        if units is None:
+            return None
+        try:
+            rows = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+        except (OSError, pa.ArrowException):
+            self._unsound.add(path)
+            return None
+        return Part(units, rows.replace_schema_metadata(None), path)
+
+    def _footer(self, path: Path) -> dict[str, Unit] | None:
+        """The units of a part; None if it is damaged, or of another version or schema."""
+        if path in self._unsound:
+            return None
+        try:
+            schema = pq.read_schema(path)
+            index = json.loads((schema.metadata or {}).get(_INDEX, b"{}"))
+        except (OSError, pa.ArrowException, ValueError):
+            return None
+        if index.get("version") != self.version or not schema.equals(self.schema):
+            return None
+        return {name: Unit(digest, tuple(problems)) for name, (digest, problems) in index["units"].items()}
+
+
+def _merged(parts: Sequence[Part]) -> list[Part]:
+    """Small parts as one, in the order of their dates; large ones as they are."""
+    large = [part for part in parts if len(part.rows) >= PART_ROWS]
+    small = [part for part in parts if len(part.rows) < PART_ROWS]
+    if len(small) < 2:
+        return [*large, *small]
+    units = {name: unit for part in small for name, unit in part.units.items()}
+    schema = small[0].rows.schema
+    rows = unified([part.rows for part in small], schema).combine_chunks()
+    return [*large, Part(units, in_order(rows))]
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Rows in the order of their dates; rows of one date as they were."""
+    dates = rows["date"].to_numpy()
+    if np.all(dates[1:] >= dates[:-1]):
+        return rows
+    return rows.take(pa.array(np.argsort(dates, kind="stable")))
+
+
+def _oldest(rows: pa.Table) -> int:
+    dates = rows["date"]
+    return int(pc.min(dates.cast(pa.int64())).as_py()) if len(dates) else 0
+
+
+def _rows_in(path: Path) -> int:
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):
+        return 0

@@ -1,0 +1,169 @@
+"""A site on its way: files as they are made, what of the site that stands is still good, and putting it in place.
+
+A part is a group of files that is made of one input.  A part whose input has the digest that it had when the standing
+site was made is taken over from there, if its files are whole; so a record touches only the files that show it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+MARKER = ".ridgeline-site"
+"""File that says a folder was built here and may be replaced."""
+
+PARTS = ".ridgeline-parts.json"
+"""File that says of which input each part was made, and which files it has, with their digests."""
+
+File = tuple[str, bytes]
+"""Path from the root of the site, and content."""
+
+
+class SiteError(Exception):
+    """The site cannot be built; the text says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """made_of: digest of the input; files: digest by path."""
+
+    made_of: str
+    files: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """The site that stands: where, and its parts; none if there is no site or it says nothing that can be used."""
+
+    folder: Path
+    parts: Mapping[str, Part]
+
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """What the folder says of itself."""
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            found = json.loads((folder / PARTS).read_text())
+            return cls(folder, {name: Part(**part) for name, part in found.items()})
+        return cls(folder, {})
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft:
+    """Files below `folder`.  digests: by path; made: how many files were made, not taken over."""
+
+    folder: Path
+    standing: Standing
+    digests: dict[str, str] = dataclasses.field(default_factory=dict)
+    parts: dict[str, Part] = dataclasses.field(default_factory=dict)
+    made: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, path: str, content: bytes) -> str:
+        """Write a file; its digest."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        self.digests[path] = digest(content)
+        self.made.append(path)
+        return self.digests[path]
+
+    def part(self, name: str, made_of: str, make: Callable[[], Iterable[File]]) -> None:
+        """The files of a part: those that stand, if they were made of the same input, else made now."""
+        before = self.standing.parts.get(name)
+        if before and before.made_of == made_of and self._take(before):
+            self.parts[name] = before
+        else:
+            self.parts[name] = Part(made_of, {path: self.add(path, content) for path, content in make()})
+
+    def finish(self) -> None:
+        """Write down of what the parts were made."""
+        found = {name: dataclasses.asdict(part) for name, part in sorted(self.parts.items())}
+        self.add(PARTS, json.dumps(found, sort_keys=True, separators=(",", ":")).encode("ascii"))
+
+    def _take(self, part: Part) -> bool:
+        """Whether all files of a part stand as they were made; then they are linked (or copied) into the draft."""
+        for path, wanted in part.files.items():
+            try:
+                if digest((self.standing.folder / path).read_bytes()) != wanted:
+                    return False
+            except OSError:
+                return False
+        for path in part.files:
+            _link(self.standing.folder / path, self.folder / path)
+        self.digests.update(part.files)
+        return True
+
+
+def digest(content: bytes) -> str:
+    """Twelve hex digits of SHA-256."""
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without links
+        shutil.copyfile(source, target)
+
+
+# ---- putting it in place --------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def replacing(out: Path) -> Iterator[Draft]:
+    """A draft that takes the place of the folder `out` when the block ends; if it fails, `out` is as before.
+
+    Raises SiteError if `out` holds anything but a site.
+    """
+    _check_target(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        yield Draft(folder, Standing.at(out))
+        folder.chmod(0o777 & ~_umask())  # mkdtemp makes a folder that a web server cannot read
+        _swap(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[Draft]:
+    """A draft that is gone when the block ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Draft(Path(folder), Standing(Path(folder), {}))
+
+
+def _check_target(out: Path) -> None:
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise SiteError(f"{out} is not a folder; give another --out")
+    if out.is_dir() and any(out.iterdir()) and not (out / MARKER).exists():
+        advice = "building would replace them; give an empty or new folder with --out"
+        raise SiteError(f"{out} holds files that are not a Ridgeline site, and {advice}")
+
+
+def _swap(draft: Path, out: Path) -> None:
+    """Put `draft` where `out` is; if that fails, `out` is as before."""
+    old = draft.with_name(f"{draft.name}.old")
+    if out.exists():
+        os.rename(out, old)
+    try:
+        os.rename(draft, out)
+    except OSError:
+        if old.exists():
+            os.rename(old, out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,284 @@
+/* The page of a pull request: one verdict per machine, and every case with its interval on one axis. */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h, s, foreign} = R,
+    E = R.event;
+  /** Worst first, as the comment has them. */
+  const RANK = ["BROKEN", "SLOWER", "CANNOT TELL", "NOT COMPARABLE", "YARDSTICK CHANGED", "NEW", "FASTER", "SAME"];
+  const MOVED = new Set(["BROKEN", "SLOWER", "FASTER", "CANNOT TELL", "NOT COMPARABLE", "YARDSTICK CHANGED", "NEW"]);
+  const LEAST = 0.02, // half width of the axis: a change of 0.1 % must not fill it
+    MOST = 0.5; // a wider interval is cut
+  const [WIDTH, HEIGHT] = [240, 18];
+
+  const rank = ({verdict}) => (RANK.includes(verdict) ? RANK.indexOf(verdict) : RANK.length);
+  const size = ({ratio}) => (ratio > 0 ? Math.abs(Math.log(ratio)) : null);
+  /** The name of a case without its operator and backend: "gemm/triton/m64" -> "m64". */
+  const caseOf = ({case: name, kernel, backend}) =>
+    name.startsWith(`${kernel}/${backend}/`) ? name.slice(kernel.length + backend.length + 2) : name;
+
+  const COLUMNS = [
+    {title: "verdict", sort: rank},
+    {title: "case", sort: row => row.case},
+    {title: "change", most: true, sort: size, help: "head time / base time - 1, with its confidence interval"},
+    {title: "interval", help: "the interval on one axis for all cases; the line is no change"},
+    {title: "base", number: true, sort: row => row.base_seconds},
+    {title: "head", number: true, sort: row => row.head_seconds},
+    {title: "trials", number: true, sort: row => row.trials},
+    {title: "why", sort: row => row.evidence[0] || null},
+  ];
+
+  const chip = verdict => h("span", {class: "verdict-chip " + verdict.toLowerCase().replaceAll(" ", "-")}, verdict);
+  const time = seconds => (seconds === null ? "–" : R.duration(seconds * 1e6));
+
+  /* ---- the interval bars ---- */
+
+  /** Half width of the common axis as a share: what the intervals of all cases need. */
+  function reach(cases) {
+    const ends = cases.flatMap(one => [one.ratio, one.ci_low, one.ci_high]).filter(ratio => ratio > 0);
+    return Math.min(MOST, Math.max(LEAST, ...ends.map(ratio => Math.abs(ratio - 1) * 1.1)));
+  }
+
+  function bar({ratio, ci_low: low, ci_high: high}, half) {
+    if (!(ratio > 0)) return null;
+    const x = value => WIDTH / 2 + (Math.max(-half, Math.min(half, value - 1)) / half) * (WIDTH / 2 - 5);
+    const side = low > 1 ? "slower" : high !== null && high < 1 ? "faster" : "unsure";
+    return s(
+      "svg",
+      {
+        class: "interval " + side,
+        width: WIDTH,
+        height: HEIGHT,
+        viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+        "aria-hidden": "true",
+      },
+      s("line", {class: "none", x1: WIDTH / 2, x2: WIDTH / 2, y1: 0, y2: HEIGHT}),
+      low > 0 && high > 0 ? s("line", {class: "range", x1: x(low), x2: x(high), y1: HEIGHT / 2, y2: HEIGHT / 2}) : null,
+      s("circle", {cx: x(ratio), cy: HEIGHT / 2, r: 4}),
+    );
+  }
+
+  /* ---- a report ---- */
+
+  function row(one, half) {
+    const name = caseOf(one),
+      href = R.site.kernels.some(({name}) => name === one.kernel)
+        ? R.kernelPage(one.kernel, {case: name, backend: one.backend})
+        : null;
+    const line = h(
+      "tr",
+      {},
+      h("td", {}, chip(one.verdict)),
+      h("th", {scope: "row"}, E.link(href, name), h("span", {class: "sub"}, foreign(`${one.kernel} / ${one.backend}`))),
+      h(
+        "td",
+        {class: "change-cell"},
+        one.ratio === null ? "–" : h("strong", {}, R.signedPercent(one.ratio - 1)),
+        h("span", {class: "sub"}, E.interval(one.ci_low, one.ci_high)),
+      ),
+      h("td", {}, bar(one, half)),
+      h("td", {class: "number"}, time(one.base_seconds)),
+      h("td", {class: "number"}, time(one.head_seconds)),
+      h("td", {class: "number"}, one.trials ? `${one.trials} × ${one.rounds}` : "–"),
+      h(
+        "td",
+        {class: "cause"},
+        [...one.evidence, ...one.warnings].map(text => h("p", {}, foreign(text))),
+      ),
+    );
+    return R.labelled(line, COLUMNS);
+  }
+
+  const sideName = ({name, commit, dirty}) => [
+    name && name !== commit ? [foreign(name), " "] : null,
+    commit ? R.commitLink(commit) : "no commit",
+    dirty ? " with changes" : null,
+  ];
+
+  function heading({verdict, why, title, base, head, machine, cases, links}) {
+    const counts = RANK.map(name => [name, cases.filter(one => one.verdict === name).length]).filter(([, n]) => n);
+    const device = [machine.count > 1 ? machine.count + " ×" : "", machine.device || machine.name || ""]
+      .join(" ")
+      .trim();
+    return [
+      h("h1", {class: "report-head"}, chip(verdict), " ", foreign(why)),
+      h(
+        "p",
+        {class: "looked"},
+        foreign(title),
+        ": ",
+        sideName(head),
+        " against ",
+        sideName(base),
+        device
+          ? [
+              " on ",
+              foreign(device),
+              machine.name && machine.name !== device ? [" (", foreign(machine.name), ")"] : null,
+            ]
+          : null,
+        ". ",
+        counts.map(([name, n]) => `${n} ${name}`).join(" · "),
+      ),
+      base.commit && head.commit
+        ? E.command(["Measure it again", `ridgeline ab ${R.short(base.commit)} ${R.short(head.commit)}`])
+        : null,
+      Object.keys(links).length
+        ? h(
+            "p",
+            {},
+            Object.entries(links).flatMap(([label, url], n) => [
+              n ? " · " : null,
+              foreign(label),
+              ": ",
+              E.outside(url),
+            ]),
+          )
+        : null,
+    ];
+  }
+
+  function groups(found) {
+    return found.map(group =>
+      h(
+        "p",
+        {class: "notice " + (group.direction === "slower" ? "bad" : "")},
+        h(
+          "strong",
+          {},
+          foreign(`${group.kernel} / ${group.backend}`),
+          ` ${R.signedPercent(group.ratio - 1)} of the time`,
+        ),
+        ` (${E.interval(group.ci_low, group.ci_high)}) on ${E.several(group.cases.length, "case")}: `,
+        foreign(group.evidence),
+      ),
+    );
+  }
+
+  function floors(found) {
+    if (found.length === 0) return null;
+    const cells = floor => [
+      floor.case,
+      floor.state,
+      `${R.number(floor.bound, 3)} × ${floor.baseline}`,
+      floor.share === null
+        ? "–"
+        : `${R.number(floor.share, 3)} × (${R.number(floor.share_low, 3)} to ${R.number(floor.share_high, 3)})`,
+      floor.reason,
+    ];
+    return part(
+      "Floors against the baseline",
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ["case", "state", "floor", "found", "reason"].map(text => h("th", {scope: "col"}, text)),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          found.map(floor =>
+            h(
+              "tr",
+              {},
+              cells(floor).map(text => h("td", {}, foreign(text))),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+
+  const part = (title, ...content) => [h("h2", {}, title), h("div", {class: "scroll"}, content)];
+  const list = items =>
+    h(
+      "ul",
+      {class: "absent"},
+      items.map(item => h("li", {}, item)),
+    );
+
+  function report(found, values, key) {
+    const rows = R.sorted(
+      [...found.cases]
+        .sort((a, b) => rank(a) - rank(b) || (size(b) ?? Infinity) - (size(a) ?? Infinity))
+        .filter(
+          one =>
+            (values.all === "1" || values.q || MOVED.has(one.verdict)) &&
+            R.matches([one.case, one.verdict].join(" "), values.q || ""),
+        ),
+      COLUMNS,
+      R.orderIn(key, COLUMNS),
+    );
+    const half = reach(rows);
+    const heads = R.headCells(COLUMNS, R.orderIn(key, COLUMNS), next => {
+      R.go({[key]: R.orderOf(COLUMNS, next)});
+      show().catch(R.fail);
+    });
+    const table = h(
+      "table",
+      {class: "cases-of-report"},
+      h("caption", {class: "visually-hidden"}, "cases of this report"),
+      h("thead", {}, h("tr", {}, heads)),
+      h(
+        "tbody",
+        {},
+        rows.map(one => row(one, half)),
+      ),
+    );
+    const skipped = found.skipped.map(({what, status, why}) => [
+      h("span", {class: "status " + status}, status),
+      " ",
+      foreign(what),
+      ": ",
+      foreign(why),
+    ]);
+    return {
+      count: rows.length,
+      nodes: [
+        heading(found),
+        groups(found.groups),
+        rows.length ? h("div", {class: "scroll"}, table) : h("p", {class: "muted"}, "No case moved."),
+        floors(found.floors),
+        found.warnings.length ? part("What makes it less sure", list(found.warnings.map(foreign))) : null,
+        skipped.length ? part("Not measured", list(skipped)) : null,
+      ].flat(3),
+    };
+  }
+
+  async function show() {
+    const {reports} = await R.load("views/pull_request"),
+      values = R.state(),
+      host = document.getElementById("reports");
+    const input = document.getElementById("filter");
+    if (input !== document.activeElement) input.value = values.q || "";
+    document.getElementById("all").checked = values.all === "1";
+    const drawn = reports.map((one, n) => report(one, values, n ? "by" + n : "by"));
+    R.keepFocus(host, () => host.replaceChildren(...drawn.map(({nodes}) => h("section", {class: "report"}, nodes))));
+    const cases = reports.reduce((sum, one) => sum + one.cases.length, 0),
+      shown = drawn.reduce((sum, {count}) => sum + count, 0);
+    document.getElementById("shown").textContent = `${shown} of ${E.several(cases, "case")}`;
+    document.getElementById("nothing").hidden = shown > 0;
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const all = document.getElementById("all");
+    R.filterKeys(document.getElementById("filter"), query => {
+      R.setState({q: query.trim()});
+      show().catch(R.fail);
+    });
+    all.addEventListener("change", () => {
+      R.go({all: all.checked ? "1" : ""});
+      show().catch(R.fail);
+    });
+    if (R.site.lanes.length) R.header(R.lane(R.state()), change => R.go(change));
+    window.addEventListener("hashchange", () => show().catch(R.fail));
+    show().catch(R.fail);
+  });
+})();

@@ -1,0 +1,88 @@
+"""Any two commits, environments or machines beside each other.
+
+The times come from the data files of the kernels' pages; here is what these lack: which benchmark definition each case
+had at each commit, so that numbers of different definitions are never compared, on one machine or across two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dashboards.lanes import DEFINITION, KEY
+from dashboards.views import CHARTS, SiteInput, View
+from dashboards.views.together import CASE, minute, numbers, timed
+
+NEWEST_TRIED = 8
+"""Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
+
+
+def compare_data(rows: pd.DataFrame) -> dict[str, Any]:
+    """What static/views/compare.js reads of a lane; rows: tidy.
+
+    {"commits": [[hash, date, env, timed series]], "usual": [index of the earlier, of the later] or null, "digests":
+    [[of the kernel's definition, of the case's]], "definitions": [[kernel, case, [[index of the commit from which on,
+    index of the digests]]]]}
+    """
+    place = numbers(rows, ["commit"])
+    first = _firsts(place)
+    at = rows.iloc[first]
+    counts = np.bincount(place, weights=timed(rows), minlength=len(first)).astype(int).tolist()
+    dates = [minute(date) for date in at["date"]]
+    digests, definitions = _definitions(rows, place)
+    return {
+        "commits": [list(one) for one in zip(at["commit"], dates, at["env"], counts, strict=True)],
+        "usual": _usual(rows, place),
+        "digests": digests,
+        "definitions": definitions,
+    }
+
+
+def _firsts(number: np.ndarray) -> np.ndarray:
+    """Index of the first row of each number; numbers come in the order of their first rows."""
+    return np.flatnonzero(~pd.Series(number).duplicated().to_numpy())
+
+
+def _definitions(rows: pd.DataFrame, place: np.ndarray) -> tuple[list[list[str]], list[list[Any]]]:
+    stated = (rows[DEFINITION[0]] != "").to_numpy()
+    rows, place = rows[stated], place[stated]
+    case, digest = numbers(rows, CASE), numbers(rows, DEFINITION)
+    names, digests = rows.iloc[_firsts(case)][CASE], rows.iloc[_firsts(digest)][DEFINITION]
+    order = np.argsort(case, kind="stable")
+    case, digest, place = case[order], digest[order], place[order]
+    starts = np.ones(len(case), bool)
+    starts[1:] = (np.diff(case) != 0) | (np.diff(digest) != 0)
+    found: list[list[Any]] = [[kernel, name, []] for kernel, name in names.itertuples(index=False)]
+    for n, at, number in zip(case[starts].tolist(), place[starts].tolist(), digest[starts].tolist(), strict=True):
+        found[n][2].append([at, number])
+    return digests.to_numpy(object).tolist(), found
+
+
+def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
+    """The pair to show at first: the newest commit that shares timed series with an earlier one, and of those the one
+    that shares most, the latest if several do."""
+    good = timed(rows)
+    arm, place = numbers(rows, KEY)[good], place[good]
+    for later in sorted(set(place.tolist()), reverse=True)[:NEWEST_TRIED]:
+        shared = np.bincount(place[np.isin(arm, arm[place == later]) & (place < later)], minlength=1)
+        if shared.max():
+            return [int(np.flatnonzero(shared == shared.max())[-1]), later]
+    return None
+
+
+def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    for lane in site.lanes:
+        yield f"{lane.slug}/compare", compare_data(lane.frame)
+
+
+VIEW = View(
+    "compare",
+    "Compare",
+    scripts=("values.js", *CHARTS, "views/comparison.js", "views/compare.js"),
+    styles=("views/views.css",),
+    reads=("*/kernel-*",),
+    data=_data,
+)

@@ -1,0 +1,284 @@
+"""The events of the history: what the front page says first, the page of all events, their feed and their files.
+
+The front page and the page `events.html` draw the same data; a kernel's page draws the steps of its own series, what
+was released meanwhile, and the machine code.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ci.history.exact import CodeRecord
+from ci.history.types import HistoryEvent, Moved
+from dashboards import code, overview
+from dashboards.lanes import KEY, Lane, slug
+from dashboards.values import significant
+from dashboards.views import SiteInput, View, feed
+
+COLUMNS = (
+    "id",
+    "state",
+    "kind",
+    "direction",
+    "machine",
+    "kernels",
+    "cases",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "p_value",
+    "first_bad",
+    "first_bad_date",
+    "author",
+    "subject",
+    "pull_request",
+    "last_good",
+    "between",
+    "owner",
+    "reason",
+    "link",
+    "causes",
+    "ended_at",
+)
+"""Columns of events.csv, in this order; ratio is new time / old time, dates are UTC days."""
+
+
+def data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    """views/events: {"events", "looked", "undecided"}; views/history-KERNEL: {"steps", "versions", "code"}."""
+    found = newest_first(site.history.events if site.history else ())
+    yield (
+        "views/events",
+        {"events": [listed(event) for event in found], "looked": looked(site), "undecided": undecided(site, found)},
+    )
+    steps, compiled, released = steps_by_kernel(site), code.by_kernel(code_of(site)), versions(site)
+    for kernel in sorted(map(str, site.frame["kernel"].unique())) if len(site.frame) else ():
+        yield (
+            f"views/history-{slug(kernel)}",
+            {"steps": steps.get(kernel, []), "versions": released, "code": compiled.get(kernel) or code.nothing()},
+        )
+
+
+def code_of(site: SiteInput) -> Sequence[CodeRecord]:
+    """The recorded machine code, as far as the history has it (`dashboards.history.SiteHistory`)."""
+    return getattr(site.history, "code", ())
+
+
+def files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
+    """feed.xml, events.json (`HistoryEvent.as_json`, as `ridgeline events --json` prints them) and events.csv."""
+    found = newest_first(site.history.events if site.history else ())
+    yield "feed.xml", feed.atom(found)
+    whole = json.dumps({"events": [plain(event.as_json()) for event in found]}, indent=1, allow_nan=False)
+    yield "events.json", whole.encode("ascii") + b"\n"
+    yield "events.csv", as_csv(found)
+
+
+VIEW = View(
+    "events",
+    "Events",
+    "views/events.html",
+    scripts=("views/event_words.js", "views/event_table.js", "views/events.js"),
+    data=data,
+    files=files,
+)
+
+
+def newest_first(events: Iterable[HistoryEvent]) -> list[HistoryEvent]:
+    """By the date of the first bad commit, then by id: the same events in any order give the same page."""
+    return sorted(events, key=lambda event: (-event.first_bad.date_ms, event.id))
+
+
+def listed(event: HistoryEvent) -> dict[str, Any]:
+    """An event as the pages load it: `as_json`, but with one short row for each series that moved, largest step first.
+
+    "moved": [[kernel, backend, case, ratio, low, high, judged by], ...]
+    """
+    rows = sorted(event.moved, key=lambda moved: (-_size(moved.step.ratio), moved.key))
+    told = {key: value for key, value in plain(event.as_json()).items() if key != "moved"}
+    for commit in (told[name] for name in ("first_bad", "last_good", "ended_at") if told[name]):
+        commit.pop("parents", None)
+    return told | {"moved": [_row(moved) for moved in rows]}
+
+
+def _row(moved: Moved) -> list[Any]:
+    key, step = moved.key, moved.step
+    numbers = significant([step.ratio, step.ratio_low, step.ratio_high])
+    return [key.kernel, key.backend, key.case, *numbers, moved.judged_by]
+
+
+def _size(ratio: float) -> float:
+    return abs(math.log(ratio)) if math.isfinite(ratio) and ratio > 0 else math.inf
+
+
+def plain(value: Any) -> Any:
+    """What JSON knows: numbers that are not finite become None; a machine-code count may rise from zero."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+# ---- what was looked at ----------------------------------------------------------------------------------------------
+
+
+def looked(site: SiteInput) -> dict[str, Any]:
+    """How much stands behind "nothing is open": machines, series and points with a time, and the newest commit."""
+    timed = site.frame[site.frame["status"] == "ok"] if len(site.frame) else site.frame
+    if not len(timed):
+        return {"machines": 0, "series": 0, "points": 0, "commits": 0, "newest": None}
+    newest = timed.loc[timed["date"].idxmax()] if timed["date"].notna().any() else timed.iloc[-1]
+    return {
+        "machines": int(timed["machine"].nunique()),
+        "series": len(timed[["machine", *KEY]].drop_duplicates()),
+        "points": len(timed),
+        "commits": int(timed["commit"].nunique()),
+        "newest": {"hash": newest["commit"], "date_ms": milliseconds(newest["date"])},
+    }
+
+
+def milliseconds(date: pd.Timestamp) -> int:
+    """Milliseconds since 1970, 0 where there is no date."""
+    return 0 if pd.isna(date) else int(date.timestamp() * 1000)
+
+
+# ---- undecided -------------------------------------------------------------------------------------------------------
+
+
+def undecided(site: SiteInput, events: Sequence[HistoryEvent]) -> list[dict[str, Any]]:
+    """Own series whose newest point lies apart from the one before, by the overview's marks, and has no event there.
+
+    One point does not make a step: the next record decides.  The largest change comes first.
+    """
+    told = {(*moved.key, moved.first_bad) for event in events for moved in event.moved}
+    rows = [row for lane in site.lanes for row in _apart(lane) if _place(row) not in told]
+    return sorted(rows, key=lambda row: (-abs(math.log1p(row["speed"])), _place(row)))
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(row[name] for name in ("machine", "kernel", "backend", "case", "at"))
+
+
+def _apart(lane: Lane) -> Iterator[dict[str, Any]]:
+    found = overview.overview_data(lane.columns)
+    for row in found["rows"]:
+        step = row["step"] or {}
+        if step.get("moved"):
+            at, date = found["commits"][row["good_at"]]
+            named = {name: row[name] for name in KEY}
+            yield {
+                "machine": lane.machine,
+                **named,
+                "at": at,
+                "date": date,
+                "from": step["from"],
+                "speed": step["speed"],
+            }
+
+
+# ---- what was released -----------------------------------------------------------------------------------------------
+
+RELEASED = {"driver": "driver", "runtime": "", "library": ""}
+"""Columns of versions that no environment's name tells, and the word before them: a runtime is "HIP 7.1"."""
+
+
+def versions(site: SiteInput) -> dict[str, dict[str, list[str]]]:
+    """machine -> commit -> ["driver 550 → 560"]: where a version is not what the last commit that says it had."""
+    columns = [name for name in RELEASED if name in site.frame.columns]
+    found: dict[str, dict[str, list[str]]] = {}
+    for lane in site.lanes:
+        before: dict[str, str] = {}
+        for row in lane.frame.drop_duplicates("commit", keep="last")[["commit", *columns]].to_dict("records"):
+            said = {name: str(row[name]) for name in columns if isinstance(row[name], str) and row[name]}
+            steps = [
+                f"{RELEASED[name]} {before[name]} → {new}".strip()
+                for name, new in said.items()
+                if before.get(name, new) != new
+            ]
+            if steps:
+                found.setdefault(lane.machine, {})[str(row["commit"])] = steps
+            before |= said
+    return found
+
+
+# ---- the steps of each series ----------------------------------------------------------------------------------------
+
+
+def steps_by_kernel(site: SiteInput) -> dict[str, list[dict[str, Any]]]:
+    """Every step of every timed series, under its kernel; "event": id of the event that it is part of, or None.
+
+    A step seen in the ratio to the baseline and in the seconds is one: that of the ratio.
+    """
+    if site.history is None:
+        return {}
+    of_event = {(moved.key, moved.first_bad): event.id for event in site.history.events for moved in event.moved}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for key, steps in sorted(site.history.steps.items()):
+        surest = {moved.first_bad: moved for moved in sorted(steps, key=lambda moved: moved.judged_by, reverse=True)}
+        found.setdefault(key.kernel, []).extend(_step(moved, of_event) for moved in surest.values())
+    return found
+
+
+def _step(moved: Moved, of_event: dict[tuple[Any, str], str]) -> dict[str, Any]:
+    ratio, low, high = significant([moved.step.ratio, moved.step.ratio_low, moved.step.ratio_high])
+    return {
+        "machine": moved.key.machine,
+        "backend": moved.key.backend,
+        "case": moved.key.case,
+        "direction": str(moved.direction),
+        "by": moved.judged_by,
+        "at": moved.first_bad,
+        "from": moved.last_good,
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "event": of_event.get((moved.key, moved.first_bad)),
+    }
+
+
+# ---- files for other programs ----------------------------------------------------------------------------------------
+
+
+def as_csv(events: Iterable[HistoryEvent]) -> bytes:
+    """COLUMNS of each event; several names or causes in one field are divided by "; "."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for event in events:
+        fields = _fields(event)
+        writer.writerow([_field(fields[name]) for name in COLUMNS])
+    return out.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _fields(event: HistoryEvent) -> dict[str, Any]:
+    return {
+        **event.as_json(),
+        "kernels": _names(moved.key.kernel for moved in event.moved),
+        "cases": _names(moved.key.case for moved in event.moved),
+        "first_bad": event.first_bad.hash,
+        "first_bad_date": feed.stamp(event.first_bad.date_ms)[:10],
+        "author": event.first_bad.author,
+        "subject": event.first_bad.subject,
+        "pull_request": event.first_bad.pull_request,
+        "last_good": event.last_good.hash,
+        "causes": "; ".join(f"{cause.kind}: {cause.text}" for cause in event.causes),
+        "ended_at": event.ended_at.hash if event.ended_at else None,
+    }
+
+
+def _names(names: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(names))
+
+
+def _field(value: Any) -> Any:
+    """A number or a text; an apostrophe keeps a spreadsheet from running a text as a formula."""
+    if isinstance(value, float):
+        return plain(value)
+    text = "" if value is None else str(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,0 +1,82 @@
+"""Histories made by hand: events and steps on the synthetic records, as `ci.history.analysis.analyse` tells them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from ci.history.types import Cause, CommitFacts, Direction, EventKind, EventState, HistoryEvent, Moved, SeriesKey
+from ci.stats.types import Step
+
+MI300X, H200 = "mi300x-8-0f3a9c1e", "h200x2-1a2b3c4d"
+
+
+@dataclasses.dataclass(frozen=True)
+class MadeHistory:
+    """What pages need of a history."""
+
+    events: tuple[HistoryEvent, ...] = ()
+    steps: dict[SeriesKey, tuple[Moved, ...]] = dataclasses.field(default_factory=dict)
+
+
+def order(frame: pd.DataFrame) -> list[tuple[str, int]]:
+    """(commit, date in ms) of a frame, oldest first."""
+    rows = frame.drop_duplicates("commit").sort_values("date")
+    return [(commit, int(date.timestamp() * 1000)) for commit, date in zip(rows["commit"], rows["date"], strict=True)]
+
+
+def event(frame: pd.DataFrame, keys: Sequence[SeriesKey], at: int, ratio: float, **changes: Any) -> HistoryEvent:
+    """An event of these series at the commit with number `at`; changes: fields of HistoryEvent."""
+    commits = order(frame)
+    good, bad = (CommitFacts(*commits[i], "A. Author", f"Commit {i}: tiles of 256", 40 + i) for i in (at - 1, at))
+    direction = Direction.SLOWER if ratio > 1 else Direction.FASTER
+    step = Step(at, 1e-3, 1e-3 * ratio, ratio, ratio - 0.005, ratio + 0.006, 2e-9)
+    moved = tuple(Moved(key, step, direction, "ratio", bad.hash, good.hash) for key in keys)
+    plain = HistoryEvent(
+        f"{keys[0].kernel}-{at}",
+        EventKind.KERNEL,
+        direction,
+        keys[0].machine,
+        moved,
+        bad,
+        good,
+        0,
+        ratio,
+        ratio - 0.005,
+        ratio + 0.006,
+        2e-9,
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def history(*events: HistoryEvent) -> MadeHistory:
+    """The history of these events and no other steps."""
+    steps: dict[SeriesKey, tuple[Moved, ...]] = {}
+    for one in events:
+        for moved in one.moved:
+            steps[moved.key] = (*steps.get(moved.key, ()), moved)
+    return MadeHistory(events, steps)
+
+
+def lively(frame: pd.DataFrame) -> MadeHistory:
+    """One of each: three open regressions on two machines (one taken), an improvement, and the rest in their folds."""
+    gemm = [SeriesKey(MI300X, "gemm", "triton", case) for case in ("llm_up_m4096", "llm_down_m64")]
+    gather = [SeriesKey(H200, "all_gather", "triton", f"w8_{1 << p}k") for p in range(6, 20, 2)]
+    norm = [SeriesKey(MI300X, "rms_norm", "gluon", "h8192_t4096")]
+    softmax = [SeriesKey(MI300X, "softmax", "triton", "v128k_t512")]
+    library = [SeriesKey(MI300X, "gemm", "blas", "llm_up_m4096")]
+    versions = (Cause("triton", "3.6.0 → 3.8.0"), Cause("code", "gemm/triton on gfx942: vgpr 128 → 256, spills 0 → 12"))
+    commits = order(frame)
+    return history(
+        event(frame, gemm, 40, 1.081, causes=versions, between=2),
+        event(frame, gather, 33, 1.23, state=EventState.ACKNOWLEDGED, owner="B. Owner", reason="waits for the driver"),
+        event(frame, norm, 50, 1.034),
+        event(frame, softmax, 45, 0.91, causes=(Cause("code", "loop instructions 40 → 31"),)),
+        event(frame, [*gemm, *softmax], 20, 1.06, kind=EventKind.MACHINE, id="machine-20"),
+        event(frame, library, 25, 1.05, kind=EventKind.LIBRARY, id="library-25"),
+        event(frame, norm, 10, 1.2, state=EventState.FIXED, ended_at=CommitFacts(*commits[14], "B. Author", "Fix it")),
+        event(frame, softmax, 5, 1.1, state=EventState.ACCEPTED, owner="B. Owner", link="https://example.org/why"),
+    )

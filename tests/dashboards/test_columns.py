@@ -1,0 +1,108 @@
+"""The fast way to the data of the pages gives what the slow and obvious way gives, whatever the records hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dashboards import lanes
+from dashboards.columns import Runs, Texts, plain, ranks
+from tests.dashboards import shown, slow_pages, synthetic
+
+
+def compare(frame: pd.DataFrame) -> None:
+    """Tidy rows, lanes, overview and every kernel's page, by both ways."""
+    fast, slow = lanes.tidy(frame), slow_pages.tidy(frame)
+    pd.testing.assert_frame_equal(fast, slow, check_dtype=False, check_categorical=False)
+    for lane, other in zip(lanes.lanes(fast), slow_pages.lanes(slow), strict=True):
+        assert (lane.machine, lane.env) == (other.machine, other.env)
+        assert shown.overview_data(lane.frame) == shown.received(slow_pages.overview_data(other.frame))
+        parts = [part for _, part in other.frame.groupby("kernel", sort=True, observed=True)]
+        for rows in parts:
+            assert shown.kernel_data(rows) == shown.received(slow_pages.kernel_data(rows))
+
+
+def test_a_lively_history() -> None:
+    compare(synthetic.lively(60))
+
+
+def test_any_order_of_rows() -> None:
+    compare(synthetic.lively(8).sample(frac=1, random_state=3))
+
+
+def test_commits_measured_under_two_environments() -> None:
+    frame = synthetic.lively(5)
+    compare(pd.concat([frame, frame[::2].assign(env="py3.13-torch2.14.0")]))
+
+
+def test_categories_instead_of_texts() -> None:
+    frame = synthetic.lively(5)
+    texts = [column for column in frame if isinstance(frame[column].dtype, pd.StringDtype)]
+    whole = lanes.tidy(frame.astype(dict.fromkeys(texts, "category")))
+    assert isinstance(whole["case"].dtype, pd.CategoricalDtype)
+    pd.testing.assert_frame_equal(whole.astype(frame[texts].dtypes.to_dict()), lanes.tidy(frame), check_dtype=False)
+    for fast, slow in zip(lanes.lanes(whole), lanes.lanes(lanes.tidy(frame)), strict=True):
+        assert shown.overview_data(fast.frame) == shown.overview_data(slow.frame)
+
+
+STATUS = st.sampled_from(["ok", "ok", "ok", "wrong", "unsupported", "skipped"])
+DIGEST = st.sampled_from(["", "a", "b"])
+SECONDS = st.sampled_from([1e-3, 1.01e-3, 2e-3, np.nan, np.inf])
+ROW = st.tuples(st.integers(0, 4), st.sampled_from(["triton", "gluon", "blas"]), STATUS, DIGEST, DIGEST, SECONDS)
+COST = st.tuples(st.sampled_from([0.0, 1e9, np.nan]), st.sampled_from([0.0, 1e6, 2e6]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ROW, COST, st.sampled_from(["m2", "m16"])), min_size=1, max_size=30))
+def test_odd_histories(rows: list[tuple[tuple[int, str, str, str, str, float], tuple[float, float], str]]) -> None:
+    base = synthetic.history(5, synthetic.CASES[:1], machines=["mi300x-8-0f3a9c1e"], backends=("triton",))
+    hashes = base["commit"].drop_duplicates().tolist()
+    found = base.iloc[[0] * len(rows)].reset_index(drop=True)
+    found["commit"] = [hashes[row[0]] for row, _, _ in rows]
+    found["date"] = [base["date"][row[0]] for row, _, _ in rows]
+    for n, column in enumerate(("backend", "status", "yardstick", "case_yardstick", "seconds"), start=1):
+        found[column] = [row[n] for row, _, _ in rows]
+    found["baseline"] = found["backend"] == "blas"
+    found["why"] = found["status"].where(found["status"] != "ok", "")
+    found["baseline_ratio"] = found["seconds"] * 700
+    found["flops"], found["hbm_bytes"] = [cost[0] for _, cost, _ in rows], [cost[1] for _, cost, _ in rows]
+    found["case"] = [case for _, _, case in rows]
+    compare(found)
+
+
+# ---- the parts ------------------------------------------------------------------------------------------------------
+
+
+def test_texts_are_numbers_into_ordered_names() -> None:
+    texts = Texts.of(pd.Series(["b", None, "a", "b"], dtype=object))
+    assert texts.names == ("", "a", "b")
+    assert texts.list() == ["b", "", "a", "b"]
+    assert texts.equal("b").tolist() == [True, False, False, True]
+    assert texts.equal("c").tolist() == [False] * 4
+    assert texts[np.array([0, 2])].present() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("a\ud800b", "a\ufffdb"), ("a\0b", "a\ufffdb"), ("é\u202e😀", "é\u202e😀")]
+)
+def test_what_utf8_and_html_cannot_carry_is_replaced(text: str, wanted: str) -> None:
+    assert plain(text) == wanted
+    assert Texts.of(pd.Series([text], dtype=object)).names == (wanted,)
+
+
+def test_ranks_order_as_tuples_even_where_their_product_overflows() -> None:
+    rng = np.random.default_rng(5)
+    keys = [rng.integers(0, 2**40, 200) // 2**39 * 2**39 for _ in range(3)] + [rng.integers(0, 3, 200)]
+    order = np.argsort(ranks([(key, 2**40) for key in keys]), kind="stable").tolist()
+    assert order == sorted(range(200), key=lambda i: tuple(key[i] for key in keys))
+
+
+def test_runs_are_neighbours_that_belong_together() -> None:
+    runs = Runs.of(np.array([1, 1, 2, 2, 2]), np.array([0, 0, 0, 1, 1]))
+    assert runs.pairs() == [(0, 2), (2, 3), (3, 5)]
+    assert runs.number().tolist() == [0, 0, 1, 2, 2]
+    assert runs.latest(np.array([True, False, False, True, False])).tolist() == [0, -1, 3]
+    assert Runs.of(np.zeros(0, np.int64)).pairs() == []

@@ -1,0 +1,165 @@
+"""Comparing two records: definitions on the Python side, and the page's formulas against a slow oracle."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dashboards import lanes
+from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
+from dashboards.views.compare import compare_data
+from tests.dashboards import synthetic
+
+ROOT = Path(__file__).parents[2]
+LIMITS = {"beside": MOVED_BESIDE_BASELINE, "alone": MOVED_ALONE}
+
+
+def in_node(expression: str, value: Any) -> Any:
+    """A JavaScript expression of `input` and R.comparison, computed without a browser."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.fail("Node.js is needed to run the scripts of the page: install the package nodejs")
+    script = (ROOT / "dashboards" / "static" / "views" / "comparison.js").read_text()
+    read = 'const input = JSON.parse(require("fs").readFileSync(0, "utf8"));'
+    program = f"globalThis.Ridgeline = {{}};\n{script}\nconst R = Ridgeline.comparison;\n{read}"
+    program += f"\nprocess.stdout.write(JSON.stringify({expression}));"
+    done = subprocess.run([node, "-e", program], input=json.dumps(value), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def compared(pairs: list[Any]) -> list[dict[str, Any]]:
+    sides = [[side and {"definition": ["k", "c"], "baseline": None, **side} for side in pair] for pair in pairs]
+    found: list[dict[str, Any]] = in_node(
+        "input.pairs.map(([a, b]) => R.compared(a, b, input.limits))", {"pairs": sides, "limits": LIMITS}
+    )
+    return found
+
+
+def time(us: float, width: float = 0.001, **more: Any) -> dict[str, Any]:
+    """A time with an interval of +-width."""
+    return {"status": "ok", "us": us, "low": us * (1 - width), "high": us * (1 + width), **more}
+
+
+def any_time(rng: np.random.Generator) -> dict[str, Any]:
+    baseline = time(100 * rng.uniform(0.95, 1.05), 0.002)
+    return time(100 * rng.uniform(0.8, 1.2), rng.uniform(0.001, 0.03), baseline=baseline)
+
+
+def test_a_change_is_what_a_slow_oracle_says() -> None:
+    rng = np.random.default_rng(5)
+    pairs = [[any_time(rng), any_time(rng)] for _ in range(300)]
+    verdicts = set()
+    for (a, b), found in zip(pairs, compared(pairs), strict=True):
+        ratio = (a["us"] / a["baseline"]["us"]) / (
+            b["us"] / b["baseline"]["us"]
+        )  # b's speed / a's, beside the baseline
+        times = (a, b, a["baseline"], b["baseline"])
+        around = math.sqrt(sum((math.log(t["high"] / t["low"]) / 2) ** 2 for t in times) + math.log(1.02) ** 2)
+        assert found["change"] == pytest.approx(math.log(ratio))
+        assert found["reach"] == pytest.approx(around)
+        sure = abs(math.log(ratio)) > around
+        alone = a["us"] / b["us"]
+        too = (alone > 1.02 and ratio > 1) or (alone < 1 / 1.02 and ratio < 1)
+        verdict = ("faster" if ratio > 1 else "slower") if sure and too else "same"
+        assert found["verdict"] == verdict
+        assert found["least"] == pytest.approx(max(0, abs(math.log(ratio)) - around) if too else 0)
+        verdicts.add((verdict, sure))
+    assert verdicts == {("faster", True), ("slower", True), ("same", False), ("same", True)}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        (time(100), time(94), "same"),  # alone, runs drift by up to 7 %
+        (time(100), time(90), "faster"),
+        (time(100), time(112), "slower"),
+        (time(100), time(112, 0.2), "same"),
+        (time(100, baseline=time(50)), time(112, baseline=time(56)), "same"),  # the machine, not the kernel
+        (time(100, baseline=time(50)), time(105, baseline=time(50)), "slower"),
+        (time(100, baseline=time(50)), time(100, baseline=time(45)), "same"),  # the library moved alone
+        (time(100) | {"low": None}, time(200), "unsure"),
+        (time(100, definition=["k", "c"]), time(50, definition=["k", "d"]), "not comparable"),
+        (time(100, definition=["k", ""]), time(50, definition=["l", "d"]), "not comparable"),
+        (time(100, definition=["k", "c"]), time(50, definition=["l", "c"]), "faster"),
+        (time(100), {"status": "hang", "us": None}, "broken"),
+        ({"status": "wrong", "us": None}, time(100), "mended"),
+        (time(100), None, "only before"),
+        (None, time(100), "only after"),
+        (time(100), {"status": "unsupported", "us": None}, "only before"),
+        (None, {"status": "crash", "us": None}, "no time"),
+        ({"status": "skipped", "us": None}, {"status": "unsupported", "us": None}, "not run"),
+    ],
+)
+def test_every_way_in_which_two_sides_can_stand(a: Any, b: Any, verdict: str) -> None:
+    assert compared([[a, b]])[0]["verdict"] == verdict
+
+
+def test_swapping_the_sides_turns_the_change_round() -> None:
+    a, b = time(100, 0.01, baseline=time(50)), time(80, 0.02, baseline=time(51))
+    one, other = compared([[a, b], [b, a]])
+    assert one["change"] == pytest.approx(-other["change"])
+    assert (one["least"], one["verdict"], other["verdict"]) == (pytest.approx(other["least"]), "faster", "slower")
+
+
+def test_geometric_means_are_over_all_comparable_pairs_by_group() -> None:
+    rows = [{"kernel": "a", **one} for one in compared([[time(100), time(50)], [time(100), time(200)]])]
+    rows += [{"kernel": "b", **one} for one in compared([[time(100), time(25)], [time(100), None]])]
+    found = in_node("R.means(input, row => row.kernel)", rows)
+    assert [(one["name"], one["pairs"], one["faster"], one["slower"]) for one in found] == [
+        ("a", 2, 1, 1),
+        ("b", 1, 1, 0),
+    ]
+    assert [math.exp(one["alone"]) for one in found] == pytest.approx([1, 4])
+    assert [one["beside"] for one in found] == [None, None]
+
+
+# ---- definitions -----------------------------------------------------------------------------------------------------
+
+
+def told(data: dict[str, Any], kernel: str, case: str, place: int) -> list[str] | None:
+    """The definition at a commit as the page reads it."""
+    changes = next(changes for k, c, changes in data["definitions"] if (k, c) == (kernel, case))
+    held = [number for start, number in changes if start <= place]
+    return data["digests"][held[-1]] if held else None
+
+
+def test_the_definition_of_every_row_is_told() -> None:
+    frame = synthetic.lively(30)
+    rows = lanes.tidy(frame[frame["machine"] == "mi300x-8-0f3a9c1e"])
+    rows.loc[rows["case"] == "h8192_t4096", "case_yardstick"] = "c" * 16
+    order = rows["commit"].drop_duplicates().tolist()
+    back = (rows["kernel"] == "gemm") & rows["commit"].isin(order[-3:])
+    rows.loc[back, "yardstick"] = "a" * 16  # an older definition comes back
+    data = json.loads(json.dumps(compare_data(rows)))
+    assert [commit for commit, *_ in data["commits"]] == order
+    for kernel, case, commit, whole, own in rows[
+        ["kernel", "case", "commit", "yardstick", "case_yardstick"]
+    ].itertuples(index=False):
+        assert told(data, kernel, case, order.index(commit)) == [whole, own]
+    assert len(data["digests"]) == 3
+    gemm = next(changes for kernel, case, changes in data["definitions"] if (kernel, case) == ("gemm", "llm_down_m64"))
+    assert len(gemm) == 3
+
+
+def test_the_usual_pair_shares_the_most_series() -> None:
+    rows = synthetic.one_case(5)
+    order = rows["commit"].unique()
+    assert compare_data(rows)["usual"] == [3, 4]
+    assert compare_data(rows[(rows["commit"] != order[3]) | (rows["backend"] == "triton")])["usual"] == [2, 4]
+    assert compare_data(rows[rows["commit"] == order[0]])["usual"] is None
+    assert [count for *_, count in compare_data(rows)["commits"]] == [2] * 5
+
+
+def test_a_lane_without_definitions_or_rows_has_none() -> None:
+    rows = synthetic.one_case(2).assign(yardstick="")
+    assert compare_data(rows)["definitions"] == []
+    empty = compare_data(rows.iloc[:0])
+    assert empty == {"commits": [], "usual": None, "digests": [], "definitions": []}

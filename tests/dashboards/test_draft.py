@@ -1,0 +1,129 @@
+"""Building again: what is taken over from the site that stands, and what is made anew; texts that no page can carry."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dashboards import build, draft
+from dashboards.script import script_json
+from tests.dashboards import synthetic
+
+
+def whole(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Kernels whose data were made, not taken over."""
+    found: list[str] = []
+    make = build.kernel_data
+
+    def noted(rows: Any) -> Any:
+        found.append(rows.texts["kernel"].at(0))
+        return make(rows)
+
+    monkeypatch.setattr(build, "kernel_data", noted)
+    return found
+
+
+def grown() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A history, and the same with one more commit of softmax on one machine."""
+    frame = synthetic.lively(6)
+    last = frame["commit"] == frame.loc[frame["date"].idxmax(), "commit"]
+    new = (frame["machine"] == "h200x2-1a2b3c4d") & (frame["kernel"] == "softmax")
+    return frame[~last], frame[~last | new]
+
+
+def test_building_again_gives_the_same_bytes_as_building_afresh(tmp_path: Path, made: list[str]) -> None:
+    before, after = grown()
+    build.build_frame(before, tmp_path / "site")
+    made.clear()
+    build.build_frame(after, tmp_path / "site")
+    assert made == ["softmax"], "on one machine only"
+    made.clear()
+    build.build_frame(after, tmp_path / "afresh")
+    assert len(made) == 10
+    assert whole(tmp_path / "site") == whole(tmp_path / "afresh")
+    made.clear()
+    build.build_frame(after, tmp_path / "site")
+    assert made == []
+    assert whole(tmp_path / "site") == whole(tmp_path / "afresh")
+
+
+def test_a_part_that_was_damaged_is_made_again(tmp_path: Path, made: list[str]) -> None:
+    frame = synthetic.history(2)
+    site = build.build_frame(frame, tmp_path / "site")
+    good = whole(site)
+    (site / "data/h200x2-1a2b3c4d/kernel-gemm.js").write_text("changed by hand")
+    (site / "data/h200x2-1a2b3c4d/kernel-softmax.csv").unlink()
+    made.clear()
+    assert whole(build.build_frame(frame, site)) == good
+    assert sorted(made) == ["gemm", "softmax"]
+
+
+@pytest.mark.parametrize("said", ["", "[]", '{"a": 1}', '{"a": {"made_of": 1}}', "\0"])
+def test_an_odd_list_of_parts_only_costs_time(tmp_path: Path, said: str) -> None:
+    frame = synthetic.history(1, synthetic.CASES[:1])
+    site = build.build_frame(frame, tmp_path / "site")
+    good = whole(site)
+    (site / draft.PARTS).write_text(said)
+    assert whole(build.build_frame(frame, site)) == good
+
+
+def test_other_code_makes_everything_again(tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = synthetic.history(1, synthetic.CASES[:1])
+    build.build_frame(frame, tmp_path / "site")
+    monkeypatch.setattr(build, "_code", lambda: "other")
+    made.clear()
+    build.build_frame(frame, tmp_path / "site")
+    assert len(made) == 2
+
+
+# ---- texts ----------------------------------------------------------------------------------------------------------
+
+ODD = "a\ud800b\0c"
+
+
+def test_lone_surrogates_and_nul_in_any_text_do_not_stop_the_site(tmp_path: Path) -> None:
+    frame = synthetic.history(2, synthetic.CASES[:2], machines=["h200x2-1a2b3c4d"])
+    frame = synthetic.spoil(frame, frame["backend"] == "gluon", "wrong", "")
+    for column in ("machine", "device", "market_name", "env", "kernel", "backend", "case", "tier", "dtype", "why"):
+        frame[column] = pd.Series([f"{text}{ODD}" for text in frame[column]], dtype=object)
+    site = build.build_frame(frame, tmp_path / "site", problems=[ODD])
+    for name, content in whole(site).items():
+        if name.startswith("static/"):
+            continue
+        assert b"\0" not in content, name
+        assert b"\\u0000" not in content, name
+        assert b"\\ud800" not in content, name
+    assert len(list((site / "kernels").iterdir())) == 1
+
+
+def test_json_for_a_script_is_json() -> None:
+    value = {"é<&>\u2028": [1, 2.5, None, True, "😀", ODD], "line": np.array([1.5, np.nan, 1e-7])}
+    text = script_json(value)
+    wanted = {"é<&>\u2028": [1, 2.5, None, True, "😀", "a\ufffdb\ufffdc"], "line": [1.5, None, 1e-7]}
+    assert json.loads(text) == wanted
+    assert not set(b"<>&") & set(text)
+    assert text.isascii()
+
+
+def test_names_that_every_object_has_are_only_values() -> None:
+    """A kernel, case or backend of such a name must not become the key of an object."""
+    names = ["constructor", "toString", "__proto__"]
+    made = [synthetic.history(2, [synthetic.gemm(n, 64, 64, 64, kernel=n)], backends=(n,)) for n in names]
+    files = build.site_files(pd.concat(made, ignore_index=True))
+    for path, content in files.items():
+        if path.startswith("data/") and path.endswith(".js"):
+            keys = set(re.findall(rb'"([^"]*)":', content))
+            assert not keys & {name.encode() for name in names}, path
+    assert len([path for path in files if path.startswith("kernels/")]) == len(names)
