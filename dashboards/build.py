@@ -236,9 +236,9 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
             .encode()
         )
 
-    yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js"))
+    yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js", "/verdict.js"))
     for kernel in kernels:
-        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js")
+        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js", "/events.js")
         yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
     for view, own in views.items():
         data = {*own, *_reading(draft, view)}

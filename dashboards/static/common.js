@@ -29,7 +29,7 @@ var Ridgeline = (() => {
       if (typeof value === "function") element.addEventListener(key, value);
       else element.setAttribute(key, value === true ? "" : value);
     }
-    element.append(...children.flat().filter(child => child !== null && child !== undefined));
+    element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined));
     return element;
   }
 

@@ -1,7 +1,7 @@
-"""The page of a pull request: what `ridgeline check`, `ab --out` or `gate` decided, case by case, from their report files.
+"""The page of a pull request: what `ridgeline check`, `ab` or `gate` decided, case by case, from their report files.
 
-A report may come from a stranger's pull request.  `ridgeline site --report` checks it against the schema of reports; here
-only the fields that the page draws are taken, each by its type, and the page shows every text as text.
+A report may come from a stranger's pull request.  `ridgeline site --report` checks it against the schema of reports;
+here only the fields that the page draws are taken, each by its type, and the page shows every text as text.
 """
 
 from __future__ import annotations

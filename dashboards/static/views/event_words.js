@@ -267,6 +267,7 @@
       several,
       seriesPage,
       link,
+      outside,
       commit,
       range,
       commands,

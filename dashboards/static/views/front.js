@@ -164,7 +164,8 @@
   async function show() {
     const host = document.getElementById("events");
     if (!host) return;
-    draw(host, await R.events());
+    const [events, verdict] = await Promise.all([R.events(), R.load("views/verdict")]);
+    draw(host, {...events, ...verdict});
     delete host.dataset.busy;
   }
 
