@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ci.history import common, identity, series
+from ci.history import common, identity, series, thin
 from ci.history.attribution import Surroundings
 from ci.history.code_events import code_events
 from ci.history.commits import CommitOrder
@@ -60,7 +60,7 @@ def analyse(
     plain = series.tracks(frame, order.place)
     paths = common.paths(plain)
     tracks = common.beside(plain, paths)
-    found = _found(tracks)
+    found = thin.with_early(tracks, _found(tracks))
     around = Surroundings(frame, tracks, order, code or ())
     candidates = list(Evidence(tracks, found, around.same_below).candidates())
     candidates += of_paths(tracks, paths, detector.find, around.same_compiler)
@@ -78,7 +78,7 @@ def analyse(
 
 
 def _found(tracks: Tracks) -> list[list[Step]]:
-    return [detector.find(values) for values in tracks.arrays()]
+    return detector.find_many(tracks.arrays())
 
 
 def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:

@@ -100,44 +100,47 @@ def _operators(tracks: Tracks, where: IntArray, baseline: bool) -> list[list[int
 
 @dataclasses.dataclass(eq=False)
 class _Votes:
-    """Voting tracks.  logs: of their seconds by commit, shape (tracks, commits).
+    """Voting tracks.  logs: of their seconds by commit, shape (commits, operators, tracks of an operator at most).
 
     level, scatter, seen: of each track without the path: where it stands, mean absolute deviation, points; shapes
-    (tracks,).
+    (operators, tracks).
     """
 
     logs: FloatArray
-    operators: list[slice]
     level: FloatArray
     scatter: FloatArray
     seen: IntArray
 
     @classmethod
     def of(cls, tracks: Tracks, groups: list[list[int]], places: IntArray) -> _Votes:
-        listed = [track for group in groups for track in group]
-        logs = np.full((len(listed), len(places)), np.nan)
-        for row, track in enumerate(listed):
-            span = tracks.span(track)
-            logs[row, np.searchsorted(places, tracks.place[span])] = np.log(tracks.seconds[span])
-        edges = np.cumsum([0, *map(len, groups)])
-        operators = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
-        return cls(logs, operators, np.zeros(len(listed)), np.zeros(len(listed)), np.zeros(len(listed), np.int64))
+        shape = len(groups), max(map(len, groups))
+        logs = np.full((len(places), *shape), np.nan)
+        for row, group in enumerate(groups):
+            for column, track in enumerate(group):
+                span = tracks.span(track)
+                logs[np.searchsorted(places, tracks.place[span]), row, column] = np.log(tracks.seconds[span])
+        return cls(logs, np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64))
 
     def vote(self, at: int) -> tuple[float, int] | None:
         """The move of the median operator against its own level, and how many operators voted; None if too few."""
-        moved = np.where(self.seen >= FEWEST, self.logs[:, at] - self.level, np.nan)
-        voting = np.isfinite(moved)
-        each = [np.median(moved[span][voting[span]]) for span in self.operators if voting[span].any()]
+        moved = np.where(self.seen >= FEWEST, self.logs[at] - self.level, np.nan)
+        each = _medians(moved[np.isfinite(moved).any(axis=1)])
         return (float(np.median(each)), len(each)) if len(each) >= VOTERS else None
 
     def remember(self, at: int, path: float) -> None:
         """Let the levels follow the points of a commit, without the path."""
-        rows = np.flatnonzero(np.isfinite(self.logs[:, at]))
-        point, early = self.logs[rows, at] - path, self.seen[rows] < FEWEST
-        away = np.where(self.seen[rows] == 0, 0.0, point - self.level[rows])
-        self.level[rows] += np.where(self.seen[rows] == 0, point, 0.0)
-        self.seen[rows] += 1
-        gain = 1 / np.minimum(self.seen[rows], MEMORY)
-        reach = np.where(early, np.inf, CLIP * self.scatter[rows])
-        self.level[rows] += gain * np.clip(away, -reach, reach)
-        self.scatter[rows] += gain * (np.abs(away) - self.scatter[rows])
+        there = np.isfinite(self.logs[at])
+        point, seen = self.logs[at][there] - path, self.seen[there]
+        away = np.where(seen == 0, 0.0, point - self.level[there])
+        gain = 1 / np.minimum(seen + 1, MEMORY)
+        reach = np.where(seen < FEWEST, np.inf, CLIP * self.scatter[there])
+        self.level[there] = np.where(seen == 0, point, self.level[there] + gain * np.clip(away, -reach, reach))
+        self.scatter[there] += gain * (np.abs(away) - self.scatter[there])
+        self.seen[there] += 1
+
+
+def _medians(rows: FloatArray) -> FloatArray:
+    """Of the finite values of each row, of which there is one at least."""
+    ranked, count = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)[:, None]
+    low, high = (np.take_along_axis(ranked, at, axis=1)[:, 0] for at in ((count - 1) // 2, count // 2))
+    return np.asarray((low + high) / 2)

@@ -184,7 +184,7 @@ class Evidence:
         return (one for other in self.tracks.of_key.get(key, ()) for one in self._plains(other))
 
     def _vendor(self, track: int) -> str:
-        return str(self.tracks.vendor[self.tracks.span(track).stop - 1])
+        return self.tracks.vendor(track)
 
     @functools.cached_property
     def _partners(self) -> Mapping[SeriesKey, Sequence[int]]:

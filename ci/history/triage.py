@@ -39,7 +39,7 @@ class TriageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class TriageEntry:
-    """A decision.  kind to first_bad: the place of its event (ci.history.identity.EventPlace), found again if it moves."""
+    """A decision.  kind, direction, machine, first_bad: where its event is, so that it is found again if it moves."""
 
     id: str
     state: EventState

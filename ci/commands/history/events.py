@@ -62,7 +62,7 @@ def events(
     if as_json:
         click.echo(json.dumps(document(chosen, history), indent=1, allow_nan=False))
     else:
-        listing.show(chosen, history, out_console())
+        listing.show(chosen, history, out_console(), all_code=EventKind.CODE in kinds)
     return REGRESSION if any(map(listing.is_regression, chosen)) else PASS
 
 

@@ -31,12 +31,12 @@ def is_regression(event: HistoryEvent) -> bool:
     return event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER and event.state is EventState.OPEN
 
 
-def show(events: Sequence[HistoryEvent], history: History, console: Console) -> None:
-    """One line that says what stands, the events, and what was looked at."""
+def show(events: Sequence[HistoryEvent], history: History, console: Console, all_code: bool = False) -> None:
+    """One line that says what stands, the events, what was looked at.  all_code: many changes of code are listed."""
     count = sum(map(is_regression, events))
     console.print(Text(f"{plural(count, 'regression')} open", "bold red" if count else "bold green"))
     code = sum(event.kind is EventKind.CODE for event in events)
-    folded = FOLDED < code < len(events)
+    folded = code > FOLDED and not all_code
     for event in sorted(events, key=_rank):
         if not (folded and event.kind is EventKind.CODE):
             console.print(block(event), soft_wrap=True)
@@ -52,7 +52,8 @@ def block(event: HistoryEvent) -> Text:
     """What moved and by how much; since when; what became of it and why it may be."""
     style = STYLE[event.direction] if event.state in STANDING else "dim"
     size = f"{percent(event.ratio)} {interval(event.ratio_low, event.ratio_high)}"
-    first = f"{event.kind} {event.direction}: {what(event)} on {plain(event.machine, WIDEST)}, {size}"
+    way = "changed" if event.kind is EventKind.CODE else event.direction
+    first = f"{event.kind} {way}: {what(event)} on {plain(event.machine, WIDEST)}, {size}"
     causes = [plain(cause.text, WIDEST) for cause in event.causes]
     more = f" (+{len(causes) - CAUSES})" if len(causes) > CAUSES else ""
     why = f"; {'; '.join(causes[:CAUSES])}{more}" if causes else ""
