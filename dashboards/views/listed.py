@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.views import (
-    View,
-    backends,
-    compare,
-    events,
-    machines,
-    pull_request,
-    records,
-    roofline,
-    scaling,
-    shapes,
-)
+from dashboards.views import View, backends, compare, events, machines, pull_request, records, roofline, scaling, shapes
 
 VIEWS: tuple[View, ...] = (
     *(events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -133,6 +134,7 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
         yield entry["path"], machine_data(name, health.get(name), own, [row for row in rows if row.machine == name])
 
 
+@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
 def _read(site: SiteInput) -> tuple[list[MachineHealth], list[CanaryRun], list[checks.Verified]]:
     """From the folder of records; nothing where a site is built of a bare frame."""
     if site.results_dir is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ def records_data(rows: Sequence[Verified], problems: Sequence[str]) -> dict[str,
     return {"rows": [verified_row(row) for row in rows], "failures": failures, "problems": list(problems)}
 
 
+@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
 def _read(site: SiteInput) -> tuple[list[Verified], list[str]]:
     found, problems = checks.load(site.results_dir) if site.results_dir else ([], [])
     return checks.verified(found), [text.replace(f"{site.results_dir}/", "") for text in problems]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from ci.history.kept import curves
 from ci.history.kept.curves import CurvePoint
 from ci.records.rates import Rate, headline
 from dashboards.lanes import natural, slug
-from dashboards.values import costs, count, different, in_rate, minute, one, significant
+from dashboards.values import CostRow, costs, count, different, in_rate, minute, one, significant
 from dashboards.views import SiteInput, View
 from dashboards.views.beside import beside
 
@@ -29,32 +30,43 @@ def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
     {"device", "points": [{"kernel", "shape", "case", "world", "per_rank": payload bytes / ranks, "rate", "backend",
     "baseline", "us", "value", "busbw", "machine", "commit", "date"}]}
     """
-    points = [point for _, part in rows.groupby(["kernel", "case"], sort=True) for point in _points(part)]
+    newest = rows.sort_values(["date", "machine"], kind="stable")
+    points = _points(newest.drop_duplicates(["kernel", "case", "backend"], keep="last"))
     points.sort(key=lambda point: (point["kernel"], natural(point["shape"]), point["backend"], point["world"]))
     return {"device": str(rows["device"].iloc[0]), "points": points}
 
 
 def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of one case: the newest number of each backend, on whichever machine it was measured."""
-    newest = rows.sort_values(["date", "machine"], kind="stable").drop_duplicates("backend", keep="last")
-    rate = headline(different(costs(newest))[-1])
+    """The newest number of each backend in each case, on whichever machine it was measured."""
+    quoted = _rates(rows)
+    in_each = {rate: significant(in_rate(rows, rate)) for rate in {*quoted, Rate.BUSBW}}
     columns = {
-        "kernel": newest["kernel"],
-        "shape": [shape_of(case, int(world)) for case, world in zip(newest["case"], newest["world"], strict=True)],
-        "case": newest["case"],
-        "world": map(count, newest["world"]),
-        "per_rank": significant((newest["payload_bytes"] / newest["world"]).to_numpy(float), 12),
-        "rate": [rate.value] * len(newest),
-        "backend": newest["backend"],
-        "baseline": map(bool, newest["baseline"]),
-        "us": significant(newest["seconds"].to_numpy(float) * 1e6),
-        "value": significant(in_rate(newest, rate)),
-        "busbw": significant(in_rate(newest, Rate.BUSBW)),
-        "machine": newest["machine"],
-        "commit": newest["commit"],
-        "date": map(minute, newest["date"]),
+        "kernel": rows["kernel"],
+        "shape": [shape_of(case, int(world)) for case, world in zip(rows["case"], rows["world"], strict=True)],
+        "case": rows["case"],
+        "world": map(count, rows["world"]),
+        "per_rank": significant((rows["payload_bytes"] / rows["world"]).to_numpy(float), 12),
+        "rate": [rate.value for rate in quoted],
+        "backend": rows["backend"],
+        "baseline": map(bool, rows["baseline"]),
+        "us": significant(rows["seconds"].to_numpy(float) * 1e6),
+        "value": [in_each[rate][n] for n, rate in enumerate(quoted)],
+        "busbw": in_each[Rate.BUSBW],
+        "machine": rows["machine"],
+        "commit": rows["commit"],
+        "date": map(minute, rows["date"]),
     }
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _rates(rows: pd.DataFrame) -> list[Rate]:
+    """The unit in which the case of each row is quoted."""
+    names, found = list(zip(rows["kernel"], rows["case"], strict=True)), costs(rows)
+    of_case: dict[tuple[str, str], list[CostRow]] = {}
+    for name, cost in zip(names, found, strict=True):
+        of_case.setdefault(name, []).append(cost)
+    quoted = {name: headline(different(those)[-1]) for name, those in of_case.items()}
+    return [quoted[name] for name in names]
 
 
 def curves_data(points: list[CurvePoint], chosen: dict[tuple[str, str, str, str], int]) -> list[dict[str, Any]]:
@@ -92,32 +104,32 @@ def _knobs(trial: Any, machine: str, kernel: str, case: str) -> dict[tuple[str, 
     }
 
 
-def _of_products(site: SiteInput) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Measured rows of several ranks by product, whatever the number of its devices."""
+@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
+def _products(site: SiteInput) -> list[dict[str, Any]]:
+    """Points of measured rows of several ranks by product, whatever the number of its devices."""
     parts = [rows[(rows["world"] > 1) & (rows["status"] == "ok")] for rows in site.newest.values()]
     rows = pd.concat(parts) if parts else site.frame
     rows = rows[np.isfinite(rows["seconds"].astype(float))] if len(rows) else rows
-    for device, part in rows.groupby("device", sort=True) if len(rows) else ():
-        yield str(device), part
+    return [scaling_data(part) for _, part in rows.groupby("device", sort=True, observed=True)] if len(rows) else []
+
+
+def _path(product: dict[str, Any]) -> str:
+    return f"views/scaling-{slug(product['device'])}"
 
 
 def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
-    products = list(_of_products(site))
+    products = _products(site)
     points = curves.load(site.results_dir)[0] if site.results_dir else []
-    yield (
-        "views/scaling",
-        {
-            "products": [{"device": device, "path": f"views/scaling-{slug(device)}"} for device, _ in products],
-            "curves": curves_data(points, chosen_programs(site, points) if len(site.frame) else {}),
-        },
-    )
-    for device, rows in products:
-        yield f"views/scaling-{slug(device)}", scaling_data(rows)
+    listed = [{"device": product["device"], "path": _path(product)} for product in products]
+    drawn = curves_data(points, chosen_programs(site, points) if len(site.frame) else {})
+    yield "views/scaling", {"products": listed, "curves": drawn}
+    for product in products:
+        yield _path(product), product
 
 
 def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
-    for device, rows in _of_products(site):
-        yield from beside(f"views/scaling-{slug(device)}", scaling_data(rows)["points"])
+    for product in _products(site):
+        yield from beside(_path(product), product["points"])
 
 
 VIEW = View(
