@@ -21,7 +21,9 @@ H200 = "h200x2-1a2b3c4d"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> str:
-    results = folder(tmp_path_factory.mktemp("records"), check(triton={"status": "wrong", "why": HOSTILE}))
+    wrong = {"status": "wrong", "why": HOSTILE}
+    gather = {**check(triton=wrong), "kernel": "all_gather", "world": 2}
+    results = folder(tmp_path_factory.mktemp("records"), check(triton=wrong), gather)
     home = results / H200
     home.mkdir()
     reading = {"sm_clock_mhz": 1980, "power_w": 700, "temperature_c": 60, "throttle": "none"}
@@ -80,6 +82,17 @@ def test_the_pages_show_the_records_and_keep_their_state_in_the_address(page: ch
     text = opened(page, f"{site}/checks.html")
     assert f"gemm/triton/m16 on {H200}: wrong, {HOSTILE}" in text.replace("\u2068", "").replace("\u2069", "")
     assert page.run("window.pwned") is None
+
+
+def test_a_kernels_page_says_when_it_was_last_verified(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/kernels/all_gather.html")
+    page.wait("document.getElementById('verified')")
+    text = page.run("document.getElementById('verified').innerText")
+    assert text.startswith("last verified 2026-11-21 at cccccccc: 0 results right on 2 ranks; ")
+    assert "triton: 1 wrong" in text
+    page.run("document.querySelector('#verified a').click()")
+    page.wait("location.pathname.endsWith('checks.html') && document.querySelector('#shown')?.textContent")
+    assert page.run("document.querySelector('#shown').textContent") == "1 of 2 rows"
 
 
 @pytest.mark.parametrize("name", ["machines", "scaling", "checks"])
