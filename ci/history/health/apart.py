@@ -35,6 +35,7 @@ class HealthRule:
     """How far apart is too far.  least: as a ratio - 1, or in the unit where `relative` is false.
 
     worse: +1 if more is worse, -1 if less is.  costs_time: whether times are proportional to it.
+    chance: at most so many points of healthy machines are that far apart.
     """
 
     unit: str
@@ -42,6 +43,7 @@ class HealthRule:
     worse: int
     relative: bool = True
     costs_time: bool = False
+    chance: float = 0.5
 
     def apart(self, value: float, peers: float) -> float:
         """How much worse than its peers, in multiples of what is too far."""
@@ -54,8 +56,8 @@ class HealthRule:
 
 
 RULES = {
-    Measure.CLOCK: HealthRule("MHz", 0.03, -1, costs_time=True),
-    Measure.LINK: HealthRule("GB/s", 0.05, -1, costs_time=True),
+    Measure.CLOCK: HealthRule("MHz", 0.03, -1, costs_time=True, chance=0.014),
+    Measure.LINK: HealthRule("GB/s", 0.05, -1, costs_time=True, chance=0.07),
     Measure.BASELINES: HealthRule("of the peers' time", 0.02, +1, costs_time=True),
     Measure.TEMPERATURE: HealthRule("°C", 15.0, +1, relative=False),
     Measure.THROTTLED: HealthRule("%", 0.10, +1, relative=False),
@@ -63,7 +65,9 @@ RULES = {
 }
 """Least deviations, 2026-11-22.  In the 76 recorded trials on 2 and 4 H200 the GPUs of a machine differed by at most
 2.3 % of their clock at work (one trial), 0.2 % of a link and 8 degrees, and none was held back by heat.  `policy.toml`
-takes 2 % for what a machine does on its own between two runs.  Noise: twice what it used to be."""
+takes 2 % for what a machine does on its own between two runs.  Noise: twice what it used to be.
+Chances: none of 218 points of clocks and of 42 of links was beyond, so at most 3 / n are (rule of three, Hanley and
+Lippman-Hand, JAMA 249(13), 1983); 0.5, that of either side, where no healthy machines with peers are recorded."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +97,8 @@ class HealthFinding:
     since: its first point.  before: the last good one, None if it was never good.  ended: the first point back among
     its peers, None while it lasts.  value, peers: medians over the stretch.  ratio: how much slower that makes it
     (1.05: 5 %), with the 99 % interval of its median; 1.0 where times do not follow.
-    p_value: of so many points on one side, if either side were equally likely (sign test).
+    p_value: of the PERSISTENT points that began it if the device were healthy, by the rule's chance; of all its points
+    on one side by the sign test where that is less.
     """
 
     machine: str
@@ -152,7 +157,7 @@ def _finding(series: HealthSeries, begin: int, end: int | None) -> HealthFinding
         value,
         peers,
         *(float(np.median(ratios)), low, high),
-        p_value=min(1.0, 2.0 * 0.5 ** len(points)),
+        p_value=min(RULES[series.measure].chance ** PERSISTENT, 2.0 * 0.5 ** len(points)),
     )
 
 
