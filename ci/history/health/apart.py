@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ci.records.pooling import interval
+from ci.stats.types import FloatArray
 
 PERSISTENT = 3
 """Points in a row that begin or end a finding: as many trials as a night has of an operator (2026-11)."""
@@ -45,9 +47,9 @@ class HealthRule:
     costs_time: bool = False
     chance: float = 0.5
 
-    def apart(self, value: float, peers: float) -> float:
-        """How much worse than its peers, in multiples of what is too far."""
-        away = value / peers - 1 if self.relative else value - peers
+    def apart(self, values: FloatArray, peers: FloatArray) -> FloatArray:
+        """How much worse than their peers, in multiples of what is too far."""
+        away = values / peers - 1 if self.relative else values - peers
         return self.worse * away / self.least
 
     def text(self, value: float) -> str:
@@ -70,8 +72,7 @@ Chances: none of 218 points of clocks and of 42 of links was beyond, so at most 
 Lippman-Hand, JAMA 249(13), 1983); 0.5, that of either side, where no healthy machines with peers are recorded."""
 
 
-@dataclasses.dataclass(frozen=True)
-class HealthPoint:
+class HealthPoint(NamedTuple):
     """A value of a device or machine, and what its peers had at that time.  at_ms: ms since 1970 UTC."""
 
     at_ms: int
@@ -80,14 +81,29 @@ class HealthPoint:
     peers: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class HealthSeries:
-    """One measure of one device (who: "GPU 3") or of all of a machine (who: "machine"), oldest first."""
+    """One measure of one device (who: "GPU 3") or of all of a machine (who: "machine"), oldest first; shapes (n,)."""
 
     machine: str
     who: str
     measure: Measure
-    points: tuple[HealthPoint, ...]
+    at_ms: Sequence[int]
+    commits: Sequence[str]
+    values: FloatArray
+    peers: FloatArray
+
+    @classmethod
+    def of(cls, machine: str, who: str, measure: Measure, points: Iterable[HealthPoint]) -> HealthSeries:
+        """From points, which are put in order of time."""
+        ordered = sorted(points, key=lambda point: point.at_ms)
+        values, peers = (np.array([point[field] for point in ordered], dtype=np.float64) for field in (2, 3))
+        return cls(machine, who, measure, [p.at_ms for p in ordered], [p.commit for p in ordered], values, peers)
+
+    def point(self, index: int) -> HealthPoint:
+        """One of its points."""
+        values = float(self.values[index]), float(self.peers[index])
+        return HealthPoint(int(self.at_ms[index]), self.commits[index], *values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,44 +143,42 @@ class HealthFinding:
 
 def findings(series: HealthSeries) -> list[HealthFinding]:
     """Every stretch apart, oldest first; each point is looked at once."""
-    rule, found = RULES[series.measure], list[HealthFinding]()
-    begin: int | None = None
-    run = 0  # points in a row that speak for a change of state
-    for index, point in enumerate(series.points):
-        apart = rule.apart(point.value, point.peers)
-        run = run + 1 if (apart >= 1 if begin is None else apart <= 0.5) else 0
+    apart = RULES[series.measure].apart(series.values, series.peers)
+    if np.count_nonzero(apart >= 1) < PERSISTENT:
+        return []
+    found, begin, run = list[HealthFinding](), -1, 0  # run: points in a row that speak for a change of state
+    for index, away in enumerate(apart.tolist()):
+        run = run + 1 if (away >= 1 if begin < 0 else away <= 0.5) else 0
         if run == PERSISTENT:
             first, run = index - PERSISTENT + 1, 0
-            if begin is not None:
+            if begin >= 0:
                 found.append(_finding(series, begin, first))
-            begin = first if begin is None else None
-    return found if begin is None else [*found, _finding(series, begin, None)]
+            begin = first if begin < 0 else -1
+    return found if begin < 0 else [*found, _finding(series, begin, None)]
 
 
 def _finding(series: HealthSeries, begin: int, end: int | None) -> HealthFinding:
-    points = series.points[begin:end]
-    value, peers = (float(np.median([getattr(p, name) for p in points])) for name in ("value", "peers"))
-    ratios = _slower(series.measure, points)
+    values, peers = series.values[begin:end], series.peers[begin:end]
+    ratios = _slower(series.measure, values, peers)
     low, high = interval((ratios,))
     return HealthFinding(
         series.machine,
         series.who,
         series.measure,
-        points[0],
-        series.points[begin - 1] if begin else None,
-        series.points[end] if end is not None else None,
-        len(points),
-        value,
-        peers,
+        series.point(begin),
+        series.point(begin - 1) if begin else None,
+        series.point(end) if end is not None else None,
+        len(values),
+        float(np.median(values)),
+        float(np.median(peers)),
         *(float(np.median(ratios)), low, high),
-        p_value=min(RULES[series.measure].chance ** PERSISTENT, 2.0 * 0.5 ** len(points)),
+        p_value=min(RULES[series.measure].chance ** PERSISTENT, 2.0 * 0.5 ** len(values)),
     )
 
 
-def _slower(measure: Measure, points: Sequence[HealthPoint]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _slower(measure: Measure, values: FloatArray, peers: FloatArray) -> FloatArray:
     """New time / old time that each point means; 1 where times do not follow the measure."""
     rule = RULES[measure]
     if not rule.costs_time:
-        return np.ones(len(points))
-    ratio = np.array([p.value / p.peers for p in points], dtype=np.float64)
-    return ratio if rule.worse > 0 else 1 / ratio
+        return np.ones(len(values))
+    return values / peers if rule.worse > 0 else peers / values

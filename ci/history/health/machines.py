@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pandas as pd
 
 from ci.history.health.apart import HealthFinding, findings
@@ -118,7 +118,7 @@ def _middle(those: Sequence[DeviceHealth]) -> DeviceHealth:
 
 
 def _median(values: list[float]) -> float:
-    return float(np.median(values))
+    return float(statistics.median(values))
 
 
 EXTREME: dict[str, Callable[[list[float]], float]] = {"temperature_c": max, "link_gbs": min}

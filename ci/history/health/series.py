@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -11,6 +12,7 @@ import pandas as pd
 from ci.history.health.apart import HealthPoint, HealthSeries, Measure
 from ci.history.health.cache import HealthRecord
 from ci.history.health.readings import DeviceHealth, SessionNoise, TrialHealth
+from ci.stats.types import FloatArray
 
 CASE = ["commit", "env", "kernel", "backend", "case", "case_yardstick"]
 """What two machines must share to be compared: the same work, by the same library, at the same commit."""
@@ -20,6 +22,9 @@ SHARED_CASES = 5
 
 PAST_SESSIONS = 4
 """Earlier sessions that say what a machine's noise used to be."""
+
+LONGEST_PAST = 60
+"""Quiet sessions that are remembered, two months of nights: what a machine was a year ago is no measure of it."""
 
 WHOLE = "machine"
 DAY_MS = 86_400_000
@@ -41,23 +46,39 @@ def all_series(record: HealthRecord, frame: pd.DataFrame | None = None) -> list[
 
 def of_devices(trials: Iterable[TrialHealth]) -> list[HealthSeries]:
     """Each GPU beside the median of the others of its machine, trial by trial; throttling beside none at all."""
-    points: dict[tuple[str, str, Measure], list[HealthPoint]] = defaultdict(list)
+    by_machine: dict[str, list[TrialHealth]] = defaultdict(list)
     for trial in trials:
-        for measure, read in OF_DEVICE.items():
-            for place, value, peers in _beside_others([read(device) for device in trial.devices], measure):
-                point = HealthPoint(trial.at_ms, trial.commit, value, peers)
-                points[trial.machine, f"GPU {place}", measure].append(point)
-    return [HealthSeries(*key, tuple(those)) for key, those in sorted(points.items())]
+        by_machine[trial.machine].append(trial)
+    found = (
+        series
+        for machine, those in sorted(by_machine.items())
+        for measure in OF_DEVICE
+        for series in _of_measure(machine, those, measure)
+    )
+    return [series for series in found if len(series.values)]
 
 
-def _beside_others(values: Sequence[float | None], measure: Measure) -> Iterator[tuple[int, float, float]]:
-    """(device, its value, its peers')."""
-    for place, value in enumerate(values):
-        others = [one for other, one in enumerate(values) if other != place and one is not None]
-        if value is not None and measure is Measure.THROTTLED:
-            yield place, value, 0.0
-        elif value is not None and others and np.median(others) > 0:
-            yield place, value, float(np.median(others))
+def _of_measure(machine: str, trials: Sequence[TrialHealth], measure: Measure) -> Iterator[HealthSeries]:
+    """The series of every GPU of a machine."""
+    read, count = OF_DEVICE[measure], max(len(trial.devices) for trial in trials)
+    table = np.full((len(trials), count), np.nan)
+    for row, trial in enumerate(trials):
+        table[row, : len(trial.devices)] = [np.nan if (v := read(d)) is None else v for d in trial.devices]
+    for gpu in range(count):
+        alone = measure is Measure.THROTTLED or count < 2
+        peers = np.zeros(len(trials)) if alone else _median_of(np.delete(table, gpu, axis=1))
+        known = np.isfinite(table[:, gpu]) & (np.isfinite(peers) if measure is Measure.THROTTLED else peers > 0)
+        rows = np.flatnonzero(known).tolist()
+        at, commits = [trials[row].at_ms for row in rows], [trials[row].commit for row in rows]
+        yield HealthSeries(machine, f"GPU {gpu}", measure, at, commits, table[known, gpu], peers[known])
+
+
+def _median_of(rows: FloatArray) -> FloatArray:
+    """The median of each row without its NaN, NaN where there is nothing else."""
+    ordered, counts = np.sort(rows, axis=1), np.isfinite(rows).sum(axis=1)  # NaN sorts last
+    low, high = (np.clip(place, 0, rows.shape[1] - 1) for place in ((counts - 1) // 2, counts // 2))
+    every = np.arange(len(rows))
+    return np.where(counts > 0, (ordered[every, low] + ordered[every, high]) / 2, np.nan)
 
 
 def of_machines(trials: Sequence[TrialHealth]) -> list[HealthSeries]:
@@ -68,9 +89,9 @@ def of_machines(trials: Sequence[TrialHealth]) -> list[HealthSeries]:
             seen[trial.product, trial.operator, trial.commit][trial.machine].append(trial)
     points: dict[str, list[HealthPoint]] = defaultdict(list)
     for by_machine in seen.values():
-        clocks = {name: float(np.median([_clock(one) or 0.0 for one in those])) for name, those in by_machine.items()}
+        clocks = {name: statistics.median(_clock(one) or 0.0 for one in those) for name, those in by_machine.items()}
         for name, those in by_machine.items() if len(clocks) > 1 else ():
-            peers = float(np.median([clock for other, clock in clocks.items() if other != name]))
+            peers = statistics.median(clock for other, clock in clocks.items() if other != name)
             points[name].append(HealthPoint(those[0].at_ms, those[0].commit, clocks[name], peers))
     return [_whole(machine, Measure.CLOCK, those) for machine, those in sorted(points.items())]
 
@@ -93,13 +114,14 @@ def of_noise(sessions: Iterable[SessionNoise]) -> list[HealthSeries]:
 
 
 def _beside_past(sessions: Sequence[SessionNoise]) -> list[HealthPoint]:
-    """The past ends PAST_SESSIONS before a session, so that a run of noisy ones is not its own measure."""
-    quiet = float(np.median([one.noise for one in sessions[:PAST_SESSIONS]]))
+    """Beside the median of the last quiet sessions: those that were noisy themselves are no measure of it."""
+    quiet = [one.noise for one in sessions[:PAST_SESSIONS]]
     points = []
-    for place, one in enumerate(sessions[PAST_SESSIONS:], PAST_SESSIONS):
-        points.append(HealthPoint(one.at_ms, one.commit, one.noise, quiet))
-        if one.noise <= 2 * quiet:
-            quiet = float(np.median([s.noise for s in sessions[: place + 1] if s.noise <= 2 * quiet] or [quiet]))
+    for one in sessions[PAST_SESSIONS:]:
+        usual = statistics.median(quiet[-LONGEST_PAST:])
+        points.append(HealthPoint(one.at_ms, one.commit, one.noise, usual))
+        if one.noise <= 2 * usual:
+            quiet.append(one.noise)
     return points
 
 
@@ -125,4 +147,4 @@ def _among(rows: pd.DataFrame) -> Iterator[HealthSeries]:
 
 
 def _whole(machine: str, measure: Measure, points: Iterable[HealthPoint]) -> HealthSeries:
-    return HealthSeries(machine, WHOLE, measure, tuple(sorted(points, key=lambda point: point.at_ms)))
+    return HealthSeries.of(machine, WHOLE, measure, points)

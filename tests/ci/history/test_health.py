@@ -16,7 +16,7 @@ from ci.history.health.apart import PERSISTENT, RULES, HealthPoint, HealthSeries
 from ci.history.health.cache import HealthRecord
 from ci.history.health.machines import all_findings, machines
 from ci.history.health.readings import DeviceHealth, SessionNoise, TrialHealth
-from ci.history.health.series import DAY_MS, all_series
+from ci.history.health.series import DAY_MS, _median_of, all_series
 from ci.history.health_events import events, joined, with_machines
 from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, EventKind, EventState
@@ -158,14 +158,19 @@ def test_findings_equal_a_slow_search_for_runs(measure: Measure) -> None:
     rule = RULES[measure]
     for _ in range(40):
         peers = 100.0
-        away = rng.choice([0.0, 0.3, 0.7, 1.2, 3.0], 30)
+        away = rng.choice([0.0, 0.3, 0.7, 1.2, 3.0], 30)  # none on a limit, where rounding decides
         values = [peers * (1 + rule.worse * rule.least * a) if rule.relative else peers + rule.least * a for a in away]
-        points = tuple(HealthPoint(n, COMMITS[n], v, peers) for n, v in enumerate(values))
-        found = [
-            (one.since.at_ms, one.ended.at_ms if one.ended else None)
-            for one in findings(HealthSeries("m", "machine", measure, points))
-        ]
-        assert found == _runs([round(rule.apart(p.value, p.peers), 6) for p in points])
+        series = HealthSeries.of("m", "machine", measure, (HealthPoint(n, "", v, peers) for n, v in enumerate(values)))
+        found = [(one.since.at_ms, one.ended.at_ms if one.ended else None) for one in findings(series)]
+        assert found == _runs(list(rule.apart(series.values, series.peers)))
+
+
+def test_the_median_of_peers_leaves_out_what_was_not_reported() -> None:
+    rng = np.random.default_rng(9)
+    table = rng.random((200, 7))
+    table[rng.random(table.shape) < 0.6] = np.nan
+    slow = [np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in table]
+    np.testing.assert_allclose(_median_of(table), slow)
 
 
 def _runs(apart: list[float]) -> list[tuple[int, int | None]]:
