@@ -21,13 +21,17 @@ FORMAT, VERSION = "ridgeline-canary", 1
 
 
 class CanaryOutcome(enum.StrEnum):
-    """What one answer of the gate was worth.  The last two say nothing against it: it did not claim to know."""
+    """What one answer of the gate was worth.
+
+    right: it said SAME of an A/A.  below the floor: SAME of a change that the policy does not look for on this machine.
+    That and "cannot tell" say nothing against it: it did not claim to know.
+    """
 
     FOUND = "found"
-    RIGHT = "no change said of none"
+    RIGHT = "right"
     FALSE = "false"
     MISSED = "missed"
-    BELOW = "below what the policy looks for"
+    BELOW = "below the floor"
     UNDECIDED = "cannot tell"
 
 

@@ -15,7 +15,7 @@
     {key: "link", title: "slowest link", unit: "GB/s"},
     {key: "noise", title: "noise between trials", unit: "%", scale: 100},
   ];
-  const GOOD = ["found", "no change said of none"],
+  const GOOD = ["found", "right"],
     BAD = ["false", "missed"];
 
   let choose = null;
