@@ -8,13 +8,15 @@ from pathlib import Path
 
 import click
 
+from ci.alerts import channels, sending, settings
+from ci.alerts.text import title
 from ci.commands.history import listing
 from ci.git.command import GitError
 from ci.git.repository import Repository
 from ci.history import reading, triage
 from ci.history.analysis import History
 from ci.history.types import EventKind, HistoryEvent
-from ci.options import JSON, PASS, REGRESSION, RESULTS, example, folder, out_console, together
+from ci.options import DRY_RUN, JSON, PASS, REGRESSION, RESULTS, example, folder, out_console, together
 
 CODE = folder("--code", "results_isa", "Folder of recorded machine code.")
 TRIAGE = click.option(
@@ -36,8 +38,18 @@ SOURCES = together(RESULTS, CODE, TRIAGE)
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice([str(kind) for kind in EventKind]), help="Only these kinds."
 )
+@click.option("--alert", is_flag=True, help="Also tell people as --alerts says, each event once.")
+@click.option(
+    "--alerts",
+    "alerts_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=settings.DEFAULT_FILE,
+    show_default=True,
+    help="File of who is told, and how.",
+)
 @SOURCES
 @JSON
+@DRY_RUN
 def events(
     only_open: bool,
     since: str | None,
@@ -47,11 +59,15 @@ def events(
     code: Path,
     triage_file: Path,
     as_json: bool,
+    alert: bool,
+    alerts_file: Path,
+    dry_run: bool,
 ) -> int:
     """Events of the history: which operators became slower or faster, since which commit, and why.
 
     Leaves with 1 if an open regression of a kernel is among them.
     """
+    told = settings.load(alerts_file) if alert else None
     history = reading.history(results, code, triage.load(triage_file))
     known = {event.machine for event in history.events}
     unknown = [name for name in machines if name not in known | {key.machine for key in history.steps}]
@@ -63,7 +79,22 @@ def events(
         click.echo(json.dumps(document(chosen, history), indent=1, allow_nan=False))
     else:
         listing.show(chosen, history, out_console(), all_code=EventKind.CODE in kinds)
+    if told:
+        _alert(history, told, results / sending.FILE, dry_run)
     return REGRESSION if any(map(listing.is_regression, chosen)) else PASS
+
+
+def _alert(history: History, told: settings.AlertSettings, file: Path, dry_run: bool) -> None:
+    """Tell people what they do not know yet.  Raises AlertError if a channel refused."""
+    sendings, waiting = sending.due(history, told, channels.channels(told), sending.read(file))
+    for one in sendings:
+        verb = "would tell" if dry_run else "tell"
+        click.echo(f"{verb} {one.channel.name}: {one.status}: {title(one.event)}", err=True)
+    if waiting:
+        click.echo(f"{waiting} more events wait for the next run ({told.most} in one)", err=True)
+    refused = [] if dry_run else list(sending.send(sendings, file))
+    if refused:
+        raise settings.AlertError("; ".join(dict.fromkeys(map(str, refused))))
 
 
 def document(chosen: Sequence[HistoryEvent], history: History) -> dict[str, object]:
@@ -98,5 +129,5 @@ def _after(history: History, since: str) -> set[str]:
         before = repository.resolve(since).hash
         later = {commit.hash for commit in repository.commits(before, "HEAD")}
     except GitError as error:
-        raise click.BadParameter(f"{error}", param_hint="--since") from None
+        raise click.BadParameter(f"{since!r}: {error}", param_hint="--since") from None
     return later & set(history.commits)

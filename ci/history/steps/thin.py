@@ -7,13 +7,14 @@ differs by 0.5 %.  Seconds wander by more than that, so they are not judged here
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
 
-from ci.history.evidence import NORMAL_99
-from ci.history.series import Tracks
+from ci.history.steps.evidence import NORMAL_99
+from ci.history.steps.series import Tracks
 from ci.stats.types import FloatArray, Step
 
 FIRST = 7
@@ -31,12 +32,51 @@ LASTING = 3
 """Points whose median is the level after: an outlier is none."""
 
 
+AGREEING = 0.5
+"""Share of an operator's series that step alike from which one bears out the other.  A choice: most of them."""
+TRIALS = 2
+"""Trials of a point that nothing else bears out: of one alone nobody knows how well it repeats."""
+
+Early = Mapping[int, Sequence[Step]]
+"""Large early steps by track."""
+
+
 def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Step]]:
-    """The steps of all tracks, with the large early ones of those judged by ratio."""
-    return [
-        _merged(steps, list(early(values)) if by_ratio else [])
-        for values, steps, by_ratio in zip(tracks.arrays(), found, tracks.by_ratio, strict=True)
-    ]
+    """The steps of all tracks, with the large early ones of those judged by ratio.
+
+    An early step is believed if most series of its operator step alike, or, while there are no more points than FIRST,
+    if several trials stand behind both of its points: a first point alone may be an outlier.
+    """
+    arrays = tracks.arrays()
+    seen = {int(t): steps for t in np.flatnonzero(tracks.by_ratio) if (steps := list(early(arrays[t])))}
+    votes = _votes(tracks, seen)
+    merged = [list(steps) for steps in found]
+    for track, steps in seen.items():
+        others = [one for one in steps if _believed(tracks, track, one, votes)]
+        merged[track] = _merged(found[track], others)
+    return merged
+
+
+def _votes(tracks: Tracks, seen: Early) -> Mapping[tuple[str, str, int, bool], float]:
+    """By machine, operator, place and direction: the share of its series that have an early step there."""
+    steps = Counter(_what(tracks, track, one) for track, found in seen.items() for one in found)
+    ours = Counter(tracks.keys[int(track)][:2] for track in np.flatnonzero(tracks.by_ratio))
+    return {what: count / ours[what[:2]] for what, count in steps.items() if count > 1}
+
+
+def _what(tracks: Tracks, track: int, step: Step) -> tuple[str, str, int, bool]:
+    place = int(tracks.place[tracks.starts[track] + step.index])
+    return *tracks.keys[track][:2], place, step.ratio > 1
+
+
+def _believed(tracks: Tracks, track: int, step: Step, votes: Mapping[tuple[str, str, int, bool], float]) -> bool:
+    if votes.get(_what(tracks, track, step), 0.0) >= AGREEING:
+        return True
+    span = tracks.span(track)
+    if span.stop - span.start > FIRST or "trials" not in tracks.frame:
+        return False
+    rows = tracks.row[span.start + step.index - 1 : span.start + step.index + 1]
+    return bool((tracks.frame["trials"].iloc[rows] >= TRIALS).all())
 
 
 def early(values: FloatArray) -> Iterator[Step]:

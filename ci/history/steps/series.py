@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ci.history.types import SeriesKey
+from ci.history.steps.words import SeriesKey
 from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.int64]

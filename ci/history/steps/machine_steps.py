@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ci.history.common import MachinePath
-from ci.history.evidence import LEAST_SECONDS, Candidate, went_along
-from ci.history.series import Tracks
-from ci.history.types import Direction, EventKind
+from ci.history.steps.common import MachinePath
+from ci.history.steps.evidence import LEAST_SECONDS, Candidate, went_along
+from ci.history.steps.series import Tracks
+from ci.history.steps.words import Direction, EventKind
 from ci.stats.types import FloatArray, Step
 
 Find = Callable[[FloatArray], Sequence[Step]]

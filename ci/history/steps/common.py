@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ci.history.series import IntArray, Tracks
+from ci.history.steps.series import IntArray, Tracks
 from ci.stats.types import FloatArray
 
 VOTERS = 5

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ci.history.series import Tracks
-from ci.history.types import Direction, EventKind, Moved, SeriesKey
+from ci.history.steps.series import Tracks
+from ci.history.steps.words import Direction, EventKind, Moved, SeriesKey
 from ci.stats.types import FloatArray, Step
 
 SLACK = 2
@@ -42,7 +42,7 @@ class Candidate:
 
     good, bad: places (indices of commits in the order of history) of the points before and at the step.  low, high:
     the same with SLACK.  number: of the step among its track's, -1 for a series that only went along.
-    counts: whether its size is the event's.
+    counts: whether its size is the event's.  seconds: what the step added to one call.
     """
 
     kind: EventKind
@@ -57,16 +57,12 @@ class Candidate:
     low: int
     high: int
     counts: bool = True
+    seconds: float = 0.0
 
     @property
     def own_direction(self) -> Direction:
         """Which way the series itself went."""
         return Direction.SLOWER if self.step.ratio > 1 else Direction.FASTER
-
-    @property
-    def seconds_moved(self) -> float:
-        """Seconds per call that the step added, of a series judged by seconds."""
-        return self.step.after - self.step.before
 
     def agrees(self, other: Candidate) -> bool:
         """Whether both can be the same change: one's first bad commit is where the other's may be."""
@@ -155,7 +151,8 @@ class Evidence:
         )
         way = Direction.SLOWER if step.ratio > 1 else Direction.FASTER
         judged = "ratio" if self.tracks.by_ratio[track] else "seconds"
-        return Candidate(kind, way, self.tracks.keys[track], track, number, step, judged, *where)
+        added = self._seconds_after(track, number) * (1 - 1 / step.ratio)
+        return Candidate(kind, way, self.tracks.keys[track], track, number, step, judged, *where, seconds=added)
 
     def _as_measured(self, track: int, number: int) -> Step:
         """A step with its levels in seconds as they were recorded; its ratio is what is left beside the machine."""
@@ -166,6 +163,10 @@ class Evidence:
         seconds = self.tracks.seconds[self.tracks.span(track)]
         before, after = float(np.median(seconds[first:index])), float(np.median(seconds[index:stop]))
         return dataclasses.replace(step, before=before, after=after)
+
+    def _seconds_after(self, track: int, number: int) -> float:
+        _, index, stop = self._levels(track, number)
+        return float(np.median(self.tracks.seconds[self.tracks.span(track)][index:stop]))
 
     def _slack(self, track: int, number: int) -> int:
         """Points by which the place of a step may be off, by its size beside the scatter its interval tells of."""
