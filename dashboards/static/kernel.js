@@ -76,7 +76,7 @@
               row.why || "no reason was recorded",
             );
     const chart = h("div", {});
-    host.append(h("h2", {}, row.case, " ", h("span", {class: "sub"}, kernel)), ...(why ? [why] : []), chart);
+    host.append(h("h2", {}, R.foreign(row.case), " ", h("span", {class: "sub"}, kernel)), ...(why ? [why] : []), chart);
     view.history = () =>
       R.history(
         chart,
@@ -171,6 +171,7 @@
     unknown.textContent = `There is no case “${values.case}” of ${kernel} on this machine; choose one below.`;
     draw();
     R.curves(document.getElementById("curves"), data, openCase);
+    R.downloads(`${lane.slug}/kernel-${slug}`);
     if (values.case && view.open) document.querySelector("tr.opened").scrollIntoView({block: "start"});
   }
 

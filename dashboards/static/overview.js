@@ -1,10 +1,17 @@
-/* The overview: newest numbers of every kernel on one machine, and what was not measured there. */
+/* The overview: newest numbers of every kernel on one machine, and what was not measured there.
+ *
+ * A long table is built in slices, so that the page answers at once: its first rows stand when the data are there, the
+ * others follow within a second.  All rows end up in the document, so the browser's search, the keyboard and the printer
+ * find them; printing waits for none: what is missing is added before.
+ */
 "use strict";
 
 (() => {
   const R = Ridgeline,
-    {h} = R;
-  const view = {rows: [], commits: [], absent: [], order: {column: -1, down: false}, query: "", all: false, only: ""};
+    {h, foreign} = R;
+  const FIRST = 80; // rows that are drawn at once: more than a window shows
+  const SLICE = 24; // milliseconds of building before the page may answer again
+  const view = {rows: [], commits: [], absent: [], baselines: new Map(), query: "", all: false, only: "", rest: null};
 
   const COLUMNS = [
     {title: "case", sort: row => row.case},
@@ -14,40 +21,41 @@
     {title: "vs baseline", number: true, sort: row => row.ratio ?? null, help: R.HELP.ratio},
     {title: "vs commit before", number: true, sort: row => (row.step && row.step.speed) ?? null, help: R.HELP.step},
     {title: "history", help: R.HELP.history},
-    {title: "commit", sort: row => row.at},
+    {title: "commit", sort: row => row.good_at ?? row.at},
   ];
 
-  const FILTERS = {
-    slower: row => row.step && row.step.moved === "slower",
-    faster: row => row.step && row.step.moved === "faster",
-    behind: row => row.ratio !== null && row.ratio !== undefined && row.ratio < 1,
-    unmeasured: row => row.status !== "ok",
-  };
+  const FILTERS = new Map([
+    ["slower", row => row.step && row.step.moved === "slower"],
+    ["faster", row => row.step && row.step.moved === "faster"],
+    ["behind", row => row.ratio !== null && row.ratio !== undefined && row.ratio < 1],
+    ["unmeasured", row => row.status !== "ok"],
+  ]);
 
-  function kernelHref(row) {
-    const slug = R.site.kernels.find(kernel => kernel.name === row.kernel).slug,
+  /** Addresses of kernels' pages on this machine. */
+  function kernelPages() {
+    const slugs = new Map(R.site.kernels.map(({name, slug}) => [name, slug])),
       {machine, env} = R.lane(R.state());
-    return "kernels/" + slug + ".html" + R.hashOf({machine, env, case: row.case, backend: row.backend});
+    return (kernel, values = {}) => "kernels/" + slugs.get(kernel) + ".html" + R.hashOf({machine, env, ...values});
   }
 
-  function bodyRow(row) {
-    const [hash, date] = view.commits[row.at],
-      old = row.at < view.commits.length - 1;
+  function bodyRow(row, page) {
+    const [hash, date] = view.commits[row.good_at ?? row.at],
+      old = (row.good_at ?? row.at) < view.commits.length - 1;
     const line = h(
       "tr",
       {class: row.status === "ok" ? null : "gone"},
       h(
         "th",
         {scope: "row"},
-        h("a", {href: kernelHref(row)}, row.case),
+        h("a", {href: page(row.kernel, {case: row.case, backend: row.backend})}, foreign(row.case)),
         h("span", {class: "sub"}, [row.dtype, row.world > 1 ? row.world + " ranks" : ""].filter(Boolean).join(", ")),
       ),
-      h("td", {}, row.backend),
+      h("td", {}, foreign(row.backend)),
       R.valueCell(row),
       R.shareCell(row.share),
       R.ratioCell(row),
       R.stepCell(row.step),
-      h("td", {class: "history"}, R.spark(row.spark, row.rate)),
+      sparkCell(row),
       h(
         "td",
         {class: old ? "commit muted" : "commit", title: old ? "not measured at the newest commit" : null},
@@ -58,56 +66,148 @@
     return R.labelled(line, COLUMNS);
   }
 
-  function groupHead(kernel, rows) {
-    const href = kernelHref(rows[0]).replace(/&?(case|backend)=[^&]*/g, "");
-    const hidden = view.rows.filter(row => row.kernel === kernel).length - rows.length;
+  /* Drawings of thousands of rows take longer than all else: a cell gets its line when it comes near the window, and
+   * all of them before the page is printed. */
+  const waiting = new Map();
+  const near = new IntersectionObserver(
+    found => found.filter(entry => entry.isIntersecting).forEach(entry => drawSpark(entry.target)),
+    {rootMargin: "600px"},
+  );
+
+  function sparkCell(row) {
+    const cell = h("td", {class: "history"});
+    waiting.set(cell, row);
+    near.observe(cell);
+    return cell;
+  }
+
+  function drawSpark(cell) {
+    const row = waiting.get(cell);
+    near.unobserve(cell);
+    waiting.delete(cell);
+    if (row) cell.append(R.spark(row.spark, row.rate));
+  }
+
+  /** What a kernel has besides the rows that are shown: "12 more, 94 never measured here, beside hipblaslt". */
+  function besides(kernel, shown) {
+    const all = view.byKernel.get(kernel),
+      never = all.filter(row => !row.here && !shown.has(row)).length,
+      more = all.filter(row => row.here && !shown.has(row)).length,
+      vendors = view.baselines.get(kernel) || [];
+    return [
+      more ? `${more} more` : "",
+      never ? `${never} never measured here` : "",
+      vendors.length ? [`beside ${vendors.length === 1 ? "" : vendors.length + " vendor libraries: "}`, foreign(vendors.join(", "))] : "",
+    ]
+      .filter(Boolean)
+      .flatMap((text, n) => (n ? [", ", text].flat() : text));
+  }
+
+  function groupHead(kernel, shown, page) {
     return h(
       "tr",
       {class: "group"},
       h(
         "th",
         {scope: "rowgroup", colspan: COLUMNS.length},
-        h("a", {href}, kernel),
-        hidden > 0 ? h("span", {class: "sub"}, `${hidden} more`) : null,
+        h("a", {href: page(kernel)}, foreign(kernel)),
+        h("span", {class: "sub"}, besides(kernel, shown)),
       ),
     );
   }
 
-  function shown() {
-    const rows = view.rows.filter(
-      row =>
-        (view.all || view.only || view.query || row.headline) &&
-        (!view.only || FILTERS[view.only](row)) &&
-        R.matches(
-          [row.kernel, row.case, row.backend, row.dtype, row.status, row.world + "ranks"].join(" "),
-          view.query,
-        ),
-    );
-    return R.sorted(rows, COLUMNS, view.order);
+  /** Rows of the headlines; all with a number or a failure; of what was never tried here those that are asked for. */
+  function shown(order) {
+    const wanted = FILTERS.get(view.only) || (row => view.query || (view.all ? row.here : row.headline));
+    const rows = view.rows.filter(row => wanted(row) && R.matches(row.text, view.query));
+    return R.sorted(rows, COLUMNS, order);
   }
 
   function draw() {
-    const rows = shown(),
+    const order = R.orderIn("sort", COLUMNS),
+      rows = shown(order),
       table = document.getElementById("kernels");
     table.tHead.replaceChildren(
       h(
         "tr",
         {},
-        R.headCells(COLUMNS, view.order, order => {
-          view.order = order;
+        R.headCells(COLUMNS, order, next => {
+          R.go({sort: R.orderOf(COLUMNS, next)});
           R.keepFocus(table.tHead, draw);
         }),
       ),
     );
-    const groups = new Map();
-    for (const row of rows) groups.set(row.kernel, [...(groups.get(row.kernel) || []), row]);
+    near.disconnect();
+    waiting.clear();
     for (const body of [...table.tBodies]) body.remove();
-    for (const [kernel, members] of groups)
-      table.append(h("tbody", {}, groupHead(kernel, members), members.map(bodyRow)));
-    document.getElementById("shown").textContent = `${rows.length} of ${view.rows.length} series`;
+    drawRows(table, rows);
+    const never = view.rows.filter(row => !row.here).length,
+      hint = never && !view.query && !view.only ? `; ${never} never measured here` : "";
+    document.getElementById("shown").textContent = `${rows.length} of ${view.rows.length} series` + hint;
     document.getElementById("nothing").hidden = rows.length > 0;
     for (const tile of document.querySelectorAll(".tile[aria-pressed]"))
       tile.setAttribute("aria-pressed", String(tile.dataset.only === view.only));
+  }
+
+  /** The first rows at once, the rest in slices outside of the document, which then come in together. */
+  function drawRows(table, rows) {
+    const lines = linesOf(rows),
+      rest = [];
+    clearTimeout(view.rest?.timer);
+    view.rest = null;
+    table.append(...take(lines, FIRST));
+    const later = {timer: 0, finish};
+    function finish() {
+      clearTimeout(later.timer);
+      rest.push(...take(lines));
+      table.append(...rest);
+      view.rest = null;
+      delete table.dataset.building;
+    }
+    function slice() {
+      const end = performance.now() + SLICE;
+      while (performance.now() < end) {
+        const some = take(lines, 20);
+        if (!some.length) return finish();
+        rest.push(...some);
+      }
+      later.timer = setTimeout(slice, 0);
+    }
+    if (lines.left) {
+      view.rest = later;
+      table.dataset.building = "1";
+      later.timer = setTimeout(slice, 0);
+    }
+  }
+
+  /** The lines to draw, kernel by kernel: {makers: [[kernel, function that makes the line]], at: the next, left}. */
+  function linesOf(rows) {
+    const page = kernelPages(),
+      visible = new Set(rows),
+      groups = new Map();
+    for (const row of rows) {
+      if (!groups.has(row.kernel)) groups.set(row.kernel, []);
+      groups.get(row.kernel).push(row);
+    }
+    const makers = [...groups].flatMap(([kernel, members]) => [
+      [kernel, () => groupHead(kernel, visible, page)],
+      ...members.map(row => [kernel, () => bodyRow(row, page)]),
+    ]);
+    return {makers, at: 0, left: makers.length > 0};
+  }
+
+  /** The next `most` lines, in table bodies that are new: one for each kernel, or for a kernel's further lines. */
+  function take(lines, most = Infinity) {
+    const bodies = [];
+    let kernel = null;
+    for (; most > 0 && lines.at < lines.makers.length; most--, lines.at++) {
+      const [name, make] = lines.makers[lines.at];
+      if (name !== kernel) bodies.push(h("tbody", {}));
+      kernel = name;
+      bodies.at(-1).append(make());
+    }
+    lines.left = lines.at < lines.makers.length;
+    return bodies;
   }
 
   /* ---- the tiles on top ---- */
@@ -128,7 +228,7 @@
         title: help,
         click: () => {
           view.only = view.only === only ? "" : only;
-          R.setState({only: view.only});
+          R.go({only: view.only});
           draw();
         },
       },
@@ -138,16 +238,14 @@
   }
 
   function tiles() {
-    const count = only => String(view.rows.filter(FILTERS[only]).length);
+    const count = only => String(view.rows.filter(FILTERS.get(only)).length);
     const ratios = view.rows.filter(row => row.ratio > 0 && row.status === "ok").map(row => row.ratio);
     const mean = geometricMean(ratios);
     document
       .getElementById("tiles")
       .replaceChildren(
         tile(
-          view.rows.length === 1
-            ? "series"
-            : "series of " + new Set(view.rows.map(row => row.kernel)).size + " kernels",
+          view.rows.length === 1 ? "series" : "series of " + view.byKernel.size + " kernels",
           String(view.rows.length),
           "one series is one case with one backend",
         ),
@@ -163,56 +261,81 @@
       );
   }
 
+  /** Of how many numbers the newest commit is true. */
+  function newest({at, measured, of}) {
+    const host = document.getElementById("newest"),
+      [hash, date] = view.commits[at] || [];
+    host.hidden = !hash;
+    if (!hash) return;
+    const all = measured === of && of > 0;
+    host.replaceChildren(
+      all ? "All numbers are of the newest commit, " : `${measured} of ${of} numbers are of the newest commit, `,
+      R.commitLink(hash),
+      date ? ` of ${date.slice(0, 10)}` : "",
+      all ? "." : "; the others are older, each row names its commit.",
+    );
+  }
+
   /* ---- what was not measured, and why ---- */
 
-  function absences() {
+  function absences(broken) {
     const host = document.getElementById("absent"),
+      page = kernelPages(),
       groups = new Map();
     for (const gap of view.absent) {
       const key = JSON.stringify([gap.status, gap.why]);
-      groups.set(key, [...(groups.get(key) || []), gap]);
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(gap);
     }
+    const {problems} = R.site;
     host.replaceChildren(
-      ...[...groups.values()].map(gaps =>
-        h(
-          "li",
-          {},
-          h("span", {class: "status " + gaps[0].status}, gaps[0].status),
-          " ",
-          h("span", {class: "why"}, gaps[0].why || "no reason was recorded"),
-          h(
-            "ul",
-            {},
-            gaps.map(gap =>
-              h(
-                "li",
-                {},
-                h("a", {href: kernelHref(gap)}, `${gap.kernel} / ${gap.case} / ${gap.backend}`),
-                " at ",
-                R.commitLink(view.commits[gap.at][0]),
-              ),
-            ),
-          ),
-        ),
-      ),
-    );
-    const {broken} = view,
-      {problems} = R.site;
-    host.prepend(
       ...broken.map(({module, why}) =>
-        h(
-          "li",
-          {},
-          h("span", {class: "status broken"}, "broken module"),
-          " ",
-          h("code", {}, module),
-          " ",
-          h("span", {class: "why"}, why),
-        ),
+        absence("broken", "broken module", [h("code", {}, foreign(module)), " ", h("span", {class: "why"}, foreign(why))]),
+      ),
+      ...[...groups.values()].map(gaps => reason(gaps, page)),
+      ...problems.map(text => absence("unsupported", "left out", [foreign(text)])),
+    );
+    document.getElementById("all-measured").hidden = view.absent.length + broken.length + problems.length > 0;
+  }
+
+  const absence = (status, label, content) => h("li", {}, h("span", {class: "status " + status}, label), " ", content);
+
+  const MOST = 8; // arms of a reason that are listed at once
+
+  function reason(gaps, page) {
+    const why = h("span", {class: "why"}, foreign(gaps[0].why || "no reason was recorded"));
+    if (gaps.length <= MOST) return absence(gaps[0].status, gaps[0].status, [why, arms(gaps, page)]);
+    const list = h("details", {}, h("summary", {}, `${gaps.length} cases`));
+    list.addEventListener("toggle", () => list.children.length > 1 || list.append(arms(gaps, page)));
+    return absence(gaps[0].status, gaps[0].status, [why, list]);
+  }
+
+  function arms(gaps, page) {
+    const items = gaps.map(gap =>
+      h(
+        "li",
+        {},
+        h("a", {href: page(gap.kernel, {case: gap.case, backend: gap.backend})}, foreign(`${gap.kernel} / ${gap.case} / ${gap.backend}`)),
+        " at ",
+        R.commitLink(view.commits[gap.at][0]),
       ),
     );
-    host.append(...problems.map(text => h("li", {}, h("span", {class: "status unsupported"}, "left out"), " ", text)));
-    document.getElementById("all-measured").hidden = view.absent.length + broken.length + problems.length > 0;
+    return h("ul", {}, items);
+  }
+
+  /* ---- the page ---- */
+
+  const textOf = row => [row.kernel, row.case, row.backend, row.dtype, row.status, row.world + "ranks"].join(" ").toLowerCase();
+
+  function receive(data) {
+    const byKernel = new Map();
+    for (const row of data.rows) {
+      row.text = textOf(row);
+      if (!byKernel.has(row.kernel)) byKernel.set(row.kernel, []);
+      byKernel.get(row.kernel).push(row);
+    }
+    const {rows, commits, absent} = data;
+    Object.assign(view, {rows, commits, absent, byKernel, baselines: new Map(data.baselines)});
   }
 
   async function show() {
@@ -220,11 +343,11 @@
       lane = R.lane(values);
     if (!lane) return;
     R.header(lane, change => {
-      R.setState({machine: lane.machine, env: lane.env, ...change});
-      show();
+      R.go({machine: lane.machine, env: lane.env, ...change});
+      show().catch(R.fail);
     });
     Object.assign(view, {
-      only: FILTERS[values.only] ? values.only : "",
+      only: FILTERS.has(values.only) ? values.only : "",
       query: values.q || "",
       all: values.all === "1",
     });
@@ -232,10 +355,12 @@
     document.getElementById("all").checked = view.all;
     const data = await R.load(lane.slug + "/overview");
     if (R.lane(R.state()) !== lane) return;
-    Object.assign(view, data);
+    receive(data);
     tiles();
+    newest(data.newest);
     draw();
-    absences();
+    absences(data.broken);
+    R.downloads(lane.slug + "/overview");
   }
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -248,10 +373,14 @@
     });
     all.addEventListener("change", () => {
       view.all = all.checked;
-      R.setState({all: view.all ? "1" : ""});
+      R.go({all: view.all ? "1" : ""});
       draw();
     });
     window.addEventListener("hashchange", () => show().catch(R.fail));
+    window.addEventListener("beforeprint", () => {
+      view.rest?.finish();
+      [...waiting.keys()].forEach(drawSpark);
+    });
     show().catch(R.fail);
   });
 })();

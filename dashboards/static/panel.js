@@ -21,7 +21,7 @@
       {type: "button", "aria-pressed": String(shown), click: toggle, title: shown ? "hide" : "show"},
       sample,
       " ",
-      name,
+      R.foreign(name),
       baseline ? h("span", {class: "sub"}, " baseline") : null,
     );
   }

@@ -37,7 +37,6 @@
     return s(
       "svg",
       {class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": text},
-      s("title", {}, text),
       s("path", {d: path(values, x, y)}),
       s("circle", {cx: x(last).toFixed(1), cy: y(values[last]).toFixed(1), r: 2.5}),
     );
@@ -105,6 +104,7 @@
 
   /** Does a row's text hold every word that was typed? */
   function matches(text, query) {
+    if (!query) return true;
     const low = text.toLowerCase();
     return query
       .toLowerCase()
@@ -138,6 +138,12 @@
     return row;
   }
 
+  /** Links to the same numbers for other programs: data/PATH.json and data/PATH.csv. */
+  function downloads(path) {
+    const link = (kind, name) => h("a", {href: `${Ridgeline.root}data/${path}.${kind}`}, name);
+    document.getElementById("downloads")?.replaceChildren("The same numbers as ", link("json", "JSON"), " and ", link("csv", "CSV"), ".");
+  }
+
   /* ---- cells of both tables ---- */
 
   const ARROWS = {faster: "▲", slower: "▼"};
@@ -157,7 +163,7 @@
       "td",
       {class: "number", title: help},
       h("span", {class: side}, number(row.ratio, 3) + " ×"),
-      h("span", {class: "sub"}, row.baseline_name),
+      h("span", {class: "sub"}, Ridgeline.foreign(row.baseline_name)),
     );
   }
 
@@ -210,6 +216,7 @@
     sorted,
     matches,
     filterKeys,
+    downloads,
     shareCell,
     ratioCell,
     stepCell,

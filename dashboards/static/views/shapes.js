@@ -184,7 +184,7 @@
           grid: {left, right: Math.max(12, width - left - WIDEST * columns.length), top: 34, bottom: 40},
           xAxis: R.axis(colours, {...names, position: "top", data: columns.map(text => R.plotLabel(text, 16)), axisLabel: {interval: 0, hideOverlap: true}}),
           yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(text => R.plotLabel(text, letters)), axisLabel: {interval: 0, hideOverlap: false}}),
-          visualMap: R.colourBar(colours, {min: -1, max: 1, text: ends, seriesIndex: 0}),
+          visualMap: R.colourBar(colours, {left, min: -1, max: 1, text: ends, seriesIndex: 0}),
           series: [
             {
               type: "heatmap",
