@@ -32,7 +32,8 @@
 
   function tip({row, arm}) {
     const [backend, ...facts] = C.armFacts(row, arm, row.rate);
-    const share = arm.of_best === null ? null : R.number(arm.of_best, 3) + (arm.standing === "tied" ? ", tied with it" : "");
+    const share =
+      arm.of_best === null ? null : R.number(arm.of_best, 3) + (arm.standing === "tied" ? ", tied with it" : "");
     return C.box(row.case, [backend, ["speed / best", share], ...facts]);
   }
 
@@ -49,7 +50,10 @@
       points: parts.flatMap((part, series) => part.map((_, n) => [series, n])),
       tip: (series, n) => tip(parts[series][n]),
       picked: (series, n) => (location.href = C.historyOf(parts[series][n].row, parts[series][n].arm.backend)),
-      option: (colours, width) => ({...axes(rows, backends, colours, width), series: [heat(parts[0], colours), words(parts[1], colours)]}),
+      option: (colours, width) => ({
+        ...axes(rows, backends, colours, width),
+        series: [heat(parts[0], colours), words(parts[1], colours)],
+      }),
     };
   }
 
@@ -78,8 +82,17 @@
     const columns = backends.map(({name, baseline}) => R.plotLabel(name, 14) + (baseline ? "\n(baseline)" : ""));
     return {
       grid: {left: Math.min(width * 0.36, 230), right: 12, top: 46, bottom: 40},
-      xAxis: R.axis(colours, {...names, position: "top", data: columns, axisLabel: {...names.axisLabel, lineHeight: 14}}),
-      yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(row => R.plotLabel(row.case, width < 700 ? 19 : 34))}),
+      xAxis: R.axis(colours, {
+        ...names,
+        position: "top",
+        data: columns,
+        axisLabel: {...names.axisLabel, lineHeight: 14},
+      }),
+      yAxis: R.axis(colours, {
+        ...names,
+        inverse: true,
+        data: rows.map(row => R.plotLabel(row.case, width < 700 ? 19 : 34)),
+      }),
       visualMap: R.colourBar(colours, {min: WORST, max: 1, text: ["best", `${WORST} of the best`], seriesIndex: 0}),
     };
   }
@@ -106,7 +119,8 @@
     return [...fixed.filter(Boolean), ...measured, place];
   }
 
-  const inWords = (row, arm) => (arm ? standing(arm) + (arm.us === null ? "" : ", " + R.withUnit(arm.value, row.rate)) : "");
+  const inWords = (row, arm) =>
+    arm ? standing(arm) + (arm.us === null ? "" : ", " + R.withUnit(arm.value, row.rate)) : "";
 
   function cell(row, arm) {
     if (!arm) return h("span", {class: "muted"}, "–");
@@ -127,7 +141,9 @@
     const here = all.filter(C.runsHere),
       kernels = [...new Set(here.map(row => row.kernel))];
     const wanted = values.kernel === "*" || kernels.includes(values.kernel) ? values.kernel : kernels[0];
-    const rows = here.filter(row => [row.kernel, "*"].includes(wanted) && R.matches(`${row.case} ${row.dtype}`, values.q || ""));
+    const rows = here.filter(
+      row => [row.kernel, "*"].includes(wanted) && R.matches(`${row.case} ${row.dtype}`, values.q || ""),
+    );
     const backends = C.backendsOf(rows),
       operators = [...kernels.map(name => [name, name]), ["*", "all operators"]];
     host.replaceChildren(
@@ -140,7 +156,7 @@
       ),
       summary(rows, backends),
     );
-    if (wanted !== "*" && rows.length) R.plot(host).draw(map(rows.slice(0, MOST), backends));
+    if (wanted !== "*" && backends.length) R.plot(host).draw(map(rows.slice(0, MOST), backends));
     if (wanted !== "*" && rows.length > MOST)
       host.append(h("p", {class: "hint"}, `The map shows the first ${MOST} cases; the filter chooses others.`));
     host.append(

@@ -48,11 +48,16 @@
     const known = facts.filter(([, text]) => text !== null && text !== undefined && text !== "");
     return [
       h("p", {}, h("strong", {}, R.foreign(title))),
-      h("dl", {}, known.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text))))),
+      h(
+        "dl",
+        {},
+        known.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text)))),
+      ),
     ];
   }
 
-  const interval = arm => (arm.low === null || arm.high === null ? "" : ` (${R.number(arm.low)} to ${R.duration(arm.high)})`);
+  const interval = arm =>
+    arm.low === null || arm.high === null ? "" : ` (${R.number(arm.low)} to ${R.duration(arm.high)})`;
 
   /** The facts of a case in a backend, for the box. */
   function armFacts(row, arm, rate) {
@@ -81,7 +86,14 @@
 
   /** A filter that the address keeps. */
   function filterBox(query, placeholder, changed) {
-    const input = h("input", {type: "search", id: "filter", placeholder, value: query, autocomplete: "off", spellcheck: "false"});
+    const input = h("input", {
+      type: "search",
+      id: "filter",
+      placeholder,
+      value: query,
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     input.addEventListener("change", () => changed(input.value.trim()));
     return [h("label", {class: "visually-hidden", for: "filter"}, "filter"), input];
   }
@@ -90,7 +102,21 @@
     h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${count} of ${all} ${noun}`);
 
   Object.assign(R, {
-    cases: {backendsOf, armOf, runsHere, costOf, valueOf, ratioOf, ratesOf, named, box, armFacts, historyOf, caseLink, placeCell},
+    cases: {
+      backendsOf,
+      armOf,
+      runsHere,
+      costOf,
+      valueOf,
+      ratioOf,
+      ratesOf,
+      named,
+      box,
+      armFacts,
+      historyOf,
+      caseLink,
+      placeCell,
+    },
     filterBox,
     shownCount,
   });

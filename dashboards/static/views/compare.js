@@ -4,230 +4,20 @@
 (() => {
   const R = Ridgeline,
     {h} = R,
-    {compared, means} = R.comparison;
+    {means} = R.comparison,
+    {sides, kernelsIn, filesOf, rowsOf, ordered} = R.sides,
+    {COLUMNS, MEANS, picture} = R.changes;
   const MOST = 40; // rows of the chart; the table has all
   const MOVED = ["slower", "faster", "broken", "mended"];
-  const WORDS = {slower: "▼ slower", faster: "▲ faster", broken: "✕ broken", mended: "✓ mended"};
-
-  const key = (...names) => JSON.stringify(names);
-
-  /* ---- the two sides ---- */
-
-  /** {lane, data, place}: what a side of the state names, else the usual one; place: index of its commit. */
-  function chosen(lane, data, hash, usual) {
-    const found = data.commits.findIndex(([commit]) => hash && commit.startsWith(hash));
-    return {lane, data, place: found >= 0 ? found : usual, unknown: Boolean(hash) && found < 0};
-  }
-
-  async function sides(values) {
-    const later = R.lane(values),
-      earlier = values.from_machine ? R.lane({machine: values.from_machine, env: values.from_env}) : later;
-    const [a, b] = await Promise.all([earlier, later].map(lane => R.data(lane.slug + "/compare")));
-    const newest = data => data.commits.length - 1;
-    const [from, to] = b.usual || [Math.max(0, newest(b) - 1), newest(b)];
-    const after = chosen(later, b, values.commit, to);
-    const usual = earlier === later ? (after.place === to ? from : Math.max(0, after.place - 1)) : newest(a);
-    return {before: chosen(earlier, a, values.from, usual), after};
-  }
-
-  /** The kernels that are measured in one of these lanes: [{name, slug}]. */
-  const kernelsIn = (...lanes) => R.site.kernels.filter(({slug}) => lanes.some(lane => lane.kernels.includes(slug)));
-
-  /** Data files of the kernels of a lane. */
-  const filesOf = (lane, wanted) =>
-    Promise.all(
-      kernelsIn(lane)
-        .filter(({name}) => wanted === "*" || name === wanted)
-        .map(({slug}) => R.data(lane.slug + "/kernel-" + slug)),
-    );
-
-  /** Everything measured at the commit of a side: Map of [kernel, case, backend] to what R.comparison compares. */
-  function measuredAt({data, place}, files) {
-    const [hash] = data.commits[place],
-      found = new Map(),
-      definitions = new Map(data.definitions.map(([kernel, name, changes]) => [key(kernel, name), changes]));
-    const definition = (kernel, name) => {
-      const number = (definitions.get(key(kernel, name)) || []).findLast(([from]) => from <= place);
-      return number ? data.digests[number[1]] : ["", ""];
-    };
-    for (const file of files) {
-      const {kernel} = file;
-      const at = file.commits.findIndex(([commit]) => commit === hash);
-      if (at < 0) continue;
-      for (const series of file.series) {
-        const info = file.cases[series.case],
-          side = sideOf(file, series, at);
-        if (side) found.set(key(kernel, info.name, series.backend), {...side, kernel, info, series, file, definition: definition(kernel, info.name)});
-      }
-    }
-    return found;
-  }
-
-  function sideOf(file, series, at) {
-    const [status, why] = series.bad[at] || ["ok", null];
-    if (status === "ok" && series.us[at] === null) return null;
-    return {status, why: why === null ? "" : file.whys[why], at, us: series.us[at], low: series.low[at], high: series.high[at]};
-  }
-
-  /** The baseline that both sides timed in the case, the fastest on side b; null on another machine, whose baseline is another. */
-  function baselines(a, b) {
-    if (!a || !b || b.series.baseline) return [null, null];
-    const timed = one =>
-      new Map(
-        one.file.series
-          .filter(({case: number, baseline, us}) => baseline && number === one.series.case && us[one.at] !== null)
-          .map(({backend, us, low, high}) => [backend, {us: us[one.at], low: low[one.at], high: high[one.at]}]),
-      );
-    const [mine, theirs] = [timed(a), timed(b)];
-    const common = [...theirs].filter(([name]) => mine.has(name)).sort(([, x], [, y]) => x.us - y.us)[0];
-    return common ? [mine.get(common[0]), common[1]] : [null, null];
-  }
-
-  function rowsOf({before, after}, files) {
-    const a = measuredAt(before, files[0]),
-      b = measuredAt(after, files[1]),
-      oneMachine = before.lane.machine === after.lane.machine;
-    return [...new Set([...a.keys(), ...b.keys()])].map(name => {
-      const [x, y] = [a.get(name) || null, b.get(name) || null],
-        [from, to] = oneMachine ? baselines(x, y) : [null, null],
-        one = y || x;
-      return {
-        kernel: one.kernel,
-        case: one.info.name,
-        backend: one.series.backend,
-        baseline: one.series.baseline,
-        rate: one.info.rate,
-        before: x,
-        after: y,
-        ...compared(x && {...x, baseline: from}, y && {...y, baseline: to}, R.site.limits),
-      };
-    });
-  }
-
-  /** Sureness times size first, then what cannot be timed, then the rest by name. */
-  function ordered(rows) {
-    const rank = row => (["broken", "mended"].includes(row.verdict) ? Infinity : (row.least ?? -1));
-    return [...rows].sort((x, y) => (rank(y) > rank(x)) - (rank(y) < rank(x)) || Math.abs(y.change ?? 0) - Math.abs(x.change ?? 0));
-  }
-
-  /* ---- what is shown ---- */
-
-  /** "+1.2 %" from a logarithm of speeds. */
-  const percent = log => (log === null || log === undefined ? "–" : R.signedPercent(Math.expm1(log)));
-  const share = log => (log === null || log === undefined ? null : Number(Math.expm1(log).toPrecision(5)));
-  const around = row => (row.reach === null || row.reach === undefined ? "" : `${percent(row.change - row.reach)} to ${percent(row.change + row.reach)}`);
-
-  const valueAt = (row, side) => (side && side.us !== null ? R.inRate(side.file, side.series, row.rate)[side.at] : null);
-  const shownAt = (row, side) => {
-    if (!side) return h("span", {class: "muted"}, "–");
-    if (side.us === null) return h("span", {class: "status " + side.status, title: side.why}, side.status);
-    return [R.withUnit(valueAt(row, side), row.rate), h("span", {class: "sub"}, R.duration(side.us))];
-  };
-  const plainAt = (row, side) => (!side ? "" : side.us === null ? side.status : R.withUnit(valueAt(row, side), row.rate));
-
-  const COLUMNS = [
-    {key: "case", title: "case", value: row => row.case, cell: row => h("a", {href: historyOf(row)}, R.foreign(row.case))},
-    {key: "kernel", title: "operator", value: row => row.kernel},
-    {key: "backend", title: "backend", value: row => row.backend, cell: row => R.foreign(row.backend + (row.baseline ? " (baseline)" : ""))},
-    {key: "verdict", title: "verdict", value: row => row.verdict, look: row => row.verdict, cell: row => WORDS[row.verdict] || row.verdict},
-    {
-      key: "change",
-      title: "change of speed",
-      help: "relative to the baseline of both sides where there is one, else of the time alone; with its 99 % interval, the drift between separate runs included",
-      number: true,
-      value: row => share(row.change),
-      cell: row => [percent(row.change), h("span", {class: "sub"}, around(row))],
-      plain: row => (row.change === undefined ? "" : `${percent(row.change)} (${around(row)})`),
-    },
-    {
-      key: "least",
-      title: "at least",
-      help: "the least change that the interval allows: its size times its sureness; the order of the table",
-      number: true,
-      value: row => share(row.least),
-      cell: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : "–"),
-      plain: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : ""),
-    },
-    {key: "speed", title: "time alone", help: "change of the speed without regard to the baseline", number: true, value: row => share(row.alone), cell: row => percent(row.alone), plain: row => percent(row.alone)},
-    {key: "us_before", title: "before", number: true, value: row => row.before?.us ?? null, cell: row => shownAt(row, row.before), plain: row => plainAt(row, row.before)},
-    {key: "us_after", title: "after", number: true, value: row => row.after?.us ?? null, cell: row => shownAt(row, row.after), plain: row => plainAt(row, row.after)},
-  ];
-
-  const MEANS = [
-    {key: "operator", title: "operator", value: row => row.name},
-    {key: "pairs", title: "compared", number: true, value: row => row.pairs},
-    {key: "slower", title: "slower", number: true, value: row => row.slower},
-    {key: "faster", title: "faster", number: true, value: row => row.faster},
-    {key: "beside", title: "vs baseline, geometric mean", number: true, value: row => share(row.beside), cell: row => percent(row.beside), plain: row => percent(row.beside)},
-    {key: "alone", title: "time alone, geometric mean", number: true, value: row => share(row.alone), cell: row => percent(row.alone), plain: row => percent(row.alone)},
-  ];
-
-  function historyOf(row) {
-    const {machine, env} = R.lane(R.state());
-    return R.kernelPage(row.kernel, {machine, env, case: row.case, backend: row.backend});
-  }
-
-  /** The changes with their intervals, widest certainty first. */
-  function picture(rows) {
-    return {
-      label: `Change of speed of ${rows.length} series with 99 % intervals`,
-      height: 80 + 22 * rows.length,
-      points: rows.map((_, n) => [0, n]),
-      tip: (series, n) => (series ? null : tip(rows[n])),
-      picked: (_, n) => (location.href = historyOf(rows[n])),
-      option: (colours, width) => ({
-        grid: {left: Math.min(width * 0.42, 330), right: 20, top: 34, bottom: 24},
-        xAxis: R.axis(colours, {type: "value", position: "top", axisLabel: {formatter: value => R.signedPercent(value)}}),
-        yAxis: R.axis(colours, {
-          type: "category",
-          inverse: true,
-          data: rows.map(row => R.plotLabel(`${row.case} ${row.backend}`, width < 700 ? 22 : 48)),
-          axisLabel: {interval: 0, hideOverlap: false},
-          splitLine: {show: false},
-        }),
-        series: [
-          {
-            type: "scatter",
-            symbolSize: 9,
-            data: rows.map((row, y) => ({
-              value: [Math.expm1(row.change), y],
-              symbol: {slower: "triangle", faster: "triangle"}[row.verdict] || "circle",
-              symbolRotate: row.verdict === "slower" ? 180 : 0,
-              itemStyle: {color: {slower: colours.bad, faster: colours.good}[row.verdict] || colours.soft},
-            })),
-          },
-          {
-            type: "line",
-            silent: true,
-            symbol: "none",
-            lineStyle: {color: colours.soft, width: 1.5},
-            data: rows.flatMap((row, y) => [[Math.expm1(row.change - row.reach), y], [Math.expm1(row.change + row.reach), y], ["-", "-"]]),
-          },
-        ],
-      }),
-    };
-  }
-
-  function tip(row) {
-    const facts = [
-      ["operator", row.kernel],
-      ["backend", row.backend],
-      ["change", `${percent(row.change)} (${around(row)})`],
-      ["time alone", percent(row.alone)],
-      ["before", plainAt(row, row.before)],
-      ["after", plainAt(row, row.after)],
-    ];
-    return [
-      h("p", {}, h("strong", {}, R.foreign(row.case)), " ", WORDS[row.verdict] || row.verdict),
-      h("dl", {}, facts.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, R.foreign(text))))),
-    ];
-  }
-
-  /* ---- the page ---- */
 
   function chooser(title, side, names) {
-    const lanes = R.site.lanes.map(lane => [lane.slug, lane.title + (lane.title === lane.machine ? "" : ` (${lane.machine})`) + (lane.env ? ", " + lane.env : "")]);
-    const commits = side.data.commits.map(([hash, date, env, count]) => [hash, `${date.slice(0, 10)}  ${R.short(hash)}  ${count} series`]).reverse();
+    const lanes = R.site.lanes.map(lane => [
+      lane.slug,
+      lane.title + (lane.title === lane.machine ? "" : ` (${lane.machine})`) + (lane.env ? ", " + lane.env : ""),
+    ]);
+    const commits = side.data.commits
+      .map(([hash, date, env, count]) => [hash, `${date.slice(0, 10)}  ${R.short(hash)}  ${count} series`])
+      .reverse();
     const moveTo = slug => {
       const lane = R.site.lanes.find(one => one.slug === slug);
       choose({[names.machine]: lane.machine, [names.env]: lane.env, [names.commit]: "", sort: ""});
@@ -240,14 +30,18 @@
       R.pick("machine", lanes, side.lane.slug, moveTo),
       R.pick("commit", commits, hash, commit => choose({[names.commit]: commit})),
       h("span", {class: "hint"}, R.commitLink(hash), " ", R.foreign(env)),
-      side.unknown ? h("span", {class: "notice bad", role: "alert"}, "The commit that the address names has no record here.") : null,
+      side.unknown
+        ? h("span", {class: "notice bad", role: "alert"}, "The commit that the address names has no record here.")
+        : null,
     );
   }
 
   async function show(values, current) {
     const both = await sides(values),
       wanted = values.kernel || "*";
-    R.header(both.after.lane, change => choose({machine: both.after.lane.machine, env: both.after.lane.env, ...change, commit: "", from: ""}));
+    R.header(both.after.lane, change =>
+      choose({machine: both.after.lane.machine, env: both.after.lane.env, ...change, commit: "", from: ""}),
+    );
     const files = await Promise.all([both.before, both.after].map(({lane}) => filesOf(lane, wanted)));
     if (!current()) return;
     const host = document.getElementById("view");
@@ -258,17 +52,37 @@
     const {before, after} = both,
       everything = values.all === "1";
     const usual = found.filter(row => (everything || !row.baseline) && row.verdict !== "not run");
-    const rows = ordered(usual.filter(row => (everything || MOVED.includes(row.verdict)) && R.matches([row.kernel, row.case, row.backend, row.verdict].join(" "), values.q || "")));
+    const rows = ordered(
+      usual.filter(
+        row =>
+          (everything || MOVED.includes(row.verdict)) &&
+          R.matches([row.kernel, row.case, row.backend, row.verdict].join(" "), values.q || ""),
+      ),
+    );
     const kernels = kernelsIn(before.lane, after.lane).map(({name}) => name);
-    const all = h("input", {type: "checkbox", checked: everything, change: event => choose({all: event.target.checked ? "1" : ""})});
+    const all = h("input", {
+      type: "checkbox",
+      checked: everything,
+      change: event => choose({all: event.target.checked ? "1" : ""}),
+    });
     const averages = means(usual, row => row.kernel);
     const total = means(usual, () => "all operators");
     host.replaceChildren(
-      h("div", {class: "sides"}, chooser("before", before, {machine: "from_machine", env: "from_env", commit: "from"}), chooser("after", after, {machine: "machine", env: "env", commit: "commit"})),
+      h(
+        "div",
+        {class: "sides"},
+        chooser("before", before, {machine: "from_machine", env: "from_env", commit: "from"}),
+        chooser("after", after, {machine: "machine", env: "env", commit: "commit"}),
+      ),
       h(
         "div",
         {class: "tools"},
-        R.pick("operator", [["*", "all operators"], ...kernels.map(name => [name, name])], values.kernel || "*", kernel => choose({kernel: kernel === "*" ? "" : kernel})),
+        R.pick(
+          "operator",
+          [["*", "all operators"], ...kernels.map(name => [name, name])],
+          values.kernel || "*",
+          kernel => choose({kernel: kernel === "*" ? "" : kernel}),
+        ),
         h("label", {class: "check"}, all, " all series, not only what moved"),
         h("button", {type: "button", click: () => choose(swapped(both))}, "⇄ swap sides"),
         h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${rows.length} of ${usual.length} series`),
@@ -277,15 +91,57 @@
     );
     const drawn = rows.filter(row => row.reach !== undefined && row.reach !== null).slice(0, MOST);
     if (drawn.length) R.plot(host).draw(picture(drawn));
-    const table = R.grid({caption: "series by how much they surely moved", columns: COLUMNS, rows, sort: values.sort, sorted: sort => choose({sort}), file: "compare", markdown: shown => markdown(both, [...averages, ...total], shown)});
+    const table = R.grid({
+      caption: "series by how much they surely moved",
+      columns: COLUMNS,
+      rows,
+      sort: values.sort,
+      sorted: sort => choose({sort}),
+      file: "compare",
+      markdown: shown => markdown(both, [...averages, ...total], shown),
+    });
     if (rows.length) host.append(table);
-    else host.append(h("p", {class: "notice"}, usual.length ? "Nothing moved by more than its interval and the drift between separate runs." : "The two sides have no series in common."));
+    else
+      host.append(
+        h(
+          "p",
+          {class: "notice"},
+          usual.length
+            ? "Nothing moved by more than its interval and the drift between separate runs."
+            : "The two sides have no series in common.",
+        ),
+      );
     if (averages.length) {
-      host.append(h("h2", {}, "Geometric means ", h("span", {class: "sub"}, "of all comparable series, moved or not; above 0 the later side is faster")));
-      host.append(R.grid({caption: "geometric means by operator", columns: MEANS, rows: [...averages, ...(averages.length > 1 ? total : [])], sort: values.means, sorted: sort => choose({means: sort}), file: "compare-means"}));
+      host.append(
+        h(
+          "h2",
+          {},
+          "Geometric means ",
+          h("span", {class: "sub"}, "of all comparable series, moved or not; above 0 the later side is faster"),
+        ),
+      );
+      host.append(
+        R.grid({
+          caption: "geometric means by operator",
+          columns: MEANS,
+          rows: [...averages, ...(averages.length > 1 ? total : [])],
+          sort: values.means,
+          sorted: sort => choose({means: sort}),
+          file: "compare-means",
+        }),
+      );
     }
     host.append(
-      h("p", {class: "beside"}, "To reproduce with fresh paired trials, which know 0.1 %: ", h("code", {}, `ridgeline ab ${R.short(before.data.commits[before.place][0])} ${R.short(after.data.commits[after.place][0])}`)),
+      h(
+        "p",
+        {class: "beside"},
+        "To reproduce with fresh paired trials, which know 0.1 %: ",
+        h(
+          "code",
+          {},
+          `ridgeline ab ${R.short(before.data.commits[before.place][0])} ${R.short(after.data.commits[after.place][0])}`,
+        ),
+      ),
     );
   }
 
@@ -302,7 +158,12 @@
     const count = word => rows.filter(row => row.verdict === word).length;
     const tile = (words, text, look) => {
       const sum = words.reduce((total, word) => total + count(word), 0);
-      return h("div", {class: ["tile", look, sum ? "some" : ""].join(" ")}, h("strong", {}, String(sum)), h("span", {}, text));
+      return h(
+        "div",
+        {class: ["tile", look, sum ? "some" : ""].join(" ")},
+        h("strong", {}, String(sum)),
+        h("span", {}, text),
+      );
     };
     const several = before.lane.machine !== after.lane.machine;
     return h(
@@ -317,12 +178,15 @@
         tile(["not comparable"], "not comparable: the benchmark definition differs"),
         tile(["only before", "only after", "no time"], "measured on one side only"),
       ),
-      several ? h("p", {class: "hint"}, "Two machines: the times alone are compared, since their baselines differ too.") : null,
+      several
+        ? h("p", {class: "hint"}, "Two machines: the times alone are compared, since their baselines differ too.")
+        : null,
     );
   }
 
   const markdown = ({before, after}, averages, rows) => {
-    const named = ({lane, data, place}) => `${R.markdownText(R.short(data.commits[place][0]))} on ${R.markdownText(lane.machine)} (${R.markdownText(data.commits[place][2])})`;
+    const named = ({lane, data, place}) =>
+      `${R.markdownText(R.short(data.commits[place][0]))} on ${R.markdownText(lane.machine)} (${R.markdownText(data.commits[place][2])})`;
     return `**${named(before)} → ${named(after)}**\n\n${R.asMarkdown(averages, MEANS)}\n${R.asMarkdown(rows, COLUMNS)}`;
   };
 

@@ -5,7 +5,7 @@
   /** Half of the width of a 99 % interval, as a logarithm; null without one. */
   const half = ({low, high}) => (low > 0 && high >= low ? Math.log(high / low) / 2 : null);
 
-  /** What is compared has a time on both sides under the same definition: of the case, or of the kernel where one lacks it. */
+  /** Numbers are compared under one benchmark definition: that of the case, or of the kernel where one side lacks it. */
   const sameDefinition = (a, b) => (a[1] && b[1] ? a[1] === b[1] : a[0] === b[0]);
 
   /** How far apart two independent estimates may be by chance: the root of the sum of the squared half-widths, the drift
@@ -30,7 +30,14 @@
     const least = around === null ? null : Math.max(0, Math.abs(decides) - around);
     const both = !paired || (alone * beside > 0 && Math.abs(alone) >= Math.log(1 + limits.beside));
     const moved = least > 0 && both ? (decides > 0 ? "faster" : "slower") : "same";
-    return {alone, beside, change: decides, reach: around, least: both ? least : 0, verdict: around === null ? "unsure" : moved};
+    return {
+      alone,
+      beside,
+      change: decides,
+      reach: around,
+      least: both ? least : 0,
+      verdict: around === null ? "unsure" : moved,
+    };
   }
 
   /** What became of a series from side a to side b; each side {status, why, us, low, high, baseline, definition} or null. */

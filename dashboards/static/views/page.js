@@ -72,7 +72,11 @@
   /** Buttons of a legend, each of which hides or shows a name; `off`: a set; changed(off). */
   function legend(entries, off, changed) {
     const item = ({name, color, baseline}) => {
-      const sample = R.s("svg", {width: 22, height: 10, "aria-hidden": "true"}, R.s("line", {x1: 1, x2: 21, y1: 5, y2: 5}));
+      const sample = R.s(
+        "svg",
+        {width: 22, height: 10, "aria-hidden": "true"},
+        R.s("line", {x1: 1, x2: 21, y1: 5, y2: 5}),
+      );
       sample.style.setProperty("--line", color);
       const toggle = () => changed(new Set(off.has(name) ? [...off].filter(one => one !== name) : [...off, name]));
       return h(
@@ -156,7 +160,9 @@
   function line(row, columns) {
     const cells = columns.map((column, n) => {
       const shown = column.cell ? column.cell(row) : R.foreign(String(valueOf(column, row) ?? "–"));
-      const attributes = {class: [column.number ? "number" : "", column.look ? column.look(row) : ""].join(" ").trim() || null};
+      const attributes = {
+        class: [column.number ? "number" : "", column.look ? column.look(row) : ""].join(" ").trim() || null,
+      };
       return n === 0 ? h("th", {scope: "row", ...attributes}, shown) : h("td", attributes, shown);
     });
     return h("tr", {}, cells);
@@ -197,8 +203,11 @@
 
   /** A cell of a Markdown table: text as text, whatever it holds. */
   function escaped(value) {
-    const text = value === null || value === undefined ? "" : typeof value === "number" ? R.number(value) : String(value);
-    return text.replace(/[\s\u0000-\u001f]+/g, " ").replace(/[\\`*_{}[\]<>()#+!|~@&-]/g, mark => (mark === "-" ? "-" : "\\" + mark));
+    const text =
+      value === null || value === undefined ? "" : typeof value === "number" ? R.number(value) : String(value);
+    return text
+      .replace(/[\s\u0000-\u001f]+/g, " ")
+      .replace(/[\\`*_{}[\]<>()#+!|~@&-]/g, mark => (mark === "-" ? "-" : "\\" + mark));
   }
 
   function asMarkdown(rows, columns) {
@@ -223,5 +232,17 @@
     return JSON.stringify(plain, null, 1) + "\n";
   }
 
-  Object.assign(R, {view, data, pick, press, viewLegend: legend, besideLinks, grid, asMarkdown, asCsv, asJson, markdownText: escaped});
+  Object.assign(R, {
+    view,
+    data,
+    pick,
+    press,
+    viewLegend: legend,
+    besideLinks,
+    grid,
+    asMarkdown,
+    asCsv,
+    asJson,
+    markdownText: escaped,
+  });
 })();

@@ -11,7 +11,7 @@
   /** FLOP/s of one rank, which is what the roofs of one device bound. */
   const achieved = (row, us) => (us > 0 ? row.cost.flops / (us * 1e-6) : null);
 
-  const flops = value => R.quantity(value, "FLOP/s");
+  const flops = value => R.number(value / 1e12) + " TFLOPS";
 
   /** Every case and backend with a place under the roofs, and its older time where there is one. */
   function pointsOf(rows, older) {
@@ -41,7 +41,9 @@
 
   function facts({row, arm, before}) {
     const [backend, ...others] = C.armFacts(row, arm, "tflops").filter(([name]) => name !== "vs baseline");
-    const change = before && `${R.signedPercent(before.us / arm.us - 1)} speed since ${R.short(before.commit)}, ${before.date.slice(0, 10)}`;
+    const change =
+      before &&
+      `${R.signedPercent(before.us / arm.us - 1)} speed since ${R.short(before.commit)}, ${before.date.slice(0, 10)}`;
     const place = [
       ["intensity", R.number(intensity(row)) + " FLOP/byte"],
       ["per device", flops(achieved(row, arm.us))],
@@ -51,7 +53,9 @@
 
   function picture(points, backends, roofs, device) {
     const xs = points.map(({row}) => intensity(row)),
-      ys = points.flatMap(({row, arm, before}) => [achieved(row, arm.us), before && achieved(row, before.us)]).filter(Boolean);
+      ys = points
+        .flatMap(({row, arm, before}) => [achieved(row, arm.us), before && achieved(row, before.us)])
+        .filter(Boolean);
     const span = [10 ** Math.floor(Math.log10(Math.min(...xs))), 10 ** Math.ceil(Math.log10(Math.max(...xs) * 1.01))];
     const parts = backends.map(({name}) => points.filter(({arm}) => arm.backend === name));
     const dtypes = [...new Set(points.map(({row}) => row.dtype))].sort();
@@ -62,12 +66,21 @@
       height: 480,
       points: parts.flatMap((part, series) => part.map((_, n) => [series, n])),
       tip: (series, n) => (parts[series] ? C.box(parts[series][n].row.case, facts(parts[series][n])) : null),
-      picked: (series, n) => parts[series] && (location.href = C.historyOf(parts[series][n].row, backends[series].name)),
+      picked: (series, n) =>
+        parts[series] && (location.href = C.historyOf(parts[series][n].row, backends[series].name)),
       option: colours => {
         const looks = R.looks(colours, backends);
         return {
           grid: {left: 84, right: 24, top: 34, bottom: 46},
-          xAxis: R.axis(colours, {type: "log", name: "FLOP per byte of HBM", nameLocation: "middle", nameGap: 28, min: span[0], max: span[1], axisLabel: {formatter: R.tick}}),
+          xAxis: R.axis(colours, {
+            type: "log",
+            name: "FLOP per byte of HBM",
+            nameLocation: "middle",
+            nameGap: 28,
+            min: span[0],
+            max: span[1],
+            axisLabel: {formatter: R.tick},
+          }),
           yAxis: R.axis(colours, {
             type: "log",
             name: "FLOP/s of one device",
@@ -123,10 +136,16 @@
     {key: "kernel", title: "operator", value: ({row}) => row.kernel},
     {key: "backend", title: "backend", value: ({arm}) => arm.backend, cell: ({arm}) => C.named(arm)},
     {key: "dtype", title: "dtype", value: ({row}) => row.dtype || null},
-    {key: "intensity", title: "FLOP/byte", number: true, value: ({row}) => intensity(row), cell: ({row}) => R.number(intensity(row))},
+    {
+      key: "intensity",
+      title: "FLOP/byte",
+      number: true,
+      value: ({row}) => intensity(row),
+      cell: ({row}) => R.number(intensity(row)),
+    },
     {
       key: "flops_per_second",
-      title: "FLOP/s of one device",
+      title: "per device",
       number: true,
       value: ({row, arm}) => achieved(row, arm.us),
       cell: ({row, arm}) => flops(achieved(row, arm.us)),
@@ -145,7 +164,13 @@
       help: "change of speed since the older record, a month before where there is one",
       number: true,
       value: ({arm, before}) => (before ? before.us / arm.us - 1 : null),
-      cell: ({arm, before}) => (before ? [R.signedPercent(before.us / arm.us - 1), h("span", {class: "sub"}, R.short(before.commit) + ", " + before.date.slice(0, 10))] : "–"),
+      cell: ({arm, before}) =>
+        before
+          ? [
+              R.signedPercent(before.us / arm.us - 1),
+              h("span", {class: "sub"}, R.short(before.commit) + ", " + before.date.slice(0, 10)),
+            ]
+          : "–",
       plain: ({arm, before}) => (before ? R.signedPercent(before.us / arm.us - 1) : ""),
     },
     {key: "commit", title: "measured at", value: ({row}) => row.commit, cell: ({row}) => C.placeCell(row)},
@@ -154,7 +179,10 @@
   async function show(values, current) {
     const lane = R.lane(values);
     R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const [{cases}, {roofs, before}] = await Promise.all([R.data(lane.slug + "/newest"), R.data(lane.slug + "/roofline")]);
+    const [{cases}, {roofs, before}] = await Promise.all([
+      R.data(lane.slug + "/newest"),
+      R.data(lane.slug + "/roofline"),
+    ]);
     if (!current()) return;
     const host = document.getElementById("view");
     R.keepFocus(host, () => draw(host, values, lane, cases.filter(C.runsHere), roofs, before));
@@ -164,9 +192,14 @@
     const computing = all.filter(row => intensity(row) !== null),
       kernels = [...new Set(computing.map(row => row.kernel))];
     const chosen = kernels.includes(values.kernel) ? values.kernel : "*";
-    const rows = computing.filter(row => [row.kernel, "*"].includes(chosen) && R.matches(`${row.kernel} ${row.case} ${row.dtype}`, values.q || ""));
+    const rows = computing.filter(
+      row => [row.kernel, "*"].includes(chosen) && R.matches(`${row.kernel} ${row.case} ${row.dtype}`, values.q || ""),
+    );
     const backends = C.backendsOf(rows),
-      off = values.off === undefined ? new Set(backends.filter(({baseline}) => baseline).map(({name}) => name)) : R.listed("off");
+      off =
+        values.off === undefined
+          ? new Set(backends.filter(({baseline}) => baseline).map(({name}) => name))
+          : R.listed("off");
     const points = pointsOf(rows, before).filter(({arm}) => !off.has(arm.backend));
     const looks = R.looks(R.palette(), backends);
     const hide = hidden => choose({off: R.listing(hidden) || ","});
@@ -174,16 +207,33 @@
       h(
         "div",
         {class: "tools"},
-        R.pick("operator", [["*", "all operators"], ...kernels.map(name => [name, name])], chosen, kernel => choose({kernel})),
+        R.pick("operator", [["*", "all operators"], ...kernels.map(name => [name, name])], chosen, kernel =>
+          choose({kernel}),
+        ),
         R.filterBox(values.q || "", "Filter: gemm fp16 …  ( / )", q => choose({q})),
         R.shownCount(rows.length, all.length, "cases; the others compute nothing or are filtered out"),
       ),
-      h("p", {class: "hint"}, roofs ? sources(roofs) : "The peaks of this device are not known (kernels/hardware.py), so there is no roof."),
-      R.viewLegend(backends.map(one => ({...one, color: looks.get(one.name).color})), off, hide),
+      h(
+        "p",
+        {class: "hint"},
+        roofs ? sources(roofs) : "The peaks of this device are not known (kernels/hardware.py), so there is no roof.",
+      ),
+      R.viewLegend(
+        backends.map(one => ({...one, color: looks.get(one.name).color})),
+        off,
+        hide,
+      ),
     );
     if (points.length) R.plot(host).draw(picture(points, backends, roofs, lane.title));
     host.append(
-      R.grid({caption: "cases under the roofline", columns: COLUMNS, rows: points, sort: values.sort, sorted: sort => choose({sort}), file: "roofline"}),
+      R.grid({
+        caption: "cases under the roofline",
+        columns: COLUMNS,
+        rows: points,
+        sort: values.sort,
+        sorted: sort => choose({sort}),
+        file: "roofline",
+      }),
       R.besideLinks(lane.slug + "/newest"),
     );
   }
