@@ -15,7 +15,7 @@ from ci.history.code_events import code_events
 from ci.history.commits import CommitOrder
 from ci.history.events import told
 from ci.history.exact import RecordedCommit
-from ci.history.steps import common, machines, series, thin
+from ci.history.steps import common, finding, machines, series, thin
 from ci.history.steps.evidence import Candidate, Evidence
 from ci.history.steps.grouping import grouped
 from ci.history.steps.machine_steps import of_paths
@@ -23,7 +23,6 @@ from ci.history.steps.series import Tracks
 from ci.history.triage import Triage
 from ci.history.types import CommitFacts, HistoryEvent, Moved, SeriesKey
 from ci.stats import steps as detector
-from ci.stats.types import Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +60,7 @@ def analyse(
     plain = series.tracks(frame, order.place)
     paths = common.paths(plain)
     tracks = common.beside(plain, paths)
-    found = thin.with_early(tracks, _found(tracks))
+    found = thin.with_early(tracks, finding.found(tracks, kept))
     around = Surroundings(frame, tracks, order, code or ())
     candidates = list(Evidence(tracks, found, around.same_below).candidates())
     candidates += of_paths(tracks, paths, detector.find, around.same_compiler)
@@ -75,10 +74,6 @@ def analyse(
         series=len(tracks.of_key),
         points=len(tracks.values),
     )
-
-
-def _found(tracks: Tracks) -> list[list[Step]]:
-    return detector.find_many(tracks.arrays())
 
 
 def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:

@@ -162,6 +162,9 @@ def _entry(name: str, value: Any, source: str) -> TriageEntry:
     for key, text in texts.items():
         if not isinstance(text, str) or len(text) > LONGEST:
             raise TriageError(f"{where}: {key} = {str(text)[:80]!r}; allowed: a text of at most {LONGEST} characters")
+    for key, words in (("kind", EventKind), ("direction", Direction)):
+        if texts.get(key, "") not in ("", *words):
+            raise TriageError(f"{where}: {key} = {texts[key]!r}; allowed: {', '.join(words)}")
     return TriageEntry(name, EventState(table["state"]), date, **texts)
 
 

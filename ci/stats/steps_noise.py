@@ -1,13 +1,15 @@
 """What a series does without a step: spikes, wandering and smooth drift; many series of one length at a time.
 
-Arrays have shape (series, points) unless said otherwise; edges have shape (series, levels + 1), from 0 to the number of
-points, and may repeat (an empty level).
+Arrays have shape (series, points) unless said otherwise.  Edges are the first points of each level and the number of
+points: one number each where one series is asked for, an array where several are; they may repeat (an empty level).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +18,18 @@ from scipy.ndimage import median_filter
 from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.intp]
+Index = IntArray | int
+"""A place in each of several series, or in one."""
 
-MEDIAN_OF = 7
-"""Points of the running median: it follows a level of four points and ignores a spike of three."""
+MEDIAN_OF = 9
+"""Points of the running median: it follows a level of five points, also at the end, and ignores a spike of four.
+With 7, 5 % of null series of t noise (3 degrees, 1,000 points) raise an alarm; with 11, a level is seen a point
+later."""
 
 CLIP, CLIPPED_SHARE = 2.0, 0.1
 """Points further from the running median than 2 robust standard deviations are pulled back to it, but at most this
-share of them: more are not outliers but how the series is.  Chosen on 2026-11-22 by `python -m ci.study.detectors`:
-3 lets 9 % of null series of t noise (1,000 points) raise an alarm, and without the share bimodal series do."""
+share of them: more are not outliers but how the series is.  At 3, 9 % of null series of t noise (1,000 points) raise an
+alarm, and without the share every fifth bimodal series does.  (2026-11-22, simulated as in ci.study.step_bar)"""
 
 NORMAL = 1.4826
 """Standard deviation of a normal variable / its median absolute deviation."""
@@ -38,38 +44,41 @@ MOST_CORRELATION = 0.9
 FLOOR = 1e-7
 """Standard deviation of a point, relative to the series' range, that rounding in the sums below can imitate."""
 
+TINY = float(np.finfo(np.float64).tiny)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
     """Running sums of series without spikes; any level's mean and scatter follow in constant time.
 
     points: the series, about their medians.  first, second, lagged: sums of x, x^2 and x[t] x[t+1] before each index.
+    spread: largest less smallest point, shape (series,).
     """
 
     points: FloatArray
     first: FloatArray
     second: FloatArray
     lagged: FloatArray
+    spread: FloatArray
 
     @classmethod
     def of(cls, clean: FloatArray) -> Sums:
         x = clean - np.median(clean, axis=1, keepdims=True)
-        return cls(x, _running(x), _running(x * x), _running(x[:, :-1] * x[:, 1:]))
+        return cls(x, _running(x), _running(x * x), _running(x[:, :-1] * x[:, 1:], len(x[0])), np.ptp(x, axis=1))
 
-    def row(self, i: int) -> Sums:
-        """One series of them."""
-        one = slice(i, i + 1)
-        return Sums(self.points[one], self.first[one], self.second[one], self.lagged[one])
+    def block(self, rows: slice) -> Sums:
+        """Some of the series."""
+        return Sums(*(getattr(self, field.name)[rows] for field in dataclasses.fields(self)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Wander:
-    """sigma: standard deviation of one point; correlation: of neighbouring points, 0 to 0.9; of shape (series,)."""
+    """sigma: standard deviation of one point; correlation: of neighbouring points, 0 to 0.9; one for each series."""
 
     sigma: FloatArray
     correlation: FloatArray
 
-    def variance(self, count: IntArray) -> FloatArray:
+    def variance(self, count: Index) -> FloatArray:
         """Of the mean of `count` points in a row of an AR(1) process."""
         r = self.correlation
         stretch = (1 + r) / (1 - r) - 2 * r * (1 - r**count) / (count * (1 - r) ** 2)
@@ -96,43 +105,42 @@ def running_median(series: FloatArray) -> FloatArray:
     return found
 
 
-def wander(sums: Sums, edges: IntArray) -> Wander:
-    """What is left of the series when the levels between the edges are taken off.
+def wander(sums: Sums, rows: Index, edges: Sequence[Index]) -> Wander:
+    """What is left of the given series when the levels between the edges are taken off.
 
     The correlation of residuals of a fit is too small by about (1 + 4 r) / points for each level (Marriott and Pope,
     Biometrika 41, 1954); that is put back.
     """
-    points, range_of = sums.points.shape[1], np.ptp(sums.points, axis=1)
-    length = np.diff(edges, axis=1)
-    square, lag = _scatter(sums, edges, length)
-    total = np.maximum(square, points * (FLOOR * range_of) ** 2 + np.finfo(float).tiny)
-    levels = (length > 0).sum(axis=1)
+    points = sums.points.shape[1]
+    square, lag, levels = _scatter(sums, rows, edges)
+    total = np.maximum(square, points * (FLOOR * sums.spread[rows]) ** 2 + TINY)
     r = lag / total
-    r += levels * (1 + 4 * np.maximum(r, 0)) / points
+    r = r + levels * (1 + 4 * np.maximum(r, 0)) / points
     r = (points * r + PRIOR_POINTS * PRIOR_CORRELATION) / (points + PRIOR_POINTS)
-    return Wander(np.sqrt(total / np.maximum(points - levels - 1, 1)), np.clip(r, 0, MOST_CORRELATION))
+    correlation = np.minimum(np.maximum(r, 0), MOST_CORRELATION)
+    return Wander(np.sqrt(total / np.maximum(points - levels - 1, 1)), correlation)
 
 
-def _scatter(sums: Sums, edges: IntArray, length: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Sums over each series of squared residuals, and of products of neighbouring ones within a level."""
-    start, stop = edges[:, :-1], edges[:, 1:]
-    total = np.diff(np.take_along_axis(sums.first, edges, 1), axis=1)
-    mean = total / np.maximum(length, 1)
-    square = np.diff(np.take_along_axis(sums.second, edges, 1), axis=1) - total * mean
-    last = np.maximum(stop - 1, start)
-    before = np.minimum(start, sums.points.shape[1] - 1)
-    neighbours = np.take_along_axis(sums.lagged, last.clip(max=sums.lagged.shape[1] - 1), 1)
-    neighbours = neighbours - np.take_along_axis(sums.lagged, before.clip(max=sums.lagged.shape[1] - 1), 1)
-    ends = np.take_along_axis(sums.points, before, 1) + np.take_along_axis(sums.points, np.maximum(stop - 1, 0), 1)
-    lag = np.where(length > 0, neighbours - mean * (2 * total - ends) + (length - 1) * mean**2, 0)
-    return square.sum(axis=1), lag.sum(axis=1)
+def _scatter(sums: Sums, rows: Index, edges: Sequence[Index]) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Of each series: sums of squared residuals, and of products of neighbouring ones within a level; its levels."""
+    square, lag, levels = np.zeros(np.shape(rows)), np.zeros(np.shape(rows)), np.zeros(np.shape(rows), dtype=np.intp)
+    for start, stop in itertools.pairwise(edges):
+        length, last = stop - start, np.maximum(stop - 1, start)
+        total = sums.first[rows, stop] - sums.first[rows, start]
+        mean = total / np.maximum(length, 1)
+        square = square + (sums.second[rows, stop] - sums.second[rows, start] - total * mean)
+        ends = sums.points[rows, np.minimum(start, sums.points.shape[1] - 1)] + sums.points[rows, stop - 1]
+        inner = sums.lagged[rows, last] - sums.lagged[rows, start] - mean * (2 * total - ends) + (length - 1) * mean**2
+        lag = lag + inner * (length > 0)
+        levels = levels + (length > 0)
+    return square, lag, levels
 
 
-def size(sums: Sums, start: IntArray, place: IntArray, stop: IntArray, noise: Wander) -> FloatArray:
-    """Standard errors between the means of [start, place) and [place, stop); arguments of shape (series,)."""
-    rows = np.arange(len(place))
-    left = (sums.first[rows, place] - sums.first[rows, start]) / (place - start)
-    right = (sums.first[rows, stop] - sums.first[rows, place]) / (stop - place)
+def size(sums: Sums, rows: Index, split: tuple[Index, Index, Index], noise: Wander) -> FloatArray:
+    """Standard errors between the means of [start, place) and [place, stop) of the given series."""
+    start, place, stop = split
+    at = sums.first[rows, place]
+    left, right = (at - sums.first[rows, start]) / (place - start), (sums.first[rows, stop] - at) / (stop - place)
     error = np.sqrt(noise.variance(place - start) + noise.variance(stop - place))
     return np.asarray(np.abs(right - left) / error)
 
@@ -151,6 +159,8 @@ def _cubic(points: int) -> FloatArray:
     return np.asarray(np.linalg.qr(np.vander(np.linspace(-1, 1, points), 4))[0].T)
 
 
-def _running(x: FloatArray) -> FloatArray:
-    """Sum of everything before each index, shape (series, points + 1)."""
-    return np.concatenate([np.zeros((len(x), 1)), np.cumsum(x, axis=1)], axis=1)
+def _running(x: FloatArray, last: int | None = None) -> FloatArray:
+    """Sum of everything before each index, shape (series, points + 1); the sum of all goes on to index `last`."""
+    sums = np.concatenate([np.zeros((len(x), 1)), np.cumsum(x, axis=1)], axis=1)
+    more = 0 if last is None else last + 1 - sums.shape[1]
+    return np.concatenate([sums, np.repeat(sums[:, -1:], more, axis=1)], axis=1)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
 from ci.stats.steps_critical import critical
-from ci.stats.steps_noise import IntArray, Sums, Wander, jumps, size, wander
+from ci.stats.steps_noise import IntArray, Sums, jumps, size, wander
 from ci.stats.types import FloatArray
 
 SHORTEST = 3
@@ -43,16 +44,12 @@ class Splits:
 
 def places(sums: Sums, length: int) -> list[list[int]]:
     """First points of new levels of each series; `length`: points of the whole history, which sets the bar."""
-    points = sums.points.shape[1]
-    found: list[list[int]] = [[] for _ in range(len(sums.points))]
-    if points < 2 * SHORTEST:
-        return found
+    found: list[list[int]] = [[] for _ in sums.points]
     for first in range(0, len(found), ROWS):
-        block = slice(first, first + ROWS)
-        part = Sums(sums.points[block], sums.first[block], sums.second[block], sums.lagged[block])
+        part = sums.block(slice(first, first + ROWS))
         splits = scan(part)
-        for row in loud(part, splits, critical(length)):
-            found[first + row] = levels(part.row(row), splits, row, critical(length))
+        for row in loud(part, splits, critical(length)).tolist():
+            found[first + row] = levels(part, splits, row, critical(length))
     return found
 
 
@@ -78,45 +75,59 @@ def scan(sums: Sums) -> Splits:
 
 def best_split(first: FloatArray, start: int, stop: int) -> tuple[IntArray, FloatArray]:
     """(place, gain) of the best split of [start, stop) of each series, shape (series,) each."""
+    left, share, weight = _shares(stop - start)
     part = first[:, start + SHORTEST : stop - SHORTEST + 1]
-    left = np.arange(SHORTEST, stop - start - SHORTEST + 1)
-    share = left / (stop - start)
     excess = part - first[:, [start]] - (first[:, [stop]] - first[:, [start]]) * share
-    gain = excess**2 / (left * (1 - share))
+    gain = excess**2 * weight
     best = np.argmax(gain, axis=1)
     return best + start + SHORTEST, gain[np.arange(len(gain)), best]
+
+
+@functools.lru_cache(maxsize=4096)
+def _shares(points: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Of each split of so many points: points on the left, their share, and 1 / (left * share on the right)."""
+    left = np.arange(SHORTEST, points - SHORTEST + 1)
+    share = left / points
+    return left, share, 1 / (left * (1 - share))
 
 
 def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:
     """The series in which one of the clearest splits stands out of the noise beside it."""
     tries = min(TRIES, splits.gain.shape[1])
     clearest = np.argpartition(-splits.gain, tries - 1, axis=1)[:, :tries]
-    rows, points = np.arange(len(clearest)), sums.points.shape[1]
+    rows, points = np.arange(len(clearest)), np.full(len(clearest), sums.points.shape[1])
     out = np.zeros(len(clearest), dtype=bool)
     for window in clearest.T:
-        start, stop, place = splits.start[window], splits.stop[window], splits.place[rows, window]
-        edges = np.stack([np.zeros_like(place), start, place, stop, np.full_like(place, points)], axis=1)
-        out |= size(sums, start, place, stop, wander(sums, edges)) >= bar
+        split = (splits.start[window], splits.place[rows, window], splits.stop[window])
+        out |= size(sums, rows, split, wander(sums, rows, [np.zeros_like(points), *split, points])) >= bar
     return np.flatnonzero(out)
 
 
 def levels(sums: Sums, splits: Splits, row: int, bar: float) -> list[int]:
     """First points of new levels of one series."""
     found: list[int] = []
-    while (place := _next(sums, splits, row, found, bar)) is not None:
-        found = sorted({*found, place})
-    return _settled(sums, found, bar)
+    while (best := loudest(sums, splits, row, found, bar))[0] >= bar:
+        found = sorted({*found, best[1]})
+    return _settled(sums, row, found, bar)
 
 
-def _next(sums: Sums, splits: Splits, row: int, found: list[int], bar: float) -> int | None:
-    """Another split, beside those found; None where nothing stands out."""
-    points = sums.points.shape[1]
-    edges = [0, *found, points]
-    for start, place, stop in _clearest(sums, splits, row, edges):
-        noise = wander(sums, np.array([sorted({*edges, start, place, stop})]))
-        if _size(sums, start, place, stop, noise) >= bar and jumps(sums.points[0], start, place, stop):
-            return place
-    return None
+def loudest(
+    sums: Sums, splits: Splits, row: int, found: Sequence[int] = (), enough: float = float("inf")
+) -> tuple[float, int]:
+    """(standard errors, place) of the loudest of the clearest splits beside those found, or the first that is enough.
+
+    (0, 0) where none of them is a jump.
+    """
+    edges = [0, *found, sums.points.shape[1]]
+    best = (0.0, 0)
+    for split in _clearest(sums, splits, row, edges):
+        noise = wander(sums, row, sorted({*edges, *split}))
+        loudness = float(size(sums, row, split, noise))
+        if loudness > best[0] and jumps(sums.points[row], *split):
+            best = (loudness, split[1])
+        if best[0] >= enough:
+            break
+    return best
 
 
 def _clearest(sums: Sums, splits: Splits, row: int, edges: list[int]) -> list[tuple[int, int, int]]:
@@ -124,8 +135,8 @@ def _clearest(sums: Sums, splits: Splits, row: int, edges: list[int]) -> list[tu
     whole = [
         (float(gain[0]), a, int(place[0]), b)
         for a, b in itertools.pairwise(edges)
-        if b - a >= 2 * SHORTEST
-        for place, gain in [best_split(sums.first, a, b)]
+        if b - a >= 2 * SHORTEST and len(edges) > 2
+        for place, gain in [best_split(sums.first[row : row + 1], a, b)]
     ]
     inside = np.searchsorted(edges, splits.start, side="right") == np.searchsorted(edges, splits.stop, side="left")
     at = np.flatnonzero(inside)
@@ -135,28 +146,21 @@ def _clearest(sums: Sums, splits: Splits, row: int, edges: list[int]) -> list[tu
     return [(a, k, b) for _, a, k, b in sorted({*whole, *some}, reverse=True)[:TRIES]]
 
 
-def _settled(sums: Sums, found: list[int], bar: float) -> list[int]:
+def _settled(sums: Sums, row: int, found: list[int], bar: float) -> list[int]:
     """Each split placed again between its neighbours; those that then do not stand out are dropped, weakest first."""
-    points = sums.points.shape[1]
+    first, points = sums.first[row : row + 1], sums.points.shape[1]
     while found:
         edges = [0, *found, points]
-        found = sorted({int(best_split(sums.first, a, b)[0][0]) for a, b in zip(edges, edges[2:], strict=False)})
-        sizes = _sizes(sums, found)
+        found = sorted({int(best_split(first, a, b)[0][0]) for a, b in zip(edges, edges[2:], strict=False)})
+        sizes = _sizes(sums, row, [0, *found, points])
         if min(sizes) >= bar:
             break
         found.pop(int(np.argmin(sizes)))
     return found
 
 
-def _sizes(sums: Sums, found: list[int]) -> list[float]:
+def _sizes(sums: Sums, row: int, edges: list[int]) -> list[float]:
     """Standard errors of each split; 0 for what a smooth drift explains as well."""
-    edges = [0, *found, sums.points.shape[1]]
-    noise = wander(sums, np.array([edges]))
-    return [
-        _size(sums, a, k, b, noise) if jumps(sums.points[0], a, k, b) else 0.0
-        for a, k, b in zip(edges, edges[1:], edges[2:], strict=False)
-    ]
-
-
-def _size(sums: Sums, start: int, place: int, stop: int, noise: Wander) -> float:
-    return float(size(sums, np.array([start]), np.array([place]), np.array([stop]), noise)[0])
+    noise = wander(sums, row, edges)
+    splits = zip(edges, edges[1:], edges[2:], strict=False)
+    return [float(size(sums, row, split, noise)) if jumps(sums.points[row], *split) else 0.0 for split in splits]

@@ -129,5 +129,5 @@ def _after(history: History, since: str) -> set[str]:
         before = repository.resolve(since).hash
         later = {commit.hash for commit in repository.commits(before, "HEAD")}
     except GitError as error:
-        raise click.BadParameter(f"{error}", param_hint="--since") from None
+        raise click.BadParameter(f"{since!r}: {error}", param_hint="--since") from None
     return later & set(history.commits)
