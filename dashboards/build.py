@@ -55,7 +55,7 @@ _KERNEL_SCRIPTS = [
 _KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
     "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
-    "kernel.html": [*_SHARED, *_EVENTS, *_KERNEL],
+    "kernel.html": [*_SHARED, *_EVENTS, "static/views/verified.js", *_KERNEL],
 }
 """Scripts of each page, in the order in which they need each other."""
 

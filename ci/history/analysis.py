@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ci.history import identity, series
 from ci.history.attribution import Surroundings
 from ci.history.code_events import code_events
 from ci.history.commits import CommitOrder
-from ci.history.events import EventMaker
-from ci.history.evidence import Candidate, Evidence
+from ci.history.events import told
 from ci.history.exact import RecordedCommit
-from ci.history.grouping import Group, grouped
-from ci.history.series import Tracks
-from ci.history.states import outcome
+from ci.history.steps import common, finding, machines, series, thin
+from ci.history.steps.evidence import Candidate, Evidence
+from ci.history.steps.grouping import grouped
+from ci.history.steps.machine_steps import of_paths
+from ci.history.steps.series import Tracks
 from ci.history.triage import Triage
-from ci.history.types import CommitFacts, EventState, HistoryEvent, Moved, SeriesKey
+from ci.history.types import CommitFacts, HistoryEvent, Moved, SeriesKey
 from ci.stats import steps as detector
-from ci.stats.types import Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,26 +54,26 @@ def analyse(
     it commits stand in the order of their dates.  triage: what people decided.  kept: a folder for what a next call
     with more records need not compute again; safe to delete.
     """
+    triage = triage or Triage()
+    frame = machines.joined(frame, triage.renamed)
     order = CommitOrder(_dates(frame, code or ()), commits or {})
-    tracks = series.tracks(frame, order.place)
-    found = _found(tracks)
+    plain = series.tracks(frame, order.place)
+    paths = common.paths(plain)
+    tracks = common.beside(plain, paths)
+    found = thin.with_early(tracks, finding.found(tracks, kept))
     around = Surroundings(frame, tracks, order, code or ())
     candidates = list(Evidence(tracks, found, around.same_below).candidates())
+    candidates += of_paths(tracks, paths, detector.find, around.same_compiler)
     groups = grouped(candidates, _alone(tracks), around.same_compiler)
-    events = _events(groups, around, found, triage or Triage())
-    events += code_events(code or (), order, triage or Triage())
+    events = [*told(groups, around, found, triage), *code_events(code or (), order, triage)]
     return History(
         events=tuple(sorted(events, key=lambda one: (order.place[one.first_bad.hash], one.id))),
         steps=_steps(candidates, order),
-        notes=_notes(order),
+        notes=(*_notes(order), *_several_environments(frame), *machines.suggestions(frame)),
         commits=order.names,
         series=len(tracks.of_key),
         points=len(tracks.values),
     )
-
-
-def _found(tracks: Tracks) -> list[list[Step]]:
-    return [detector.find(values) for values in tracks.arrays()]
 
 
 def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:
@@ -91,37 +90,6 @@ def _alone(tracks: Tracks) -> dict[str, int]:
     return {machine: int(plain[where].sum()) for machine, where in tracks.of_machine.items()}
 
 
-def _events(
-    groups: Sequence[Group], around: Surroundings, found: Sequence[Sequence[Step]], triage: Triage
-) -> list[HistoryEvent]:
-    names = around.order.names
-    places = [identity.EventPlace(g.machine, g.kind, g.direction, names[g.bad]) for g in groups]
-    named = identity.ids(places, known_places(triage), _machine_order(around))
-    entries = {number: triage.entries[name] for number, name in enumerate(named) if name in triage.entries}
-    accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
-    ends = outcome(groups, around.tracks, found, accepted)
-    make = EventMaker(around.order, around.causes)
-    return [
-        make.event(group, named[number], ends.endings[number], entries.get(number))
-        for number, group in enumerate(groups)
-        if number not in ends.way_back
-    ]
-
-
-def known_places(triage: Triage) -> dict[str, identity.EventPlace]:
-    """The places of events that somebody decided about."""
-    return {name: place for name, entry in triage.entries.items() if (place := entry.place)}
-
-
-def _machine_order(around: Surroundings) -> dict[str, dict[str, int]]:
-    """By machine, the index of each commit it recorded."""
-    tracks, names = around.tracks, around.order.names
-    starts, machines = tracks.starts, tracks.of_machine
-    owner = pd.Series(np.repeat([key.machine for key in tracks.keys], np.diff(starts)), dtype=object)
-    places = {machine: np.unique(tracks.place[(owner == machine).to_numpy()]) for machine in machines}
-    return {machine: {names[place]: rank for rank, place in enumerate(found)} for machine, found in places.items()}
-
-
 def _steps(candidates: Sequence[Candidate], order: CommitOrder) -> dict[SeriesKey, tuple[Moved, ...]]:
     found: dict[SeriesKey, list[Candidate]] = {}
     for one in candidates:
@@ -136,3 +104,14 @@ def _notes(order: CommitOrder) -> tuple[str, ...]:
         return ()
     text = f"{len(order.unknown)} of {len(order.names)} recorded commits are not in the history that git knows here"
     return (f"{text} (rewritten, or a shallow clone): they stand by the date of their records",)
+
+
+def _several_environments(frame: pd.DataFrame) -> Iterator[str]:
+    """A sentence for each machine that recorded a commit in more than one environment."""
+    pairs = frame[["machine", "commit", "env"]].drop_duplicates()
+    twice = pairs[pairs.duplicated(["machine", "commit"])].drop_duplicates(["machine", "commit"])
+    for machine, count in twice["machine"].astype(str).value_counts().sort_index().items():
+        yield (
+            f"{machine}: {count} commits are recorded in several environments; the history follows the one that the"
+            " machine had first"
+        )

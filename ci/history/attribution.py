@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ci.history.commits import CommitOrder
-from ci.history.evidence import Candidate
 from ci.history.exact import RecordedCommit, sentences
-from ci.history.grouping import Group
-from ci.history.series import Tracks
+from ci.history.steps.evidence import Candidate
+from ci.history.steps.grouping import StepGroup
+from ci.history.steps.series import Tracks
 from ci.history.types import Cause, EventKind
 
 COMPILER = ("triton", "torch")
@@ -37,7 +37,7 @@ class Surroundings:
     order: CommitOrder
     code: Sequence[RecordedCommit] = ()
 
-    def causes(self, group: Group) -> tuple[Cause, ...]:
+    def causes(self, group: StepGroup) -> tuple[Cause, ...]:
         """What changed in the commit range of a group, the likeliest first."""
         return tuple(
             dict.fromkeys([*self._machine(group), *self._versions(group), *self._code(group), *self._unchanged(group)])
@@ -51,18 +51,18 @@ class Surroundings:
         """Whether all that a library depends on is the same in two rows, as far as known."""
         return not any(name in BELOW for name, _, _ in self._changed(before, after))
 
-    def _machine(self, group: Group) -> Iterator[Cause]:
+    def _machine(self, group: StepGroup) -> Iterator[Cause]:
         if group.kind is EventKind.MACHINE:
             vendors = sum(bool(self.tracks.is_baseline[one.track]) for one in group.members)
             others = len(group.members) - vendors
             yield Cause("machine", f"{vendors} series of vendor libraries and {others} others moved together")
 
-    def _versions(self, group: Group) -> Iterator[Cause]:
+    def _versions(self, group: StepGroup) -> Iterator[Cause]:
         found = [change for one in _at_place(group) for change in self._changed(*self._rows(one))]
         for name, before, after in dict.fromkeys(found):
             yield Cause("python" if name == "py" else name, f"{_WORDS.get(name, name)} {before} → {after}")
 
-    def _code(self, group: Group) -> Iterator[Cause]:
+    def _code(self, group: StepGroup) -> Iterator[Cause]:
         """Machine code of the group's kernels that changed in its range."""
         if group.kind is not EventKind.KERNEL:
             return
@@ -74,7 +74,7 @@ class Surroundings:
         place = self.order.place
         return (record for record in self.code if good < place.get(record.commit, -1) <= bad)
 
-    def _unchanged(self, group: Group) -> Iterator[Cause]:
+    def _unchanged(self, group: StepGroup) -> Iterator[Cause]:
         """That the timed code objects are the same on both sides, where the records tell."""
         if group.kind is not EventKind.KERNEL or "code" not in self.frame:
             return
@@ -103,6 +103,6 @@ class Surroundings:
         return {name: self.frame[name].astype(object).to_numpy() for name in wanted if name in self.frame}
 
 
-def _at_place(group: Group) -> list[Candidate]:
+def _at_place(group: StepGroup) -> list[Candidate]:
     """The members that name the group's first bad commit."""
     return [one for one in group.members if one.bad == group.bad]

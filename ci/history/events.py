@@ -1,18 +1,63 @@
-"""Groups of steps as events: sizes, commits, causes, states."""
+"""Groups of steps as events: ids, sizes, commits, causes, states."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from ci.history import identity
+from ci.history.attribution import Surroundings
 from ci.history.commits import CommitOrder
-from ci.history.grouping import Group
-from ci.history.states import Ending
-from ci.history.triage import TriageEntry
+from ci.history.identity import EventPlace
+from ci.history.steps.grouping import StepGroup
+from ci.history.steps.machines import root
+from ci.history.steps.moved_work import MovedWork, moved_work
+from ci.history.steps.states import Ending, outcome
+from ci.history.triage import Triage, TriageEntry
 from ci.history.types import Cause, EventState, HistoryEvent
+from ci.stats.types import Step
 
 REDEFINED = "the benchmark definition changed there: times before and after it do not compare"
+
+
+def told(
+    groups: Sequence[StepGroup], around: Surroundings, steps: Sequence[Sequence[Step]], triage: Triage
+) -> list[HistoryEvent]:
+    """The events of groups, without those that are only the way back or the other half of another one."""
+    names = _names(groups, around, triage)
+    entries = {number: triage.entries[name] for number, name in enumerate(names) if name in triage.entries}
+    accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
+    ends = outcome(groups, around.tracks, steps, accepted)
+    moves = moved_work(groups)
+    halves = {move.faster for move in moves.values()} - set(entries)
+    make = EventMaker(around.order, around.causes)
+    return [
+        decided(_with_half(make.event(group, names[n], ends.endings[n]), moves.get(n), groups, make), entries.get(n))
+        for n, group in enumerate(groups)
+        if n not in ends.way_back and n not in halves
+    ]
+
+
+def _names(groups: Sequence[StepGroup], around: Surroundings, triage: Triage) -> list[str]:
+    """The id of each group."""
+    commits = around.order.names
+    places = [EventPlace(root(g.machine, triage.renamed), g.kind, g.direction, commits[g.bad]) for g in groups]
+    known = {name: place for name, entry in triage.entries.items() if (place := entry.place)}
+    known = {name: dataclasses.replace(one, machine=root(one.machine, triage.renamed)) for name, one in known.items()}
+    return identity.ids(places, known, _machine_order(around, triage))
+
+
+def _machine_order(around: Surroundings, triage: Triage) -> Mapping[str, Mapping[str, int]]:
+    """By machine, the index of each commit it recorded."""
+    tracks, commits = around.tracks, around.order.names
+    found = {}
+    for machine, where in tracks.of_machine.items():
+        places = np.unique(np.concatenate([tracks.place[tracks.span(int(track))] for track in where]))
+        found[root(machine, triage.renamed)] = {commits[place]: rank for rank, place in enumerate(places)}
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,14 +65,14 @@ class EventMaker:
     """Makes events of groups, in an order of commits."""
 
     order: CommitOrder
-    causes: Callable[[Group], tuple[Cause, ...]]
+    causes: Callable[[StepGroup], tuple[Cause, ...]]
 
-    def event(self, group: Group, event_id: str, ending: Ending, entry: TriageEntry | None) -> HistoryEvent:
-        """The event of a group; entry: what somebody decided about it."""
+    def event(self, group: StepGroup, event_id: str, ending: Ending) -> HistoryEvent:
+        """The event of a group."""
         names = self.order.names
         steps = [one.step for one in group.counting]
         ended = self.order.facts(names[ending.place]) if ending.place >= 0 else None
-        event = HistoryEvent(
+        return HistoryEvent(
             id=event_id,
             kind=group.kind,
             direction=group.direction,
@@ -45,7 +90,19 @@ class EventMaker:
             reason=REDEFINED if ending.state is EventState.ACCEPTED and ended else "",
             ended_at=ended,
         )
-        return decided(event, entry)
+
+
+def _with_half(
+    event: HistoryEvent, move: MovedWork | None, groups: Sequence[StepGroup], make: EventMaker
+) -> HistoryEvent:
+    """The event with the other half of work that only moved: a note, not an alarm."""
+    if move is None or event.state is not EventState.OPEN:
+        return event
+    other = tuple(one.moved(make.order.names) for one in groups[move.faster].members)
+    causes = (Cause("moved work", move.sentence), *event.causes)
+    return dataclasses.replace(
+        event, moved=event.moved + other, causes=causes, state=EventState.ACCEPTED, reason=move.sentence
+    )
 
 
 def decided(event: HistoryEvent, entry: TriageEntry | None) -> HistoryEvent:
@@ -57,5 +114,5 @@ def decided(event: HistoryEvent, entry: TriageEntry | None) -> HistoryEvent:
         return event
     ended = event.state in (EventState.RECOVERED, EventState.FIXED)
     state = event.state if ended and entry.state is EventState.ACKNOWLEDGED else entry.state
-    told = {name: getattr(entry, name) for name in ("owner", "reason", "link") if getattr(entry, name)}
-    return dataclasses.replace(event, state=state, **told)
+    said = {name: getattr(entry, name) for name in ("owner", "reason", "link") if getattr(entry, name)}
+    return dataclasses.replace(event, state=state, **said)

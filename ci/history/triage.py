@@ -26,7 +26,7 @@ HEADER = """\
 STATES = (EventState.OPEN, EventState.ACKNOWLEDGED, EventState.ACCEPTED)
 """What a person may decide; the others are read off the records."""
 
-TEXTS = ("kind", "direction", "machine", "first_bad", "part", "owner", "reason", "link")
+TEXTS = ("kind", "direction", "machine", "first_bad", "owner", "reason", "link")
 LONGEST = 2000
 """Characters of a text."""
 
@@ -39,7 +39,7 @@ class TriageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class TriageEntry:
-    """A decision.  kind to part: the place of its event (ci.history.identity.EventPlace), found again if it moves."""
+    """A decision.  kind, direction, machine, first_bad: where its event is, so that it is found again if it moves."""
 
     id: str
     state: EventState
@@ -48,7 +48,6 @@ class TriageEntry:
     direction: str = ""
     machine: str = ""
     first_bad: str = ""
-    part: str = ""
     owner: str = ""
     reason: str = ""
     link: str = ""
@@ -58,7 +57,7 @@ class TriageEntry:
         """Where the event is, None where the entry does not say."""
         if not (self.kind and self.direction and self.machine and self.first_bad):
             return None
-        return EventPlace(self.machine, EventKind(self.kind), Direction(self.direction), self.first_bad, self.part)
+        return EventPlace(self.machine, EventKind(self.kind), Direction(self.direction), self.first_bad)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,6 +162,9 @@ def _entry(name: str, value: Any, source: str) -> TriageEntry:
     for key, text in texts.items():
         if not isinstance(text, str) or len(text) > LONGEST:
             raise TriageError(f"{where}: {key} = {str(text)[:80]!r}; allowed: a text of at most {LONGEST} characters")
+    for key, words in (("kind", EventKind), ("direction", Direction)):
+        if texts.get(key, "") not in ("", *words):
+            raise TriageError(f"{where}: {key} = {texts[key]!r}; allowed: {', '.join(words)}")
     return TriageEntry(name, EventState(table["state"]), date, **texts)
 
 

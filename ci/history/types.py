@@ -3,52 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
-from typing import Any, NamedTuple
+from typing import Any
 
-from ci.stats.types import Step
+from ci.history.steps.words import Direction, EventKind, EventState, Moved, SeriesKey
 
-
-class Direction(enum.StrEnum):
-    """Which way a step goes: of times, up is slower; of speeds, down is."""
-
-    SLOWER = "slower"
-    FASTER = "faster"
-
-
-class EventKind(enum.StrEnum):
-    """What moved."""
-
-    KERNEL = "kernel"
-    """Ours, against a baseline that stood still, or alone where there is none."""
-    LIBRARY = "library"
-    """The vendor's library, while ours stood still."""
-    MACHINE = "machine"
-    """Ours and the vendor's together: the machine, its driver or its clocks."""
-    CODE = "code"
-    """What the compiler emits; exact, so every change counts."""
-
-
-class EventState(enum.StrEnum):
-    """Where an event stands.  The first two need somebody."""
-
-    OPEN = "open"
-    ACKNOWLEDGED = "acknowledged"
-    ACCEPTED = "accepted"
-    """The new level is the one to hold from now on."""
-    RECOVERED = "recovered"
-    """The old level came back by itself, within few commits."""
-    FIXED = "fixed"
-    """The old level came back at a later commit."""
-
-
-class SeriesKey(NamedTuple):
-    """One line of the history; across environments, because a new compiler is one cause of a step."""
-
-    machine: str
-    kernel: str
-    backend: str
-    case: str
+__all__ = ["Cause", "CommitFacts", "Direction", "EventKind", "EventState", "HistoryEvent", "Moved", "SeriesKey"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,18 +26,6 @@ class CommitFacts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Moved:
-    """A series that takes part in an event; judged_by: "ratio" to the baseline of the same trial, "seconds", "code"."""
-
-    key: SeriesKey
-    step: Step
-    direction: Direction
-    judged_by: str
-    first_bad: str
-    last_good: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Cause:
     """What also changed in the commit range.  kind: triton, torch, driver, runtime, definition, code, machine, ..."""
 
@@ -91,7 +38,7 @@ class HistoryEvent:
     """Steps of one machine at one place of the history, in one direction: one thing to look at.
 
     id: the same for the same step however much history follows.  ratio: the geometric mean over the series that moved,
-    new time / old time, with the widest 99 % interval among them; p_value: the surest of them.
+    new time / old time, with the hull of their 99 % intervals; p_value: the surest of them.
     between: commits of the range that were not measured.
     """
 
@@ -115,5 +62,9 @@ class HistoryEvent:
     ended_at: CommitFacts | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, under the same names."""
-        return dataclasses.asdict(self)
+        """Plain values, under the same names; of commits without their parents, which only walks over history need."""
+        plain = dataclasses.asdict(self)
+        for name in ("first_bad", "last_good", "ended_at"):
+            if plain[name]:
+                del plain[name]["parents"]
+        return plain

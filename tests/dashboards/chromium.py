@@ -9,9 +9,10 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from playwright import sync_api as playwright
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 SETTLED = """document.readyState === 'complete' && !document.querySelector('[data-busy]') && (
   !document.querySelector('#shown') || document.querySelector('#shown').textContent !== ''
@@ -94,6 +95,8 @@ class Page:
 @contextlib.contextmanager
 def browser(program: str) -> Iterator[Page]:
     """A fresh browser with a fresh profile; it is gone afterwards."""
+    from playwright import sync_api as playwright  # here, so that the other tests do without it
+
     with playwright.sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=program, chromium_sandbox=False, args=["--hide-scrollbars"])
         try:

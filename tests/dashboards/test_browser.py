@@ -7,7 +7,6 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -32,28 +31,6 @@ def frame() -> pd.DataFrame:
 def site(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = build.build_frame(frame, tmp_path_factory.mktemp("site") / "site", "https://github.com/example/kernels")
     return folder.as_uri()
-
-
-@pytest.fixture(scope="module")
-def tab() -> Iterator[chromium.Page]:
-    program = chromium.executable()
-    if program is None:
-        pytest.fail('Chromium is needed: `.ci/run` installs it, or leave these tests out with `-m "not browser"`')
-    with chromium.browser(program) as page:
-        yield page
-
-
-@pytest.fixture
-def page(tab: chromium.Page) -> Iterator[chromium.Page]:
-    """The tab, which must not have complained or asked for anything but files when the test is over."""
-    if tab.crashed:
-        tab.renew()
-    tab.errors.clear()
-    tab.requests.clear()
-    tab.size(1400, 1000)
-    yield tab
-    assert tab.errors == []
-    assert [address for address in tab.requests if not address.startswith(("file:", "data:", "about:", "blob:"))] == []
 
 
 def texts(page: chromium.Page, selector: str) -> list[str]:

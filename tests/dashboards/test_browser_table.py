@@ -10,9 +10,7 @@ import pytest
 from ci.records import derived
 from dashboards import build
 from tests.dashboards import chromium, synthetic
-from tests.dashboards.test_browser import MI300X, page, tab, texts
-
-__all__ = ["page", "tab"]  # fixtures
+from tests.dashboards.test_browser import MI300X, texts
 
 pytestmark = pytest.mark.browser
 

@@ -158,7 +158,7 @@
       h(
         "div",
         {class: "event-head"},
-        h("h3", {}, h("span", {class: "change " + event.direction}, change(event)), " ", stateChip(event)),
+        h("h2", {}, h("span", {class: "change " + event.direction}, change(event)), " ", stateChip(event)),
         close && h("button", {type: "button", class: "close", click: close, "aria-label": "close the event"}, "×"),
       ),
       h("dl", {}, about(event)),

@@ -196,7 +196,10 @@
     );
   }
 
-  const part = (title, ...content) => [h("h2", {}, title), h("div", {class: "scroll"}, content)];
+  const part = (title, ...content) => [
+    h("h2", {}, title),
+    h("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": title}, content),
+  ];
   const list = items =>
     h(
       "ul",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ci.history.types import SeriesKey
+from ci.history.steps.words import SeriesKey
 from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.int64]
@@ -25,8 +25,8 @@ class Tracks:
 
     Of track t, `values[starts[t]:starts[t + 1]]` are its points in the order of history; so are the other arrays.
     values: what is judged, up is slower: our time / the baseline's of the same trial where `by_ratio[t]`, else seconds.
-    seconds: ours.  place: index of the point's commit in the order of history.  row: its row of the frame.
-    vendor: the backends our time was divided by.  Shapes: (points,), (tracks,).
+    seconds: ours.  place: index of the point's commit in the order of history.  row: its row of `frame`.
+    Shapes: (points,), (tracks,).
     """
 
     keys: Sequence[SeriesKey]
@@ -35,13 +35,20 @@ class Tracks:
     seconds: FloatArray
     place: IntArray
     row: IntArray
-    vendor: npt.NDArray[np.object_]
     by_ratio: BoolArray
     is_baseline: BoolArray
+    frame: pd.DataFrame
 
     def span(self, track: int) -> slice:
         """Where a track's points are in the arrays."""
         return slice(int(self.starts[track]), int(self.starts[track + 1]))
+
+    def vendor(self, track: int) -> str:
+        """The backend that the newest time of a track was divided by; "" where it was by none."""
+        row = self.row[self.starts[track + 1] - 1]
+        paired = np.isfinite(_numbers(self.frame.iloc[row : row + 1], "paired_ratio"))[0]
+        column = "paired_with" if paired else "baseline_name"
+        return str(self.frame[column].iat[row]) if column in self.frame else ""
 
     def arrays(self) -> list[FloatArray]:
         """What is judged of every track."""
@@ -69,30 +76,46 @@ def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     machine recorded in several environments the one that the machine had first counts: a history that swung between
     two compilers would have a step at each swing.
     """
-    seconds = frame["seconds"].to_numpy(np.float64)
-    rows = np.flatnonzero(np.isfinite(seconds) & (seconds > 0) & (frame["commit"].isin(place.keys())).to_numpy())
-    used = frame.iloc[rows]
-    series, where = _codes(used, KEY), used["commit"].map(place).to_numpy().astype(np.int64)
-    order = _sorted(series, where, _first_seen(used, where))
+    seconds = _numbers(frame, "seconds")
+    where = _places(frame, place)
+    rows = np.flatnonzero(np.isfinite(seconds) & (seconds > 0) & (where >= 0))
+    series, where = _codes(frame, KEY)[rows], where[rows]
+    order = _sorted(series, where)
+    if np.any(_same(series[order], where[order])):
+        order = order[np.argsort(_first_seen(frame, rows[order], where[order]), kind="stable")]
+        order = order[_sorted(series[order], where[order])]
     rows, series, where = rows[order], series[order], where[order]
-    first = np.ones(len(rows), bool)
-    first[1:] = (series[1:] != series[:-1]) | (where[1:] != where[:-1])
+    first = ~_same(series, where)
     return _cut(frame, rows[first], series[first], where[first])
+
+
+def _places(frame: pd.DataFrame, place: Mapping[str, int]) -> IntArray:
+    """The place of each row's commit, -1 for one that has none."""
+    codes, names = pd.factorize(frame["commit"])
+    known = np.array([place.get(str(name), -1) for name in names], np.int64)
+    return known[codes] if len(known) else codes.astype(np.int64)
+
+
+def _same(*columns: IntArray) -> BoolArray:
+    """Whether a row is the same as the one before in all columns."""
+    same = np.ones(len(columns[0]), bool)
+    same[:1] = False
+    for column in columns:
+        same[1:] &= column[1:] == column[:-1]
+    return same
 
 
 def _cut(frame: pd.DataFrame, rows: IntArray, series: IntArray, place: IntArray) -> Tracks:
     """Sorted points, one per series and commit, as tracks."""
-    seconds, relative = frame["seconds"].to_numpy(np.float64)[rows], _relative(frame)[rows]
-    definition = pd.factorize(frame["yardstick"])[0][rows]
-    begin = np.ones(len(rows), bool)
-    begin[1:] = (series[1:] != series[:-1]) | (definition[1:] != definition[:-1])
+    seconds, relative = _numbers(frame, "seconds")[rows], _relative(frame)[rows]
+    begin = ~_same(series, pd.factorize(frame["yardstick"])[0].astype(np.int64)[rows])
     track = np.cumsum(begin) - 1
     share = np.bincount(track, np.isfinite(relative)) / np.maximum(np.bincount(track), 1)
     by_ratio = share > 0.5
     values = np.where(by_ratio[track], relative, seconds) if len(rows) else seconds
     kept = np.isfinite(values)
     counts = np.bincount(track[kept], minlength=len(share)).astype(np.int64)
-    head = frame.iloc[rows[begin]]
+    head = frame[[*KEY, "baseline"]].iloc[rows[begin]]
     return Tracks(
         keys=[SeriesKey(*names) for names in zip(*(head[name].astype(str) for name in KEY), strict=True)],
         starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
@@ -100,9 +123,9 @@ def _cut(frame: pd.DataFrame, rows: IntArray, series: IntArray, place: IntArray)
         seconds=seconds[kept],
         place=place[kept],
         row=rows[kept],
-        vendor=_vendor(frame)[rows[kept]],
         by_ratio=by_ratio,
         is_baseline=head["baseline"].to_numpy(bool),
+        frame=frame,
     )
 
 
@@ -111,22 +134,10 @@ def _relative(frame: pd.DataFrame) -> FloatArray:
 
     A baseline has nothing to be divided by: beside itself it always takes as long as itself.
     """
-    ratio = np.where(_is_paired(frame), _numbers(frame, "paired_ratio"), _numbers(frame, "baseline_ratio"))
-    useful = np.isfinite(ratio) & (ratio > 0) & ~frame["baseline"].to_numpy(bool)
-    return np.where(useful, 1 / np.where(useful, ratio, 1.0), np.nan)
-
-
-def _vendor(frame: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """The backend that each row's time is divided by."""
-    pooled, paired = (
-        frame[name].astype(object).to_numpy() if name in frame else np.full(len(frame), "", object)
-        for name in ("baseline_name", "paired_with")
-    )
-    return np.where(_is_paired(frame), paired, pooled)
-
-
-def _is_paired(frame: pd.DataFrame) -> BoolArray:
-    return np.isfinite(_numbers(frame, "paired_ratio"))
+    paired, pooled = _numbers(frame, "paired_ratio"), _numbers(frame, "baseline_ratio")
+    ratio = np.where(np.isfinite(paired), paired, pooled)
+    ratio[~(ratio > 0) | frame["baseline"].to_numpy(bool)] = np.nan
+    return 1 / ratio
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
@@ -134,27 +145,26 @@ def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
 
 
 def _codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
-    """One number for each combination of values, in the order of first appearance."""
+    """One number for each combination of values."""
     code = np.zeros(len(frame), np.int64)
     for column in columns:
         codes, names = pd.factorize(frame[column])
-        code = pd.factorize(code * max(len(names), 1) + codes)[0].astype(np.int64)
+        code = code * max(len(names), 1) + codes
+        if len(names) * int(code.max(initial=0)) > np.iinfo(np.int32).max:
+            code = pd.factorize(code)[0].astype(np.int64)
     return code
 
 
-def _first_seen(frame: pd.DataFrame, place: IntArray) -> IntArray:
+def _first_seen(frame: pd.DataFrame, rows: IntArray, place: IntArray) -> IntArray:
     """Rank of each row's environment on its machine: 0 for the one with the oldest commit there."""
-    pair = _codes(frame, ("machine", "env"))
-    seen = pd.DataFrame({"pair": pair, "place": place, "env": frame["env"].to_numpy()})
+    pair = _codes(frame, ("machine", "env"))[rows]
+    seen = pd.DataFrame({"pair": pair, "place": place, "env": frame["env"].astype(str).to_numpy()[rows]})
     firsts = seen.groupby("pair", sort=False).agg(place=("place", "min"), env=("env", "first"))
     ranked = firsts.sort_values(["place", "env"])
-    rank = pd.Series(np.arange(len(ranked)), index=ranked.index)
-    return rank.reindex(np.arange(len(firsts))).to_numpy(np.int64)[pair] if len(firsts) else pair
+    return pd.Series(np.arange(len(ranked)), index=ranked.index).reindex(pair).to_numpy(np.int64)
 
 
-def _sorted(series: IntArray, place: IntArray, rank: IntArray) -> IntArray:
-    """Indices by series, then place, then rank."""
-    if not len(series):
-        return series
-    key = (series * (int(place.max()) + 1) + place) * (int(rank.max()) + 1) + rank
+def _sorted(series: IntArray, place: IntArray) -> IntArray:
+    """Indices by series, then place."""
+    key = series * (int(place.max(initial=0)) + 1) + place
     return np.argsort(key, kind="stable").astype(np.int64)

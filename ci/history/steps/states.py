@@ -6,10 +6,10 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ci.history.evidence import Candidate
-from ci.history.grouping import Group
-from ci.history.series import Tracks
-from ci.history.types import Direction, EventState
+from ci.history.steps.evidence import Candidate
+from ci.history.steps.grouping import StepGroup
+from ci.history.steps.series import Tracks
+from ci.history.steps.words import Direction, EventState
 from ci.stats.types import Step
 
 BACK = 0.25
@@ -29,14 +29,16 @@ class Ending:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class Endings:
     """How each group ended, and the groups that are only the way back of another one."""
 
     endings: Mapping[int, Ending]
     way_back: frozenset[int]
 
 
-def outcome(groups: Sequence[Group], tracks: Tracks, steps: Sequence[Sequence[Step]], accepted: set[int]) -> Outcome:
+def outcome(
+    groups: Sequence[StepGroup], tracks: Tracks, steps: Sequence[Sequence[Step]], accepted: set[int]
+) -> Endings:
     """What became of groups (by index).  accepted: those whose level is the one to hold now; nothing ends them."""
     reader = _Levels(tracks, steps)
     backs = {
@@ -47,11 +49,11 @@ def outcome(groups: Sequence[Group], tracks: Tracks, steps: Sequence[Sequence[St
     used = set(_used(groups, backs, reader))
     way_back = frozenset(n for n, group in enumerate(groups) if n not in accepted and _only_back(group, used))
     endings = {n: reader.ending(group) for n, group in enumerate(groups) if n not in accepted}
-    return Outcome({**endings, **{n: Ending(EventState.ACCEPTED) for n in accepted}}, way_back)
+    return Endings({**endings, **{n: Ending(EventState.ACCEPTED) for n in accepted}}, way_back)
 
 
 def _used(
-    groups: Sequence[Group], backs: Mapping[int, Iterable[tuple[int, int]]], reader: _Levels
+    groups: Sequence[StepGroup], backs: Mapping[int, Iterable[tuple[int, int]]], reader: _Levels
 ) -> Iterator[tuple[int, int]]:
     """Steps (track, number) that are the way back of one before: an end of a slow time always, of a fast time only
     if it was short.  What makes a kernel slower than it has been for long is a regression, whatever was before."""
@@ -63,7 +65,7 @@ def _used(
                     yield track, back
 
 
-def _only_back(group: Group, used: set[tuple[int, int]]) -> bool:
+def _only_back(group: StepGroup, used: set[tuple[int, int]]) -> bool:
     own = [one for one in group.members if one.number >= 0]
     return bool(own) and all((one.track, one.number) in used for one in own)
 
@@ -92,7 +94,7 @@ class _Levels:
         """Points of the series between a candidate's step and a later one."""
         return self.steps[one.track][number].index - one.step.index
 
-    def ending(self, group: Group) -> Ending:
+    def ending(self, group: StepGroup) -> Ending:
         """RECOVERED or FIXED if every series that counts is back, ACCEPTED if the others are measured no more as they
         were, else OPEN."""
         counting = [one for one in group.counting if one.number >= 0]

@@ -7,8 +7,8 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ci.history.evidence import Candidate
-from ci.history.types import Direction, EventKind
+from ci.history.steps.evidence import Candidate
+from ci.history.steps.words import Direction, EventKind
 
 MACHINE_SHARE = 0.5
 """Series without a baseline: from this share of a machine's on, stepping together, it is the machine.  A choice."""
@@ -17,7 +17,7 @@ MACHINE_OPERATORS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class StepGroup:
     """Candidates that are one change.  good, bad: places of the last good and the first bad commit."""
 
     machine: str
@@ -45,7 +45,7 @@ class Group:
 
 def grouped(
     candidates: Iterable[Candidate], alone: Mapping[str, int], same_compiler: Callable[[Candidate], bool]
-) -> list[Group]:
+) -> list[StepGroup]:
     """Groups by machine, kind and direction, oldest first.
 
     alone: series without a baseline, by machine.  same_compiler: whether a candidate's two sides were compiled alike;
@@ -53,7 +53,7 @@ def grouped(
     """
     found = [group for same in _apart(candidates) for group in _groups(same)]
     turned = [_of_machine(group, alone, same_compiler) for group in found]
-    kept = list(_joined(turned))
+    kept = list(_joined(_united(turned)))
     return sorted(kept, key=lambda group: (group.bad, group.machine, group.kind, group.direction))
 
 
@@ -64,7 +64,7 @@ def _apart(candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
     return (list(group) for _, group in itertools.groupby(sorted(candidates, key=place), key=place))
 
 
-def _groups(candidates: Sequence[Candidate]) -> Iterator[Group]:
+def _groups(candidates: Sequence[Candidate]) -> Iterator[StepGroup]:
     """Around the surest step first; a step joins the leader it is nearest to."""
     leaders: list[Candidate] = []
     for one in sorted(candidates, key=_sureness):
@@ -77,7 +77,7 @@ def _groups(candidates: Sequence[Candidate]) -> Iterator[Group]:
     return (group_of(each) for each in members.values())
 
 
-def group_of(members: Sequence[Candidate]) -> Group:
+def group_of(members: Sequence[Candidate]) -> StepGroup:
     """The group of members; its first bad commit is the one most of them name, the surest of them on a tie.
 
     A series in two tracks or with two steps within the slack is told once, by its surest step.
@@ -91,10 +91,10 @@ def group_of(members: Sequence[Candidate]) -> Group:
     bad = min(counting, key=lambda one: (-votes[one.bad], _sureness(one))).bad
     good = max(one.good for one in counting if one.bad == bad)
     first = each[0]
-    return Group(first.key.machine, first.kind, first.direction, tuple(each), good, bad)
+    return StepGroup(first.key.machine, first.kind, first.direction, tuple(each), good, bad)
 
 
-def _of_machine(group: Group, alone: Mapping[str, int], same_compiler: Callable[[Candidate], bool]) -> Group:
+def _of_machine(group: StepGroup, alone: Mapping[str, int], same_compiler: Callable[[Candidate], bool]) -> StepGroup:
     """The group as the machine's, if most of the series that have no baseline are in it."""
     seconds = [one for one in group.members if one.judged_by == "seconds"]
     wide = len(seconds) >= MACHINE_SHARE * alone.get(group.machine, 0)
@@ -104,12 +104,19 @@ def _of_machine(group: Group, alone: Mapping[str, int], same_compiler: Callable[
     return _as_machine(group)
 
 
-def _as_machine(group: Group) -> Group:
+def _united(groups: Sequence[StepGroup]) -> list[StepGroup]:
+    """Groups that became the machine's, with those that were: the same change is one of them."""
+    machine = [one for group in groups if group.kind is EventKind.MACHINE for one in group.members]
+    others = [group for group in groups if group.kind is not EventKind.MACHINE]
+    return [*others, *(group for same in _apart(machine) for group in _groups(same))]
+
+
+def _as_machine(group: StepGroup) -> StepGroup:
     members = tuple(dataclasses.replace(one, kind=EventKind.MACHINE) for one in group.members)
     return dataclasses.replace(group, kind=EventKind.MACHINE, members=members)
 
 
-def _joined(groups: Sequence[Group]) -> Iterator[Group]:
+def _joined(groups: Sequence[StepGroup]) -> Iterator[StepGroup]:
     """Steps of seconds that the machine's own steps explain go with these."""
     machines = [group for group in groups if group.kind is EventKind.MACHINE]
     taken: dict[int, list[Candidate]] = {}
@@ -130,7 +137,7 @@ def _joined(groups: Sequence[Group]) -> Iterator[Group]:
     yield from (group for group in groups if group.kind not in (EventKind.KERNEL, EventKind.MACHINE))
 
 
-def _explains(machine: Group, one: Candidate) -> bool:
+def _explains(machine: StepGroup, one: Candidate) -> bool:
     same = machine.machine == one.key.machine and machine.direction is one.direction and one.judged_by == "seconds"
     known = len(machine.operators) >= MACHINE_OPERATORS or one.key.kernel in machine.operators
     return same and known and any(one.agrees(other) for other in machine.members)

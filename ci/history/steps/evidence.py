@@ -13,12 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ci.history.series import Tracks
-from ci.history.types import Direction, EventKind, Moved, SeriesKey
+from ci.history.steps.series import Tracks
+from ci.history.steps.words import Direction, EventKind, Moved, SeriesKey
 from ci.stats.types import FloatArray, Step
 
 SLACK = 2
 """Points by which a detector may misplace a step: the issue's own tolerance for planted steps (2026-11-22)."""
+
+EXACT, NEARLY = 5.0, 2.5
+"""Sizes of a step in standard deviations of a point from which its place is sure, and off by one at most.  Of normal
+values the place is off in 1.4 % and 24 % of draws, by more than one in 0.04 % and 7 % (2 levels of 20, 2026-11-22)."""
+
+LEAST_SECONDS = 0.02
+"""Smallest step of a library or machine: what is not timed beside something wanders so much (ci/policy.toml,
+recorded_smallest_effect, 2026-11-20)."""
 
 MOVED_ALONG = 0.5
 """Share of the vendor's step (log) from which ours went along with it: half separates 0 and 1 by most."""
@@ -34,7 +42,7 @@ class Candidate:
 
     good, bad: places (indices of commits in the order of history) of the points before and at the step.  low, high:
     the same with SLACK.  number: of the step among its track's, -1 for a series that only went along.
-    counts: whether its size is the event's.
+    counts: whether its size is the event's.  seconds: what the step added to one call.
     """
 
     kind: EventKind
@@ -49,16 +57,12 @@ class Candidate:
     low: int
     high: int
     counts: bool = True
+    seconds: float = 0.0
 
     @property
     def own_direction(self) -> Direction:
         """Which way the series itself went."""
         return Direction.SLOWER if self.step.ratio > 1 else Direction.FASTER
-
-    @property
-    def seconds_moved(self) -> float:
-        """Seconds per call that the step added, of a series judged by seconds."""
-        return self.step.after - self.step.before
 
     def agrees(self, other: Candidate) -> bool:
         """Whether both can be the same change: one's first bad commit is where the other's may be."""
@@ -119,44 +123,59 @@ class Evidence:
 
     def _of_baseline(self, track: int, number: int) -> Iterator[Candidate]:
         found = self._plain(track, number, EventKind.LIBRARY)
+        if abs(math.log(found.step.ratio)) < LEAST_SECONDS:
+            return
         ours = self._partners.get(found.key, ())
         against = [one for other in ours for one in self._plains(other) if one.own_direction is not found.direction]
         if not ours or any(one.agrees(found) for one in against):
             yield found
             return
-        along = [one for other in ours if (one := self._along(other, found))]
+        leader = dataclasses.replace(found, kind=EventKind.MACHINE)
+        along = [one for other in ours if (one := self._along(other, leader))]
         if along:
-            yield dataclasses.replace(found, kind=EventKind.MACHINE)
-            yield from along
+            yield from (leader, *along)
 
     def _along(self, track: int, vendor: Candidate) -> Candidate | None:
-        """Ours, if its seconds went the same way as the vendor's at that place by half as much or more."""
+        """Ours, if its seconds went the same way as the vendor's at that place."""
         low, high = self._window(vendor.track, vendor.number)
-        span = self.tracks.span(track)
-        place, seconds = self.tracks.place[span], self.tracks.seconds[span]
-        before, after = (low <= place) & (place <= vendor.good), (vendor.bad <= place) & (place <= high)
-        if not before.any() or not after.any():
-            return None
-        step = level_change(seconds[before], seconds[after], int(np.flatnonzero(after)[0]), vendor.step.p_value)
-        if math.log(step.ratio) / math.log(vendor.step.ratio) < MOVED_ALONG:
-            return None
-        where = (int(place[before][-1]), int(place[after][0]), vendor.low, vendor.high)
-        key = self.tracks.keys[track]
-        return Candidate(EventKind.MACHINE, vendor.direction, key, track, -1, step, "seconds", *where)
+        return went_along(self.tracks, track, vendor, low, high)
 
     def _plain(self, track: int, number: int, kind: EventKind) -> Candidate:
-        step = self.steps[track][number]
-        place = self.tracks.place[self.tracks.span(track)]
-        last = len(place) - 1
+        step = self._as_measured(track, number)
+        place, slack = self.tracks.place[self.tracks.span(track)], self._slack(track, number)
         where = (
             int(place[step.index - 1]),
             int(place[step.index]),
-            int(place[step.index - 1 - SLACK]) if step.index - 1 >= SLACK else -1,
-            int(place[min(step.index + SLACK, last)]),
+            int(place[step.index - 1 - slack]) if step.index - 1 >= slack else -1,
+            int(place[min(step.index + slack, len(place) - 1)]),
         )
         way = Direction.SLOWER if step.ratio > 1 else Direction.FASTER
         judged = "ratio" if self.tracks.by_ratio[track] else "seconds"
-        return Candidate(kind, way, self.tracks.keys[track], track, number, step, judged, *where)
+        added = self._seconds_after(track, number) * (1 - 1 / step.ratio)
+        return Candidate(kind, way, self.tracks.keys[track], track, number, step, judged, *where, seconds=added)
+
+    def _as_measured(self, track: int, number: int) -> Step:
+        """A step with its levels in seconds as they were recorded; its ratio is what is left beside the machine."""
+        step = self.steps[track][number]
+        if self.tracks.by_ratio[track]:
+            return step
+        first, index, stop = self._levels(track, number)
+        seconds = self.tracks.seconds[self.tracks.span(track)]
+        before, after = float(np.median(seconds[first:index])), float(np.median(seconds[index:stop]))
+        return dataclasses.replace(step, before=before, after=after)
+
+    def _seconds_after(self, track: int, number: int) -> float:
+        _, index, stop = self._levels(track, number)
+        return float(np.median(self.tracks.seconds[self.tracks.span(track)][index:stop]))
+
+    def _slack(self, track: int, number: int) -> int:
+        """Points by which the place of a step may be off, by its size beside the scatter its interval tells of."""
+        step = self.steps[track][number]
+        first, index, stop = self._levels(track, number)
+        error = math.log(step.ratio_high / step.ratio_low) / (2 * NORMAL_99 * MEDIAN_TO_MEAN)
+        sigma = error / math.sqrt(1 / (index - first) + 1 / (stop - index))
+        size = abs(math.log(step.ratio))
+        return 0 if size >= EXACT * sigma else 1 if size >= NEARLY * sigma else SLACK
 
     def _plains(self, track: int) -> Iterator[Candidate]:
         return (self._plain(track, number, EventKind.KERNEL) for number in range(len(self.steps[track])))
@@ -166,7 +185,7 @@ class Evidence:
         return (one for other in self.tracks.of_key.get(key, ()) for one in self._plains(other))
 
     def _vendor(self, track: int) -> str:
-        return str(self.tracks.vendor[self.tracks.span(track).stop - 1])
+        return self.tracks.vendor(track)
 
     @functools.cached_property
     def _partners(self) -> Mapping[SeriesKey, Sequence[int]]:
@@ -195,6 +214,20 @@ class Evidence:
         own = self.tracks.seconds[span]
         theirs = own / self.tracks.values[span]
         return _log_change(own, first, index, stop), _log_change(theirs, first, index, stop)
+
+
+def went_along(tracks: Tracks, track: int, leader: Candidate, low: int, high: int) -> Candidate | None:
+    """A track as evidence of a leader's step, if between two places its seconds moved by half as much or more."""
+    span = tracks.span(track)
+    place, seconds = tracks.place[span], tracks.seconds[span]
+    before, after = (low <= place) & (place <= leader.good), (leader.bad <= place) & (place <= high)
+    if not before.any() or not after.any():
+        return None
+    step = level_change(seconds[before], seconds[after], int(np.flatnonzero(after)[0]), leader.step.p_value)
+    if math.log(step.ratio) / math.log(leader.step.ratio) < MOVED_ALONG:
+        return None
+    where = (int(place[before][-1]), int(place[after][0]), leader.low, leader.high)
+    return Candidate(leader.kind, leader.direction, tracks.keys[track], track, -1, step, "seconds", *where)
 
 
 def level_change(before: FloatArray, after: FloatArray, index: int, p_value: float) -> Step:

@@ -1,0 +1,38 @@
+"""The history of a repository, from its folders."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pandas as pd
+
+from ci.history import commits, exact, health_events, triage
+from ci.history.analysis import History, analyse
+from ci.records import store
+from ci.records.derived import derive
+
+KEPT = ".cache/history"
+"""Where, below a folder of records, an analysis keeps what the next one need not compute again."""
+
+
+def history(results: Path, code: Path | None = None, decisions: triage.Triage | None = None) -> History:
+    """All records of a folder, analysed.  code: folder of recorded machine code; decisions: what people decided.
+
+    git is asked in the folder of the records: they lie in the repository whose commits they are of.
+    """
+    return of_frame(derive(store.load(results)), results, code, decisions)
+
+
+def of_frame(
+    frame: pd.DataFrame, results: Path, code: Path | None = None, decisions: triage.Triage | None = None
+) -> History:
+    """The same, of a derived frame that somebody has loaded already."""
+    folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
+    recorded = exact.read(code, repository=folder) if code else []
+    hashes = [*frame["commit"].astype(str).unique(), *(one.commit for one in recorded)]
+    kept = results / KEPT if results.is_dir() else None
+    known = commits.read(folder, hashes)
+    found = analyse(frame, recorded, known, decisions, kept)
+    events = health_events.with_machines(found.events, results, frame, known, decisions or triage.Triage())
+    return dataclasses.replace(found, events=events)

@@ -1,0 +1,1 @@
+"""From the frame of records to steps that belong together."""

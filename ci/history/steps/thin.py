@@ -1,0 +1,116 @@
+"""Large steps among the first points of a series, which are too few for a detector.
+
+A ratio to a baseline of the same trial repeats so well that a large step needs no history: of commits recorded apart it
+differs by 0.5 %.  Seconds wander by more than that, so they are not judged here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+from ci.history.steps.evidence import NORMAL_99
+from ci.history.steps.series import Tracks
+from ci.stats.types import FloatArray, Step
+
+FIRST = 7
+"""Points that are looked at: a detector that wants three of each level finds little among fewer than eight."""
+NOISE = 0.005
+"""Typical difference of the ratio between two runs (ci/policy.toml, recorded_noise, 2026-11-20)."""
+LEAST = 0.05
+"""Smallest step (log): ten times NOISE, and above the 4.7 % within which nine of ten series of this repository's own
+H200 records stay (2026-11-22)."""
+SURE = 7.0
+"""Smallest step in standard errors of the difference of two points, for series that turn out to be noisy."""
+TAILS = 3
+"""Degrees of freedom of Student's t for the p-value: runs differ with heavy tails."""
+LASTING = 3
+"""Points whose median is the level after: an outlier is none."""
+
+
+AGREEING = 0.5
+"""Share of an operator's series that step alike from which one bears out the other.  A choice: most of them."""
+TRIALS = 2
+"""Trials of a point that nothing else bears out: of one alone nobody knows how well it repeats."""
+
+Early = Mapping[int, Sequence[Step]]
+"""Large early steps by track."""
+
+
+def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Step]]:
+    """The steps of all tracks, with the large early ones of those judged by ratio.
+
+    An early step is believed if most series of its operator step alike, or, while there are no more points than FIRST,
+    if several trials stand behind both of its points: a first point alone may be an outlier.
+    """
+    arrays = tracks.arrays()
+    seen = {int(t): steps for t in np.flatnonzero(tracks.by_ratio) if (steps := list(early(arrays[t])))}
+    votes = _votes(tracks, seen)
+    merged = [list(steps) for steps in found]
+    for track, steps in seen.items():
+        others = [one for one in steps if _believed(tracks, track, one, votes)]
+        merged[track] = _merged(found[track], others)
+    return merged
+
+
+def _votes(tracks: Tracks, seen: Early) -> Mapping[tuple[str, str, int, bool], float]:
+    """By machine, operator, place and direction: the share of its series that have an early step there."""
+    steps = Counter(_what(tracks, track, one) for track, found in seen.items() for one in found)
+    ours = Counter(tracks.keys[int(track)][:2] for track in np.flatnonzero(tracks.by_ratio))
+    return {what: count / ours[what[:2]] for what, count in steps.items() if count > 1}
+
+
+def _what(tracks: Tracks, track: int, step: Step) -> tuple[str, str, int, bool]:
+    place = int(tracks.place[tracks.starts[track] + step.index])
+    return *tracks.keys[track][:2], place, step.ratio > 1
+
+
+def _believed(tracks: Tracks, track: int, step: Step, votes: Mapping[tuple[str, str, int, bool], float]) -> bool:
+    if votes.get(_what(tracks, track, step), 0.0) >= AGREEING:
+        return True
+    span = tracks.span(track)
+    if span.stop - span.start > FIRST or "trials" not in tracks.frame:
+        return False
+    rows = tracks.row[span.start + step.index - 1 : span.start + step.index + 1]
+    return bool((tracks.frame["trials"].iloc[rows] >= TRIALS).all())
+
+
+def early(values: FloatArray) -> Iterator[Step]:
+    """Large lasting steps among the first points of a series of ratios."""
+    if len(values) < 2 or float(np.max(np.abs(np.diff(np.log(values[: FIRST + 1]))))) < LEAST / 2:
+        return
+    noise = _noise(values)
+    start = 0
+    for index in range(1, min(len(values), FIRST)):
+        before, after = (float(np.median(part)) for part in (values[start:index], values[index : index + LASTING]))
+        own = abs(math.log(values[index] / values[index - 1]))
+        size = math.log(after / before)
+        if min(own, abs(size)) >= max(LEAST, SURE * noise * math.sqrt(2)):
+            yield _step(index, before, after, noise)
+            start = index
+
+
+def _noise(values: FloatArray) -> float:
+    """Of one point: from the differences of neighbours where there are enough of them to tell."""
+    if len(values) <= FIRST:
+        return NOISE
+    differences = np.diff(np.log(values))
+    return max(NOISE, 1.4826 * float(np.median(np.abs(differences))) / math.sqrt(2))
+
+
+def _step(index: int, before: float, after: float, noise: float) -> Step:
+    error = noise * math.sqrt(2)
+    reach = math.exp(NORMAL_99 * error)
+    ratio = after / before
+    p_value = float(2 * stats.t.sf(abs(math.log(ratio)) / error, TAILS))
+    return Step(index, before, after, ratio, ratio / reach, ratio * reach, p_value)
+
+
+def _merged(steps: Sequence[Step], others: Sequence[Step]) -> list[Step]:
+    """The detector's steps and those of the others that are none of them."""
+    new = [one for one in others if all(abs(one.index - step.index) > 2 for step in steps)]
+    return sorted([*steps, *new], key=lambda step: step.index)

@@ -1,0 +1,166 @@
+"""Where the levels of a series change: top-down, the clearest split first; many series of one length at a time.
+
+A split of the whole series is blind to a level that comes and goes, so every split of a set of nested windows is
+looked at (seeded binary segmentation: Kovacs, Buehlmann, Li and Munk, Biometrika 110, 2023).  The gain of a split is
+the sum of squares that it explains.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from ci.stats.steps_critical import critical
+from ci.stats.steps_noise import IntArray, Sums, jumps, size, wander
+from ci.stats.types import FloatArray
+
+SHORTEST = 3
+"""Points of the shortest level: spikes of one or two points are no step."""
+
+SHRINK = 2**0.5
+"""Length of a window / that of the next shorter ones; each half covers its neighbour.  sqrt(2) is what the paper on
+seeded binary segmentation advises."""
+
+TRIES = 3
+"""Splits that are looked at, the clearest first: beside a drift the clearest is often the drift itself."""
+
+ROWS = 256
+"""Series that are scanned together: their sums stay in a core's cache."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Splits:
+    """The best split of each window; start, stop: (windows,); place, gain: (series, windows)."""
+
+    start: IntArray
+    stop: IntArray
+    place: IntArray
+    gain: FloatArray
+
+
+def places(sums: Sums, length: int) -> list[list[int]]:
+    """First points of new levels of each series; `length`: points of the whole history, which sets the bar."""
+    found: list[list[int]] = [[] for _ in sums.points]
+    for first in range(0, len(found), ROWS):
+        part = sums.block(slice(first, first + ROWS))
+        splits = scan(part)
+        for row in loud(part, splits, critical(length)).tolist():
+            found[first + row] = levels(part, splits, row, critical(length))
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def windows(points: int) -> tuple[IntArray, IntArray]:
+    """(starts, stops) of nested windows of falling length, the whole series first."""
+    found, length = [(0, points)], points / SHRINK
+    while length >= 2 * SHORTEST:
+        starts = np.linspace(0, points - length, int(np.ceil(2 * points / length)))
+        found += [(int(s), min(points, int(np.ceil(s + length)))) for s in starts]
+        length /= SHRINK
+    start, stop = zip(*dict.fromkeys(found), strict=True)
+    return np.array(start), np.array(stop)
+
+
+def scan(sums: Sums) -> Splits:
+    """The best split of each window of each series."""
+    start, stop = windows(sums.points.shape[1])
+    best = [best_split(sums.first, a, b) for a, b in zip(start.tolist(), stop.tolist(), strict=True)]
+    place, gain = (np.stack(column, axis=1) for column in zip(*best, strict=True))
+    return Splits(start, stop, place, gain)
+
+
+def best_split(first: FloatArray, start: int, stop: int) -> tuple[IntArray, FloatArray]:
+    """(place, gain) of the best split of [start, stop) of each series, shape (series,) each."""
+    left, share, weight = _shares(stop - start)
+    part = first[:, start + SHORTEST : stop - SHORTEST + 1]
+    excess = part - first[:, [start]] - (first[:, [stop]] - first[:, [start]]) * share
+    gain = excess**2 * weight
+    best = np.argmax(gain, axis=1)
+    return best + start + SHORTEST, gain[np.arange(len(gain)), best]
+
+
+@functools.lru_cache(maxsize=4096)
+def _shares(points: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Of each split of so many points: points on the left, their share, and 1 / (left * share on the right)."""
+    left = np.arange(SHORTEST, points - SHORTEST + 1)
+    share = left / points
+    return left, share, 1 / (left * (1 - share))
+
+
+def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:
+    """The series in which one of the clearest splits stands out of the noise beside it."""
+    tries = min(TRIES, splits.gain.shape[1])
+    clearest = np.argpartition(-splits.gain, tries - 1, axis=1)[:, :tries]
+    rows, points = np.arange(len(clearest)), np.full(len(clearest), sums.points.shape[1])
+    out = np.zeros(len(clearest), dtype=bool)
+    for window in clearest.T:
+        split = (splits.start[window], splits.place[rows, window], splits.stop[window])
+        out |= size(sums, rows, split, wander(sums, rows, [np.zeros_like(points), *split, points])) >= bar
+    return np.flatnonzero(out)
+
+
+def levels(sums: Sums, splits: Splits, row: int, bar: float) -> list[int]:
+    """First points of new levels of one series."""
+    found: list[int] = []
+    while (best := loudest(sums, splits, row, found, bar))[0] >= bar:
+        found = sorted({*found, best[1]})
+    return _settled(sums, row, found, bar)
+
+
+def loudest(
+    sums: Sums, splits: Splits, row: int, found: Sequence[int] = (), enough: float = float("inf")
+) -> tuple[float, int]:
+    """(standard errors, place) of the loudest of the clearest splits beside those found, or the first that is enough.
+
+    (0, 0) where none of them is a jump.
+    """
+    edges = [0, *found, sums.points.shape[1]]
+    best = (0.0, 0)
+    for split in _clearest(sums, splits, row, edges):
+        noise = wander(sums, row, sorted({*edges, *split}))
+        loudness = float(size(sums, row, split, noise))
+        if loudness > best[0] and jumps(sums.points[row], *split):
+            best = (loudness, split[1])
+        if best[0] >= enough:
+            break
+    return best
+
+
+def _clearest(sums: Sums, splits: Splits, row: int, edges: list[int]) -> list[tuple[int, int, int]]:
+    """(start, place, stop) of the clearest splits within the levels between the edges, the clearest first."""
+    whole = [
+        (float(gain[0]), a, int(place[0]), b)
+        for a, b in itertools.pairwise(edges)
+        if b - a >= 2 * SHORTEST and len(edges) > 2
+        for place, gain in [best_split(sums.first[row : row + 1], a, b)]
+    ]
+    inside = np.searchsorted(edges, splits.start, side="right") == np.searchsorted(edges, splits.stop, side="left")
+    at = np.flatnonzero(inside)
+    at = at[np.argsort(-splits.gain[row, at], kind="stable")[:TRIES]]
+    columns = (splits.gain[row, at], splits.start[at], splits.place[row, at], splits.stop[at])
+    some = list(zip(*(column.tolist() for column in columns), strict=True))
+    return [(a, k, b) for _, a, k, b in sorted({*whole, *some}, reverse=True)[:TRIES]]
+
+
+def _settled(sums: Sums, row: int, found: list[int], bar: float) -> list[int]:
+    """Each split placed again between its neighbours; those that then do not stand out are dropped, weakest first."""
+    first, points = sums.first[row : row + 1], sums.points.shape[1]
+    while found:
+        edges = [0, *found, points]
+        found = sorted({int(best_split(first, a, b)[0][0]) for a, b in zip(edges, edges[2:], strict=False)})
+        sizes = _sizes(sums, row, [0, *found, points])
+        if min(sizes) >= bar:
+            break
+        found.pop(int(np.argmin(sizes)))
+    return found
+
+
+def _sizes(sums: Sums, row: int, edges: list[int]) -> list[float]:
+    """Standard errors of each split; 0 for what a smooth drift explains as well."""
+    noise = wander(sums, row, edges)
+    splits = zip(edges, edges[1:], edges[2:], strict=False)
+    return [float(size(sums, row, split, noise)) if jumps(sums.points[row], *split) else 0.0 for split in splits]

@@ -1,0 +1,119 @@
+"""`ridgeline events`, `ack`, `accept`, `reopen`: what they print, write and leave with."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ci.__main__ import main
+from ci.history import reading
+from ci.history.analysis import analyse
+from tests.ci.history.made import commit, facts, frame, pair
+
+HOSTILE = "\u202e<b>x</b>\x1b[31m"
+
+
+@pytest.fixture(autouse=True)
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records with a regression, a library that got faster and something hostile that was fixed."""
+    lines = [
+        *pair(1, 60, ours={30: 1.05}),
+        *pair(5, 60, theirs={40: 0.9}, kernel="bias"),
+        *pair(9, 60, ours={10: 1.2, 20: 1 / 1.2}, kernel=HOSTILE, machine="h200x1-00000002"),
+    ]
+    whole = frame(lines)
+    monkeypatch.setattr(reading, "history", lambda results, code, decisions: analyse(whole, None, facts(60), decisions))
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def document(*arguments: str) -> list[dict]:
+    return json.loads(run("events", "--json", *arguments).stdout)["events"]
+
+
+def regression() -> str:
+    return next(one["id"] for one in document() if one["state"] == "open" and one["kind"] == "kernel")
+
+
+def test_an_open_regression_leaves_with_1_and_is_told_first() -> None:
+    done = run("events")
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == "1 regression open"
+    assert lines[1].startswith(f"{regression()}  kernel slower: gemm: triton/small on h200x1-00000001, +4.")
+    assert lines[2].strip() == f"since {commit(30)[:8]} change 30 (#30) (A. Author)"
+    assert "looked at 6 series with 360 points of 60 commits" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+
+
+def test_filters() -> None:
+    assert {one["kind"] for one in document("--open")} == {"kernel", "library"}
+    assert {one["state"] for one in document("--machine", "h200x1-00000002")} == {"fixed"}
+    assert [one["kind"] for one in document("--kind", "library")] == ["library"]
+    assert [one["first_bad"]["hash"] for one in document("--since", commit(30)[:8])] == [commit(40)]
+    assert run("events", "--kind", "library").exit_code == 0
+    unknown = run("events", "--machine", "mi300x", "--since", "nonsense")
+    assert unknown.exit_code == 3
+    assert "nonsense" in unknown.stderr
+    assert "'mi300x' has no event; machines that have: h200x1-00000001" in run("events", "--machine", "mi300x").stderr
+
+
+def test_ack_accept_and_reopen_write_what_is_reviewed() -> None:
+    name = regression()
+    told = ("--owner", "A. Author", "--reason", "the tile shape", "--link", "https://example.org/1")
+    dry = run("ack", name[:4], *told, "--dry-run")
+    assert "would write ci/events.toml" in dry.stdout
+    assert not Path("ci/events.toml").exists()
+    assert run("ack", name[:4], *told).exit_code == 0
+    (entry,) = tomllib.loads(Path("ci/events.toml").read_text())["event"].values()
+    assert (entry["state"], entry["owner"], entry["first_bad"]) == ("acknowledged", "A. Author", commit(30))
+    assert run("events").exit_code == 0
+    (event,) = (one for one in document("--open") if one["id"] == name)
+    assert (event["state"], event["link"]) == ("acknowledged", "https://example.org/1")
+    assert "acknowledged, A. Author: the tile shape" in run("events").stdout
+    assert run("accept", name, "--reason", "worth it").exit_code == 0
+    (event,) = (one for one in document() if one["id"] == name)
+    assert (event["state"], event["reason"], event["owner"]) == ("accepted", "worth it", "A. Author")
+    assert run("reopen", name).exit_code == 0
+    assert run("events").exit_code == 1
+    (event,) = (one for one in document() if one["id"] == name)
+    assert (event["state"], event["owner"]) == ("open", "")
+
+
+def test_an_unknown_id_names_the_nearest() -> None:
+    name = regression()
+    done = run("ack", name[:-1] + "x", "--owner", "A. Author")
+    assert done.exit_code == 3
+    assert f"the nearest: {name}" in done.stderr
+    assert run("ack", name).exit_code == 3
+
+
+def test_a_damaged_file_is_said_and_kept() -> None:
+    Path("ci").mkdir()
+    Path("ci/events.toml").write_text("[event.0123]\n")
+    for arguments in (("events",), ("ack", "0", "--owner", "x")):
+        done = run(*arguments)
+        assert (done.exit_code, "an id has 10 hex digits" in done.stderr) == (3, True)
+    assert Path("ci/events.toml").read_text() == "[event.0123]\n"
+
+
+def test_alerts_are_off_until_a_file_says_so(httpserver) -> None:
+    done = run("events", "--alert")
+    assert (done.exit_code, "alerts are off" in done.stderr) == (3, True)
+    httpserver.expect_request("/hook", method="POST").respond_with_data("")
+    Path("ci").mkdir()
+    Path("ci/alerts.toml").write_text(f'[webhook]\nurl = "{httpserver.url_for("/hook")}"\n')
+    assert "would tell webhook: open: gemm: 4." in run("events", "--alert", "--dry-run").stderr
+    assert httpserver.log == []
+    for _ in range(2):
+        assert run("events", "--alert").exit_code == 1
+    assert len(httpserver.log) == 1
+    assert len(Path("results/alerts.jsonl").read_text().splitlines()) == 1

@@ -1,0 +1,346 @@
+"""From made histories to events: kinds, groups, states, ids, and all that a history can have been through."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ci.history import exact, reading
+from ci.history.analysis import History, analyse
+from ci.history.triage import Triage, TriageEntry
+from ci.history.types import Direction, EventKind, EventState, HistoryEvent, SeriesKey
+from tests.ci.history.made import ENV, Line, commit, facts, frame, noisy, pair
+
+COUNT = 60
+
+
+def events(*lines: Line, count: int = COUNT, **given) -> list[HistoryEvent]:
+    return list(analyse(frame(lines), commits=facts(count), **given).events)
+
+
+def one(*lines: Line, **given) -> HistoryEvent:
+    (event,) = events(*lines, **given)
+    return event
+
+
+def decision(event: HistoryEvent, state: EventState, **texts: str) -> Triage:
+    place = {"kind": event.kind, "direction": event.direction, "machine": event.machine}
+    entry = TriageEntry(event.id, state, datetime.date(2026, 11, 22), **place, first_bad=event.first_bad.hash, **texts)
+    return Triage({event.id: entry})
+
+
+# ---- whose step it is ----------------------------------------------------------------------------------------------
+
+
+def test_ours_alone_is_the_kernels() -> None:
+    event = one(*pair(1, COUNT, ours={30: 1.04}))
+    assert (event.kind, event.direction, event.state) == (EventKind.KERNEL, Direction.SLOWER, EventState.OPEN)
+    assert event.first_bad == facts(COUNT)[commit(30)]
+    assert (event.last_good.hash, event.between) == (commit(29), 0)
+    assert event.ratio_low < 1.04 < event.ratio_high
+    assert event.ratio == pytest.approx(1.04, abs=0.002)
+    assert [(m.key.backend, m.judged_by, m.first_bad) for m in event.moved] == [("triton", "ratio", commit(30))]
+
+
+@pytest.mark.parametrize(("ratio", "way"), [(0.9, Direction.FASTER), (1.1, Direction.SLOWER)])
+def test_the_vendors_alone_is_the_librarys(ratio: float, way: Direction) -> None:
+    event = one(*pair(1, COUNT, theirs={30: ratio}))
+    assert (event.kind, event.direction, event.first_bad.hash) == (EventKind.LIBRARY, way, commit(30))
+    assert event.ratio == pytest.approx(ratio, rel=0.01)
+
+
+def test_both_alike_is_the_machines() -> None:
+    event = one(*pair(1, COUNT, ours={30: 1.06}, theirs={30: 1.06}))
+    assert (event.kind, event.direction, event.first_bad.hash) == (EventKind.MACHINE, Direction.SLOWER, commit(30))
+    assert {m.key.backend for m in event.moved} == {"triton", "blas"}
+
+
+def test_a_machine_that_all_operators_follow_is_one_event() -> None:
+    lines = [Line(f"kernel_{n}", "case", noisy(n, COUNT, {30: 1.08})) for n in range(8)]
+    event = one(*lines)
+    assert (event.kind, event.first_bad.hash, len(event.moved)) == (EventKind.MACHINE, commit(30), 8)
+
+
+def test_a_compiler_that_slows_every_kernel_is_no_machine() -> None:
+    env = [ENV] * 30 + [ENV.replace("triton3.6.0", "triton3.7.0")] * 30
+    lines = [Line(f"kernel_{n}", "case", noisy(n, COUNT, {30: 1.08}), env=env) for n in range(8)]
+    event = one(*lines)
+    assert (event.kind, event.first_bad.hash) == (EventKind.KERNEL, commit(30))
+    assert [(cause.kind, cause.text) for cause in event.causes] == [("triton", "Triton 3.6.0 → 3.7.0")]
+
+
+def test_a_drift_that_all_share_is_no_event() -> None:
+    drift = np.exp(0.02 * np.sin(np.arange(150) / 20))
+    assert events(*(Line(f"k{n}", "case", noisy(n, 150) * drift) for n in range(8)), count=150) == []
+
+
+def test_a_library_with_a_new_version_beside_it() -> None:
+    env = [ENV] * 30 + [ENV.replace("torch2.11.0", "torch2.12.0")] * 30
+    event = one(*pair(1, COUNT, theirs={30: 0.97}, env=env))
+    assert event.kind is EventKind.LIBRARY
+    assert ("torch", "torch 2.11.0 → 2.12.0") in [(cause.kind, cause.text) for cause in event.causes]
+
+
+# ---- groups --------------------------------------------------------------------------------------------------------
+
+
+def test_neighbours_that_step_together_are_one_event() -> None:
+    lines = [line for n, case in enumerate("abc") for line in pair(10 * n, COUNT, ours={30: 1.05}, case=case)]
+    lines += pair(70, COUNT, ours={30: 1.03}, kernel="gemm_all_scatter")
+    event = one(*lines)
+    assert {m.key.case for m in event.moved} == {"a", "b", "c", "small"}
+    assert {m.key.kernel for m in event.moved} == {"gemm", "gemm_all_scatter"}
+    assert 1.03 < event.ratio < 1.05
+
+
+def test_machines_directions_and_places_are_apart() -> None:
+    lines = pair(1, COUNT, ours={30: 1.05}) + pair(5, COUNT, ours={30: 1.05}, machine="h200x1-00000002")
+    lines += pair(9, COUNT, ours={30: 0.95}, case="b") + pair(13, COUNT, ours={33: 1.05}, case="c")
+    found = {(e.machine[-1], str(e.direction), e.first_bad.hash) for e in events(*lines)}
+    assert found == {
+        ("1", "slower", commit(30)),
+        ("2", "slower", commit(30)),
+        ("1", "faster", commit(30)),
+        ("1", "slower", commit(33)),
+    }
+
+
+def test_a_series_with_gaps_joins_where_its_range_fits() -> None:
+    sparse = range(0, COUNT, 5)
+    lines = pair(1, COUNT, ours={33: 1.05}) + pair(5, 12, ours={7: 1.05}, case="b", at=sparse)
+    event = one(*lines)
+    assert event.first_bad.hash == commit(33)
+    assert {m.key.case: m.first_bad for m in event.moved} == {"small": commit(33), "b": commit(35)}
+
+
+def test_unmeasured_commits_between_are_told() -> None:
+    event = one(*pair(1, 20, ours={10: 1.05}, at=range(0, 100, 5)), count=100)
+    assert (event.last_good.hash, event.first_bad.hash, event.between) == (commit(45), commit(50), 4)
+
+
+def test_work_that_only_moved_is_a_note() -> None:
+    lines = pair(1, COUNT, ours={30: 1.2}, kernel="gemm") + pair(5, COUNT, ours={30: 0.8}, kernel="bias")
+    event = one(*lines)
+    assert event.state is EventState.ACCEPTED
+    assert event.causes[0].kind == "moved work"
+    assert "gemm takes" in event.reason
+    assert "bias" in event.reason
+    assert {m.key.kernel for m in event.moved} == {"gemm", "bias"}
+    slower = pair(1, COUNT, ours={30: 1.2}, kernel="gemm") + pair(5, COUNT, ours={30: 0.95}, kernel="bias")
+    assert [e.state for e in events(*slower)] == [EventState.OPEN] * 2
+
+
+# ---- states --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("back", "state"), [(34, EventState.RECOVERED), (45, EventState.FIXED)])
+def test_an_old_level_that_comes_back_ends_the_event(back: int, state: EventState) -> None:
+    event = one(*pair(1, COUNT, ours={30: 1.08, back: 1 / 1.08}))
+    assert (event.state, event.first_bad.hash) == (state, commit(30))
+    assert event.ended_at == facts(COUNT)[commit(back)]
+
+
+def test_half_a_fix_is_none() -> None:
+    found = {e.direction: e for e in events(*pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.04}))}
+    assert found[Direction.SLOWER].state is EventState.OPEN
+
+
+def test_what_was_fast_for_long_and_is_lost_is_a_regression() -> None:
+    found = events(*pair(1, COUNT, ours={20: 1 / 1.08, 45: 1.08}))
+    assert [(str(e.direction), e.state) for e in found] == [("faster", EventState.FIXED), ("slower", EventState.OPEN)]
+
+
+def test_an_outlier_is_no_event() -> None:
+    values = noisy(1, COUNT)
+    values[30] *= 1.5
+    assert events(Line("gemm", "small", values)) == []
+
+
+def test_an_accepted_level_is_the_one_to_hold() -> None:
+    lines = pair(1, COUNT, ours={20: 1.08, 40: 1.05})
+    first, second = events(*lines)
+    after = events(*lines, triage=decision(first, EventState.ACCEPTED, owner="A. Author", reason="worth it"))
+    assert [(e.id, e.state, e.owner, e.reason) for e in after] == [
+        (first.id, EventState.ACCEPTED, "A. Author", "worth it"),
+        (second.id, EventState.OPEN, "", ""),
+    ]
+    back = pair(1, COUNT, ours={20: 1.08, 40: 1 / 1.08})
+    (fixed,) = events(*back)
+    assert fixed.state is EventState.FIXED
+    accepted = events(*back, triage=decision(fixed, EventState.ACCEPTED))
+    assert [(str(e.direction), e.state) for e in accepted] == [
+        ("slower", EventState.ACCEPTED),
+        ("faster", EventState.OPEN),
+    ]
+
+
+def test_an_acknowledged_event_still_ends() -> None:
+    stands = one(*pair(1, COUNT, ours={30: 1.08}))
+    acked = decision(stands, EventState.ACKNOWLEDGED, owner="A. Author", link="https://example.org/1")
+    assert one(*pair(1, COUNT, ours={30: 1.08}), triage=acked).state is EventState.ACKNOWLEDGED
+    ended = one(*pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.08}), triage=acked)
+    assert (ended.state, ended.owner, ended.link) == (EventState.FIXED, "A. Author", "https://example.org/1")
+    reopened = decision(stands, EventState.OPEN)
+    assert one(*pair(1, COUNT, ours={30: 1.08, 45: 1 / 1.08}), triage=reopened).state is EventState.OPEN
+
+
+def test_a_new_definition_ends_what_cannot_be_compared() -> None:
+    versions = ["1"] * 45 + ["2"] * 15
+    event = one(*pair(1, COUNT, ours={30: 1.08, 45: 1.5}, yardstick=versions))
+    assert (event.first_bad.hash, event.state, event.ended_at.hash) == (commit(30), EventState.ACCEPTED, commit(45))
+    assert "definition changed" in event.reason
+
+
+# ---- ids -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_stays_when_history_grows() -> None:
+    ids = {
+        event.id
+        for count in range(36, COUNT, 4)
+        for event in events(*pair(1, count, ours={30: 1.05}), count=count)
+        if event.kind is EventKind.KERNEL
+    }
+    assert len(ids) == 1
+
+
+def test_a_decision_is_found_where_the_place_moved() -> None:
+    event = one(*pair(1, COUNT, ours={30: 1.05}))
+    moved = decision(event, EventState.ACKNOWLEDGED, owner="A. Author")
+    for place, known in ((31, True), (28, True), (33, False)):
+        shifted = one(*pair(1, COUNT, ours={place: 1.05}), triage=moved)
+        assert (shifted.id == event.id, shifted.owner == "A. Author") == (known, known), place
+
+
+# ---- what a history can have been through --------------------------------------------------------------------------
+
+
+def test_a_clock_that_was_set_back_moves_nothing_that_git_knows() -> None:
+    lines = pair(1, COUNT, ours={30: 1.05})
+    wrong = {number: 1_000_000_000_000 + number for number in range(30, 40)}
+    history = analyse(frame(lines, dates=wrong), commits=facts(COUNT))
+    assert [event.first_bad.hash for event in history.events] == [commit(30)]
+    assert history.commits == tuple(map(commit, range(COUNT)))
+
+
+def test_a_rewritten_history_stands_by_its_dates_and_is_said() -> None:
+    known = {name: one for name, one in facts(COUNT).items() if int(name[:8], 16) >= 20}
+    history = analyse(frame(pair(1, COUNT, ours={30: 1.05})), commits=known)
+    assert [event.first_bad.hash for event in history.events] == [commit(30)]
+    assert history.commits == tuple(map(commit, range(COUNT)))
+    assert "20 of 60 recorded commits are not in the history that git knows here" in history.notes[0]
+
+
+def test_without_git_only_hashes_and_dates_are_told() -> None:
+    (event,) = analyse(frame(pair(1, COUNT, ours={30: 1.05}))).events
+    assert (event.first_bad.hash, event.first_bad.author, event.between) == (commit(30), "", 0)
+
+
+def test_a_commit_in_two_environments_counts_once() -> None:
+    other = ENV.replace("3.6.0", "3.7.0")
+    lines = [
+        Line("gemm", "small", noisy(1, COUNT)),
+        Line("gemm", "small", noisy(2, 40, level=2e-3), at=range(20, 60), env=other),
+    ]
+    history = analyse(frame(lines), commits=facts(COUNT))
+    assert history.events == ()
+    assert history.points == COUNT
+    assert any("40 commits are recorded in several environments" in note for note in history.notes)
+
+
+def test_a_renamed_machine_is_suggested_and_joined() -> None:
+    new, old = "h200x1-00000002", "h200x1-00000001"
+    lines = pair(1, 30) + pair(1, 30, ours={0: 1.06}, machine=new, at=range(30, 60))
+    before = analyse(frame(lines), commits=facts(COUNT))
+    assert before.events == ()
+    assert any(f'"{new}" = "{old}"' in note for note in before.notes)
+    (event,) = analyse(frame(lines), commits=facts(COUNT), triage=Triage(renamed={new: old})).events
+    assert (event.machine, event.first_bad.hash) == (new, commit(30))
+    still = pair(1, COUNT, ours={30: 1.06})
+    assert event.id == one(*still).id
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
+def test_times_that_are_none_are_left_out(bad: float) -> None:
+    values = noisy(1, COUNT)
+    values[[3, 40]] = bad
+    history = analyse(frame([Line("gemm", "small", values)]), commits=facts(COUNT))
+    assert (history.events, history.points) == ((), COUNT - 2)
+
+
+def test_no_records_no_events() -> None:
+    empty = frame([Line("gemm", "small", [1e-3])]).iloc[:0]
+    assert analyse(empty) == History((), {}, (), (), 0, 0)
+    single = analyse(frame([Line("gemm", "small", [1e-3])]))
+    assert (single.events, single.points) == ((), 1)
+
+
+def test_hostile_names_are_only_names() -> None:
+    hostile = "__proto__\u202e</script>" + "x" * 600
+    (event,) = events(*pair(1, COUNT, ours={30: 1.08}, kernel=hostile, case=hostile))
+    assert event.moved[0].key.kernel == hostile
+    json.dumps(event.as_json(), allow_nan=False)
+
+
+# ---- few points ----------------------------------------------------------------------------------------------------
+
+
+def test_a_large_step_of_a_quiet_ratio_needs_no_long_history() -> None:
+    event = one(*pair(1, 4, ours={2: 1.1}), count=4)
+    assert (event.first_bad.hash, event.kind, event.state) == (commit(2), EventKind.KERNEL, EventState.OPEN)
+    assert events(*pair(1, 4, ours={2: 1.03}), count=4) == []
+    assert events(Line("gemm", "small", [1e-3, 1e-3, 1.1e-3]), count=3) == []
+
+
+def test_a_first_point_that_nothing_bears_out_is_an_outlier() -> None:
+    assert events(*pair(1, 40, ours={1: 0.7}), count=40) == []
+    lines = [line for n in range(4) for line in pair(10 * n, 40, ours={1: 0.7}, case=str(n))]
+    assert [e.first_bad.hash for e in events(*lines, count=40)] == [commit(1)]
+
+
+# ---- machine code --------------------------------------------------------------------------------------------------
+
+
+def code(step_at: int, kernel: str = "gemm") -> list[exact.RecordedCommit]:
+    step = exact.CodeStep(kernel, "triton", "gfx942", "vgpr", 86, 128, ("small", "large"))
+    names = [commit(number) for number in range(COUNT)]
+    return [
+        exact.RecordedCommit(name, 0, "triton3.8.0", (step,) if n == step_at else (), (), names[n - 1] if n else "")
+        for n, name in enumerate(names)
+    ]
+
+
+def test_every_change_of_code_is_an_event_and_a_cause_of_a_step_at_its_commit() -> None:
+    found = {e.kind: e for e in events(*pair(1, COUNT, ours={30: 1.05}), code=code(30))}
+    told = found[EventKind.CODE]
+    assert (told.first_bad.hash, told.direction, told.ratio) == (commit(30), Direction.SLOWER, pytest.approx(128 / 86))
+    assert [m.key for m in told.moved] == [SeriesKey("isa", "gemm", "triton", case) for case in ("large", "small")]
+    (cause,) = found[EventKind.KERNEL].causes
+    assert cause.text == f"{commit(30)[:8]}: gemm/triton on gfx942, 2 configurations: vgpr 86 → 128"
+    for other in (code(31), code(30, kernel="other")):
+        (kernel,) = [e for e in events(*pair(1, COUNT, ours={30: 1.05}), code=other) if e.kind is EventKind.KERNEL]
+        assert kernel.causes == ()
+
+
+@pytest.mark.parametrize(("before", "after", "ratio"), [(0, 23, 24), (23, 0, 1 / 24), (None, 5, 1), (8, 4, 0.5)])
+def test_counts_of_nothing_have_a_ratio(before, after, ratio) -> None:
+    step = exact.CodeStep("gemm", "triton", "gfx942", "spills", before, after, ("small",))
+    recorded = [
+        exact.RecordedCommit(commit(1), 0, "t", (step,), (), commit(0)),
+        exact.RecordedCommit(commit(0), 0, "t", (), ()),
+    ]
+    (event,) = analyse(frame([Line("gemm", "small", [1e-3])]), recorded).events
+    assert event.ratio == pytest.approx(ratio)
+
+
+def test_the_repositorys_own_history_has_its_events() -> None:
+    root = Path(__file__).parents[3]
+    found = reading.history(root / "results", root / "results_isa")
+    moe = [e for e in found.events if {m.key.kernel for m in e.moved} == {"moe_gemm2_mxfp4"} and e.kind == "kernel"]
+    assert [(str(e.direction), e.first_bad.hash[:8], len(e.moved)) for e in moe] == [("faster", "f3ad7fbf", 12)]
+    assert moe[0].ratio == pytest.approx(0.84, abs=0.02)
+    assert "code" in [cause.kind for cause in moe[0].causes]

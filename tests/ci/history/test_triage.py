@@ -1,0 +1,112 @@
+"""The file of decisions: what is written is read, damage is said, an id is found by its first digits."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ci.history import triage
+from ci.history.triage import Triage, TriageEntry, TriageError
+from ci.history.types import EventState
+
+DAY = datetime.date(2026, 11, 22)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+entries = st.builds(
+    TriageEntry,
+    st.from_regex(r"[0-9a-f]{10}", fullmatch=True),
+    st.sampled_from(triage.STATES),
+    st.just(DAY),
+    machine=texts,
+    owner=texts,
+    reason=texts,
+    link=texts,
+)
+
+
+def entry(name: str, **given: object) -> TriageEntry:
+    return TriageEntry(name, EventState.ACKNOWLEDGED, DAY, **given)
+
+
+@settings(deadline=None)
+@given(st.lists(entries, max_size=4, unique_by=lambda one: one.id), st.dictionaries(texts, texts, max_size=2))
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, listed, renamed) -> None:
+    path = tmp_path_factory.mktemp("t") / "events.toml"
+    names = {new: old for new, old in renamed.items() if old and new != old and new}
+    kept = Triage({one.id: one for one in listed}, names)
+    triage.save(kept, path)
+    assert triage.load(path) == kept
+    before = path.read_bytes()
+    triage.save(triage.load(path), path)
+    assert path.read_bytes() == before
+
+
+def test_a_lone_half_of_a_character_stops_nothing(tmp_path: Path) -> None:
+    triage.save(Triage({"0123456789": entry("0123456789", owner="a\udcff\x00\x7f")}), tmp_path / "e.toml")
+    assert triage.load(tmp_path / "e.toml").entries["0123456789"].owner == "a?\x00\x7f"
+
+
+def test_two_branches_merge(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+        subprocess.run(command, check=True, capture_output=True)
+
+    file = tmp_path / "events.toml"
+    names = [digit * 10 for digit in "0369"]
+    base = Triage({name: entry(name, owner="A. Author", reason="r", machine="m") for name in names})
+    git("init", "-q", "-b", "main")
+    triage.save(base, file)
+    git("add", ".")
+    git("commit", "-qm", "base")
+    git("checkout", "-qb", "side")
+    triage.save(base.with_entry(entry("1" * 10, owner="B. Author")), file)
+    git("commit", "-qam", "side")
+    git("checkout", "-q", "main")
+    triage.save(base.with_entry(entry("7" * 10, owner="C. Author")), file)
+    git("commit", "-qam", "main")
+    git("merge", "-q", "side")
+    assert sorted(triage.load(file).entries) == sorted([*names, "1" * 10, "7" * 10])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[event.x]\nstate = 'open'\ndate = 2026-11-22", "an id has 10 hex digits"),
+        ("[event.0123456789]\nstate = 'gone'\ndate = 2026-11-22", "allowed: open, acknowledged, accepted"),
+        ("[event.0123456789]\nstate = 'open'", "date = None; allowed: a day"),
+        ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nowner = 3", "owner = '3'; allowed: a text"),
+        ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nwho = 'a'", "unknown key 'who'; known: state, date"),
+        ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nkind = 'x'\n", "kind = 'x'; allowed: kernel"),
+        ("[events]", "unknown table 'events'; known: event, renamed"),
+        ("event = 3", "is not a table"),
+        ("[renamed]\na = 'a'", '"new name" = "old name"'),
+        ("<<<<<<< HEAD\n", "settle the merge conflict"),
+        ("[event", "not TOML"),
+    ],
+)
+def test_damage_is_said(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "events.toml"
+    file.write_text(text)
+    with pytest.raises(TriageError, match="events.toml") as error:
+        triage.load(file)
+    assert said in str(error.value)
+
+
+def test_no_file_no_decisions(tmp_path: Path) -> None:
+    assert triage.load(tmp_path / "none.toml") == Triage()
+
+
+def test_an_id_by_its_first_digits() -> None:
+    known = ["0123456789", "0123ffffff", "abcdefabcd"]
+    assert triage.chosen("AB", known) == "abcdefabcd"
+    assert triage.chosen("0123f", known) == "0123ffffff"
+    with pytest.raises(TriageError, match="start of 2 events: 0123456789, 0123ffffff"):
+        triage.chosen("0123", known)
+    with pytest.raises(TriageError, match="no event has the id '0123456780'; the nearest: 0123456789"):
+        triage.chosen("0123456780", known)
+    with pytest.raises(TriageError, match="`ridgeline events` lists them"):
+        triage.chosen("", [])

@@ -1,0 +1,197 @@
+"""Change points: against slow, obvious oracles; what is no step; what grows gives the same answer."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from ci.stats import steps, steps_noise, steps_scan
+from ci.stats.steps import WINDOW, Tail, advance, find, find_many, find_shifts
+from ci.stats.steps_critical import LEVEL, TABLE, critical, p_value
+from ci.stats.steps_noise import Sums, wander, without_spikes
+from ci.study.series_noise import KINDS, PROMISED, gaussian
+
+
+def rng(*seed):
+    return np.random.default_rng(seed)
+
+
+def stepped(points, places, seed=1, sigma=0.01):
+    """A series of levels: (first point, ratio to the level before)."""
+    logs = gaussian(rng(seed), 1, points)[0] * sigma / 0.02
+    for place, ratio in places:
+        logs[place:] += np.log(ratio)
+    return np.exp(logs)
+
+
+def indices(values):
+    return [step.index for step in find(values)]
+
+
+@pytest.mark.parametrize("kind", PROMISED)
+def test_null_series_raise_hardly_any_alarm(kind):
+    """400 series of each kind; at a rate of 1 % more than 12 alarms happen once in a thousand times."""
+    for points in (30, 300):
+        alarms = sum(map(bool, find_many(list(np.exp(KINDS[kind](rng(points), 400, points))))))
+        assert alarms <= 12 * points / 300 + 4
+
+
+def test_a_step_is_found_with_its_size_and_place():
+    (step,) = find(stepped(300, [(200, 1.04)]))
+    assert abs(step.index - 200) <= 2
+    assert step.ratio_low < 1.04 < step.ratio_high
+    assert step.ratio_high - step.ratio_low < 0.02
+    assert step.p_value < 1e-6
+    assert step.ratio == pytest.approx(step.after / step.before)
+
+
+@pytest.mark.parametrize(("place", "ratio"), [(295, 1.08), (295, 0.92), (5, 1.08), (290, 1.04)])
+def test_a_step_near_an_end_is_found(place, ratio):
+    found = [indices(stepped(300, [(place, ratio)], seed)) for seed in range(20)]
+    assert sum(any(abs(index - place) <= 2 for index in one) for one in found) >= 19
+
+
+def test_levels_that_come_and_go_are_each_found():
+    places = [(60, 1.05), (90, 1 / 1.05), (150, 1.03), (220, 1.04)]
+    found = indices(stepped(300, places))
+    assert np.abs(np.array(found) - [place for place, _ in places]).max() <= 2
+
+
+def test_spikes_of_one_or_two_points_are_no_step():
+    values = stepped(300, [])
+    values[[40, 41, 120, 200, 201, 298, 299]] *= 1.3
+    assert find(values) == []
+
+
+def test_a_level_of_which_the_noise_is_nothing_is_found_exactly():
+    values = np.repeat([1.0, 1.001, 1.0], 20)
+    assert indices(values) == [20, 40]
+    assert find(np.full(300, 3.5e-5)) == []
+
+
+@pytest.mark.parametrize("points", range(12))
+def test_few_points_are_judged_or_left_alone(points):
+    assert find(np.full(points, 2.0)) == []
+    assert len(find(np.where(np.arange(points) < points // 2, 1.0, 2.0))) <= 1
+
+
+def test_the_interval_covers_the_size():
+    """99 % of steps that are found at their place have their size within the interval."""
+    series = np.exp(gaussian(rng(3), 300, 120) / 2)
+    series[:, 60:] *= 1.05
+    found = [step for steps in find_many(list(series)) for step in steps if step.index == 60]
+    assert len(found) > 200
+    assert np.mean([step.ratio_low <= 1.05 <= step.ratio_high for step in found]) >= 0.97
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
+def test_what_has_no_logarithm_is_named(bad):
+    values = stepped(30, [])
+    values[7] = bad
+    with pytest.raises(ValueError, match=str(bad)):
+        find(values)
+
+
+def test_differences_where_a_ratio_has_no_meaning():
+    values = np.log(stepped(200, [(120, 1.1)]))
+    (step,) = find_shifts(values)
+    assert abs(step.index - 120) <= 2
+    assert step.after - step.before == pytest.approx(np.log(1.1), abs=0.01)
+    (above,) = find_shifts(values + 10)
+    assert above.ratio == pytest.approx(above.after / above.before)
+    assert np.isnan(find_shifts(values - 10)[0].ratio)
+
+
+def test_many_series_are_found_as_each_alone():
+    series = [stepped(points, [(points // 2, 1.05)], seed) for seed, points in enumerate([20, 90, 90, 300, 600, 7, 0])]
+    assert find_many(series) == [find(one) for one in series]
+
+
+def test_processes_share_the_work(monkeypatch):
+    series = [stepped(30, [(15, 1.05)], seed) for seed in range(5)]
+    monkeypatch.setattr(steps, "WORTH_A_PROCESS", 1)
+    assert find_many(series, processes=2) == find_many(series)
+
+
+def test_point_by_point_gives_the_same_answer():
+    """Also across full windows, and through JSON; a tail remembers no values."""
+    values = stepped(1400, [(300, 1.05), (700, 1.04), (905, 0.95), (1390, 1.06)])
+    tail = Tail()
+    for points in (*range(500, 530), *range(1100, 1400, 37), 1400):
+        tail = Tail.of_json(json.loads(json.dumps(tail.as_json())))
+        ((tail, steps),) = advance([tail], [values[:points]])
+        assert steps == find(values[:points])
+        assert points - tail.start <= WINDOW
+    assert np.abs(np.array([step.index for step in steps]) - (300, 700, 905, 1390)).max() <= 2
+
+
+def test_what_is_decided_stays():
+    values = stepped(2000, [(300, 1.05)])
+    tail = advance([Tail()], [values])[0][0]
+    other = np.concatenate([values[: tail.start], values[tail.start :] * 3])
+    assert find(other)[: len(tail.steps)] == list(tail.steps)
+
+
+def test_running_sums_say_what_the_levels_leave():
+    """The oracle takes each level's mean off and looks at what is left."""
+    clean = without_spikes(gaussian(rng(4), 3, 50))
+    sums = Sums.of(clean)
+    for row, edges in itertools.product(range(3), ([0, 50], [0, 20, 50], [0, 3, 4, 31, 50])):
+        levels = [clean[row, a:b] - clean[row, a:b].mean() for a, b in itertools.pairwise(edges)]
+        square = sum(float(level @ level) for level in levels)
+        lag = sum(float(level[1:] @ level[:-1]) for level in levels)
+        r = lag / square
+        r += len(levels) * (1 + 4 * max(r, 0)) / 50
+        found = wander(sums, row, edges)
+        assert float(found.sigma) == pytest.approx((square / (50 - len(levels) - 1)) ** 0.5)
+        assert float(found.correlation) == pytest.approx(np.clip((50 * r + 5) / 60, 0, 0.9), abs=1e-9)
+        both = wander(sums, np.array([row, row]), [np.array([edge, edge]) for edge in [0, *edges, 50]])
+        assert both.sigma.tolist() == pytest.approx([float(found.sigma)] * 2)
+
+
+def test_the_variance_of_a_mean_is_that_of_an_autoregression():
+    """The oracle sums all covariances."""
+    noise = steps_noise.Wander(np.array(2.0), np.array(0.6))
+    for count in (1, 2, 5, 40):
+        apart = np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
+        assert float(noise.variance(count)) == pytest.approx(4 * (0.6**apart).sum() / count**2)
+
+
+def test_the_running_median_of_each_point():
+    series = rng(5).normal(size=(2, 40))
+    found = steps_noise.running_median(series)
+    for i in range(40):
+        first = min(max(i - 4, 0), 31)
+        assert found[:, i].tolist() == np.median(series[:, first : first + 9], axis=1).tolist()
+
+
+def test_the_best_split_is_the_one_that_explains_most():
+    values = rng(6).normal(size=(1, 30))
+    place, gain = steps_scan.best_split(Sums.of(values).first, 4, 27)
+    part = values[0, 4:27]
+    left = [np.sum((part - part.mean()) ** 2) - part[:k].var() * k - part[k:].var() * (23 - k) for k in range(3, 21)]
+    assert int(place[0]) == 4 + 3 + int(np.argmax(left))
+    assert float(gain[0]) == pytest.approx(max(left))
+
+
+def test_every_short_level_lies_in_a_window_not_much_longer():
+    for points in (6, 7, 50, 300, 512):
+        windows = list(zip(*steps_scan.windows(points), strict=True))
+        assert windows[0] == (0, points)
+        for start, length in itertools.product(range(0, points - 6, 11), (6, 20, 45)):
+            if start + length <= points:
+                around = min(b - a for a, b in windows if a <= start and start + length <= b)
+                assert around <= 3 * length + 12
+
+
+def test_p_values_fall_with_size_and_grow_with_places():
+    assert p_value(critical(300), 300) == pytest.approx(LEVEL)
+    assert p_value(critical(5000), 5000) == pytest.approx(LEVEL)
+    assert p_value(TABLE[100][1], 100) == pytest.approx(0.001)
+    sizes = [p_value(size, 300) for size in (0, 3, 5, 8, 30)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 1.0
+    assert critical(5000) > critical(512)

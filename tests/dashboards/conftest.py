@@ -1,0 +1,31 @@
+"""One browser for all tests of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.dashboards import chromium
+
+
+@pytest.fixture(scope="session")
+def tab() -> Iterator[chromium.Page]:
+    program = chromium.executable()
+    if program is None:
+        pytest.fail('Chromium is needed: `.ci/run` installs it, or leave these tests out with `-m "not browser"`')
+    with chromium.browser(program) as page:
+        yield page
+
+
+@pytest.fixture
+def page(tab: chromium.Page) -> Iterator[chromium.Page]:
+    """The tab, which must not have complained or asked for anything but files when the test is over."""
+    if tab.crashed:
+        tab.renew()
+    tab.errors.clear()
+    tab.requests.clear()
+    tab.size(1400, 1000)
+    yield tab
+    assert tab.errors == []
+    assert [address for address in tab.requests if not address.startswith(("file:", "data:", "about:", "blob:"))] == []

@@ -1,0 +1,79 @@
+"""Every page by the rules of WCAG 2.2 AA as axe-core checks them, in light and dark, on a wide window and a phone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards import build
+from dashboards.views import pull_request
+from tests.dashboards import chromium, made_history, synthetic
+from tests.dashboards.made_history import MI300X
+from tests.dashboards.test_pull_request import GOLDEN
+
+pytestmark = pytest.mark.browser
+
+PACKAGE = Path(__file__).parent / "axe"
+INSTALL = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The checker's script, of the locked version."""
+    folder = tmp_path_factory.mktemp("axe") / "axe"
+    shutil.copytree(PACKAGE, folder)
+    try:
+        done = subprocess.run(INSTALL, cwd=folder, capture_output=True, text=True, timeout=300)
+        why = done.stderr[-500:] if done.returncode else ""
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    if why:
+        absent = f"the locked checker cannot be installed here: {why}"
+        pytest.fail(absent) if os.environ.get("CI") else pytest.skip(absent)
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    frame = synthetic.lively(60)
+    reports = tuple(pull_request.read(GOLDEN / f"{name}.json") for name in ("slower", "broken"))
+    folder = tmp_path_factory.mktemp("site") / "site"
+    return build.build_frame(frame, folder, past=made_history.lively(frame), reports=reports)
+
+
+def findings(page: chromium.Page, axe: str) -> list[str]:
+    """What the checker finds on the page as it stands: rule, elements and why."""
+    options = json.dumps({"runOnly": RULES, "resultTypes": ["violations"], "preload": False})
+    found: list[dict[str, Any]] = page.run(f"{axe};\naxe.run({options}).then(found => found.violations)")
+    return [f"{one['id']}: {[node['html'][:150] for node in one['nodes'][:3]]}, {one['help']}" for one in found]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1400, "light"), (390, "dark")], ids=["wide and light", "a phone in the dark"]
+)
+def test_no_page_has_a_finding(page: chromium.Page, site: Path, axe: str, width: int, scheme: str) -> None:
+    state = f"#machine={MI300X}&event=gemm-40&open=improvements,closed"
+    pages = {path.name: path.name + state for path in sorted(site.glob("*.html"))}
+    pages |= {name: f"kernels/{name}.html{state}" for name in ("gemm", "all_gather")}
+    pages["gemm"] = f"kernels/gemm.html{state}&case=llm_up_m4096&backend=triton"
+    found = {}
+    for name, address in pages.items():
+        page.size(width, 900, scheme)
+        page.open(f"{site.as_uri()}/{address}")
+        found[name] = findings(page, axe)
+    assert "\n".join(f"{name}: {one}" for name, said in found.items() for one in said) == ""
+
+
+def test_the_dialogs_have_no_finding(page: chromium.Page, site: Path, axe: str) -> None:
+    for key in ("?", "Control+k"):
+        page.open(f"{site.as_uri()}/index.html")
+        page.key(key)
+        page.wait("document.querySelector('dialog[open]')")
+        assert findings(page, axe) == []

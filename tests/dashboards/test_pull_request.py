@@ -1,0 +1,62 @@
+"""The page of a pull request, from the golden report files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from dashboards import __main__ as program
+from dashboards.views import SiteInput, pull_request
+from tests.dashboards import synthetic
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "report"
+
+
+@pytest.mark.parametrize("name", ["slower", "faster", "same", "broken", "unsure", "hostile"])
+def test_the_page_has_every_case_and_number_of_a_report(name: str) -> None:
+    path = GOLDEN / f"{name}.json"
+    whole, taken = json.loads(path.read_text()), pull_request.read(path)
+    assert (taken["verdict"], taken["why"]) == (whole["verdict"], whole["why"])
+    kept = (*pull_request.CASE_TEXTS, *pull_request.CASE_NUMBERS, *pull_request.CASE_LISTS)
+    assert taken["cases"] == [{key: case[key] for key in kept} for case in whole["cases"]]
+    assert taken["skipped"] == whole["skipped"]
+    assert taken["floors"] == whole["floors"]
+
+
+def test_only_the_types_that_the_page_expects_pass() -> None:
+    value = {"verdict": ["SLOWER"], "cases": [{"case": 1, "ratio": "1.0", "trials": True}, "x"], "machine": "y"}
+    taken = pull_request.taken(value)
+    assert (taken["verdict"], taken["machine"]) == ("", {})
+    assert [(case["case"], case["ratio"], case["trials"]) for case in taken["cases"]] == [("", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [("{", "not JSON"), ("[]", "not a report"), ('{"format": "x"}', "not a report")]
+)
+def test_another_file_is_refused_by_name(
+    tmp_path: Path, content: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    with pytest.raises(pull_request.ReportFileError, match=why):
+        pull_request.read(path)
+    folders = ["--results", str(tmp_path / "none"), "--out", str(tmp_path / "site")]
+    assert program.main([*folders, "--report", str(path)]) == 3
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
+
+
+def test_the_cases_are_there_as_csv() -> None:
+    report = pull_request.read(GOLDEN / "slower.json")
+    rows = list(csv.DictReader(io.StringIO(pull_request.as_csv([report]).decode())))
+    assert [row["case"] for row in rows] == [case["case"] for case in report["cases"]]
+    assert rows[0]["machine"] == "h200-1a2b3c4d"
+
+
+def test_without_a_report_there_is_no_page() -> None:
+    bare = SiteInput(synthetic.history(1).iloc[:0])
+    assert not pull_request.VIEW.shown(bare)
