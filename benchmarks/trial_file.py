@@ -174,14 +174,12 @@ _ARM = record(
         "calls_per_sample": whole(1, 1_000_000),
     },
 )
-_READING = record(
-    {},
-    {
-        **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"), maybe(number(-1e6, 1e6))),
-        "throttle": maybe(TEXT),
-        "role": maybe(NAME),
-    },
-)
+_DEVICE = {
+    **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"), maybe(number(-1e6, 1e6))),
+    "throttle": maybe(TEXT),
+}
+_READING = record({}, {**_DEVICE, "role": maybe(NAME), "others": maybe(items(record({}, _DEVICE)))})
+"""One moment: the first device, and the others of the machine under `others`."""
 _STATE = record(
     {},
     {"before": maybe(_READING), "after": maybe(_READING), "during": maybe(items(_READING)), "why_absent": maybe(TEXT)},

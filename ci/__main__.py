@@ -21,6 +21,7 @@ VERBS = {
     "accept": "The new level of an event is the one to hold from now on.",
     "ack": "Somebody looks after an event.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
+    "canary": "Ask the gate about known changes, and record its answers as its quality.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
     "detect": "Find where the level of a series in a CSV changed.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
@@ -29,6 +30,7 @@ VERBS = {
     "gate": "Judge one recorded commit against another; measures nothing.",
     "import": "Bring in what asv, nccl-tests, hyperfine and others measured.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
+    "plot": "Draw a figure of the records for a comment or a paper.",
     "record": "Turn trial files, measured anywhere, into asv records.",
     "reopen": "An event needs somebody again.",
     "report": "Render a report file, or post it as a pull request's comment.",
@@ -42,10 +44,12 @@ VERBS = {
 ROOMS: dict[str, str] = {
     "accept": "history.decide",
     "ack": "history.decide",
+    "canary": "machines.canary",
     "detect": "history.detect",
     "events": "history.events",
     "export": "records.export",
     "import": "records.import_",
+    "plot": "figures.plot",
     "reopen": "history.decide",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""

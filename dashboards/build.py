@@ -55,7 +55,7 @@ _KERNEL_SCRIPTS = [
 _KERNEL = [f"static/{name}.js" for name in _KERNEL_SCRIPTS]
 SCRIPTS = {
     "index.html": [*_SHARED, *_EVENTS, "static/views/front.js", "static/overview.js"],
-    "kernel.html": [*_SHARED, *_EVENTS, *_KERNEL],
+    "kernel.html": [*_SHARED, *_EVENTS, "static/views/verified.js", *_KERNEL],
 }
 """Scripts of each page, in the order in which they need each other."""
 
@@ -76,6 +76,7 @@ def build(
     frame = store.load(results_dir)
     problems = [text.replace(f"{results_dir}/", "") for text in frame.attrs.get("problems", [])]
 
+    @functools.cache  # several pages tell of a machine by its newest record
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 

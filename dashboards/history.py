@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ci.history import analysis, commits, exact, triage
+from ci.history import analysis, commits, exact, health_events, triage
 from ci.history.types import HistoryEvent, Moved, SeriesKey
 
 CODE_FOLDER = "results_isa"
@@ -33,7 +33,7 @@ def read(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
     code_dir = around / CODE_FOLDER
     code = exact.read(code_dir, repository=around)
     hashes = [*frame["commit"].astype(str).unique(), *(one.commit for one in code)]
-    found = analysis.analyse(
-        frame, code, commits.read(around, hashes), triage.load(around / triage.DEFAULT_FILE), results_dir / ".cache"
-    )
-    return SiteHistory(found.events, found.steps, exact.records(code_dir, around))
+    known, decided = commits.read(around, hashes), triage.load(around / triage.DEFAULT_FILE)
+    found = analysis.analyse(frame, code, known, decided, results_dir / ".cache")
+    events = health_events.with_machines(found.events, results_dir, frame, known, decided)
+    return SiteHistory(events, found.steps, exact.records(code_dir, around))

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ci.records import rates
-from dashboards.columns import Bools, Columns, Ints, Runs, Texts, columns, milliseconds, ranks
+from dashboards.columns import Bools, Columns, Ints, Runs, Texts, columns, milliseconds, plain, ranks
 
 KEY = ["kernel", "case", "backend"]
 """What names a series within a lane."""
@@ -47,14 +47,18 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
 
     Texts keep their dtype, categories come in order.  Lone surrogates and NUL become U+FFFD.
     """
-    texts = {column: Texts.of(frame[column]) for column in _TEXTS}
     moments = pd.to_datetime(frame["date"], utc=True)
-    order = _order(texts, milliseconds(moments))
-    numbers = {column: _finite(frame[column]) for column in _NUMBERS}
-    baseline = frame["baseline"].astype("boolean").fillna(False).astype(bool)
-    named = {column: _again(frame[column], texts[column]) for column in _TEXTS}
-    whole = frame.assign(**named, **numbers, date=moments, baseline=baseline)
-    return whole.iloc[order].reset_index(drop=True)
+    order = _order({name: Texts.of(frame[name]) for name in ("machine", "commit", "env", *KEY)}, milliseconds(moments))
+    made = {"date": moments, "baseline": frame["baseline"].astype("boolean").fillna(False).astype(bool)}
+
+    def column(name: Any) -> Any:
+        if name in made:
+            return made[name].array[order]
+        if name in _NUMBERS:
+            return _finite(frame[name])[order]
+        return (_plain(frame[name]) if name in _TEXTS or frame[name].dtype == object else frame[name].array)[order]
+
+    return pd.DataFrame({name: column(name) for name in frame}, copy=False)
 
 
 def _order(texts: Mapping[str, Texts], date_ms: Ints) -> Ints:
@@ -68,10 +72,15 @@ def _order(texts: Mapping[str, Texts], date_ms: Ints) -> Ints:
     return order[~again]
 
 
-def _again(column: pd.Series, texts: Texts) -> Any:
-    """A column of these texts, of the dtype that it had."""
+def _plain(column: pd.Series) -> Any:
+    """The texts of a column, none missing, in the dtype that it had."""
     if isinstance(column.dtype, pd.CategoricalDtype):
+        names = list(column.cat.categories)
+        if names == sorted(map(plain, map(str, names))) and not column.hasnans:
+            return column.array
+        texts = Texts.of(column)
         return pd.Categorical.from_codes(texts.codes, list(texts.names), ordered=False)
+    texts = Texts.of(column)
     return np.array(texts.names, dtype=object)[texts.codes]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pandas as pd
 
-from ci.history import commits, exact, triage
+from ci.history import commits, exact, health_events, triage
 from ci.history.analysis import History, analyse
 from ci.records import store
 from ci.records.derived import derive
@@ -31,4 +32,7 @@ def of_frame(
     recorded = exact.read(code, repository=folder) if code else []
     hashes = [*frame["commit"].astype(str).unique(), *(one.commit for one in recorded)]
     kept = results / KEPT if results.is_dir() else None
-    return analyse(frame, recorded, commits.read(folder, hashes), decisions, kept)
+    known = commits.read(folder, hashes)
+    found = analyse(frame, recorded, known, decisions, kept)
+    events = health_events.with_machines(found.events, results, frame, known, decisions or triage.Triage())
+    return dataclasses.replace(found, events=events)

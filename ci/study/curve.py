@@ -9,42 +9,14 @@ per channel.  Bus bandwidth by the nccl-tests convention: bytes over the links /
 
 from __future__ import annotations
 
-import statistics
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from ci.records import rates
+from ci.history.kept.curves import points
 from ci.report.markdown import code
 from ci.report.words import plain
 from ci.trials.file import read
-from ci.trials.trial import Arm, Checkout, Trial
-
-
-def points(trials: Iterable[Trial]) -> dict[str, dict[int, float]]:
-    """GB/s by backend and number of CUs.  ValueError for trials of several cases, or that do not state the number."""
-    found: dict[str, dict[int, float]] = defaultdict(dict)
-    cases = set()
-    for trial in trials:
-        head = trial.checkouts["head"]
-        for case, _, backend, arm in trial.arms():
-            cases.add(f"{trial.operator}/{case}")
-            moved = head.declaration.cases[case].cost.link_bytes if head.declaration else None
-            if arm.ok and moved:
-                count = _count(arm, head, f"{backend} of {case}")
-                found[backend][count] = rates.gb_per_s(float(moved), statistics.median(arm.seconds))
-    if len(cases) != 1:
-        raise ValueError(f"a curve is of one case; these trials have {', '.join(sorted(cases)) or 'none'}")
-    return dict(found)
-
-
-def _count(arm: Arm, checkout: Checkout, where: str) -> int:
-    """The CUs that an arm takes: its own knob, else the channels that the library may use."""
-    count = arm.knobs.get("programs", checkout.environment.variables.get("NCCL_MAX_NCHANNELS"))
-    if count is None:
-        raise ValueError(f"{where} has no knob `programs`, and NCCL_MAX_NCHANNELS was not set")
-    return int(count)
 
 
 def table(found: Mapping[str, Mapping[int, float]]) -> str:

@@ -17,21 +17,30 @@ class DeviceState:
     """What the first device reported before, during and after a trial.
 
     of_role: the readings during the trial by the checkout that was at work, where the file says which it was.
+    during: every reading during the trial, device by device.
     """
 
     before: Clocks | None = None
     after: Clocks | None = None
     of_role: Mapping[str, tuple[Clocks, ...]] = dataclasses.field(default_factory=dict)
+    during: tuple[tuple[Clocks, ...], ...] = ()
 
     @classmethod
     def of(cls, data: Json) -> DeviceState:
         """From its JSON."""
         before, after = (_clocks(data[moment]) if data.get(moment) else None for moment in ("before", "after"))
-        during: dict[str, list[Clocks]] = {}
-        for reading in data.get("during") or ():
+        by_role: dict[str, list[Clocks]] = {}
+        readings = data.get("during") or ()
+        for reading in readings:
             if reading.get("role"):
-                during.setdefault(reading["role"], []).append(_clocks(reading))
-        return cls(before, after, {role: tuple(readings) for role, readings in during.items()})
+                by_role.setdefault(reading["role"], []).append(_clocks(reading))
+        of_role = {role: tuple(found) for role, found in by_role.items()}
+        return cls(before, after, of_role, tuple(map(_devices, readings)))
+
+
+def _devices(data: Json) -> tuple[Clocks, ...]:
+    """One reading: the first device, then the others in their order."""
+    return (_clocks(data), *(_clocks(other) for other in data.get("others") or ()))
 
 
 def _clocks(data: Json) -> Clocks:

@@ -16,6 +16,8 @@ from dashboards.lanes import DEFINITION, KEY
 from dashboards.views import CHARTS, SiteInput, View
 from dashboards.views.together import CASE, minute, numbers, timed
 
+SCRIPTS = ("comparison", "compare_sides", "compare_rows", "compare")
+
 NEWEST_TRIED = 8
 """Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
 
@@ -81,7 +83,7 @@ def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
 VIEW = View(
     "compare",
     "Compare",
-    scripts=("values.js", *CHARTS, "views/comparison.js", "views/compare.js"),
+    scripts=("values.js", *CHARTS, *(f"views/{name}.js" for name in SCRIPTS)),
     styles=("views/views.css",),
     reads=("*/kernel-*",),
     data=_data,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, backends, compare, events, pull_request, roofline, shapes
+from dashboards.views import View, backends, compare, events, machines, pull_request, records, roofline, scaling, shapes
 
-VIEWS: tuple[View, ...] = (events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW, pull_request.VIEW)
+VIEWS: tuple[View, ...] = (
+    *(events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW),
+    *(scaling.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
+)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from dashboards import figures
+from dashboards.figures import canvas
+from dashboards.figures import over_time as figures
 from tests.dashboards import synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"
@@ -18,8 +19,8 @@ MI300X = "mi300x-8-0f3a9c1e"
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that were saved, to look at their lines."""
     found: list[Figure] = []
-    save = figures._save
-    monkeypatch.setattr(figures, "_save", lambda figure, path: found.append(figure) or save(figure, path))
+    save = canvas.save
+    monkeypatch.setattr(canvas, "save", lambda figure, path: found.append(figure) or save(figure, path))
     return found
 
 
@@ -41,9 +42,7 @@ def test_a_history_shows_values_breaks_and_faults(tmp_path: Path, drawn: list[Fi
     assert [text.get_text() for text in axes.texts] == ["benchmark definition changed"] * 3
     rows = frame[(frame["machine"] == MI300X) & (frame["case"] == "llm_up_m4096") & (frame["backend"] == "gluon")]
     stretches = [
-        line.get_ydata()
-        for line in axes.lines
-        if line.get_color() == figures.COLOURS[0] and len(line.get_ydata()) == 60
+        line.get_ydata() for line in axes.lines if line.get_color() == canvas.COLOURS[0] and len(line.get_ydata()) == 60
     ]
     joined = np.nanmax(np.vstack([np.asarray(y, float) for y in stretches]), axis=0)
     np.testing.assert_allclose(joined, rows["tflops"].to_numpy())
@@ -93,12 +92,12 @@ def test_a_curve_shows_the_newest_records_by_payload(tmp_path: Path, drawn: list
 def test_what_cannot_be_drawn_says_what_there_is(tmp_path: Path) -> None:
     frame = synthetic.history(2)
     with pytest.raises(
-        figures.FigureError, match="no record has case 'm65'; there is: llm_down_m64, llm_up_m4096, square_8192"
+        canvas.FigureError, match="no record has case 'm65'; there is: llm_down_m64, llm_up_m4096, square_8192"
     ):
         figures.history(frame, MI300X, "gemm", "m65", tmp_path / "h.svg")
-    with pytest.raises(figures.FigureError, match="curves are for collectives"):
+    with pytest.raises(canvas.FigureError, match="curves are for collectives"):
         figures.curve(frame, MI300X, "gemm", tmp_path / "c.svg")
-    with pytest.raises(figures.FigureError, match="'tflop' is not known; choose one of tflops"):
+    with pytest.raises(canvas.FigureError, match="'tflop' is not known; choose one of tflops"):
         figures.history(frame, MI300X, "gemm", "llm_down_m64", tmp_path / "h.svg", rate="tflop")
-    with pytest.raises(figures.FigureError, match="there is: nothing"):
+    with pytest.raises(canvas.FigureError, match="there is: nothing"):
         figures.curve(frame.iloc[:0], MI300X, "gemm", tmp_path / "c.svg")

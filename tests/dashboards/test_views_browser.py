@@ -66,6 +66,46 @@ def test_a_view_without_records_says_so(page: chromium.Page, frame: pd.DataFrame
     assert "There are no records yet" in texts(page, "main")[0]
 
 
+def test_odd_records_leave_no_view_broken(page: chromium.Page, tmp_path: object) -> None:
+    """One commit: nothing that runs, and cases without cost or definition."""
+    one = synthetic.history(1, synthetic.CASES[:2])
+    failing = synthetic.spoil(one, one["backend"] != "", "crash", "worker ended by signal 11")
+    bare = one.assign(flops=np.nan, hbm_bytes=np.nan, link_bytes=np.nan, payload_bytes=np.nan, yardstick="")
+    for name, frame in (("failing", failing), ("bare", bare)):
+        out = build.build_frame(frame, f"{tmp_path}/{name}").as_uri()
+        for view in PAGES:
+            page.open(f"{out}/{view}.html")
+            assert texts(page, "#shown") != []
+            assert texts(page, "[data-failed]") == []
+
+
+def test_a_chart_is_used_by_keys_alone(page: chromium.Page, site: str) -> None:
+    page.open(f"{site}/roofline.html{HERE}")
+    page.key("/")
+    assert page.run("document.activeElement.id") == "filter"
+    page.tab.locator(".plot").focus()
+    page.key("ArrowRight")
+    said = texts(page, "[aria-live] dl")
+    page.key("ArrowRight")
+    assert said != texts(page, "[aria-live] dl") != []
+    page.key("Enter")
+    page.tab.wait_for_url("**/kernels/*")
+    page.wait(chromium.SETTLED)
+    assert f"machine={MI300X}" in page.run("location.hash")
+
+
+def test_the_roofline_stands_where_the_records_say(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:
+    page.open(f"{site}/roofline.html{HERE}&kernel=gemm")
+    rows = together(frame[frame["machine"] == MI300X]).set_index(["case", "backend"])
+    shown = [text.split("\t") for text in texts(page, "[data-table=roofline] tbody tr")]
+    assert len(shown) == 6
+    for case, _, backend, _, intensity, flops, share, *_ in shown:
+        row = rows.loc[case, backend]
+        assert float(intensity.replace(",", "")) == pytest.approx(row["flops"] / row["hbm_bytes"], rel=1e-3)
+        assert float(flops.split()[0].replace(",", "")) == pytest.approx(row["flops"] / row["seconds"] / 1e12, rel=1e-3)
+        assert share == f"{100 * row['peak_share']:.1f} %"
+
+
 def test_hostile_names_stay_text_on_every_view(page: chromium.Page, tmp_path: object) -> None:
     out = build.build_frame(hostile(), f"{tmp_path}/site").as_uri()
     for name in PAGES:

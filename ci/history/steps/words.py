@@ -53,7 +53,10 @@ class SeriesKey(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Moved:
-    """A series that takes part in an event; judged_by: "ratio" to the baseline of the same trial, "seconds", "code"."""
+    """A series that takes part in an event.
+
+    judged_by: "ratio" to the baseline of the same trial, "seconds", "code", or "peers": other devices at the same time.
+    """
 
     key: SeriesKey
     step: Step

@@ -156,7 +156,7 @@
       ),
       summary(rows, backends),
     );
-    if (wanted !== "*" && rows.length) R.plot(host).draw(map(rows.slice(0, MOST), backends));
+    if (wanted !== "*" && backends.length) R.plot(host).draw(map(rows.slice(0, MOST), backends));
     if (wanted !== "*" && rows.length > MOST)
       host.append(h("p", {class: "hint"}, `The map shows the first ${MOST} cases; the filter chooses others.`));
     host.append(

@@ -5,7 +5,7 @@
   /** Half of the width of a 99 % interval, as a logarithm; null without one. */
   const half = ({low, high}) => (low > 0 && high >= low ? Math.log(high / low) / 2 : null);
 
-  /** What is compared has a time on both sides under the same definition: of the case, or of the kernel where one lacks it. */
+  /** Numbers are compared under one benchmark definition: that of the case, or of the kernel where one side lacks it. */
   const sameDefinition = (a, b) => (a[1] && b[1] ? a[1] === b[1] : a[0] === b[0]);
 
   /** How far apart two independent estimates may be by chance: the root of the sum of the squared half-widths, the drift

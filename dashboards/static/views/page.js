@@ -92,9 +92,9 @@
   }
 
   /** Links to the same numbers as files (dashboards/views/beside.py). */
-  function besideLinks(path) {
+  function besideLinks(path, what = "All numbers of this machine") {
     const link = kind => h("a", {href: R.root + "data/" + path + "." + kind, download: true}, kind.toUpperCase());
-    return h("p", {class: "beside"}, "All numbers of this machine: ", link("json"), ", ", link("csv"));
+    return h("p", {class: "beside"}, what + ": ", link("json"), ", ", link("csv"));
   }
 
   /* ---- the table ---- */

@@ -11,7 +11,7 @@
   /** FLOP/s of one rank, which is what the roofs of one device bound. */
   const achieved = (row, us) => (us > 0 ? row.cost.flops / (us * 1e-6) : null);
 
-  const flops = value => R.quantity(value, "FLOP/s");
+  const flops = value => R.number(value / 1e12) + " TFLOPS";
 
   /** Every case and backend with a place under the roofs, and its older time where there is one. */
   function pointsOf(rows, older) {
@@ -145,7 +145,7 @@
     },
     {
       key: "flops_per_second",
-      title: "FLOP/s of one device",
+      title: "per device",
       number: true,
       value: ({row, arm}) => achieved(row, arm.us),
       cell: ({row, arm}) => flops(achieved(row, arm.us)),

@@ -1,0 +1,1 @@
+"""Verbs about the machines that measure."""

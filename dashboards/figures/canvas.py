@@ -1,0 +1,149 @@
+"""What every figure shares: paper, colours, axes with units, and a file that is the same for the same records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from ci.records.rates import Rate
+from dashboards.lanes import tidy
+
+LABELS = {
+    Rate.TFLOPS: "TFLOPS",
+    Rate.GBS: "HBM GB/s",
+    Rate.ALGBW: "algbw, GB/s",
+    Rate.BUSBW: "busbw, GB/s",
+    Rate.TIME: "time, µs (less is better)",
+}
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito, Color Universal Design (2008): distinct with every common colour vision."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""A second way to tell what the colours tell."""
+
+BASELINE = {"color": "#6b7280", "linestyle": (0, (5, 3)), "linewidth": 1.2}
+MARK = "#5b636d"
+
+BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+
+_STYLE: dict[str, Any] = {
+    "svg.hashsalt": "ridgeline",
+    "text.parse_math": False,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.grid": True,
+    "grid.color": "#e8eaee",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+class FigureError(ValueError):
+    """There is nothing to draw; the text says what the records have instead."""
+
+
+def style() -> Any:
+    """The context in which a figure is drawn and saved."""
+    return mpl.rc_context(_STYLE)
+
+
+def chosen(frame: pd.DataFrame, **wanted: str | None) -> pd.DataFrame:
+    """Tidy rows whose columns have these values (None: any); FigureError lists what there is if that is not there."""
+    rows = tidy(frame)
+    for column, value in wanted.items():
+        if value is None:
+            continue
+        found = rows[rows[column] == value]
+        if not len(found):
+            present = ", ".join(sorted(rows[column].astype(str).unique())) or "nothing"
+            raise FigureError(f"no record has {column} {value!r}; there is: {present}")
+        rows = found
+    return rows
+
+
+def the_machine(rows: pd.DataFrame) -> str:
+    """The machine of rows; FigureError where they are of several and none was named."""
+    names = sorted(rows["machine"].unique())
+    if len(names) != 1:
+        raise FigureError(f"these records are of {len(names)} machines; name one with --machine: {', '.join(names)}")
+    return str(names[0])
+
+
+def known_rate(rate: str) -> Rate:
+    """A rate by its name."""
+    try:
+        return Rate(rate)
+    except ValueError:
+        raise FigureError(f"the rate {rate!r} is not known; choose one of {', '.join(LABELS)}") from None
+
+
+def canvas(title: str, ylabel: str, height: float = 3.6) -> tuple[Figure, Axes]:
+    """A figure 8 inches wide with one pair of axes."""
+    figure = Figure(figsize=(8, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(plain(title), loc="left", fontsize=10)
+    axes.set_ylabel(ylabel)
+    return figure, axes
+
+
+def plain(text: str) -> str:
+    """A name as text: what cannot be printed is written out."""
+    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return shown.encode("utf-8", "backslashreplace").decode()
+
+
+def look(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
+    """Colour of an own backend by its place among them; every baseline is grey and dashed."""
+    own = sorted(rows.loc[~rows["baseline"], "backend"].unique())
+    return {"color": COLOURS[own.index(backend) % len(COLOURS)], "linewidth": 1.5} if backend in own else BASELINE
+
+
+def dots(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
+    """Colour and marker of a backend; those of baselines are grey and hollow."""
+    of = {True: sorted(rows.loc[rows["baseline"], "backend"].unique())}
+    of[False] = sorted(rows.loc[~rows["baseline"], "backend"].unique())
+    hollow = backend not in of[False]
+    place = of[hollow].index(backend)
+    colour = str(BASELINE["color"]) if hollow else COLOURS[place % len(COLOURS)]
+    shape = {"marker": MARKERS[place % len(MARKERS)], "markersize": 5.5, "markeredgecolor": colour}
+    return {**shape, "color": colour, "markerfacecolor": "none" if hollow else colour}
+
+
+def byte_axis(axes: Axes, label: str) -> None:
+    """Bytes on a logarithmic axis, in binary units."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: _binary(size)))
+    axes.set_xlabel(label)
+
+
+def log_axes(axes: Axes) -> None:
+    """Both axes logarithmic, with plain numbers at their ticks."""
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def legend(figure: Figure) -> None:
+    """Below the axes, where it hides nothing."""
+    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
+
+
+def _binary(size: float) -> str:
+    scale, unit = next((pair for pair in BINARY if size >= pair[0]), BINARY[-1])
+    return f"{size / scale:g} {unit}"
+
+
+def save(figure: Figure, path: Path | str) -> Path:
+    """Write a figure; its suffix chooses the format."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dateless: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    figure.savefig(path, dpi=160, metadata=dateless.get(path.suffix.lower()))
+    return path

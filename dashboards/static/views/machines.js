@@ -1,0 +1,290 @@
+/* Machine health: the list of machines, one machine over time, and what the gate said of changes that were known. */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h} = R;
+  const FIELD = {clock: 0, power: 1, temperature: 2, capped: 3, throttled: 4, link: 5};
+  const share = value => R.percent(value);
+  const MEASURES = [
+    {key: "clock", title: "clock at work", unit: "MHz"},
+    {key: "power", title: "power at work", unit: "W"},
+    {key: "temperature", title: "highest temperature", unit: "°C"},
+    {key: "capped", title: "at the power cap", unit: "% of readings", scale: 100},
+    {key: "throttled", title: "held back by heat or a fault", unit: "% of readings", scale: 100},
+    {key: "link", title: "slowest link", unit: "GB/s"},
+    {key: "noise", title: "noise between trials", unit: "%", scale: 100},
+  ];
+  const GOOD = ["found", "right"],
+    BAD = ["false", "missed"];
+
+  let choose = null;
+
+  const planted = amount => (amount ? `${R.number(100 * amount, 2)} % more work` : "nothing (A/A)");
+  const total = counts => Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const of = (counts, names) => names.reduce((sum, name) => sum + (counts[name] || 0), 0);
+
+  /* ---- all machines ---- */
+
+  /** "2 of 2 right" for each planted share, "1 false" first where there is one. */
+  function gateText({planted: amount, counts}) {
+    const bad = BAD.filter(name => counts[name]).map(name => `${counts[name]} ${name}`),
+      word = amount ? "found" : "right";
+    return `${planted(amount)}: ${[...bad, `${of(counts, GOOD)} of ${total(counts)} ${word}`].join(", ")}`;
+  }
+
+  function seen({last, behind_days, unseen}) {
+    if (last === null) return h("span", {class: "muted"}, "no notes");
+    const behind = unseen ? h("span", {class: "sub"}, `${R.number(behind_days, 2)} days behind the others`) : null;
+    return [R.day(last), h("span", {class: "sub"}, R.ago(last) === "today" ? "today" : R.ago(last) + " ago"), behind];
+  }
+
+  const trouble = row => row.standing.length + (row.unseen ? 1 : 0) + row.gate.reduce((sum, {counts}) => sum + of(counts, BAD), 0);
+
+  function state(row) {
+    if (!row.standing.length && !row.unseen) return row.last === null ? "–" : "nothing apart";
+    const texts = [...row.standing, ...(row.unseen ? ["not seen while others were measured"] : [])];
+    return h("ul", {class: "findings"}, texts.map(text => h("li", {}, text)));
+  }
+
+  const columns = current => [
+    {
+      key: "machine",
+      title: "machine",
+      value: row => row.machine,
+      cell: row => machineButton(row, row.machine === current),
+    },
+    {key: "state", title: "state", help: "what is apart from its peers now", value: trouble, cell: state, look: row => (row.standing.length || row.unseen ? "slower" : "")},
+    {key: "last", title: "last seen", number: true, value: row => row.last, cell: seen},
+    {
+      key: "noise",
+      title: "noise",
+      help: "typical deviation of a baseline between two trials of the newest session",
+      number: true,
+      value: row => row.noise,
+      cell: row => (row.noise === null ? "–" : R.number(100 * row.noise, 2) + " %"),
+    },
+    {
+      key: "gate",
+      title: "the gate on known changes",
+      value: row => row.gate.reduce((sum, {counts}) => sum + of(counts, GOOD), 0),
+      plain: row => row.gate.map(gateText).join("; "),
+      cell: row => (row.gate.length ? row.gate.map(one => h("span", {class: "line"}, gateText(one))) : "–"),
+    },
+  ];
+
+  function machineButton({machine, product}, pressed) {
+    const open = () => choose({machine, env: "", measure: ""});
+    const button = h("button", {type: "button", class: "plain", "aria-pressed": String(pressed), click: open}, R.foreign(machine));
+    return [button, h("span", {class: "sub"}, R.foreign(product))];
+  }
+
+  /* ---- one machine over time ---- */
+
+  /** {names, lines: [[value per session]]}: one line per GPU, or one of the machine. */
+  function linesOf(data, measure) {
+    const scaled = value => (value === null || value === undefined ? null : value * (measure.scale || 1));
+    if (measure.key === "noise") return {names: ["machine"], lines: [data.sessions.map(session => scaled(session[3]))]};
+    const devices = [...Array(data.devices).keys()];
+    return {
+      names: devices.map(n => "GPU " + n),
+      lines: devices.map(n => data.sessions.map(session => scaled(session[4][n]?.[FIELD[measure.key]]))),
+    };
+  }
+
+  const known = line => line.some(value => value !== null);
+
+  /** Limits of an axis that does not start at 0: equal values stand in its middle, and noise does not fill it. */
+  const room = ({min, max}) => Math.max((max - min) * 0.15, 0.02 * max);
+
+  function chart(data, measure, {names, lines}, shownAt) {
+    const fromZero = ["capped", "throttled", "noise"].includes(measure.key);
+    const points = lines.flatMap((line, n) => line.map((value, at) => [n, at, value])).filter(([, , value]) => value !== null);
+    return {
+      label: `${measure.title} of ${data.machine} over ${data.sessions.length} sessions`,
+      height: 300,
+      points: points.map(([n, at]) => [n, at]),
+      tip: (n, at) => tip(data, measure, names[n], lines[n][at], data.sessions[at]),
+      picked: () => {},
+      option: (colours, width) => ({
+        grid: {left: 64, right: 18, top: 36, bottom: 34},
+        xAxis: R.axis(colours, {type: "category", data: data.sessions.map(([at]) => R.day(at)), splitLine: {show: false}}),
+        yAxis: R.axis(colours, {
+          type: "value",
+          name: measure.unit,
+          nameTextStyle: {align: "left", color: colours.soft},
+          min: fromZero ? 0 : limits => Math.floor(limits.min - room(limits)),
+          max: fromZero ? null : limits => Math.ceil(limits.max + room(limits)),
+        }),
+        series: lines.map((line, n) => ({
+          type: "line",
+          data: line,
+          symbol: "emptyCircle", // the first are larger: equal values are rings around each other
+          symbolSize: data.sessions.length > 120 ? 3 : 6 + 2 * Math.min(6, lines.length - 1 - n),
+          connectNulls: false,
+          lineStyle: {width: 1.6, color: colours.series[shownAt(n) % 6], type: shownAt(n) < 6 ? "solid" : "dashed"},
+          itemStyle: {color: colours.series[shownAt(n) % 6]},
+        })),
+      }),
+    };
+  }
+
+  function tip(data, measure, name, value, [at, commit, trials]) {
+    if (value === null || value === undefined) return null;
+    const facts = [
+      [measure.title, `${R.number(value)} ${measure.unit}`],
+      ["session", `${R.day(at)}, ${trials} trials`],
+      ["commit", R.short(commit)],
+    ];
+    return [
+      h("p", {}, h("strong", {}, name)),
+      h("dl", {}, facts.map(([title, text]) => h("div", {}, h("dt", {}, title), h("dd", {}, text)))),
+    ];
+  }
+
+  function overTime(data, values, host) {
+    const offered = MEASURES.filter(measure => linesOf(data, measure).lines.some(known));
+    if (!offered.length) {
+      host.append(h("p", {class: "notice"}, "The notes of this machine hold no readings of its devices."));
+      return;
+    }
+    const measure = offered.find(({key}) => key === values.measure) || offered[0],
+      all = linesOf(data, measure),
+      off = R.listed("off"),
+      area = h("div", {});
+    const shown = [...all.names.keys()].filter(n => !off.has(all.names[n]));
+    const entries = all.names.map((name, n) => ({name, color: `var(--series-${n % 6})`, baseline: false}));
+    host.append(
+      h("div", {class: "tools"}, R.pick("show", offered.map(({key, title}) => [key, title]), measure.key, key => choose({measure: key}))),
+      all.names.length > 1 ? R.viewLegend(entries, off, changed => choose({off: R.listing(changed)})) : "",
+      area,
+    );
+    R.plot(area).draw(chart(data, measure, {names: shown.map(n => all.names[n]), lines: shown.map(n => all.lines[n])}, n => shown[n]));
+    host.append(sessionTable(data));
+  }
+
+  function sessionTable(data) {
+    const rows = data.sessions.flatMap(([at, commit, trials, noise, devices]) =>
+      (devices.length ? devices : [[]]).map((values, gpu) => ({at, commit, trials, noise, gpu, values})),
+    );
+    const column = (key, title, text = R.number) => ({
+      key,
+      title,
+      number: true,
+      value: row => row.values[FIELD[key]] ?? null,
+      cell: row => (row.values[FIELD[key]] ?? null) === null ? "–" : text(row.values[FIELD[key]]),
+    });
+    const body = R.grid({
+      caption: "each session, GPU by GPU",
+      columns: [
+        {key: "at", title: "session", value: row => row.at, cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
+        {key: "gpu", title: "GPU", number: true, value: row => row.gpu},
+        column("clock", "clock, MHz"),
+        column("power", "power, W"),
+        column("temperature", "highest, °C", value => R.number(value, 2)),
+        column("capped", "at the cap", share),
+        column("throttled", "held back", share),
+        column("link", "slowest link, GB/s"),
+        {key: "noise", title: "noise", number: true, value: row => row.noise, cell: row => (row.noise === null ? "–" : R.number(100 * row.noise, 2) + " %")},
+        {key: "trials", title: "trials", number: true, value: row => row.trials},
+      ],
+      rows: rows.reverse(),
+      file: "sessions-" + data.machine,
+    });
+    return h("details", {}, h("summary", {}, `The ${data.sessions.length} sessions as a table`), body);
+  }
+
+  /* ---- what was found, asked and verified ---- */
+
+  function findings(data) {
+    if (!data.sessions.length) return h("p", {}, "The records hold no notes of this machine.");
+    if (!data.findings.length) return h("p", {}, "Nothing was apart from its peers in the recorded sessions.");
+    const item = ({text, ended, slower, commit}) =>
+      h(
+        "li",
+        {class: ended === null ? "standing" : "muted"},
+        R.foreign(text),
+        " from ",
+        R.commitLink(commit),
+        slower ? `; times are ${R.signedPercent(slower)} by it` : "",
+        ended === null ? "" : `; over since ${R.day(ended)}`,
+      );
+    return h("ul", {class: "findings"}, [...data.findings].reverse().map(item));
+  }
+
+  const ratio = value => (value === null ? "–" : R.signedPercent(value - 1));
+
+  function gate(data, host) {
+    if (!data.canary.length) {
+      host.append(h("p", {class: "notice"}, "The gate was never asked about known changes on this machine: ", h("code", {}, "ridgeline canary"), "."));
+      return;
+    }
+    host.append(
+      h(
+        "p",
+        {class: "hint"},
+        "Trees with a known difference, judged as a pull request is. “False” is a verdict on a change that was not there; “missed” says SAME of one that the policy promises to find.",
+      ),
+      R.grid({
+        caption: "what the gate said of known changes",
+        columns: [
+          {key: "at", title: "night", value: row => row.at, cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
+          {key: "planted", title: "planted", number: true, value: row => row.planted, cell: row => planted(row.planted)},
+          {key: "case", title: "case", value: row => row.case},
+          {key: "outcome", title: "outcome", value: row => row.outcome, look: row => (BAD.includes(row.outcome) ? "slower" : "")},
+          {key: "verdict", title: "verdict", value: row => row.verdict},
+          {
+            key: "ratio",
+            title: "measured",
+            help: "head / base with its 99 % interval",
+            number: true,
+            value: row => row.ratio,
+            cell: row => [ratio(row.ratio), h("span", {class: "sub"}, row.low === null ? "" : `${ratio(row.low)} to ${ratio(row.high)}`)],
+          },
+          {key: "trials", title: "trials", number: true, value: row => row.trials},
+        ],
+        rows: [...data.canary].reverse(),
+        file: "gate-" + data.machine,
+      }),
+    );
+  }
+
+  function verified(data) {
+    if (!data.verified.length) return h("p", {class: "notice"}, "No check of this machine is kept: ", h("code", {}, "ridgeline verify"), ".");
+    return R.grid({caption: "last verified", columns: R.checkColumns(), rows: data.verified, file: "checks-" + data.machine});
+  }
+
+  async function show(values, current) {
+    const lane = R.lane(values),
+      {machines} = await R.load("views/machines");
+    const asked = machines.find(({machine}) => machine === values.machine) || machines.find(({machine}) => machine === lane.machine);
+    document.getElementById("fingerprint").hidden = asked.machine !== lane.machine;
+    if (asked.machine === lane.machine) R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+    const data = await R.load(asked.path);
+    if (!current()) return;
+    const host = document.getElementById("view");
+    R.keepFocus(host, () => draw(host, values, machines, data));
+  }
+
+  function draw(host, values, machines, data) {
+    host.replaceChildren(
+      R.grid({
+        caption: "every machine",
+        columns: columns(data.machine),
+        rows: machines,
+        sort: values.sort,
+        sorted: sort => choose({sort}),
+        file: "machines",
+      }),
+      h("h2", {id: "machine"}, R.foreign(data.machine)),
+      findings(data),
+    );
+    if (data.sessions.length) overTime(data, values, host);
+    host.append(h("h2", {id: "gate"}, "The gate on known changes"));
+    gate(data, host);
+    host.append(h("h2", {id: "verified"}, "Last verified"), verified(data));
+    if (data.sessions.length && data.devices) host.append(R.besideLinks(machines.find(({machine}) => machine === data.machine).path));
+  }
+
+  choose = R.view(show);
+})();

@@ -1,0 +1,47 @@
+/* Checks: what was verified on which machine, and everything that failed. */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h} = R;
+
+  let choose = null;
+
+  async function show(values, current) {
+    const {rows, failures, problems} = await R.load("views/checks");
+    if (!current()) return;
+    const lane = R.lane(values);
+    R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+    const host = document.getElementById("view");
+    R.keepFocus(host, () => draw(host, values, {rows, failures, problems}));
+  }
+
+  function draw(host, values, {rows, failures, problems}) {
+    const query = values.q || "";
+    const filter = h("input", {type: "search", id: "filter", placeholder: "Filter operators, backends, machines … ( / )", value: query, autocomplete: "off"});
+    filter.addEventListener("change", () => choose({q: filter.value.trim()}));
+    const shown = rows.filter(row => R.matches([row.kernel, row.backend, row.machine, `${row.world} ranks`].join(" "), query));
+    const right = rows.reduce((sum, {counts}) => sum + (counts.ok || 0), 0);
+    const tiles = [
+      [R.number(right, 6), "checks right"],
+      [String(failures.length), "failed"],
+      [rows.map(({last}) => last).sort().at(-1)?.slice(0, 10) || "never", "newest"],
+    ];
+    host.replaceChildren(
+      h("p", {class: "hint"}, "Every backend called once and compared with the reference; the newest check of a case counts. Nothing is timed here."),
+      h("div", {id: "tiles"}, tiles.map(([value, text]) => h("div", {class: "tile"}, h("strong", {}, value), h("span", {}, text)))),
+      problems.length ? h("ul", {class: "notice bad"}, problems.map(text => h("li", {}, R.foreign(text)))) : "",
+      failures.length ? h("ul", {class: "findings"}, failures.map(failure)) : "",
+      h("div", {class: "tools"}, h("label", {class: "visually-hidden", for: "filter"}, "filter"), filter, h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${shown.length} of ${rows.length} rows`)),
+      rows.length
+        ? R.grid({caption: "what was verified", columns: R.checkColumns(true), rows: shown, sort: values.sort, sorted: sort => choose({sort}), file: "checks"})
+        : h("p", {class: "notice"}, "No check is kept in results/checks: ", h("code", {}, "ridgeline verify --out results/checks/NAME.jsonl"), "."),
+      rows.length ? R.besideLinks("views/checks", "All checks") : "",
+    );
+  }
+
+  const failure = ({machine, kernel, backend, case: name, status, why, at}) =>
+    h("li", {class: "standing"}, R.foreign([kernel, backend, name].join("/")), " on ", R.foreign(machine), ": ", status, ", ", R.foreign(why), ` (${at.slice(0, 10)})`);
+
+  choose = R.view(show);
+})();

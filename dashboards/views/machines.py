@@ -1,0 +1,173 @@
+"""Machine health: is a machine, or one GPU of it, as its peers are; when it was last seen; and how good the gate is."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ci.history.health import cache
+from ci.history.health.apart import HealthFinding
+from ci.history.health.machines import MachineHealth, SessionHealth, machines
+from ci.history.kept import canary, checks
+from ci.history.kept.canary import CanaryRun
+from dashboards.lanes import slug
+from dashboards.values import one
+from dashboards.views import SiteInput, View
+from dashboards.views.beside import beside
+
+FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs")
+"""Of a device in a session, in this order (`ci.history.health.readings.DeviceHealth`)."""
+
+
+def machines_data(found: Sequence[MachineHealth], runs: Sequence[CanaryRun], others: Iterable[str]) -> dict[str, Any]:
+    """The list of all machines, which static/views/machines.js reads.
+
+    {"machines": [{"machine", "path", "product", "last": ms or null, "behind_days", "unseen", "noise", "standing":
+    [text], "gate": [{"planted", "runs", "counts": {outcome: cases}, "worst"}]}]}; others: machines without notes.
+    """
+    health = {one.machine: one for one in found}
+    names = sorted({*health, *(run.machine for run in runs), *others})
+    return {"machines": [_summary(name, health.get(name), [r for r in runs if r.machine == name]) for name in names]}
+
+
+def _summary(name: str, health: MachineHealth | None, runs: Sequence[CanaryRun]) -> dict[str, Any]:
+    noise = [session.noise for session in health.sessions if session.noise is not None] if health else []
+    return {
+        "machine": name,
+        "path": f"views/machine-{slug(name)}",
+        "product": health.product if health else next((run.product for run in runs), ""),
+        "last": health.last_seen_ms if health else None,
+        "behind_days": round(health.behind_days, 2) if health else None,
+        "unseen": bool(health and health.unseen),
+        "noise": one(noise[-1]) if noise else None,
+        "standing": [f.text for f in health.standing] if health else [],
+        "gate": [
+            {"planted": q.planted, "runs": q.runs, "counts": dict(q.counts), "worst": one(q.worst)}
+            for q in canary.quality(runs)
+        ],
+    }
+
+
+def machine_data(
+    name: str, health: MachineHealth | None, runs: Sequence[CanaryRun], verified: Sequence[checks.Verified]
+) -> dict[str, Any]:
+    """All of one machine.
+
+    {"machine", "devices": count, "sessions": [[ms, commit, trials, noise, [[FIELDS of a device]]]],
+     "findings": [{"who", "measure", "text", "since", "commit", "ended", "slower"}],
+     "canary": [{"at", "commit", "planted", "floor", "case", "verdict", "outcome", "ratio", "low", "high", "trials"}],
+     "verified": [{"kernel", "backend", "world", "counts", "last", "commit", "worst"}]}
+    """
+    sessions = health.sessions if health else ()
+    return {
+        "machine": name,
+        "devices": max((len(session.devices) for session in sessions), default=0),
+        "sessions": [_session(session) for session in sessions],
+        "findings": [_finding(one) for one in (health.findings if health else ())],
+        "canary": [answer for run in runs for answer in _answers(run)],
+        "verified": [verified_row(row) for row in verified],
+    }
+
+
+def _session(session: SessionHealth) -> list[Any]:
+    devices = [[_rounded(getattr(device, field)) for field in FIELDS] for device in session.devices]
+    return [session.at_ms, session.commit, session.trials, _rounded(session.noise), devices]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else one(value)
+
+
+def _finding(found: HealthFinding) -> dict[str, Any]:
+    return {
+        "who": found.who,
+        "measure": str(found.measure),
+        "text": found.text,
+        "since": found.since.at_ms,
+        "commit": found.since.commit,
+        "ended": found.ended.at_ms if found.ended else None,
+        "slower": one(found.ratio - 1),
+    }
+
+
+def _answers(run: CanaryRun) -> Iterator[dict[str, Any]]:
+    at = int(datetime.datetime.fromisoformat(run.at).timestamp() * 1000)
+    for case in run.cases:
+        numbers = {name: _rounded(getattr(case, name)) for name in ("ratio", "low", "high")}
+        yield {
+            "at": at,
+            "commit": run.commit,
+            "planted": run.planted,
+            "floor": run.floor,
+            "case": case.case,
+            "verdict": case.verdict,
+            "outcome": str(run.outcome(case)),
+            **numbers,
+            "trials": case.trials,
+        }
+
+
+def verified_row(row: checks.Verified) -> dict[str, Any]:
+    """A row of the table of checks, on this page and on that of the records."""
+    return {
+        "machine": row.machine,
+        "kernel": row.kernel,
+        "backend": row.backend,
+        "world": row.world,
+        "counts": dict(row.counts),
+        "last": row.last,
+        "commit": row.commits[0],
+        "worst": _rounded(row.worst),
+    }
+
+
+def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    found, runs, rows = _read(site)
+    health = {one.machine: one for one in found}
+    listed = machines_data(found, runs, (lane.machine for lane in site.lanes))
+    yield "views/machines", listed
+    for entry in listed["machines"]:
+        name = entry["machine"]
+        own = [run for run in runs if run.machine == name]
+        yield entry["path"], machine_data(name, health.get(name), own, [row for row in rows if row.machine == name])
+
+
+@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
+def _read(site: SiteInput) -> tuple[list[MachineHealth], list[CanaryRun], list[checks.Verified]]:
+    """From the folder of records; nothing where a site is built of a bare frame."""
+    if site.results_dir is None:
+        return [], [], []
+    frame = site.frame if len(site.frame) else None
+    found = machines(cache.load(site.results_dir), frame)
+    return found, canary.load(site.results_dir)[0], checks.verified(checks.load(site.results_dir)[0])
+
+
+def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
+    """Sessions, device by device, of every machine."""
+    for health in _read(site)[0]:
+        rows = [
+            {"at_ms": session.at_ms, "commit": session.commit, "trials": session.trials, "noise": session.noise}
+            | {"gpu": place, **{name: getattr(device, name) for name in FIELDS}}
+            for session in health.sessions
+            for place, device in enumerate(session.devices)
+        ]
+        yield from beside(f"views/machine-{slug(health.machine)}", rows)
+
+
+VIEW = View(
+    "machines",
+    "Machines",
+    scripts=(
+        "numbers.js",
+        "echarts/charts.min.js",
+        "views/plot.js",
+        "views/page.js",
+        "views/checks.js",
+        "views/machines.js",
+    ),
+    styles=("views/views.css", "views/machines.css"),
+    data=_data,
+    files=_files,
+)

@@ -1,0 +1,142 @@
+"""Scaling: speed over the number of ranks on machines of one product, and over the number of CUs a collective takes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ci.history.kept import curves
+from ci.history.kept.curves import CurvePoint
+from ci.records.rates import Rate, headline
+from dashboards.lanes import natural, slug
+from dashboards.values import CostRow, costs, count, different, in_rate, minute, one, significant
+from dashboards.views import SiteInput, View
+from dashboards.views.beside import beside
+
+
+def shape_of(case: str, world: int) -> str:
+    """The name of a case without its number of ranks: "w4_fp16_64MB" is "fp16_64MB" with 4 ranks."""
+    kept = [part for part in case.split("_") if part != f"w{world}"]
+    return "_".join(kept) or case
+
+
+def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
+    """Points of one product, which static/views/scaling.js reads.  rows: newest of each lane, with ranks and times.
+
+    {"device", "points": [{"kernel", "shape", "case", "world", "per_rank": payload bytes / ranks, "rate", "backend",
+    "baseline", "us", "value", "busbw", "machine", "commit", "date"}]}
+    """
+    newest = rows.sort_values(["date", "machine"], kind="stable")
+    points = _points(newest.drop_duplicates(["kernel", "case", "backend"], keep="last"))
+    points.sort(key=lambda point: (point["kernel"], natural(point["shape"]), point["backend"], point["world"]))
+    return {"device": str(rows["device"].iloc[0]), "points": points}
+
+
+def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The newest number of each backend in each case, on whichever machine it was measured."""
+    quoted = _rates(rows)
+    in_each = {rate: significant(in_rate(rows, rate)) for rate in {*quoted, Rate.BUSBW}}
+    columns = {
+        "kernel": rows["kernel"],
+        "shape": [shape_of(case, int(world)) for case, world in zip(rows["case"], rows["world"], strict=True)],
+        "case": rows["case"],
+        "world": map(count, rows["world"]),
+        "per_rank": significant((rows["payload_bytes"] / rows["world"]).to_numpy(float), 12),
+        "rate": [rate.value for rate in quoted],
+        "backend": rows["backend"],
+        "baseline": map(bool, rows["baseline"]),
+        "us": significant(rows["seconds"].to_numpy(float) * 1e6),
+        "value": [in_each[rate][n] for n, rate in enumerate(quoted)],
+        "busbw": in_each[Rate.BUSBW],
+        "machine": rows["machine"],
+        "commit": rows["commit"],
+        "date": map(minute, rows["date"]),
+    }
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _rates(rows: pd.DataFrame) -> list[Rate]:
+    """The unit in which the case of each row is quoted."""
+    names, found = list(zip(rows["kernel"], rows["case"], strict=True)), costs(rows)
+    of_case: dict[tuple[str, str], list[CostRow]] = {}
+    for name, cost in zip(names, found, strict=True):
+        of_case.setdefault(name, []).append(cost)
+    quoted = {name: headline(different(those)[-1]) for name, those in of_case.items()}
+    return [quoted[name] for name in names]
+
+
+def curves_data(points: list[CurvePoint], chosen: dict[tuple[str, str, str, str], int]) -> list[dict[str, Any]]:
+    """Curves over CUs: [{"machine", "device", "kernel", "case", "world", "backends": [{"name", "baseline", "chosen",
+    "points": [[CUs, busbw in GB/s, commit]]}]}]; chosen: CUs that the newest record uses, where it tells."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for point in points:
+        key = (point.machine, point.kernel, point.case)
+        facts = {"machine": point.machine, "device": point.device, "kernel": point.kernel, "case": point.case}
+        curve = found.setdefault(key, {**facts, "world": point.world, "backends": {}})
+        backend = {"name": point.backend, "baseline": point.baseline, "chosen": chosen.get((*key, point.backend))}
+        line = curve["backends"].setdefault(point.backend, {**backend, "points": []})
+        line["points"].append([point.programs, one(point.busbw), point.commit])
+    return [{**curve, "backends": list(curve["backends"].values())} for curve in found.values()]
+
+
+def chosen_programs(site: SiteInput, points: list[CurvePoint]) -> dict[tuple[str, str, str, str], int]:
+    """The knob `programs` in the newest record of each case that has a curve."""
+    found: dict[tuple[str, str, str, str], int] = {}
+    for machine, kernel, case in sorted({(point.machine, point.kernel, point.case) for point in points}):
+        rows = site.frame[(site.frame["machine"] == machine) & (site.frame["kernel"] == kernel)]
+        rows = rows[rows["case"] == case].sort_values("date", kind="stable")
+        for commit, env in rows[["commit", "env"]].iloc[-1:].itertuples(index=False):
+            for trial in site.notes_of(machine, commit, env):
+                found |= _knobs(trial, machine, kernel, case)
+    return found
+
+
+def _knobs(trial: Any, machine: str, kernel: str, case: str) -> dict[tuple[str, str, str, str], int]:
+    arms = trial.arms() if trial.operator == kernel else ()
+    return {
+        (machine, kernel, case, backend): int(arm.knobs["programs"])
+        for name, _, backend, arm in arms
+        if name == case and isinstance(arm.knobs.get("programs"), int)
+    }
+
+
+@functools.lru_cache(maxsize=1)  # the page and its files are made of the same
+def _products(site: SiteInput) -> list[dict[str, Any]]:
+    """Points of measured rows of several ranks by product, whatever the number of its devices."""
+    parts = [rows[(rows["world"] > 1) & (rows["status"] == "ok")] for rows in site.newest.values()]
+    rows = pd.concat(parts) if parts else site.frame
+    rows = rows[np.isfinite(rows["seconds"].astype(float))] if len(rows) else rows
+    return [scaling_data(part) for _, part in rows.groupby("device", sort=True, observed=True)] if len(rows) else []
+
+
+def _path(product: dict[str, Any]) -> str:
+    return f"views/scaling-{slug(product['device'])}"
+
+
+def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    products = _products(site)
+    points = curves.load(site.results_dir)[0] if site.results_dir else []
+    listed = [{"device": product["device"], "path": _path(product)} for product in products]
+    drawn = curves_data(points, chosen_programs(site, points) if len(site.frame) else {})
+    yield "views/scaling", {"products": listed, "curves": drawn}
+    for product in products:
+        yield _path(product), product
+
+
+def _files(site: SiteInput) -> Iterator[tuple[str, bytes]]:
+    for product in _products(site):
+        yield from beside(_path(product), product["points"])
+
+
+VIEW = View(
+    "scaling",
+    "Scaling",
+    scripts=("numbers.js", "echarts/charts.min.js", "views/plot.js", "views/page.js", "views/scaling.js"),
+    styles=("views/views.css", "views/machines.css"),
+    data=_data,
+    files=_files,
+)

@@ -1,0 +1,284 @@
+"""Machine health on made machines: one slow GPU of eight, a capped clock, noise, a machine that dropped out."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ci.history.health import cache, readings
+from ci.history.health.apart import PERSISTENT, RULES, HealthPoint, HealthSeries, Measure, findings
+from ci.history.health.cache import HealthRecord
+from ci.history.health.machines import all_findings, machines
+from ci.history.health.readings import DeviceHealth, SessionNoise, TrialHealth
+from ci.history.health.series import DAY_MS, _median_of, all_series
+from ci.history.health_events import events, joined, with_machines
+from ci.history.triage import Triage, TriageEntry
+from ci.history.types import CommitFacts, EventKind, EventState
+from ci.records.frame import SCHEMA
+from tests.ci import made_trials
+
+COMMITS = [f"{n:040x}" for n in range(400)]
+FACTS = {commit: CommitFacts(commit, n * DAY_MS, "A. Author", f"change {n}") for n, commit in enumerate(COMMITS)}
+
+
+def night(
+    day: int, clocks: list[float], machine: str = "mi300x-8", operator: str = "gemm", **facts: list[float]
+) -> TrialHealth:
+    devices = tuple(
+        DeviceHealth(clock, 700.0, facts.get("temperature", [60.0] * len(clocks))[n], 0.2, 0.0, 48.0)
+        for n, clock in enumerate(clocks)
+    )
+    return TrialHealth(machine, "8 x MI300X", day * DAY_MS, COMMITS[day], f"s{day}", operator, devices)
+
+
+def eight(rng: np.random.Generator, slow: float = 0.0) -> list[float]:
+    """Clocks of eight GPUs, 0.5 % apart by chance; number 3 is slower."""
+    clocks = 1900 * (1 + 0.005 * rng.standard_normal(8))
+    clocks[3] *= 1 - slow
+    return [float(clock) for clock in clocks]
+
+
+def test_one_slow_gpu_of_eight_is_one_event_of_the_machine() -> None:
+    rng = np.random.default_rng(1)
+    trials = [night(day, eight(rng, 0.06 if day >= 20 else 0.0)) for day in range(40)]
+    found = events(all_findings(HealthRecord(tuple(trials))), FACTS)
+    assert [(e.kind, e.state, e.first_bad, e.last_good.hash) for e in found] == [
+        (EventKind.MACHINE, EventState.OPEN, FACTS[COMMITS[20]], COMMITS[19])
+    ]
+    (event,) = found
+    assert event.ratio_low <= 1 / 0.94 <= event.ratio_high
+    assert event.causes[0].text.startswith("GPU 3: clock at work")
+    assert json.dumps(event.as_json())
+
+
+def test_eight_equal_gpus_have_no_event_in_a_year() -> None:
+    rng = np.random.default_rng(2)
+    assert all_findings(HealthRecord(tuple(night(day, eight(rng)) for day in range(365)))) == []
+
+
+def test_a_gpu_that_comes_back_ends_its_event_under_the_same_name() -> None:
+    rng = np.random.default_rng(3)
+    trials = [night(day, eight(rng, 0.06 if 20 <= day < 30 else 0.0)) for day in range(40)]
+    names = {events(all_findings(HealthRecord(tuple(trials[:n]))), FACTS)[0].id for n in range(23, 41)}
+    (event,) = events(all_findings(HealthRecord(tuple(trials))), FACTS)
+    assert (event.state, event.ended_at) == (EventState.RECOVERED, FACTS[COMMITS[30]])
+    assert names == {event.id}
+
+
+def test_heat_is_told_as_the_cause_of_a_slow_gpu() -> None:
+    hot = [60.0] * 3 + [88.0] + [60.0] * 4
+    trials = [night(day, [1900.0] * 3 + [1700.0] + [1900.0] * 4, temperature=hot) for day in range(5)]
+    (event,) = events(all_findings(HealthRecord(tuple(trials))), {})
+    assert [cause.text.partition(", its")[0] for cause in event.causes] == [
+        "GPU 3: clock at work 1,700 MHz",
+        "GPU 3: highest temperature 88 °C",
+    ]
+    assert event.first_bad == CommitFacts(COMMITS[0], 0)
+
+
+def test_a_machine_with_a_capped_clock_is_found_beside_its_peers() -> None:
+    rng = np.random.default_rng(4)
+    trials = []
+    for day in range(30):
+        trials += [night(day, eight(rng), machine) for machine in ("mi300x-a", "mi300x-b", "mi300x-c")]
+        capped = [clock * (0.9 if day >= 10 else 1.0) for clock in eight(rng)]
+        trials.append(night(day, capped, "mi300x-d"))
+    found = all_findings(HealthRecord(tuple(trials)))
+    assert [(one.machine, one.who, one.measure, one.since.commit) for one in found] == [
+        ("mi300x-d", "machine", Measure.CLOCK, COMMITS[10])
+    ]
+
+
+def frame_of(slow_from: int, machines_: tuple[str, ...] = ("m-a", "m-b", "m-c")) -> pd.DataFrame:
+    """Baselines of 8 cases on machines of a product, 30 commits; the last is 5 % slower from a day on."""
+    rng = np.random.default_rng(5)
+    rows = [
+        {
+            "machine": machine,
+            "kind": "gpu",
+            "device": "MI300X",
+            "count": 1,
+            "env": "e",
+            "kernel": "gemm",
+            "backend": "blas",
+            "baseline": True,
+            "case": f"c{case}",
+            "case_yardstick": "y",
+            "status": "ok",
+            "commit": COMMITS[day],
+            "date": pd.Timestamp(day * DAY_MS, unit="ms", tz="UTC"),
+            "seconds": 1e-3
+            * (case + 1)
+            * (1.05 if machine == machines_[-1] and day >= slow_from else 1.0)
+            * (1 + 0.003 * rng.standard_normal()),
+        }
+        for day in range(30)
+        for machine in machines_
+        for case in range(8)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_machine_whose_library_is_slower_than_on_its_peers() -> None:
+    found = all_findings(HealthRecord(), frame_of(slow_from=12))
+    assert [(one.machine, one.measure, one.since.commit) for one in found] == [("m-c", Measure.BASELINES, COMMITS[12])]
+    assert found[0].ratio == pytest.approx(1.05, abs=0.005)
+    assert all_findings(HealthRecord(), frame_of(slow_from=99)) == []
+    assert all_series(HealthRecord(), frame_of(slow_from=0, machines_=("alone",))) == []
+
+
+def test_a_noisy_machine_is_told_but_is_no_event() -> None:
+    rng = np.random.default_rng(6)
+    noise = [0.004 * (1 + 0.2 * rng.standard_normal()) * (4 if day >= 15 else 1) for day in range(30)]
+    sessions = tuple(
+        SessionNoise("m", day * DAY_MS, COMMITS[day], f"s{day}", value, 9) for day, value in enumerate(noise)
+    )
+    found = all_findings(HealthRecord((), sessions))
+    assert [(one.measure, one.since.commit, one.ended) for one in found] == [(Measure.NOISE, COMMITS[15], None)]
+    assert events(found, FACTS) == []
+
+
+def test_a_machine_not_seen_for_nine_days_is_told_by_the_others() -> None:
+    trials = [night(day, [1900.0] * 8, "here") for day in range(20)]
+    trials += [night(day, [1900.0] * 8, "gone") for day in range(11)]
+    seen = {one.machine: (one.behind_days, one.unseen) for one in machines(HealthRecord(tuple(trials)))}
+    assert seen == {"gone": (9.0, True), "here": (0.0, False)}
+
+
+@pytest.mark.parametrize("measure", list(Measure))
+def test_findings_equal_a_slow_search_for_runs(measure: Measure) -> None:
+    """The oracle looks at every window of PERSISTENT points from every place."""
+    rng = np.random.default_rng(7)
+    rule = RULES[measure]
+    for _ in range(40):
+        peers = 100.0
+        away = rng.choice([0.0, 0.3, 0.7, 1.2, 3.0], 30)  # none on a limit, where rounding decides
+        values = [peers * (1 + rule.worse * rule.least * a) if rule.relative else peers + rule.least * a for a in away]
+        series = HealthSeries.of("m", "machine", measure, (HealthPoint(n, "", v, peers) for n, v in enumerate(values)))
+        found = [(one.since.at_ms, one.ended.at_ms if one.ended else None) for one in findings(series)]
+        assert found == _runs(list(rule.apart(series.values, series.peers)))
+
+
+def test_the_median_of_peers_leaves_out_what_was_not_reported() -> None:
+    rng = np.random.default_rng(9)
+    table = rng.random((200, 7))
+    table[rng.random(table.shape) < 0.6] = np.nan
+    slow = [np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else np.nan for row in table]
+    np.testing.assert_allclose(_median_of(table), slow)
+
+
+def _runs(apart: list[float]) -> list[tuple[int, int | None]]:
+    found: list[tuple[int, int | None]] = []
+    place = 0
+    while True:
+        windows = [n for n in range(place, len(apart) - PERSISTENT + 1) if min(apart[n : n + PERSISTENT]) >= 1]
+        if not windows:
+            return found
+        begin = windows[0]
+        ends = [
+            n for n in range(begin + PERSISTENT, len(apart) - PERSISTENT + 1) if max(apart[n : n + PERSISTENT]) <= 0.5
+        ]
+        found.append((begin, ends[0] if ends else None))
+        if not ends:
+            return found
+        place = ends[0] + PERSISTENT
+
+
+def test_an_event_of_the_history_gets_the_gpu_as_its_cause_and_is_told_once() -> None:
+    trials = [night(day, [1900.0] * 7 + [1700.0 if day >= 2 else 1900.0]) for day in range(8)]
+    (health,) = events(all_findings(HealthRecord(tuple(trials))), FACTS)
+    same = dataclasses.replace(health, id="of-the-history", causes=())
+    kernel = dataclasses.replace(same, id="kernel", kind=EventKind.KERNEL)
+    elsewhere = dataclasses.replace(kernel, id="elsewhere", machine="other")
+    assert [one.id for one in joined([same], [health])] == ["of-the-history"]
+    assert joined([same], [health])[0].causes == health.causes
+    assert [(one.id, len(one.causes)) for one in joined([kernel, elsewhere], [health])] == [
+        ("kernel", 1),
+        ("elsewhere", 0),
+        (health.id, 1),
+    ]
+
+
+# ---- what is read of a trial -----------------------------------------------------------------------------------------
+
+
+def reading(clock: float, power: float, throttle: str, others: int = 1) -> dict[str, object]:
+    one = {"sm_clock_mhz": clock, "power_w": power, "temperature_c": power / 10, "throttle": throttle}
+    return {**one, "others": [{**one, "sm_clock_mhz": clock - 100}] * others}
+
+
+def line(day: int = 0, **facts: object) -> dict[str, object]:
+    during = [
+        reading(345, 80, "idle"),
+        reading(1980, 120, "none"),
+        reading(1500, 690, "software power cap"),
+        reading(1400, 695, "software power cap, hardware thermal"),
+    ]
+    return {**made_trials.trial(minute=day), "state": {"during": during}, **facts}
+
+
+def test_devices_are_read_at_work_only() -> None:
+    health = readings.of_trial(made_trials.parsed(line()))
+    first, second = health.devices
+    assert (first.clock_mhz, second.clock_mhz) == (1450.0, 1350.0)
+    assert (first.power_w, first.temperature_c, first.capped, first.throttled) == (692.5, 69.5, 1.0, 0.5)
+    assert (health.product, health.commit) == ("2 × NVIDIA H200", made_trials.HEAD)
+
+
+def test_links_are_of_the_home_that_was_used() -> None:
+    homes = {"ipc": {"gbs": [[0.0, 10.0], [20.0, 0.0]]}, "torch": {"gbs": [[0.0, 1.0], [1.0, 0.0]]}}
+    found = readings.of_trial(made_trials.parsed(line(heap={"w2": {"home": "ipc", "homes": homes}})))
+    assert [device.link_gbs for device in found.devices] == [10.0, 10.0]
+
+
+def test_noise_is_the_deviation_between_trials() -> None:
+    rng = np.random.default_rng(8)
+    trials = []
+    for number in range(40):
+        level = float(1e-3 * np.exp(0.01 * rng.standard_normal()))
+        arms = {"head/blas": made_trials.ok([level] * 8), "head/triton": made_trials.ok([1e-3 * (1 + number)] * 8)}
+        trials.append(made_trials.parsed(made_trials.trial({"m16": arms}, number=number)))
+    (found,) = readings.noise_of(trials)
+    assert found.noise == pytest.approx(0.01, rel=0.25)  # 40 trials: +-11 % is one standard error
+    assert readings.noise_of(trials[:1]) == []
+
+
+def test_notes_are_read_once_and_again_when_they_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "h200x2-1a2b3c4d"
+    folder.mkdir()
+    notes = made_trials.write(folder / "aaaaaaaa-env.notes.jsonl", line())
+    fresh = cache.load(tmp_path)
+    reads: list[Path] = []
+    read = cache.read
+    monkeypatch.setattr(cache, "read", lambda path: reads.append(path) or read(path))
+    assert cache.load(tmp_path) == fresh
+    assert reads == []
+    made_trials.write(notes, line(), line(1))
+    assert len(cache.load(tmp_path).trials) == 2
+    assert reads == [notes]
+    (tmp_path / ".cache" / f"health-{folder.name}.json").write_text("{torn")
+    assert len(cache.load(tmp_path).trials) == 2
+    assert cache.load(tmp_path / "nowhere") == HealthRecord()
+
+
+def test_the_history_of_a_folder_has_its_machines_events_with_what_was_decided(tmp_path: Path) -> None:
+    def slow(number: int) -> dict[str, object]:
+        during = [reading(1980, 690, "none", others=7) for _ in range(4)]
+        for moment in during:
+            moment["others"] = [*moment["others"][:6], {**moment["others"][6], "sm_clock_mhz": 1500}]
+        return {**made_trials.trial(number=number), "state": {"during": during}}
+
+    folder = tmp_path / "h200x2-1a2b3c4d"
+    folder.mkdir()
+    made_trials.write(folder / "aaaaaaaa-env.notes.jsonl", *(slow(number) for number in range(4)))
+    (event,) = with_machines((), tmp_path, pd.DataFrame(columns=list(SCHEMA.names)), {}, Triage())
+    assert (event.kind, event.moved[0].key.backend, event.state) == (EventKind.MACHINE, "GPU 7", EventState.OPEN)
+    decided = TriageEntry(event.id, EventState.ACKNOWLEDGED, datetime.date(2026, 11, 22), owner="A. Author")
+    (again,) = with_machines((), tmp_path, pd.DataFrame(columns=list(SCHEMA.names)), {}, Triage({event.id: decided}))
+    assert (again.state, again.owner) == (EventState.ACKNOWLEDGED, "A. Author")

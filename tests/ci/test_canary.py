@@ -1,0 +1,113 @@
+"""The canary asks the gate by its usual way; its two trees differ in one line and measure the same thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from ci import canary as asking
+from ci.commands.machines import canary as command
+from ci.git.repository import Commit, LocalCheckout
+from ci.harness import MEASURED, MeasurePlan, measure
+from ci.history.kept import canary as record
+from ci.judging import policy
+from ci.trials.comparisons import comparisons
+from ci.trials.file import read
+from tests.ci import made_trials
+
+COMMIT = Commit("c" * 40, 1_790_000_000_000, "a subject")
+RULES = policy.load()
+
+
+class Measured:
+    """Stands in for the measuring program: writes trials whose head takes `ratio` of the time of base."""
+
+    def __init__(self, ratio: float) -> None:
+        self.ratio, self.trials = ratio, 0
+
+    def __call__(self, sides: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+        times = [1e-3 * (1 + 2e-4 * n) for n in range(20)]
+        trees = {side.role: made_trials.tree(side.commit.hash) for side in sides}
+        with out.open("a") as file:
+            for _ in range(plan.trials):
+                base = [t * (1 + 1e-5 * self.trials) for t in times]
+                arms = {
+                    "base/triton": made_trials.ok(base),
+                    "head/triton": made_trials.ok([t * self.ratio for t in base]),
+                }
+                line = made_trials.trial({"m16": arms}, number=self.trials, trees=trees)
+                file.write(json.dumps(line) + "\n")
+                self.trials += 1
+        return MEASURED
+
+
+def asked(share: float, ratio: float, folder: Path) -> tuple[record.CanaryRun, Measured]:
+    measured = Measured(ratio)
+    console = Console(quiet=True)
+    return asking.run(share, COMMIT, RULES, "gpu", MeasurePlan(), folder, console, measured), measured
+
+
+def test_what_is_planted_follows_the_policy() -> None:
+    assert asking.shares(RULES.settings(machine_kind="gpu")) == (0.0, 0.01)
+    assert asking.shares(RULES.settings(machine_kind="cpu")) == (0.0, 0.01, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("share", "ratio", "outcome", "code"),
+    [
+        (0.0, 1.0, record.CanaryOutcome.RIGHT, 0),
+        (0.01, 1.01, record.CanaryOutcome.FOUND, 0),
+        (0.01, 1.0, record.CanaryOutcome.MISSED, 1),
+        (0.0, 1.02, record.CanaryOutcome.FALSE, 1),
+    ],
+)
+def test_the_gate_is_asked_and_its_answer_counted(
+    tmp_path: Path, share: float, ratio: float, outcome: record.CanaryOutcome, code: int
+) -> None:
+    run, _ = asked(share, ratio, tmp_path)
+    assert [run.outcome(case) for case in run.cases] == [outcome]
+    assert (run.planted, run.floor, run.commit, run.machine) == (share, 0.003, COMMIT.hash, "h200x2-1a2b3c4d")
+    assert command.exit_code([run]) == code
+
+
+def test_an_interrupted_run_goes_on_with_the_trials_it_has(tmp_path: Path) -> None:
+    first, measured = asked(0.0, 1.0, tmp_path)
+    again, more = asked(0.0, 1.0, tmp_path)
+    assert (measured.trials > 0, more.trials, again) == (True, 0, first)
+
+
+def test_the_real_trees_are_measured_and_are_not_the_same_code(tmp_path: Path) -> None:
+    """For real, on this CPU: both arms are right, share their benchmark definition, and need to be timed."""
+    sides = asking.trees(tmp_path, 0.01, COMMIT)
+    plan = MeasurePlan(cases=("special_cpu",), trials=1, rounds=5, cache="hot")
+    assert measure(sides, plan, tmp_path / "t.jsonl", Console(quiet=True)) == MEASURED
+    (found,) = comparisons(read(tmp_path / "t.jsonl").trials)
+    assert (found.same_code, found.base_status, found.head_status) == (None, "ok", "ok")
+    (trial,) = read(tmp_path / "t.jsonl").trials
+    digests = {c.declaration.cases["special_cpu"].definition for c in trial.checkouts.values() if c.declaration}
+    assert len(digests) == 1
+    for role, share in (("base", 0.0), ("head", 0.01)):
+        assert f"SHARE = {share}" in (tmp_path / role / "canary" / "planted.py").read_text()
+
+
+def test_the_verb_shows_and_adds_records(tmp_path: Path) -> None:
+    run, _ = asked(0.01, 1.01, tmp_path / "work")
+    record.add(tmp_path / "node", [run])
+    arguments = ["--results", str(tmp_path / "results"), "--add", str(tmp_path / "node"), "--json"]
+    shown = CliRunner().invoke(command.canary, arguments, standalone_mode=False)
+    document = json.loads(shown.stdout)
+    assert document["quality"][0]["counts"] == {"found": 1}
+    assert record.load(tmp_path / "results")[0] == [run]
+    said = CliRunner().invoke(command.canary, ["--results", str(tmp_path / "none"), "--show"], standalone_mode=False)
+    assert "`ridgeline canary` makes one" in said.stdout
+
+
+def test_a_dry_run_measures_and_writes_nothing(tmp_path: Path) -> None:
+    said = CliRunner().invoke(command.canary, ["--results", str(tmp_path), "--dry-run"], standalone_mode=False)
+    assert said.stdout.startswith("would plant")
+    assert list(tmp_path.iterdir()) == []

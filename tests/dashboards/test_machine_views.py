@@ -1,0 +1,149 @@
+"""The pages of machines, scaling and checks: their data from folders of records, whatever the names in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ci.history.kept import canary, checks, curves
+from ci.history.kept.canary import CanaryCase, CanaryRun
+from dashboards import build
+from dashboards.lanes import tidy
+from dashboards.views import SiteInput, View, machines, records, scaling
+from tests.ci import made_trials
+from tests.dashboards import synthetic
+
+HOSTILE = "</script><b>\u202e'\"&"
+MACHINE = "h200x2-1a2b3c4d"
+
+
+def check(at: str = "2026-11-21T08:10:30+00:00", case: str = "m16", **arms: object) -> dict[str, object]:
+    return {
+        "format": "ridgeline-check",
+        "version": 1,
+        "at": at,
+        "kernel": "gemm",
+        "world": 1,
+        "dtype": "fp16",
+        "case": case,
+        "arms": arms or {"triton": {"status": "ok", "error": {"norm": 1e-4}}},
+        "commit": "c" * 40,
+        "holds_for": {"machine": MACHINE},
+    }
+
+
+def folder(path: Path, *lines: dict[str, object]) -> Path:
+    (path / "checks").mkdir()
+    packed = gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode())
+    (path / "checks" / "h200.jsonl.gz").write_bytes(packed)
+    return path
+
+
+def data(view: View, site: SiteInput) -> dict[str, object]:
+    """Every file of a view; as the build writes it, it must be sound JSON."""
+    found = dict(view.data(site))
+    for value in found.values():
+        assert json.loads(build.script_json(value)) == json.loads(json.dumps(value))
+    return found
+
+
+def site_of(path: Path, frame: pd.DataFrame | None = None) -> SiteInput:
+    return SiteInput(tidy(frame) if frame is not None else synthetic.history(1).iloc[:0], results_dir=path)
+
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_check_of_a_case_counts(tmp_path: Path) -> None:
+    wrong = {"status": "wrong", "why": HOSTILE}
+    first = check(triton=wrong, blas={"status": "unsupported", "why": "no"})
+    later = check("2026-11-22T08:00:00+00:00", triton={"status": "ok", "error": {"norm": 2e-4}})
+    other = check(case="m64", triton={"status": "ok", "error": {"norm": 5e-4}})
+    found, problems = checks.load(folder(tmp_path, later, first, other))
+    blas, triton = checks.verified(found)
+    assert problems == []
+    assert (blas.counts, triton.counts, triton.worst) == ({"unsupported": 1}, {"ok": 2}, 5e-4)
+    assert (triton.first[:10], triton.last[:10], triton.failures) == ("2026-11-21", "2026-11-22", ())
+
+
+def test_a_failure_is_told_with_its_reason(tmp_path: Path) -> None:
+    told = data(records.VIEW, site_of(folder(tmp_path, check(triton={"status": "wrong", "why": HOSTILE}))))
+    assert told["views/checks"]["failures"][0]["why"] == HOSTILE
+    (csv,) = (content for path, content in records.VIEW.files(site_of(tmp_path)) if path.endswith("csv"))
+    assert csv.decode().splitlines()[0].endswith("ok,wrong,crash,hang,error,unsupported,skipped")
+
+
+def test_what_is_no_check_is_named_and_left_out(tmp_path: Path) -> None:
+    folder(tmp_path, check(), {"format": "else"}, {**check(), "arms": 3})
+    (tmp_path / "checks" / "torn.jsonl.gz").write_bytes(gzip.compress(b"x" * 999)[:20])
+    found, problems = checks.load(tmp_path)
+    assert (len(found), len(problems)) == (1, 3)
+    assert len(data(records.VIEW, site_of(tmp_path))["views/checks"]["problems"]) == 3
+    assert checks.load(tmp_path / "none") == ([], [])
+
+
+# ---- machines --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_machines_has_notes_answers_and_checks(tmp_path: Path) -> None:
+    folder(tmp_path, check())
+    home = tmp_path / MACHINE
+    home.mkdir()
+    reading = {"sm_clock_mhz": 1980, "power_w": 700, "temperature_c": 60, "throttle": "none"}
+    state = {"state": {"during": [{**reading, "others": [{**reading, "sm_clock_mhz": 1500}]}] * 3}}
+    lines = [{**made_trials.trial(number=number), **state} for number in range(4)]
+    made_trials.write(home / "aaaaaaaa-env.notes.jsonl", *lines)
+    run = CanaryRun("1", "2026-11-22T02:00:00+00:00", "elsewhere", "1 × MI300X", "a" * 40, 0.01, 0.003, ())
+    canary.add(tmp_path, [dataclasses.replace(run, cases=(CanaryCase(HOSTILE, "SLOWER", 1.01, 1.0, 1.02, 4),))])
+    told = data(machines.VIEW, site_of(tmp_path))
+    listed = {one["machine"]: one for one in told["views/machines"]["machines"]}
+    assert listed["elsewhere"]["gate"] == [{"planted": 0.01, "runs": 1, "counts": {"found": 1}, "worst": 0.0}]
+    assert listed[MACHINE]["standing"][0].startswith("GPU 1: clock at work 1,500 MHz")
+    one = told[listed[MACHINE]["path"]]
+    assert [device[0] for device in one["sessions"][0][4]] == [1980.0, 1500.0]
+    assert (one["devices"], one["verified"][0]["counts"]) == (2, {"ok": 1})
+    assert told[listed["elsewhere"]["path"]]["canary"][0]["case"] == HOSTILE
+
+
+def test_a_bare_frame_lists_its_machines_without_health() -> None:
+    frame = synthetic.history(1)
+    told = data(machines.VIEW, SiteInput(tidy(frame)))
+    assert {one["machine"] for one in told["views/machines"]["machines"]} == set(frame["machine"])
+
+
+# ---- scaling ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "world", "shape"),
+    [("w4_fp16_64MB", 4, "fp16_64MB"), ("n8_m4_w2", 2, "n8_m4"), ("w2", 2, "w2"), ("w4_x", 2, "w4_x")],
+)
+def test_a_case_without_its_ranks(case: str, world: int, shape: str) -> None:
+    assert scaling.shape_of(case, world) == shape
+
+
+def test_points_of_one_product_over_ranks(tmp_path: Path) -> None:
+    cases = [synthetic.gather(size, world=world) for world in (2, 8) for size in (1 << 20, 1 << 24)]
+    frame = synthetic.history(2, cases, machines=["mi300x-8-0f3a9c1e"])
+    told = data(scaling.VIEW, site_of(tmp_path, frame))
+    (product,) = told["views/scaling"]["products"]
+    points = told[product["path"]]["points"]
+    triton = [p for p in points if p["backend"] == "triton"]
+    assert [(p["shape"], p["world"]) for p in triton] == [("1024k", 2), ("1024k", 8), ("16384k", 2), ("16384k", 8)]
+    row = frame[(frame["case"] == "w8_16384k") & (frame["backend"] == "triton")].iloc[-1]
+    assert (triton[-1]["per_rank"], triton[-1]["rate"]) == (row["payload_bytes"] / 8, "busbw")
+    assert triton[-1]["value"] == pytest.approx(row["busbw"], rel=1e-5)
+
+
+def test_curves_are_read_with_what_runs_now(tmp_path: Path) -> None:
+    assert data(scaling.VIEW, site_of(tmp_path))["views/scaling"] == {"products": [], "curves": []}
+    points = curves.load(Path("results"))[0]
+    chosen = {(points[0].machine, points[0].kernel, points[0].case, "triton"): 128}
+    (curve,) = scaling.curves_data(points, chosen)
+    triton = next(one for one in curve["backends"] if one["name"] == "triton")
+    assert ([cus for cus, _, _ in triton["points"]], triton["chosen"]) == ([4, 8, 16, 32, 64, 128], 128)
