@@ -98,7 +98,7 @@ class Surroundings:
     def _text(self, column: str, row: int) -> str:
         """A cell of the frame; "" where it has none: only a few rows are looked at, whatever the frame's size."""
         value = self.frame[column].iat[row] if column in self.frame else None
-        return "" if value is None or pd.isna(value) else str(value)
+        return str(value) if isinstance(value, str) else ""
 
 
 def _at_place(group: StepGroup) -> list[Candidate]:
