@@ -38,6 +38,9 @@ AGREEING = 0.5
 TRIALS = 2
 """Trials of a point that nothing else bears out: of one alone nobody knows how well it repeats."""
 
+REPEATED = 2
+"""Points on both sides that bear each other out: then their own intervals, wide of two trials, need not."""
+
 Early = Mapping[int, Sequence[Step]]
 """Large early steps by track."""
 
@@ -46,7 +49,8 @@ def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Ste
     """The steps of all tracks, with the large early ones of those judged by ratio.
 
     An early step is believed if most series of its operator step alike, or, while there are no more points than FIRST,
-    if several trials stand behind both of its points and tell them apart: a first point alone may be an outlier.
+    if both levels were measured twice, or several trials of both points tell them apart: a first point alone may be an
+    outlier.
     """
     arrays = tracks.arrays()
     seen = {int(t): steps for t in np.flatnonzero(tracks.by_ratio) if (steps := list(early(arrays[t])))}
@@ -76,6 +80,8 @@ def _believed(tracks: Tracks, track: int, step: Step, votes: Mapping[tuple[str, 
     span = tracks.span(track)
     if span.stop - span.start > FIRST or "trials" not in tracks.frame:
         return False
+    if min(step.index, span.stop - span.start - step.index) >= REPEATED:
+        return True
     rows = tracks.frame.iloc[tracks.row[span.start + step.index - 1 : span.start + step.index + 1]]
     return bool((rows["trials"] >= TRIALS).all()) and _apart(rows)
 

@@ -298,7 +298,7 @@ def test_a_large_step_of_a_quiet_ratio_needs_no_long_history() -> None:
 
 @pytest.mark.parametrize(("reach", "found"), [(0.02, 1), (0.2, 0)])
 def test_points_whose_intervals_meet_are_no_step(reach: float, found: int) -> None:
-    whole = frame(pair(1, 4, ours={2: 1.1}))
+    whole = frame(pair(1, 4, ours={3: 1.1}))
     ours = whole["backend"] == "triton"
     whole["paired_ratio"] = whole["baseline_ratio"].where(ours)
     whole["paired_low"], whole["paired_high"] = whole["paired_ratio"] - reach, whole["paired_ratio"] + reach
