@@ -18,6 +18,12 @@ from dashboards.script import script_json
 from tests.dashboards import synthetic
 
 
+@pytest.fixture(autouse=True)
+def _own_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the views, which are made at every build."""
+    monkeypatch.setattr(build, "VIEWS", ())
+
+
 def whole(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
