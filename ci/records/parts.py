@@ -148,6 +148,8 @@ class Parts:
 
     def _replace(self, parts: Sequence[TablePart], old: Sequence[Path]) -> None:
         """Write all drafts, take the old parts away, and give the drafts their names."""
+        for left in self.folder.glob(".part-*"):  # of a writer that was killed: we hold the lock
+            left.unlink(missing_ok=True)
         drafts = [(self._draft(part), self.folder / part.name) for part in parts]
         for path in old:
             path.unlink(missing_ok=True)

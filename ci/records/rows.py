@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import trial_file
 from ci.records import asv_files
 from ci.records.columns import SCHEMA, Column, RowBlock, table_of
 from ci.records.paired import PairedRatio, beside_fastest
@@ -94,6 +95,8 @@ def _times(cells: Sequence[Cell]) -> dict[str, Column]:
 def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[RowBlock]:
     """What only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
     params = data["params"]
+    if not trial_file.EARLIEST_MS <= int(data["date"]) <= trial_file.LATEST_MS:
+        raise ValueError(f"the date {data['date']} ms since 1970 is not before 2100")
     place = {
         **_where(Place(params["machine"], data["commit_hash"], data["env_name"]), _machine(params), data["date"]),
         **software(data.get("requirements") or {}),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from ci.history.kept import canary
@@ -37,23 +35,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     frame = synthetic.history(2, cases, machines=[H200])
     built = build.build_frame(frame, results.parent / "site", results_dir=results)
     return built.as_uri()
-
-
-@pytest.fixture(scope="module")
-def tab() -> Iterator[chromium.Page]:
-    program = chromium.executable()
-    if program is None:
-        pytest.fail('Chromium is needed: `.ci/run` installs it, or leave these tests out with `-m "not browser"`')
-    with chromium.browser(program) as page:
-        yield page
-
-
-@pytest.fixture
-def page(tab: chromium.Page) -> Iterator[chromium.Page]:
-    tab.size(1300, 900)
-    yield tab
-    assert tab.errors == []
-    assert [one for one in tab.requests if not one.startswith(("file:", "data:", "about:", "blob:"))] == []
 
 
 def opened(page: chromium.Page, address: str) -> str:

@@ -135,7 +135,7 @@ def _heard(run: _TestRun, line: str) -> _TestRun:
     """The run after a line that is no row; a new one where a run begins."""
     starting, program = _STARTING.search(line), _PROGRAM.search(line)
     if run.columns and (starting or program or "nThread" in line):
-        run = _TestRun(family=run.family)
+        run = _TestRun(family=run.family, library=run.library, runtime=run.runtime)
     if found := starting or program:
         run.collective = re.sub(r"_perf$", "", found[1].rpartition("/")[2])
     if "rccl" in line.lower():

@@ -214,6 +214,41 @@
 
   const ratio = value => (value === null ? "–" : R.signedPercent(value - 1));
 
+  /** Measured changes over the nights, by what was planted: a line where each should lie. */
+  function gateChart(data) {
+    const nights = [...new Set(data.canary.map(({at}) => R.day(at)))].sort(),
+      amounts = [...new Set(data.canary.map(row => row.planted))].sort((a, b) => a - b);
+    const rowsOf = amount => data.canary.filter(row => row.planted === amount && row.ratio !== null);
+    const said = row => [
+      h("p", {}, h("strong", {}, planted(row.planted)), ": ", row.outcome),
+      h("p", {}, R.foreign(row.case), ` ${ratio(row.ratio)} (${ratio(row.low)} to ${ratio(row.high)}), ${R.day(row.at)}`),
+    ];
+    return {
+      label: `measured changes of ${data.machine} over ${nights.length} nights, by what was planted`,
+      height: 260,
+      points: amounts.flatMap((amount, n) => rowsOf(amount).map((_, at) => [2 * n, at])),
+      tip: (n, at) => (n % 2 ? null : said(rowsOf(amounts[n / 2])[at])),
+      picked: () => {},
+      option: colours => ({
+        grid: {left: 64, right: 18, top: 36, bottom: 34},
+        xAxis: R.axis(colours, {type: "category", data: nights, splitLine: {show: false}}),
+        yAxis: R.axis(colours, {type: "value", name: "measured change of time, %", nameTextStyle: {align: "left", color: colours.soft}, scale: true}),
+        series: amounts.flatMap((amount, n) => {
+          const color = colours.series[n % 6];
+          const dots = rowsOf(amount).map(row => ({
+            value: [R.day(row.at), 100 * (row.ratio - 1)],
+            itemStyle: {color: BAD.includes(row.outcome) ? colours.bad : GOOD.includes(row.outcome) ? color : "transparent", borderColor: color, borderWidth: 1.5},
+            symbol: BAD.includes(row.outcome) ? "diamond" : "circle",
+          }));
+          return [
+            {type: "scatter", data: dots, symbolSize: 10},
+            {type: "line", data: nights.map(night => [night, 100 * amount]), symbol: "none", silent: true, lineStyle: {color, type: "dashed", width: 1.2}},
+          ];
+        }),
+      }),
+    };
+  }
+
   function gate(data, host) {
     if (!data.canary.length) {
       host.append(h("p", {class: "notice"}, "The gate was never asked about known changes on this machine: ", h("code", {}, "ridgeline canary"), "."));
@@ -225,6 +260,12 @@
         {class: "hint"},
         "Trees with a known difference, judged as a pull request is. “False” is a verdict on a change that was not there; “missed” says SAME of one that the policy promises to find.",
       ),
+      legendOfGate(data),
+    );
+    const area = h("div", {});
+    host.append(area);
+    R.plot(area).draw(gateChart(data));
+    host.append(
       R.grid({
         caption: "what the gate said of known changes",
         columns: [
@@ -247,6 +288,17 @@
         file: "gate-" + data.machine,
       }),
     );
+  }
+
+  /** What the colours and marks of the chart mean. */
+  function legendOfGate(data) {
+    const amounts = [...new Set(data.canary.map(row => row.planted))].sort((a, b) => a - b);
+    const item = (amount, n) => {
+      const sample = R.s("svg", {width: 22, height: 10, "aria-hidden": "true"}, R.s("line", {x1: 1, x2: 21, y1: 5, y2: 5}));
+      sample.style.setProperty("--line", `var(--series-${n % 6})`);
+      return h("span", {}, sample, " planted: ", planted(amount));
+    };
+    return h("div", {class: "legend"}, amounts.map(item), h("span", {class: "sub"}, "filled: right; hollow: not decided; diamond: false or missed; dashed: what was planted"));
   }
 
   function verified(data) {

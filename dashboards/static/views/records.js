@@ -21,9 +21,11 @@
     const filter = h("input", {type: "search", id: "filter", placeholder: "Filter operators, backends, machines … ( / )", value: query, autocomplete: "off"});
     filter.addEventListener("change", () => choose({q: filter.value.trim()}));
     const shown = rows.filter(row => R.matches([row.kernel, row.backend, row.machine, `${row.world} ranks`].join(" "), query));
+    const tried = shown.filter(({counts}) => Object.keys(counts).some(status => status !== "unsupported" && status !== "skipped")),
+      others = shown.filter(row => !tried.includes(row));
     const right = rows.reduce((sum, {counts}) => sum + (counts.ok || 0), 0);
     const tiles = [
-      [R.number(right, 6), "checks right"],
+      [right.toLocaleString("en-US"), "checks right"],
       [String(failures.length), "failed"],
       [rows.map(({last}) => last).sort().at(-1)?.slice(0, 10) || "never", "newest"],
     ];
@@ -34,11 +36,14 @@
       failures.length ? h("ul", {class: "findings"}, failures.map(failure)) : "",
       h("div", {class: "tools"}, h("label", {class: "visually-hidden", for: "filter"}, "filter"), filter, h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${shown.length} of ${rows.length} rows`)),
       rows.length
-        ? R.grid({caption: "what was verified", columns: R.checkColumns(true), rows: shown, sort: values.sort, sorted: sort => choose({sort}), file: "checks"})
+        ? R.grid({caption: "what was verified", columns: R.checkColumns(true), rows: tried, sort: values.sort, sorted: sort => choose({sort}), file: "checks"})
         : h("p", {class: "notice"}, "No check is kept in results/checks: ", h("code", {}, "ridgeline verify --out results/checks/NAME.jsonl"), "."),
+      others.length ? h("details", {}, h("summary", {}, `${others.length} that cannot run there`), notTried(others)) : "",
       rows.length ? R.besideLinks("views/checks", "All checks") : "",
     );
   }
+
+  const notTried = rows => R.grid({caption: "backends that cannot run", columns: R.checkColumns(true), rows, file: "unsupported"});
 
   const failure = ({machine, kernel, backend, case: name, status, why, at}) =>
     h("li", {class: "standing"}, R.foreign([kernel, backend, name].join("/")), " on ", R.foreign(machine), ": ", status, ", ", R.foreign(why), ` (${at.slice(0, 10)})`);

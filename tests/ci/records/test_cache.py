@@ -209,6 +209,15 @@ def test_two_writers_lose_nothing(folder: Folder) -> None:
     assert len(Parts(folder.store, SCHEMA, 1).units()) == 12
 
 
+def test_what_a_killed_writer_left_is_taken_away(folder: Folder) -> None:
+    folder.load()
+    (folder.store / ".part-0.parquet.1").write_bytes(b"PAR1")
+    assert folder.kept() == folder.load()[0], "no engine reads a hidden file"
+    folder.write("c.txt", "4")
+    folder.load()
+    assert not list(folder.store.glob(".part-*"))
+
+
 def test_what_another_writer_has_put_is_not_written_twice(folder: Folder) -> None:
     store = Parts(folder.store, SCHEMA, 1)
     for _ in range(2):
