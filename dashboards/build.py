@@ -80,9 +80,10 @@ def build(
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
-    whole = derived.derive(frame)
-    past = history.read(whole, results_dir)
-    records = SiteInput(_tidy(whole), past, notes_of, results_dir, tuple(map(pull_request.read, reports)))
+    frame = derived.derive(frame)
+    past = history.read(frame, results_dir)
+    frame = _tidy(frame)  # a large frame is held once
+    records = SiteInput(frame, past, notes_of, results_dir, tuple(map(pull_request.read, reports)))
     return _build(records, out_dir, repo_url, problems)
 
 
@@ -151,6 +152,7 @@ def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequenc
     draft.add("data/site.js", b"Ridgeline.site = " + script_json(site) + b";\n")
     for path, content in _pages(draft, kernels, shown, bool(described)):
         draft.add(path, content)
+    draft.add("data/README.txt", overview.columns_text().encode())
     draft.add(MARKER, b"Built by Ridgeline from its records; replaced as a whole by the next build.\n")
     draft.finish()
 
