@@ -48,7 +48,7 @@ class Found:
 
 
 @click.command(epilog=example("ridgeline detect history.csv --better lower"))
-@click.argument("file", type=click.Path(allow_dash=True, exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(allow_dash=True))
 @click.option("--better", type=click.Choice(["lower", "higher"]), default="lower", show_default=True, help="Values.")
 @JSON
 def detect(file: str, better: Better, as_json: bool) -> int:
