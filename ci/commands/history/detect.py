@@ -61,8 +61,11 @@ def detect(file: str, better: Better, as_json: bool) -> int:
     """Find where the level of a series changed.
 
     FILE is a CSV (also .gz, or - for stdin) with a header: value, and optionally series, commit, time, unit.  Rows are
-    ordered by time where there is one.  Exit code: 0 no series ends slower than it was, 1 one does, 2 no series has
-    points enough to tell, 3 the file cannot be read.
+    ordered by time where there is one; an index counts the rows of a series from 0, those without a value too.  Steps
+    of values that are not all positive are differences, without a ratio.
+
+    Exit code: 0 no series ends slower than it was, 1 one does, 2 no series has points enough to tell, 3 the file cannot
+    be read.
     """
     with _progress() as progress:
         whole = _file(file, progress)
