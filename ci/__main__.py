@@ -26,7 +26,9 @@ VERBS = {
     "detect": "Find where the level of a series in a CSV changed.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
     "events": "What changed over the history, since when, why, and who looks after it.",
+    "export": "Records and derived units as Parquet, CSV or JSON, for any engine.",
     "gate": "Judge one recorded commit against another; measures nothing.",
+    "import": "Bring in what asv, nccl-tests, hyperfine and others measured.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
     "plot": "Draw a figure of the records for a comment or a paper.",
     "record": "Turn trial files, measured anywhere, into asv records.",
@@ -46,6 +48,8 @@ ROOMS: dict[str, str] = {
     "detect": "history.detect",
     "events": "history.events",
     "plot": "figures.plot",
+    "export": "records.export",
+    "import": "records.import_",
     "reopen": "history.decide",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""

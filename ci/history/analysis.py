@@ -77,10 +77,12 @@ def analyse(
 
 
 def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:
-    """Milliseconds since 1970 UTC of every recorded commit."""
-    oldest = frame[["commit", "date"]].drop_duplicates().groupby("commit", observed=True)["date"].min()
-    stamps = oldest.dt.tz_convert(None).to_numpy().astype("datetime64[ms]").astype(np.int64) if len(oldest) else []
-    measured = dict(zip(oldest.index.astype(str), map(int, stamps), strict=True))
+    """Milliseconds since 1970 UTC of every recorded commit: of its oldest record."""
+    codes, names = pd.factorize(frame["commit"])
+    stamps = frame["date"].dt.tz_convert(None).to_numpy().astype("datetime64[ms]").astype(np.int64)
+    oldest = np.full(len(names), np.iinfo(np.int64).max)
+    np.minimum.at(oldest, codes, stamps)
+    measured = dict(zip(map(str, names), map(int, oldest), strict=True))
     return {one.commit: one.date_ms for one in code} | measured
 
 
@@ -108,9 +110,12 @@ def _notes(order: CommitOrder) -> tuple[str, ...]:
 
 def _several_environments(frame: pd.DataFrame) -> Iterator[str]:
     """A sentence for each machine that recorded a commit in more than one environment."""
-    pairs = frame[["machine", "commit", "env"]].drop_duplicates()
-    twice = pairs[pairs.duplicated(["machine", "commit"])].drop_duplicates(["machine", "commit"])
-    for machine, count in twice["machine"].astype(str).value_counts().sort_index().items():
+    whole = pd.Series(series.codes(frame, ("machine", "commit", "env"))).drop_duplicates()
+    if len(whole) == pd.Series(series.codes(frame, ("machine", "commit"))).nunique():
+        return
+    pairs = frame[["machine", "commit"]].iloc[whole.index].astype(str)
+    twice = pairs[pairs.duplicated()].drop_duplicates()
+    for machine, count in twice["machine"].value_counts().sort_index().items():
         yield (
             f"{machine}: {count} commits are recorded in several environments; the history follows the one that the"
             " machine had first"

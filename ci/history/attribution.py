@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from ci.history.commits import CommitOrder
@@ -78,7 +76,7 @@ class Surroundings:
         """That the timed code objects are the same on both sides, where the records tell."""
         if group.kind is not EventKind.KERNEL or "code" not in self.frame:
             return
-        pairs = [[self._texts["code"][row] for row in self._rows(one)] for one in _at_place(group)]
+        pairs = [[self._text("code", row) for row in self._rows(one)] for one in _at_place(group)]
         known = [(before, after) for before, after in pairs if before and after]
         if known and all(before == after for before, after in known):
             yield Cause("same code", "the machine code that was timed is the same on both sides")
@@ -93,14 +91,14 @@ class Surroundings:
         return [change for change in both if change[1] and change[2] and change[1] != change[2]]
 
     def _versions_of(self, row: int) -> Mapping[str, str]:
-        named = dict(_IN_NAME.findall(self._texts["env"][row]))
-        columns = {name: self._texts[name][row] for name in VERSIONS if name in self._texts}
+        named = dict(_IN_NAME.findall(self._text("env", row)))
+        columns = {name: self._text(name, row) for name in VERSIONS}
         return {**named, **{name: text for name, text in columns.items() if text}}
 
-    @functools.cached_property
-    def _texts(self) -> Mapping[str, np.ndarray[tuple[int], np.dtype[np.object_]]]:
-        wanted: Iterable[str] = ("env", "code", *VERSIONS)
-        return {name: self.frame[name].astype(object).to_numpy() for name in wanted if name in self.frame}
+    def _text(self, column: str, row: int) -> str:
+        """A cell of the frame; "" where it has none: only a few rows are looked at, whatever the frame's size."""
+        value = self.frame[column].iat[row] if column in self.frame else None
+        return str(value) if isinstance(value, str) else ""
 
 
 def _at_place(group: StepGroup) -> list[Candidate]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ci.records.parts import PART_ROWS, Part, Parts, Unit
+from ci.records.parts import PART_ROWS, ParsedUnit, Parts, TablePart, oldest
 
 Parser = Callable[[str], tuple[pa.Table, list[str]]]
 """Unit name to (rows, problems)."""
@@ -35,10 +35,11 @@ class Cached:
 
 
 def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int) -> Cached:
-    """Rows of all units (columns of `schema` and UNIT), and the problems met.
+    """Rows of all units (columns of `schema` and UNIT), and the problems met; units in the order of their dates.
 
-    `store` is a folder of parts that is read and, where something changed, written; a missing, damaged or unwritable
-    one only costs time.  Change `version` whenever `parse` or `schema` means something else.
+    Units that are parsed together are best given in that order, so that parts do not overlap.  `store` is a folder of
+    parts that is read and, where something changed, written; a missing, damaged or unwritable one only costs time.
+    Change `version` whenever `parse` or `schema` means something else.
     """
     parts = Parts(store, schema, version)
     held = parts.read()
@@ -50,17 +51,18 @@ def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema,
     if fresh or gone or seen is not None:
         _write(parts, fresh, gone, seen)
     kept = _once([*fresh, *(part.without({*gone, *stale}) for part in held)])
+    kept.sort(key=lambda part: oldest(part.rows))
     problems = {name: unit.problems for part in kept for name, unit in part.units.items()}
     return Cached([part.rows for part in kept if len(part.rows)], [said for name in units for said in problems[name]])
 
 
-def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[Part]:
+def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[TablePart]:
     """Units parsed anew, as parts of about PART_ROWS rows."""
     tables: dict[str, pa.Table] = {}
-    known: dict[str, Unit] = {}
+    known: dict[str, ParsedUnit] = {}
     for name in stale:
         tables[name], problems = parse(name)
-        known[name] = Unit(digests[name], tuple(problems))
+        known[name] = ParsedUnit(digests[name], tuple(problems))
         if sum(map(len, tables.values())) >= PART_ROWS:
             yield parts.part(tables, known)
             tables = {}
@@ -68,7 +70,7 @@ def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], par
         yield parts.part(tables, known)
 
 
-def _once(parts: Sequence[Part]) -> list[Part]:
+def _once(parts: Sequence[TablePart]) -> list[TablePart]:
     """Every unit once: two parts hold the same one for the moment in which a writer replaces them."""
     seen: set[str] = set()
     kept = []
@@ -116,12 +118,14 @@ def _read_seen(store: Path) -> dict[str, list[str]]:
     return {}
 
 
-def _write(parts: Parts, fresh: Sequence[Part], gone: set[str], seen: Mapping[str, list[str]] | None) -> None:
+def _write(parts: Parts, fresh: Sequence[TablePart], gone: set[str], seen: Mapping[str, list[str]] | None) -> None:
     """A read-only folder or a full disk leaves the old parts, which are as good but for speed."""
+    with contextlib.suppress(OSError):
+        parts.folder.parent.mkdir(parents=True, exist_ok=True)
+        (parts.folder.parent / ".gitignore").write_text("*\n")
     if not parts.put(fresh, gone) or seen is None:
         return
     draft = parts.folder / f"{_SEEN}.{os.getpid()}"
     with contextlib.suppress(OSError):
-        (parts.folder.parent / ".gitignore").write_text("*\n")
         draft.write_text(json.dumps(seen))
         os.replace(draft, parts.folder / _SEEN)

@@ -62,7 +62,7 @@ Column: TypeAlias = Value | Sequence[Value] | npt.NDArray[np.generic]
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class RowBlock:
     """`rows` rows; columns that are not given are unknown."""
 
     rows: int
@@ -73,7 +73,7 @@ class Block:
         return self.columns.get(name, UNKNOWN.get(name, math.nan))
 
 
-def table_of(blocks: Sequence[Block], schema: pa.Schema = SCHEMA) -> pa.Table:
+def table_of(blocks: Sequence[RowBlock], schema: pa.Schema = SCHEMA) -> pa.Table:
     """All blocks as one table."""
     return pa.table([_array(field, blocks) for field in schema], schema=schema)
 
@@ -88,7 +88,9 @@ def constant(value: str, rows: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value], pa.string()))
 
 
-def _array(field: pa.Field, blocks: Sequence[Block]) -> pa.Array:
+def _array(field: pa.Field, blocks: Sequence[RowBlock]) -> pa.Array:
+    if not any(field.name in block.columns for block in blocks):
+        blocks = [RowBlock(sum(block.rows for block in blocks), {})]
     found = [(block.column(field.name), block.rows) for block in blocks]
     if field.type != TEXT:
         return _numbers(field.type, found)
@@ -104,7 +106,12 @@ def _repeated(column: Column, rows: int) -> Sequence[Value]:
 
 
 def _numbers(kind: pa.DataType, found: Sequence[tuple[Column, int]]) -> pa.Array:
-    """A column of numbers; None is NaN."""
+    """A column of numbers; what is not known is null, which every engine leaves out of a mean."""
     dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
-    parts = [np.broadcast_to(np.asarray(column, dtype), rows) for column, rows in found]
-    return pa.array(np.concatenate(parts) if parts else np.empty(0, dtype), kind)
+    values, end = np.empty(sum(rows for _, rows in found), dtype), 0
+    for column, rows in found:
+        if not rows:
+            continue
+        values[end : end + rows] = np.array(column, dtype) if isinstance(column, list) else column
+        end += rows
+    return pa.array(values, kind, from_pandas=True)

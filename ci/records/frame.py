@@ -8,6 +8,7 @@ partition, in the "hive" spelling that DuckDB, pandas, polars and Spark read.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -18,18 +19,18 @@ import pandas as pd
 import pyarrow as pa
 
 from ci.git.repository import history_order
-from ci.records import cache
-from ci.records.columns import SCHEMA, TEXT, Block
+from ci.records import cache, imported
+from ci.records.columns import SCHEMA, TEXT, RowBlock
 from ci.records.rows import CACHED, rows_of
 
 Codes = npt.NDArray[np.signedinteger]
 
-VERSION = 6
+VERSION = 7
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Piece:
+class FramePiece:
     """Rows of one machine as they are stored; columns that it lacks are unknown."""
 
     machine: str
@@ -38,16 +39,20 @@ class Piece:
 
 def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Path]) -> pd.DataFrame:
     """See :func:`ci.records.store.load`."""
-    pieces, problems = list[Piece](), list[str]()
+    pieces, problems = list[FramePiece](), list[str]()
     for folder in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
-        if not folder.is_dir() or folder.name.startswith(".") or machine not in (None, folder.name):
+        hidden = folder.name.startswith(".") or folder.name == imported.FOLDER
+        if hidden or not folder.is_dir() or machine not in (None, folder.name):
             continue
         files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
-        found = _cached(folder, {stem: (path, notes_path(path)) for stem, path in files.items()})
-        pieces += [Piece(folder.name, rows) for rows in found.tables]
+        units = {stem: (path, notes_path(path)) for stem, path in files.items()}
+        found = _cached(folder, units)
+        pieces += [FramePiece(folder.name, rows) for rows in found.tables]
         alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
         problems += [f"{folder}/{said}" for said in found.problems]
         problems += [f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone]
+    foreign, left_out = imported.times(results_dir, machine)
+    pieces, problems = [*pieces, *(FramePiece(*found) for found in foreign)], [*problems, *left_out]
     frame = assembled(pieces, results_dir)
     frame.attrs["problems"] = problems
     return frame
@@ -60,10 +65,22 @@ def cache_folder(results_dir: Path, machine: str) -> Path:
 
 def _cached(folder: Path, units: dict[str, tuple[Path, Path]]) -> cache.Cached:
     store = cache_folder(folder.parent, folder.name)
+    if not store.is_dir():
+        units = dict(sorted(units.items(), key=lambda pair: _dated(pair[1][0])))
     return cache.table(units, lambda unit: rows_of(folder.name, *units[unit]), CACHED, store, VERSION)
 
 
-def assembled(pieces: Sequence[Piece], repository: Path) -> pd.DataFrame:
+def _dated(path: Path) -> int:
+    """The date of an asv file as it stands in its first lines, ms since 1970; 0 if it does not stand there."""
+    try:
+        with path.open("rb") as stream:
+            found = re.search(rb'"date":\s*(\d{1,15})\b', stream.read(4096))
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
+
+
+def assembled(pieces: Sequence[FramePiece], repository: Path) -> pd.DataFrame:
     """Pieces as one frame, oldest commit first; texts as categories, in alphabetical order."""
     commit, date = _texts(pieces, "commit"), _values(pieces, "date")
     runs = _runs(commit.codes, date.view(np.int64))
@@ -80,7 +97,7 @@ def assembled(pieces: Sequence[Piece], repository: Path) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-def _texts(pieces: Sequence[Piece], name: str) -> pd.Categorical:
+def _texts(pieces: Sequence[FramePiece], name: str) -> pd.Categorical:
     """A text column of all pieces with the texts that occur in it."""
     coded = [chunk for piece in pieces for chunk in _coded(piece, name)]
     texts = sorted({text for _, those in coded for text in those})
@@ -91,11 +108,11 @@ def _texts(pieces: Sequence[Piece], name: str) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype="str"), validate=False)
 
 
-def _coded(piece: Piece, name: str) -> Iterator[tuple[Codes, list[str]]]:
+def _coded(piece: FramePiece, name: str) -> Iterator[tuple[Codes, list[str]]]:
     """(codes, texts) of each chunk; only texts that occur."""
     rows = len(piece.rows)
     if name == "machine" or name not in piece.rows.column_names:
-        text = piece.machine if name == "machine" else str(Block(rows, {}).column(name))
+        text = piece.machine if name == "machine" else str(RowBlock(rows, {}).column(name))
         yield np.zeros(rows, np.int8), [text]
         return
     for chunk in piece.rows[name].chunks:
@@ -106,16 +123,17 @@ def _coded(piece: Piece, name: str) -> Iterator[tuple[Codes, list[str]]]:
         yield codes, texts
 
 
-def _values(pieces: Sequence[Piece], name: str) -> npt.NDArray[np.generic]:
+def _values(pieces: Sequence[FramePiece], name: str) -> npt.NDArray[np.generic]:
     """A column of numbers of all pieces."""
     kind = SCHEMA.field(name).type
     dtype = np.dtype("datetime64[ms]") if pa.types.is_timestamp(kind) else np.dtype(kind.to_pandas_dtype())
     parts = [np.empty(0, dtype)]
     for piece in pieces:
         if name in piece.rows.column_names:
-            parts += [chunk.to_numpy(zero_copy_only=False).astype(dtype) for chunk in piece.rows[name].chunks]
+            chunks = (chunk.to_numpy(zero_copy_only=False) for chunk in piece.rows[name].chunks)
+            parts += [values.astype(dtype, copy=False) for values in chunks]
         else:
-            parts.append(np.full(len(piece.rows), Block(0, {}).column(name), dtype))
+            parts.append(np.full(len(piece.rows), RowBlock(0, {}).column(name), dtype))
     return np.concatenate(parts)
 
 

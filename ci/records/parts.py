@@ -43,27 +43,31 @@ _WRITTEN = {"compression": "zstd", "row_group_size": PART_ROWS, "write_page_chec
 
 
 @dataclasses.dataclass(frozen=True)
-class Unit:
-    """What a unit was parsed from (digest of its content), and what could not be used of it."""
+class ParsedUnit:
+    """What a unit was parsed from (digest of its content), and what could not be used of it.
+
+    put_ns: when it was put here, in ns since 1970; 0 where that does not matter.
+    """
 
     digest: str
     problems: tuple[str, ...] = ()
+    put_ns: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Part:
+class TablePart:
     """Rows of some units; path: its file, None while it has none."""
 
-    units: Mapping[str, Unit]
+    units: Mapping[str, ParsedUnit]
     rows: pa.Table
     path: Path | None = None
 
-    def without(self, gone: Iterable[str]) -> Part:
+    def without(self, gone: Iterable[str]) -> TablePart:
         """The part without these units; itself if it has none of them."""
         left = {name: unit for name, unit in self.units.items() if name not in set(gone)}
         if len(left) == len(self.units):
             return self
-        return Part(left, self.rows.filter(pc.is_in(self.rows[UNIT], value_set=pa.array(list(left), pa.string()))))
+        return TablePart(left, self.rows.filter(pc.is_in(self.rows[UNIT], value_set=pa.array(list(left), pa.string()))))
 
     @property
     def name(self) -> str:
@@ -79,17 +83,18 @@ class Parts:
         self.folder, self.version, self._unsound = folder, version, set[Path]()
         self.schema = schema.append(pa.field(UNIT, TEXT))
 
-    def read(self) -> list[Part]:
+    def read(self) -> list[TablePart]:
         """Every sound part, oldest rows first; a missing, damaged or outdated one is left out."""
         found = [part for path in self._paths() if (part := self._part(path))]
-        return sorted(found, key=lambda part: _oldest(part.rows))
+        return sorted(found, key=lambda part: oldest(part.rows))
 
-    def part(self, tables: Mapping[str, pa.Table], units: Mapping[str, Unit]) -> Part:
+    def part(self, tables: Mapping[str, pa.Table], units: Mapping[str, ParsedUnit]) -> TablePart:
         """Tables of some units as a part without a file."""
-        named = [rows.append_column(UNIT, constant(name, len(rows))) for name, rows in tables.items()]
-        return Part({name: units[name] for name in tables}, in_order(unified(named, self.schema).combine_chunks()))
+        dated = sorted(tables.items(), key=lambda pair: oldest(pair[1]))
+        named = [rows.append_column(UNIT, constant(name, len(rows))) for name, rows in dated]
+        return TablePart({name: units[name] for name in tables}, in_order(unified(named, self.schema).combine_chunks()))
 
-    def put(self, fresh: Sequence[Part], gone: Iterable[str] = ()) -> bool:
+    def put(self, fresh: Sequence[TablePart], gone: Iterable[str] = ()) -> bool:
         """Add parts and take units away; what `fresh` holds replaces what was there.  False if it cannot be written.
 
         Two writers lose nothing: each adds to what the other has left.
@@ -101,10 +106,14 @@ class Parts:
             return False
         return True
 
-    def units(self) -> dict[str, Unit]:
+    def units(self) -> dict[str, ParsedUnit]:
         """The units of all sound parts, from their footers alone."""
         found = [self._footer(path) for path in self._paths()]
         return {name: unit for units in found for name, unit in (units or {}).items()}
+
+    def unsound(self) -> list[Path]:
+        """Parts that cannot be used."""
+        return [path for path in self._paths() if self._footer(path) is None]
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -113,7 +122,7 @@ class Parts:
         with FileLock(self.folder / ".lock", timeout=LOCK_SECONDS):
             yield
 
-    def _put(self, fresh: list[Part], gone: set[str]) -> None:
+    def _put(self, fresh: list[TablePart], gone: set[str]) -> None:
         held = {path: self._footer(path) for path in self._paths()}
         damaged = [path for path, units in held.items() if units is None]
         there = {name: unit for units in held.values() for name, unit in (units or {}).items()}
@@ -126,9 +135,9 @@ class Parts:
         absorbed = self._absorb(rewritten, sorted(small, key=_rows_in)) if rewritten else []
         self._replace(_merged([*rewritten, *absorbed]), [*damaged, *touched, *(p.path for p in absorbed if p.path)])
 
-    def _absorb(self, rewritten: Sequence[Part], others: Sequence[Path]) -> list[Part]:
+    def _absorb(self, rewritten: Sequence[TablePart], others: Sequence[Path]) -> list[TablePart]:
         """Parts that are small beside what is written anyway, smallest first."""
-        rows, absorbed = sum(len(part.rows) for part in rewritten if len(part.rows) < PART_ROWS), list[Part]()
+        rows, absorbed = sum(len(part.rows) for part in rewritten if len(part.rows) < PART_ROWS), list[TablePart]()
         for path in others:
             more = _rows_in(path)
             if more > 2 * rows or rows + more > PART_ROWS or not (part := self._part(path)):
@@ -137,17 +146,19 @@ class Parts:
             rows += more
         return absorbed
 
-    def _replace(self, parts: Sequence[Part], old: Sequence[Path]) -> None:
+    def _replace(self, parts: Sequence[TablePart], old: Sequence[Path]) -> None:
         """Write all drafts, take the old parts away, and give the drafts their names."""
+        for left in self.folder.glob(".part-*"):  # of a writer that was killed: we hold the lock
+            left.unlink(missing_ok=True)
         drafts = [(self._draft(part), self.folder / part.name) for part in parts]
         for path in old:
             path.unlink(missing_ok=True)
         for draft, path in drafts:
             os.replace(draft, path)
 
-    def _draft(self, part: Part) -> Path:
+    def _draft(self, part: TablePart) -> Path:
         draft = self.folder / f".{part.name}.{os.getpid()}"
-        units = {name: [unit.digest, list(unit.problems)] for name, unit in part.units.items()}
+        units = {name: [unit.digest, list(unit.problems), unit.put_ns] for name, unit in part.units.items()}
         index = json.dumps({"version": self.version, "units": units}).encode()
         rows = part.rows.replace_schema_metadata({_INDEX: index})
         texts = [field.name for field in self.schema if field.type == TEXT]
@@ -161,33 +172,37 @@ class Parts:
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob("part-*.parquet"))
 
-    def _part(self, path: Path) -> Part | None:
+    def _part(self, path: Path) -> TablePart | None:
         """A part with its rows; None if it cannot be used."""
         units = self._footer(path)
         if units is None:
             return None
         try:
-            rows = pq.read_table(path, partitioning=None, page_checksum_verification=True)
+            rows = pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
         except (OSError, pa.ArrowException):
             self._unsound.add(path)
             return None
-        return Part(units, rows.replace_schema_metadata(None), path)
+        return TablePart(units, rows.replace_schema_metadata(None), path)
 
-    def _footer(self, path: Path) -> dict[str, Unit] | None:
+    def _footer(self, path: Path) -> dict[str, ParsedUnit] | None:
         """The units of a part; None if it is damaged, or of another version or schema."""
         if path in self._unsound:
             return None
         try:
             schema = pq.read_schema(path)
             index = json.loads((schema.metadata or {}).get(_INDEX, b"{}"))
-        except (OSError, pa.ArrowException, ValueError):
+            if index.get("version") != self.version or not schema.equals(self.schema):
+                return None
+            return {name: _unit(*told) for name, told in index["units"].items()}
+        except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, AttributeError):
             return None
-        if index.get("version") != self.version or not schema.equals(self.schema):
-            return None
-        return {name: Unit(digest, tuple(problems)) for name, (digest, problems) in index["units"].items()}
 
 
-def _merged(parts: Sequence[Part]) -> list[Part]:
+def _unit(digest: str, problems: Sequence[str], put_ns: int) -> ParsedUnit:
+    return ParsedUnit(str(digest), tuple(map(str, problems)), int(put_ns))
+
+
+def _merged(parts: Sequence[TablePart]) -> list[TablePart]:
     """Small parts as one, in the order of their dates; large ones as they are."""
     large = [part for part in parts if len(part.rows) >= PART_ROWS]
     small = [part for part in parts if len(part.rows) < PART_ROWS]
@@ -196,7 +211,7 @@ def _merged(parts: Sequence[Part]) -> list[Part]:
     units = {name: unit for part in small for name, unit in part.units.items()}
     schema = small[0].rows.schema
     rows = unified([part.rows for part in small], schema).combine_chunks()
-    return [*large, Part(units, in_order(rows))]
+    return [*large, TablePart(units, in_order(rows))]
 
 
 def in_order(rows: pa.Table) -> pa.Table:
@@ -207,7 +222,8 @@ def in_order(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.argsort(dates, kind="stable")))
 
 
-def _oldest(rows: pa.Table) -> int:
+def oldest(rows: pa.Table) -> int:
+    """The least date of some rows, ms since 1970; 0 without any."""
     dates = rows["date"]
     return int(pc.min(dates.cast(pa.int64())).as_py()) if len(dates) else 0
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import trial_file
 from ci.records import asv_files
-from ci.records.columns import SCHEMA, Block, Column, table_of
+from ci.records.columns import SCHEMA, Column, RowBlock, table_of
 from ci.records.paired import PairedRatio, beside_fastest
 from ci.records.pooling import Cell, Place, PooledTrials, interval, pool
 from ci.trials.file import TrialFile, read
@@ -50,7 +51,7 @@ def rows_of(machine: str, path: Path, notes: Path) -> tuple[pa.Table, list[str]]
         return table_of(noted, CACHED), [*problems, said]
 
 
-def _noted(pooled: PooledTrials) -> Block:
+def _noted(pooled: PooledTrials) -> RowBlock:
     """Everything the notes hold."""
     keys, cells = list(pooled.cells), list(pooled.cells.values())
     declarations = [pooled.declarations[kernel] for kernel, _, _ in keys]
@@ -77,7 +78,7 @@ def _noted(pooled: PooledTrials) -> Block:
         "paired_low": [one.low for one in paired],
         "paired_high": [one.high for one in paired],
     }
-    return Block(len(keys), columns)
+    return RowBlock(len(keys), columns)
 
 
 def _times(cells: Sequence[Cell]) -> dict[str, Column]:
@@ -91,9 +92,11 @@ def _times(cells: Sequence[Cell]) -> dict[str, Column]:
     }
 
 
-def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[Block]:
+def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[RowBlock]:
     """What only asv's file has: measured by a plain `asv run` whose notes are elsewhere."""
     params = data["params"]
+    if not trial_file.EARLIEST_MS <= int(data["date"]) <= trial_file.LATEST_MS:
+        raise ValueError(f"the date {data['date']} ms since 1970 is not before 2100")
     place = {
         **_where(Place(params["machine"], data["commit_hash"], data["env_name"]), _machine(params), data["date"]),
         **software(data.get("requirements") or {}),
@@ -106,12 +109,12 @@ def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[Block]:
             exact = {field: _by_case(rows.get(f"{kernel}.{one}")) for one, (field, _) in asv_files.EXACT.items()}
             block = _bare_kernel(kernel, row, exact, pooled)
             if block.rows:
-                yield Block(block.rows, {**place, **block.columns})
+                yield RowBlock(block.rows, {**place, **block.columns})
 
 
 def _bare_kernel(
     kernel: str, row: asv_files.Json, exact: Mapping[str, Mapping[str, float | None]], pooled: PooledTrials | None
-) -> Block:
+) -> RowBlock:
     """The combinations of one time series that asv's file has and the notes lack; what asv skipped is no row."""
     backends, cases = map(names_of, row["params"])
     keys = list(itertools.product(backends, cases))
@@ -132,13 +135,13 @@ def _bare_kernel(
         "seconds": values[which],
         "seconds_low": _at(row, "stats_ci_99_a", which),
         "seconds_high": _at(row, "stats_ci_99_b", which),
-        "samples": np.nan_to_num(_at(row, "stats_repeat", which)).astype(np.int32),
-        **{field: [by_case.get(keys[i][1]) for i in which] for field, by_case in exact.items() if by_case},
+        "samples": _counts(row.get("stats_repeat"), which),
+        **{field: _of_cases(by_case, cases)[which % len(cases)] for field, by_case in exact.items() if by_case},
         "status": ["error" if one else "ok" for one in failed] if failed.any() else "ok",
         "why": ["failed under asv, without notes" if one else "" for one in failed] if failed.any() else "",
         "yardstick": str(row.get("version") or ""),
     }
-    return Block(len(which), columns)
+    return RowBlock(len(which), columns)
 
 
 def _machine(params: asv_files.Json) -> Machine:
@@ -193,11 +196,19 @@ def _at(row: asv_files.Json, column: str, which: np.ndarray) -> np.ndarray:
     return np.array(values, np.float64)[which] if values else np.full(len(which), np.nan)
 
 
+def _counts(values: Sequence[int | None] | None, which: np.ndarray) -> Column:
+    return np.array([value or 0 for value in values], np.int32)[which] if values else 0
+
+
 def _by_case(row: asv_files.Json | None) -> dict[str, float | None]:
     """An exact series by case; empty if there is none."""
     if not row or not row.get("params") or not row.get("result"):
         return {}
     return dict(zip(names_of(row["params"][0]), row["result"], strict=False))
+
+
+def _of_cases(by_case: Mapping[str, float | None], cases: Sequence[str]) -> np.ndarray:
+    return np.array([by_case.get(case) for case in cases], np.float64)
 
 
 def _float(value: Scalar) -> float:

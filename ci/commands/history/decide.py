@@ -11,7 +11,7 @@ from ci.commands.history import listing
 from ci.commands.history.events import SOURCES
 from ci.history import reading, triage
 from ci.history.types import EventState, HistoryEvent
-from ci.options import DRY_RUN, PASS, example
+from ci.options import DRY_RUN, PASS, err_console, example
 from ci.report.words import plain
 
 ID = click.argument("event_id", metavar="ID")
@@ -80,7 +80,9 @@ def _decide(
 ) -> int:
     results, code, file = sources
     decisions = triage.load(file)
-    found = {event.id: event for event in reading.history(results, code, decisions).events}
+    with err_console().status("reading the history"):
+        history = reading.history(results, code, decisions)
+    found = {event.id: event for event in history.events}
     name = triage.chosen(event_id, [*found, *decisions.entries])
     entry = _entry(name, found.get(name), decisions.entries.get(name), state, told)
     changed = decisions.with_entry(entry)

@@ -16,7 +16,7 @@ from ci.git.repository import Repository
 from ci.history import reading, triage
 from ci.history.analysis import History
 from ci.history.types import EventKind, HistoryEvent
-from ci.options import DRY_RUN, JSON, PASS, REGRESSION, RESULTS, example, folder, out_console, together
+from ci.options import DRY_RUN, JSON, PASS, REGRESSION, RESULTS, err_console, example, folder, out_console, together
 
 CODE = folder("--code", "results_isa", "Folder of recorded machine code.")
 TRIAGE = click.option(
@@ -68,7 +68,9 @@ def events(
     Leaves with 1 if an open regression of a kernel is among them.
     """
     told = settings.load(alerts_file) if alert else None
-    history = reading.history(results, code, triage.load(triage_file))
+    decisions = triage.load(triage_file)
+    with err_console().status("reading the history"):
+        history = reading.history(results, code, decisions)
     known = {event.machine for event in history.events}
     unknown = [name for name in machines if name not in known | {key.machine for key in history.steps}]
     fits = _filter(history, only_open, since, machines, kinds)

@@ -23,7 +23,7 @@ CASES, OPERATORS = 4, 100
 eight times quieter than one of them."""
 MEMORY, FEWEST = 100, 3
 """Points over which the level that a series is compared with follows it, and how many it needs before it votes.  Errors
-of the path add up as 1 / MEMORY: 20 gave four times as many false steps in made histories (ci.study.planted,
+of the path add up as 1 / MEMORY: 20 gave four times as many false steps in made histories (ci.study.history.planted,
 2026-11-22)."""
 CLIP = 2.0
 """Mean absolute deviations to which a point counts for the level: a step moves it slowly, an outlier hardly."""

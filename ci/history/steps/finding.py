@@ -45,10 +45,8 @@ def found(tracks: Tracks, kept: Path | None = None) -> list[list[Step]]:
 
 def checksums(tracks: Tracks) -> IntArray:
     """One number of 64 bits for the values of each track, in their order; shape (tracks,)."""
-    bits = tracks.values.view(np.uint64)
-    place = np.arange(len(bits), dtype=np.uint64) - np.repeat(tracks.starts[:-1], np.diff(tracks.starts)).astype(
-        np.uint64
-    )
+    bits, counts = tracks.values.view(np.uint64), np.diff(tracks.starts)
+    place = (np.arange(len(bits)) - np.repeat(tracks.starts[:-1], counts)).astype(np.uint64)
     mixed = (bits ^ (bits >> np.uint64(31))) * (np.uint64(2) * place + np.uint64(0x9E3779B97F4A7C15))
     mixed ^= mixed >> np.uint64(29)
     summed = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
@@ -74,13 +72,13 @@ class _Kept:
 
 def _read(path: Path) -> _Kept:
     """What an earlier call kept; nothing if there is none, it is damaged or another detector made it."""
-    with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError):
-        with np.load(path, allow_pickle=False) as file:
-            if str(file["made_by"]) == made_by():
-                answers: dict[int, list[Step]] = {}
-                for owner, index, row in zip(file["owner"], file["index"], file["rest"], strict=True):
-                    answers.setdefault(int(owner), []).append(Step(int(index), *map(float, row)))
-                return _Kept(file["sums"].astype(np.int64), answers)
+    unusable = contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)
+    with unusable, np.load(path, allow_pickle=False) as file:
+        if str(file["made_by"]) == made_by():
+            answers: dict[int, list[Step]] = {}
+            for owner, index, row in zip(file["owner"], file["index"], file["rest"], strict=True):
+                answers.setdefault(int(owner), []).append(Step(int(index), *map(float, row)))
+            return _Kept(file["sums"].astype(np.int64), answers)
     return _Kept(np.zeros(0, np.int64), {})
 
 

@@ -30,15 +30,17 @@ def joined(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
 
 
 def suggestions(frame: pd.DataFrame) -> Iterator[str]:
-    """A sentence for each machine that begins where another one of the same hardware ended."""
+    """A sentence for each machine that begins where another one of the same hardware ended.
+
+    The frame stands in the order of dates.
+    """
     columns = [name for name in HARDWARE if name in frame]
-    if not columns or frame.empty:
+    if not columns:
         return
-    facts = frame[["machine", *columns, "date"]].groupby("machine", observed=True)
-    spans = facts.agg({**dict.fromkeys(columns, "last"), "date": ["min", "max"]})
-    for (old, one), (new, other) in itertools.permutations(spans.iterrows(), 2):
-        alike = all(_same(one[name, "last"], other[name, "last"]) for name in columns)
-        if alike and one["date", "max"] < other["date", "min"]:
+    spans = [frame.drop_duplicates("machine", keep=keep).set_index("machine") for keep in ("first", "last")]
+    for old, new in itertools.permutations(spans[0].index, 2):
+        ended, began = spans[1].loc[old], spans[0].loc[new]
+        if ended["date"] < began["date"] and all(_same(ended[name], began[name]) for name in columns):
             yield (
                 f"{new} has the hardware of {old}, which was last seen before {new} began: if it is the same machine,"
                 f' join their histories with [renamed] "{new}" = "{old}" in the file of decisions'

@@ -79,7 +79,7 @@ def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     seconds = _numbers(frame, "seconds")
     where = _places(frame, place)
     rows = np.flatnonzero(np.isfinite(seconds) & (seconds > 0) & (where >= 0))
-    series, where = _codes(frame, KEY)[rows], where[rows]
+    series, where = codes(frame, KEY)[rows], where[rows]
     order = _sorted(series, where)
     if np.any(_same(series[order], where[order])):
         order = order[np.argsort(_first_seen(frame, rows[order], where[order]), kind="stable")]
@@ -144,12 +144,12 @@ def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
     return frame[column].to_numpy(np.float64) if column in frame else np.full(len(frame), np.nan)
 
 
-def _codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
+def codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
     """One number for each combination of values."""
     code = np.zeros(len(frame), np.int64)
     for column in columns:
-        codes, names = pd.factorize(frame[column])
-        code = code * max(len(names), 1) + codes
+        found, names = pd.factorize(frame[column])
+        code = code * max(len(names), 1) + found
         if len(names) * int(code.max(initial=0)) > np.iinfo(np.int32).max:
             code = pd.factorize(code)[0].astype(np.int64)
     return code
@@ -157,7 +157,7 @@ def _codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
 
 def _first_seen(frame: pd.DataFrame, rows: IntArray, place: IntArray) -> IntArray:
     """Rank of each row's environment on its machine: 0 for the one with the oldest commit there."""
-    pair = _codes(frame, ("machine", "env"))[rows]
+    pair = codes(frame, ("machine", "env"))[rows]
     seen = pd.DataFrame({"pair": pair, "place": place, "env": frame["env"].astype(str).to_numpy()[rows]})
     firsts = seen.groupby("pair", sort=False).agg(place=("place", "min"), env=("env", "first"))
     ranked = firsts.sort_values(["place", "env"])

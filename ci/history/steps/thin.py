@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from ci.history.steps.evidence import NORMAL_99
@@ -37,6 +38,9 @@ AGREEING = 0.5
 TRIALS = 2
 """Trials of a point that nothing else bears out: of one alone nobody knows how well it repeats."""
 
+REPEATED = 2
+"""Points on both sides that bear each other out: then their own intervals, wide of two trials, need not."""
+
 Early = Mapping[int, Sequence[Step]]
 """Large early steps by track."""
 
@@ -45,7 +49,8 @@ def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Ste
     """The steps of all tracks, with the large early ones of those judged by ratio.
 
     An early step is believed if most series of its operator step alike, or, while there are no more points than FIRST,
-    if several trials stand behind both of its points: a first point alone may be an outlier.
+    if both levels were measured twice, or several trials of both points tell them apart: a first point alone may be an
+    outlier.
     """
     arrays = tracks.arrays()
     seen = {int(t): steps for t in np.flatnonzero(tracks.by_ratio) if (steps := list(early(arrays[t])))}
@@ -75,8 +80,18 @@ def _believed(tracks: Tracks, track: int, step: Step, votes: Mapping[tuple[str, 
     span = tracks.span(track)
     if span.stop - span.start > FIRST or "trials" not in tracks.frame:
         return False
-    rows = tracks.row[span.start + step.index - 1 : span.start + step.index + 1]
-    return bool((tracks.frame["trials"].iloc[rows] >= TRIALS).all())
+    if min(step.index, span.stop - span.start - step.index) >= REPEATED:
+        return True
+    rows = tracks.frame.iloc[tracks.row[span.start + step.index - 1 : span.start + step.index + 1]]
+    return bool((rows["trials"] >= TRIALS).all()) and _apart(rows)
+
+
+def _apart(rows: pd.DataFrame) -> bool:
+    """Whether the intervals of two points' paired ratios do not meet, where the records have them."""
+    if "paired_low" not in rows:
+        return True
+    low, high = rows["paired_low"].to_numpy(np.float64), rows["paired_high"].to_numpy(np.float64)
+    return bool(not np.isfinite(low).all() or high[0] < low[1] or high[1] < low[0])
 
 
 def early(values: FloatArray) -> Iterator[Step]:

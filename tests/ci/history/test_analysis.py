@@ -296,6 +296,16 @@ def test_a_large_step_of_a_quiet_ratio_needs_no_long_history() -> None:
     assert events(Line("gemm", "small", [1e-3, 1e-3, 1.1e-3]), count=3) == []
 
 
+@pytest.mark.parametrize(("reach", "found"), [(0.02, 1), (0.2, 0)])
+def test_points_whose_intervals_meet_are_no_step(reach: float, found: int) -> None:
+    whole = frame(pair(1, 4, ours={3: 1.1}))
+    ours = whole["backend"] == "triton"
+    whole["paired_ratio"] = whole["baseline_ratio"].where(ours)
+    whole["paired_low"], whole["paired_high"] = whole["paired_ratio"] - reach, whole["paired_ratio"] + reach
+    whole["paired_with"] = "blas"
+    assert len(analyse(whole, commits=facts(4)).events) == found
+
+
 def test_a_first_point_that_nothing_bears_out_is_an_outlier() -> None:
     assert events(*pair(1, 40, ours={1: 0.7}), count=40) == []
     lines = [line for n in range(4) for line in pair(10 * n, 40, ours={1: 0.7}, case=str(n))]

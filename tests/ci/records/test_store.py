@@ -601,6 +601,29 @@ def test_a_plain_asv_file_without_notes_is_read(record: Any, results: Path) -> N
     assert list(frame["case"]) == ["m16", "m16"], "n/a is no row"
 
 
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda data: data["results"]["gemm.track_time"][0].pop(), "3 results for 4 combinations"),
+        (lambda data: data["results"]["gemm.track_time"].__setitem__(0, ["x"] * 4), "could not convert"),
+        (lambda data: data["results"]["gemm.track_time"].__setitem__(1, 7), "what asv does not write"),
+        (lambda data: data.update(date=10**18), "is not before 2100"),
+        (lambda data: data.update(date="yesterday"), "what asv does not write"),
+        (lambda data: data.update(results=[1]), "what asv does not write"),
+    ],
+)
+def test_an_asv_file_of_another_shape_leaves_the_notes(record: Any, results: Path, spoil: Any, said: str) -> None:
+    record(trial())
+    data = json.loads(asv_file(results).read_text())
+    spoil(data)
+    asv_file(results).write_text(json.dumps(data))
+    frame = records.load(results)
+    assert frame["status"].tolist() == ["ok", "ok"]
+    assert len(frame.attrs["problems"]) == 1
+    assert said in frame.attrs["problems"][0]
+    assert records.load(results).attrs == frame.attrs, "told again from the cache"
+
+
 def test_load_sees_what_was_recorded_since(record: Any, results: Path) -> None:
     record(trial())
     assert set(records.load(results)["trials"]) == {1}

@@ -1,8 +1,8 @@
 """Planted slow-downs in a made history: how many are open events at the right commit, and how many series were alarmed
 that nobody touched.
 
-    python -m ci.study.planted --series 1000 --commits 300 --seed 1
-    python -m ci.study.planted --series 17500 --commits 350 --planted 700 --kept FOLDER    # speed; again with one more
+    python -m ci.study.history.planted --series 1000 --commits 300 --seed 1
+    python -m ci.study.history.planted --series 17500 --commits 350 --planted 700 --kept FOLDER    # one more commit too
 
 Times wander as those of a GPU do: a machine drifts slowly (all series alike), each series has noise of its own with
 heavier tails than a normal one, and 1 % of the points are outliers.  Half of the series have a baseline in the same
@@ -44,7 +44,7 @@ DAY_MS = 86_400_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class PlantedPlan:
     """What is made.  sigma: standard deviation of a point (log)."""
 
     series: int = 1000
@@ -64,7 +64,7 @@ class Planted:
     size: float
 
 
-def names(plan: Plan) -> list[SeriesKey]:
+def names(plan: PlantedPlan) -> list[SeriesKey]:
     """The series: operators with CASES cases each."""
     return [
         SeriesKey("made-1", f"operator_{number // CASES:04d}", "triton", f"case_{number % CASES}")
@@ -72,7 +72,7 @@ def names(plan: Plan) -> list[SeriesKey]:
     ]
 
 
-def planted(plan: Plan) -> list[Planted]:
+def planted(plan: PlantedPlan) -> list[Planted]:
     """Slow-downs of both sizes in distinct series, anywhere but in the first tenth and the last FEWEST_AFTER points."""
     rng = np.random.default_rng([plan.seed, 1])
     series = rng.permutation(plan.series)[: plan.planted]
@@ -81,7 +81,7 @@ def planted(plan: Plan) -> list[Planted]:
     return [Planted(*place, SIZES[number % len(SIZES)]) for number, place in enumerate(places)]
 
 
-def frame(plan: Plan) -> pd.DataFrame:
+def frame(plan: PlantedPlan) -> pd.DataFrame:
     """A derived frame of the made history: `series` series of ours and half as many of the baseline."""
     rng = np.random.default_rng([plan.seed, 0])
     count = plan.commits + 1  # the last one is kept back for `more`
@@ -110,7 +110,7 @@ def _noise(rng: np.random.Generator, series: int, count: int) -> FloatArray:
     return np.asarray(rng.standard_t(TAILS, (series, count)) * ((TAILS - 2) / TAILS) ** 0.5)
 
 
-def _rows(plan: Plan, ours: FloatArray, vendor: FloatArray, paired: BoolArray) -> pd.DataFrame:
+def _rows(plan: PlantedPlan, ours: FloatArray, vendor: FloatArray, paired: BoolArray) -> pd.DataFrame:
     rng = np.random.default_rng([plan.seed, 2])
     spoilt = rng.random((plan.series, plan.commits + 1))[:, : ours.shape[1]] < OUTLIERS
     ours = np.where(spoilt, ours * (1 + OUTLIER), ours)
@@ -121,7 +121,7 @@ def _rows(plan: Plan, ours: FloatArray, vendor: FloatArray, paired: BoolArray) -
     return whole.sort_values("date", kind="stable", ignore_index=True)
 
 
-def _arm(plan: Plan, seconds: FloatArray, series: IntArray, backend: str, ratio: FloatArray) -> pd.DataFrame:
+def _arm(plan: PlantedPlan, seconds: FloatArray, series: IntArray, backend: str, ratio: FloatArray) -> pd.DataFrame:
     count = seconds.shape[1]
     keys = np.array(names(plan), dtype=object)[series]
     commits = np.array([f"{number:040x}" for number in range(count)], dtype=object)
@@ -145,7 +145,7 @@ def _arm(plan: Plan, seconds: FloatArray, series: IntArray, backend: str, ratio:
 
 
 @dataclasses.dataclass(frozen=True)
-class Score:
+class PlantedScore:
     """planted, found: by size; alarmed: series that nobody touched and that are in an event."""
 
     planted: dict[str, int]
@@ -155,7 +155,7 @@ class Score:
     open_regressions: int
 
 
-def score(plan: Plan, history: History) -> Score:
+def score(plan: PlantedPlan, history: History) -> PlantedScore:
     """What an analysis found of what was planted."""
     keys, marks = names(plan), planted(plan)
     place = {commit: number for number, commit in enumerate(history.commits)}
@@ -170,27 +170,27 @@ def score(plan: Plan, history: History) -> Score:
     sizes = [f"{one.size:.0%}" for one in marks]
     count = {size: sizes.count(size) for size in sorted(set(sizes))}
     hit = {size: sum(h for h, s in zip(hits, sizes, strict=True) if s == size) for size in count}
-    return Score(count, hit, plan.series - len(touched), len(alarmed), len(wanted))
+    return PlantedScore(count, hit, plan.series - len(touched), len(alarmed), len(wanted))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make, analyse, count."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for field in dataclasses.fields(Plan):
+    for field in dataclasses.fields(PlantedPlan):
         if field.name != "more":
             kind = float if field.name == "sigma" else int
             parser.add_argument(f"--{field.name}", type=kind, default=field.default)
     parser.add_argument("--kept", type=Path, help="keep what a next call need not compute, and add one commit then")
     given = vars(parser.parse_args(arguments))
     kept = given.pop("kept")
-    plan = Plan(**given)
+    plan = PlantedPlan(**given)
     passes = [plan, dataclasses.replace(plan, more=1)] if kept else [plan]
     for one in passes:
         print(json.dumps(_measured(one, kept), indent=1))
     return 0
 
 
-def _measured(plan: Plan, kept: Path | None) -> dict[str, object]:
+def _measured(plan: PlantedPlan, kept: Path | None) -> dict[str, object]:
     made = frame(plan)
     wall, used = time.perf_counter(), _cpu_seconds()
     history = analyse(made, kept=kept)

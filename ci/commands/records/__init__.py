@@ -1,0 +1,1 @@
+"""Records in and out: of other tools, and for other tools."""

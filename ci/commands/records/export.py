@@ -1,0 +1,54 @@
+"""`ridgeline export`: the records, with derived units, for any engine."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import click
+
+from ci.options import JSON, PASS, RESULTS, example
+from ci.records import exported
+
+
+@click.command(epilog=example("ridgeline export --out history --kernel gemm --since 2026-01-01"))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("export"),
+    show_default=True,
+    help="Folder of Parquet files, one folder a machine; or a file for csv and json.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(exported.FORMATS),
+    default="parquet",
+    show_default=True,
+    help="parquet, csv, or json (an object a line).",
+)
+@click.option("--machine", multiple=True, metavar="NAME", help="Only this machine (repeatable).")
+@click.option("--kernel", multiple=True, metavar="NAME", help="Only this kernel (repeatable).")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only commits from this day on (UTC).")
+@RESULTS
+@JSON
+def export(
+    out: Path,
+    kind: str,
+    machine: tuple[str, ...],
+    kernel: tuple[str, ...],
+    since: datetime.datetime | None,
+    results: Path,
+    as_json: bool,
+) -> int:
+    """Write the long frame: one row per machine, commit, environment, kernel, backend and case.
+
+    Times are seconds; TFLOPS, GB/s, share of the peak and ratio to the baseline stand beside them.
+    """
+    done = exported.export(results, out, kind, machine, kernel, since)
+    if as_json:
+        click.echo(json.dumps({"rows": done.rows, "paths": [str(path) for path in done.paths]}, indent=1))
+    else:
+        click.echo(f"{done.rows:,} rows in {out}" if done.rows else f"no record matches; nothing was written to {out}")
+    return PASS

@@ -1,0 +1,85 @@
+"""`ridgeline import`: what other tools measured, into the history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, err_console, example, out_console
+from ci.records.foreign import points, reading
+from ci.records.imported import FOLDER
+
+
+@click.command("import", epilog=example("ridgeline import ../their-project/results --machine ci-node-3"))
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--as", "kind", type=click.Choice(reading.FORMATS), help="Format (default: told from each file).")
+@click.option("--machine", default="", metavar="NAME", help="Machine they were measured on, where the file is wrong.")
+@click.option("--kernel", default="", metavar="NAME", help="What was measured, where the file does not say it.")
+@click.option("--commit", default="", metavar="NAME", help="Commit that was measured, for logs that do not say it.")
+@click.option("--date", default="", metavar="ISO", help="When, for logs that do not say it (default: the file's date).")
+@click.option("--unit", default="", metavar="UNIT", help="ParsedUnit of a CSV's values (s, ms, us, ns; default: s).")
+@RESULTS
+@JSON
+@DRY_RUN
+def import_(
+    paths: tuple[Path, ...],
+    kind: str | None,
+    machine: str,
+    kernel: str,
+    commit: str,
+    date: str,
+    unit: str,
+    results: Path,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """Read files and folders of asv, nccl-tests, rccl-tests, hyperfine, Google Benchmark, or a CSV with a column value.
+
+    Twice is the same as once; what cannot be used is said, the rest is imported.  An interrupted import goes on.
+    """
+    given = points.ImportOptions(machine, kernel, commit, _date(date), unit)
+    files = reading.sources(paths)
+    with _bar() as bar:
+        task = bar.add_task("importing", total=sum(map(reading.size, files)))
+        done = reading.bring(files, results, given, kind, dry_run, lambda more: bar.advance(task, more))
+    if as_json:
+        click.echo(json.dumps(_document(done), indent=1))
+    else:
+        _print(done, results, dry_run)
+    return USAGE if done.refused else PASS
+
+
+def _date(text: str) -> int | None:
+    try:
+        return points.moment(text) if text else None
+    except points.ForeignError as error:
+        raise click.BadParameter(str(error), param_hint="--date") from None
+
+
+def _bar() -> Progress:
+    """A progress bar over bytes."""
+    columns = TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=err_console(), transient=True)
+
+
+def _document(done: reading.Brought) -> dict[str, object]:
+    return {
+        "added": done.added,
+        "known": done.known,
+        "refused": done.refused,
+        "points": done.points,
+        "machines": sorted(done.machines),
+        "problems": [{"where": problem.where, "why": problem.why} for problem in done.problems],
+    }
+
+
+def _print(done: reading.Brought, results: Path, dry_run: bool) -> None:
+    said = f"{done.points:,} points of {done.added} files, {done.known} files known already"
+    verb, where = ("would import", f"into {results / FOLDER}") if dry_run else ("imported", f"in {results / FOLDER}")
+    machines = ", ".join(sorted(done.machines)) or "no machine"
+    out_console().print(f"{verb} {said}; {machines}; {where}", markup=False, soft_wrap=True)
+    for problem in done.problems:
+        out_console().print(f"  {problem}", markup=False, soft_wrap=True)

@@ -1,0 +1,65 @@
+"""What is kept between analyses changes nothing but the time."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ci.history.analysis import analyse
+from ci.history.steps import finding, series
+from tests.ci.history.made import Line, commit, facts, frame, noisy, pair
+
+
+def lines(count: int) -> list[Line]:
+    wide = [Line(f"k{n}", "c", noisy(n, 70, {30: 1.1} if n % 3 else {})) for n in range(9)]
+    whole = [*wide, *pair(1, 70, ours={60: 1.1})]
+    return [dataclasses.replace(line, seconds=line.seconds[:count]) for line in whole]
+
+
+def test_one_commit_after_the_other_is_as_all_at_once(tmp_path: Path) -> None:
+    for count in range(58, 70, 3):
+        whole = frame(lines(count))
+        assert analyse(whole, commits=facts(70), kept=tmp_path) == analyse(whole, commits=facts(70))
+
+
+def test_what_was_seen_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = frame(lines(70))
+    before = analyse(whole, kept=tmp_path)
+    asked = []
+    monkeypatch.setattr(finding, "_detected", lambda arrays: asked.extend(arrays) or [[] for _ in arrays])
+    assert analyse(whole, kept=tmp_path) == before
+    assert asked == []
+    other = [*lines(70), Line("k1", "other", noisy(99, 70), machine="h200x1-00000002")]
+    analyse(frame(other), kept=tmp_path)
+    assert [len(one) for one in asked] == [70]
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04torn", b"nonsense"])
+def test_damage_only_costs_time(tmp_path: Path, damage: bytes) -> None:
+    whole = frame(lines(70))
+    (tmp_path / "steps.npz").write_bytes(damage)
+    assert analyse(whole, kept=tmp_path) == analyse(whole)
+    (tmp_path / "a file").write_text("")
+    assert analyse(whole, kept=tmp_path / "a file") == analyse(whole)
+
+
+def test_another_detector_starts_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = frame(lines(70))
+    analyse(whole, kept=tmp_path)
+    monkeypatch.setattr(finding, "made_by", lambda: "another")
+    monkeypatch.setattr(finding, "_detected", lambda arrays: [[] for _ in arrays])
+    assert not analyse(whole, kept=tmp_path).steps
+
+
+def test_checksums_tell_values_and_their_order() -> None:
+    def sums(values: list[float]) -> list[int]:
+        whole = frame([Line("a", "c", values), Line("b", "c", [1.0, 2.0])])
+        return finding.checksums(series.tracks(whole, {commit(n): n for n in range(4)})).tolist()
+
+    first, second = sums([1.0, 2.0])
+    assert first == second
+    others = [[2.0, 1.0], [1.0], [1.0, 2.0, 1.0], [1.0, float(np.nextafter(2, 3))]]
+    assert len({first, *(sums(values)[0] for values in others)}) == 5
