@@ -47,9 +47,9 @@ ROOMS: dict[str, str] = {
     "canary": "machines.canary",
     "detect": "history.detect",
     "events": "history.events",
-    "plot": "figures.plot",
     "export": "records.export",
     "import": "records.import_",
+    "plot": "figures.plot",
     "reopen": "history.decide",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""

@@ -8,9 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ci.history.triage import TriageError
-from dashboards.build import SiteError, build
-from dashboards.views.pull_request import ReportFileError
+from dashboards import standing
 
 EXAMPLE = """example:
   python -m dashboards --results results --out site --repo-url https://github.com/OWNER/NAME
@@ -33,12 +31,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--report", type=Path, action="append", default=[], metavar="FILE", help="a report of `ridgeline check` to show"
     )
     wanted = parser.parse_args(arguments)
-    try:
-        print(build(wanted.results, wanted.out, wanted.repo_url, wanted.report))
-    except (SiteError, ReportFileError, TriageError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    made_of = standing.inputs(wanted.results, wanted.repo_url, wanted.report)
+    if not standing.stands(wanted.out, wanted.results, made_of) and (why := _build(wanted)):
+        print(f"error: {why}", file=sys.stderr)
         return 3
+    standing.remember(wanted.out, wanted.results, made_of)
+    print(wanted.out.absolute())
     return 0
+
+
+def _build(wanted: argparse.Namespace) -> str:
+    """Build the site; why it could not be built."""
+    from ci.history.triage import TriageError  # the libraries of a build take a second to import
+    from dashboards.build import SiteError, build
+    from dashboards.views.pull_request import ReportFileError
+
+    try:
+        build(wanted.results, wanted.out, wanted.repo_url, wanted.report)
+    except (SiteError, ReportFileError, TriageError, OSError) as error:
+        return str(error)
+    return ""
 
 
 if __name__ == "__main__":

@@ -76,12 +76,14 @@ def build(
     frame = store.load(results_dir)
     problems = [text.replace(f"{results_dir}/", "") for text in frame.attrs.get("problems", [])]
 
+    @functools.cache  # several pages tell of a machine by its newest record
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
-    whole = derived.derive(frame)
-    past = history.read(whole, results_dir)
-    records = SiteInput(_tidy(whole), past, notes_of, results_dir, tuple(map(pull_request.read, reports)))
+    frame = derived.derive(frame)
+    past = history.read(frame, results_dir)
+    frame = _tidy(frame)  # a large frame is held once
+    records = SiteInput(frame, past, notes_of, results_dir, tuple(map(pull_request.read, reports)))
     return _build(records, out_dir, repo_url, problems)
 
 
@@ -150,6 +152,7 @@ def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequenc
     draft.add("data/site.js", b"Ridgeline.site = " + script_json(site) + b";\n")
     for path, content in _pages(draft, kernels, shown, bool(described)):
         draft.add(path, content)
+    draft.add("data/README.txt", overview.columns_text().encode())
     draft.add(MARKER, b"Built by Ridgeline from its records; replaced as a whole by the next build.\n")
     draft.finish()
 

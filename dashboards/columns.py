@@ -17,7 +17,7 @@ import pandas as pd
 
 from ci.records import rates
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.signedinteger]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Rows = slice | Ints | Bools
@@ -44,11 +44,11 @@ def plain(text: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Texts:
+class CodedTexts:
     """A column of texts.  names: each once, in order; codes: for each row the place of its text among them."""
 
     names: tuple[str, ...]
-    codes: Ints
+    codes: npt.NDArray[np.int32]
 
     @classmethod
     def of(cls, column: pd.Series) -> Self:
@@ -57,10 +57,10 @@ class Texts:
         names = [*(plain(str(name)) for name in found), ""]
         ordered = sorted(set(names) if (codes < 0).any() else set(names[:-1]))
         place = {name: n for n, name in enumerate(ordered)}
-        return cls(tuple(ordered), np.array([place.get(name, -1) for name in names])[codes])
+        return cls(tuple(ordered), np.array([place.get(name, -1) for name in names], np.int32)[codes])
 
-    def __getitem__(self, rows: Rows) -> Texts:
-        return Texts(self.names, self.codes[rows])
+    def __getitem__(self, rows: Rows) -> CodedTexts:
+        return CodedTexts(self.names, self.codes[rows])
 
     def at(self, row: int) -> str:
         """The text of a row."""
@@ -94,12 +94,12 @@ def _places(codes: Ints) -> npt.NDArray[np.int32]:
     return places
 
 
-def _factorized(column: pd.Series) -> tuple[Ints, Iterable[Any]]:
+def _factorized(column: pd.Series) -> tuple[npt.NDArray[np.signedinteger], Iterable[Any]]:
     """(codes, what they stand for); -1 for a missing value."""
     if isinstance(column.dtype, pd.CategoricalDtype):
-        return column.cat.codes.to_numpy(np.int64), column.cat.categories
+        return column.cat.codes.to_numpy(), column.cat.categories
     codes, found = pd.factorize(column)
-    return codes.astype(np.int64, copy=False), found
+    return codes, found
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class Columns:
     origin: row of the frame.
     """
 
-    texts: Mapping[str, Texts]
+    texts: Mapping[str, CodedTexts]
     numbers: Mapping[str, Floats]
     baseline: Bools
     when: Ints
@@ -190,7 +190,7 @@ class Runs:
 
 def columns(frame: pd.DataFrame) -> Columns:
     """The frame of `ci.records.store.load` with the columns of `ci.records.derived.derive`, in any order of rows."""
-    texts = {name: Texts.of(frame[name]) for name in TEXTS}
+    texts = {name: CodedTexts.of(frame[name]) for name in TEXTS}
     when, date_ms = _history(texts["machine"], texts["commit"], milliseconds(frame["date"]))
     arm = [(texts[name].codes, len(texts[name].names)) for name in ("machine", "kernel", "case", "backend")]
     key = ranks([*arm, (when, int(when.max(initial=0)) + 1), (texts["env"].codes, len(texts["env"].names))])
@@ -217,9 +217,9 @@ def ranks(keys: Iterable[tuple[Ints, int]]) -> Ints:
     return whole
 
 
-def _history(machine: Texts, commit: Texts, date_ms: Ints) -> tuple[Ints, Ints]:
+def _history(machine: CodedTexts, commit: CodedTexts, date_ms: Ints) -> tuple[Ints, Ints]:
     """(place of each row's commit in the order machine, date, commit; date of that commit).  Its latest date counts."""
-    pair = machine.codes * len(commit.names) + commit.codes
+    pair = machine.codes.astype(np.int64) * len(commit.names) + commit.codes
     latest = np.full(len(machine.names) * len(commit.names), np.iinfo(np.int64).min)
     np.maximum.at(latest, pair, date_ms)
     known = np.flatnonzero(latest > np.iinfo(np.int64).min)

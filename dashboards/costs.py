@@ -67,7 +67,7 @@ def _newest(rows: Columns, cases: Runs) -> Ints:
 def plain_cost(cost: CostRow) -> dict[str, float]:
     """What is known of a cost, exactly; whole numbers without ".0"."""
     known = {name: value for name, value in cost._asdict().items() if value}
-    return {name: int(value) if value.is_integer() else value for name, value in known.items()}
+    return {name: int(value) if value.is_integer() and value < 2**53 else value for name, value in known.items()}
 
 
 def in_rates(rows: Columns, wanted: list[Rate], seconds: Floats) -> Floats:

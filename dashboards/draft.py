@@ -32,7 +32,7 @@ class SiteError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class SitePart:
     """made_of: digest of the input; files: digest by path."""
 
     made_of: str
@@ -44,14 +44,14 @@ class Standing:
     """The site that stands: where, and its parts; none if there is no site or it says nothing that can be used."""
 
     folder: Path
-    parts: Mapping[str, Part]
+    parts: Mapping[str, SitePart]
 
     @classmethod
     def at(cls, folder: Path) -> Self:
         """What the folder says of itself."""
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             found = json.loads((folder / PARTS).read_text())
-            return cls(folder, {name: Part(**part) for name, part in found.items()})
+            return cls(folder, {name: SitePart(**part) for name, part in found.items()})
         return cls(folder, {})
 
 
@@ -62,7 +62,7 @@ class Draft:
     folder: Path
     standing: Standing
     digests: dict[str, str] = dataclasses.field(default_factory=dict)
-    parts: dict[str, Part] = dataclasses.field(default_factory=dict)
+    parts: dict[str, SitePart] = dataclasses.field(default_factory=dict)
     made: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, path: str, content: bytes) -> str:
@@ -80,14 +80,14 @@ class Draft:
         if before and before.made_of == made_of and self._take(before):
             self.parts[name] = before
         else:
-            self.parts[name] = Part(made_of, {path: self.add(path, content) for path, content in make()})
+            self.parts[name] = SitePart(made_of, {path: self.add(path, content) for path, content in make()})
 
     def finish(self) -> None:
         """Write down of what the parts were made."""
         found = {name: dataclasses.asdict(part) for name, part in sorted(self.parts.items())}
         self.add(PARTS, json.dumps(found, sort_keys=True, separators=(",", ":")).encode("ascii"))
 
-    def _take(self, part: Part) -> bool:
+    def _take(self, part: SitePart) -> bool:
         """Whether all files of a part stand as they were made; then they are linked (or copied) into the draft."""
         for path, wanted in part.files.items():
             try:

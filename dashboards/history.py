@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from ci.history import analysis, commits, exact, health_events, triage
+from ci.history import exact, reading, triage
 from ci.history.types import HistoryEvent, Moved, SeriesKey
 
 CODE_FOLDER = "results_isa"
@@ -30,10 +30,6 @@ def read(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
     Git and the file of decisions are those of the folder around the results; without git a commit is only its hash.
     """
     around = results_dir.resolve().parent
-    code_dir = around / CODE_FOLDER
-    code = exact.read(code_dir, repository=around)
-    hashes = [*frame["commit"].astype(str).unique(), *(one.commit for one in code)]
-    known, decided = commits.read(around, hashes), triage.load(around / triage.DEFAULT_FILE)
-    found = analysis.analyse(frame, code, known, decided, results_dir / ".cache")
-    events = health_events.with_machines(found.events, results_dir, frame, known, decided)
-    return SiteHistory(events, found.steps, exact.records(code_dir, around))
+    code_dir, decided = around / CODE_FOLDER, triage.load(around / triage.DEFAULT_FILE)
+    found = reading.of_frame(frame, results_dir, code_dir, decided)
+    return SiteHistory(found.events, found.steps, exact.records(code_dir, around))

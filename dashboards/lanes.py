@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ci.records import rates
-from dashboards.columns import Bools, Columns, Ints, Runs, Texts, columns, milliseconds, ranks
+from dashboards.columns import NUMBERS, Bools, CodedTexts, Columns, Ints, Runs, columns, milliseconds, plain, ranks
 
 KEY = ["kernel", "case", "backend"]
 """What names a series within a lane."""
@@ -47,17 +47,24 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
 
     Texts keep their dtype, categories come in order.  Lone surrogates and NUL become U+FFFD.
     """
-    texts = {column: Texts.of(frame[column]) for column in _TEXTS}
     moments = pd.to_datetime(frame["date"], utc=True)
-    order = _order(texts, milliseconds(moments))
-    numbers = {column: _finite(frame[column]) for column in _NUMBERS}
-    baseline = frame["baseline"].astype("boolean").fillna(False).astype(bool)
-    named = {column: _again(frame[column], texts[column]) for column in _TEXTS}
-    whole = frame.assign(**named, **numbers, date=moments, baseline=baseline)
-    return whole.iloc[order].reset_index(drop=True)
+    order = _order(
+        {name: CodedTexts.of(frame[name]) for name in ("machine", "commit", "env", *KEY)}, milliseconds(moments)
+    )
+    made = {"date": moments, "baseline": frame["baseline"].astype("boolean").fillna(False).astype(bool)}
+
+    def column(name: Any) -> Any:
+        if name in made:
+            return made[name].array[order]
+        if name in _NUMBERS:
+            return _finite(frame[name])[order]
+        texts = name in _TEXTS or (frame[name].dtype == object and name not in NUMBERS)
+        return (_plain(frame[name]) if texts else frame[name].array)[order]
+
+    return pd.DataFrame({name: column(name) for name in frame}, copy=False)
 
 
-def _order(texts: Mapping[str, Texts], date_ms: Ints) -> Ints:
+def _order(texts: Mapping[str, CodedTexts], date_ms: Ints) -> Ints:
     """Rows in the order of history; of two rows of one arm at one commit the one that comes last stays."""
     keys = {name: (texts[name].codes, len(texts[name].names)) for name in ("machine", "commit", "env", *KEY)}
     dates, date = np.unique(date_ms, return_inverse=True)
@@ -68,10 +75,15 @@ def _order(texts: Mapping[str, Texts], date_ms: Ints) -> Ints:
     return order[~again]
 
 
-def _again(column: pd.Series, texts: Texts) -> Any:
-    """A column of these texts, of the dtype that it had."""
+def _plain(column: pd.Series) -> Any:
+    """The texts of a column, none missing, in the dtype that it had."""
     if isinstance(column.dtype, pd.CategoricalDtype):
+        names = list(column.cat.categories)
+        if names == sorted(map(plain, map(str, names))) and not column.hasnans:
+            return column.array
+        texts = CodedTexts.of(column)
         return pd.Categorical.from_codes(texts.codes, list(texts.names), ordered=False)
+    texts = CodedTexts.of(column)
     return np.array(texts.names, dtype=object)[texts.codes]
 
 
@@ -101,7 +113,7 @@ class Lane:
 
 def lanes(frame: pd.DataFrame) -> list[Lane]:
     """The lanes of a tidy frame, the one with the newest commit first (then by name)."""
-    machines = Runs.of(Texts.of(frame["machine"]).codes).pairs()
+    machines = Runs.of(CodedTexts.of(frame["machine"]).codes).pairs()
     parts = (frame.iloc[start:stop] for start, stop in machines)
     found = [Lane(str(rows["machine"].iloc[0]), env, part) for rows in parts for env, part in _by_environment(rows)]
     return sorted(found, key=lambda lane: (-lane.frame["date"].max().value, lane.machine, lane.env or ""))
@@ -109,7 +121,7 @@ def lanes(frame: pd.DataFrame) -> list[Lane]:
 
 def _by_environment(rows: pd.DataFrame) -> Iterable[tuple[str | None, pd.DataFrame]]:
     """All rows if a machine changes its environment now and then, one part per environment if commits have several."""
-    commit, env = Texts.of(rows["commit"]), Texts.of(rows["env"])
+    commit, env = CodedTexts.of(rows["commit"]), CodedTexts.of(rows["env"])
     pairs = np.zeros((len(commit.names), len(env.names)), bool)
     pairs[commit.codes, env.codes] = True
     if pairs.sum(axis=1).max() <= 1:

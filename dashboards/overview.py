@@ -100,8 +100,8 @@ def newest(rows: Columns) -> list[dict[str, Any]]:
     place = lane.commits.at[at].tolist()
     columns: dict[str, list[Any]] = {
         **texts,
-        "vendor": rows.baseline[lane.newest].tolist(),
         "ranks": [None if world != world else int(world) for world in rows.numbers["world"][at].tolist()],
+        "vendor": rows.baseline[lane.newest].tolist(),
         "status": status,
         "why": why,
         "commit": [lane.commits.hashes[n] for n in place],
@@ -119,6 +119,36 @@ def newest(rows: Columns) -> list[dict[str, Any]]:
         "trials": [None if count != count else int(count) for count in values["trials"].tolist()],
     }
     return [dict(zip(columns, one, strict=True)) for one in zip(*columns.values(), strict=True)]
+
+
+COLUMNS = {
+    "kernel, case, backend": "the arm: what is computed, its shape, and by what",
+    "tier, dtype, ranks": "of the case",
+    "vendor": "true for a vendor's library, which the others are compared with",
+    "status, why": "of the newest record: ok, or why there is no time",
+    "commit, date, env": "of the record that the number is from (UTC), else of the newest",
+    "unit, value": "speed in the unit in which the case is quoted, at the median time; of microseconds less is better",
+    "microseconds, microseconds_low, microseconds_high": "median time and its 99 % interval",
+    "peak_share": "least possible time by the roofline of the device / time, 0 to 1",
+    "baseline, baseline_ratio": "fastest vendor library at that commit; its time / this time, above 1 this is faster",
+    "samples, trials": "how many times were measured, in how many processes",
+}
+"""What the columns of :func:`newest` mean, in their order."""
+
+
+def columns_text() -> str:
+    """A text for people who open data/: which files there are, and their columns."""
+    lines = [f"{names}\n    {meaning}" for names, meaning in COLUMNS.items()]
+    head = """MACHINE/overview.json and .csv: the newest number of every arm of a machine.
+MACHINE/kernel-NAME.csv: the same of one kernel.
+MACHINE/kernel-NAME.json: its whole history: "commits" [hash, date, place in "envs"], "cases", and "series" with one
+value per commit: us (median, microseconds), low, high (99 % interval), ratio (vendor's time / time); null where nothing
+was measured, "bad" then says why.  samples, trials and cost are [first index, value] where they change.
+The .js files are the same for the pages.  A cell of a CSV file that a spreadsheet would run begins with an apostrophe.
+
+Columns of the newest numbers:
+"""
+    return head + "\n".join(lines) + "\n"
 
 
 UNITS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -103,6 +104,15 @@ def records(results: Path, repository: Path | None = None) -> list[CodeRecord]:
 
 
 def _record(path: Path) -> CodeRecord | None:
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(path: Path, changed_ns: int) -> CodeRecord | None:
+    """The record in a file as it was at `changed_ns`: a page wants its values, and the history its changes."""
     try:
         data = json.loads(path.read_text())
         return CodeRecord(str(data["commit_hash"]), int(data["date"]), str(data["env_name"]), points(data["results"]))

@@ -139,6 +139,7 @@
   function wanted(values) {
     return (
       view.rows.find(row => row.case === values.case && row.backend === values.backend) ||
+      view.rows.find(row => row.case === values.case && row.here) ||
       view.rows.find(row => row.case === values.case) ||
       (values.case ? null : view.rows.find(row => row.here)) ||
       null

@@ -21,6 +21,14 @@
     return known.length % 2 ? known[middle] : (known[middle - 1] + known[middle]) / 2;
   }
 
+  /** From the first to the last value of a stretch: a level is drawn where something was measured. */
+  function measured(values, {from, to}) {
+    const known = i => values[i] !== null && values[i] !== undefined;
+    while (from < to && !known(from)) from++;
+    while (to > from && !known(to)) to--;
+    return {from, to};
+  }
+
   /** The levels of a line: medians of what is drawn between its steps, and where its definition changed. */
   function levelsOf(line, steps) {
     const own = steps.filter(step => step.backend === line.name).map(({i}) => i);
@@ -28,7 +36,7 @@
     const starts = [...new Set([0, ...own, ...line.breaks])].sort((a, b) => a - b);
     return starts
       .map((from, n) => ({from, to: (starts[n + 1] ?? line.y.length) - 1, color: line.color}))
-      .map(level => ({...level, value: median(line.y.slice(level.from, level.to + 1))}))
+      .map(level => ({...level, ...measured(line.y, level), value: median(line.y.slice(level.from, level.to + 1))}))
       .filter(({value}) => value !== null);
   }
 

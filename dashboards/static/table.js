@@ -141,7 +141,7 @@
   /** Links to the same numbers for other programs: data/PATH.json and data/PATH.csv. */
   function downloads(path) {
     const link = (kind, name) => h("a", {href: `${Ridgeline.root}data/${path}.${kind}`}, name);
-    document.getElementById("downloads")?.replaceChildren("The same numbers as ", link("json", "JSON"), " and ", link("csv", "CSV"), ".");
+    document.getElementById("downloads")?.replaceChildren("The same numbers as ", link("json", "JSON"), " and ", link("csv", "CSV"), " (", h("a", {href: Ridgeline.root + "data/README.txt"}, "columns"), ").");
   }
 
   /* ---- cells of both tables ---- */

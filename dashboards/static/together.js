@@ -88,7 +88,8 @@
     return {lanes, constant};
   }
 
-  const told = (value, unit) => (value === null ? "failed" : R.tick(value) + (unit === "bytes" ? " B" : ""));
+  const told = (value, unit) =>
+    value === null ? "failed" : value.toLocaleString("en-US") + (unit === "bytes" ? " B" : "");
 
   /** [[index among the compiled commits, value], ...] as values of all commits; "absent" starts a stretch without. */
   function spreadChanges(changes, compiled, place, count) {

@@ -71,7 +71,7 @@
     const own = names(false).map((name, n) => [name, {color: `var(--series-${n % 6})`, dash: n < 6 ? null : "1 4"}]);
     const baselines = names(true).map((name, n) => [
       name,
-      {color: "var(--baseline)", dash: ["7 4", "2 3", "9 3 2 3"][n % 3]},
+      {color: "var(--baseline)", dash: ["7 4", "2 3", "9 3 2 3", "14 4", "1 5"][n % 5]},
     ]);
     return Object.fromEntries([...own, ...baselines]);
   }

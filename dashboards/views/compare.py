@@ -64,10 +64,14 @@ def _definitions(rows: pd.DataFrame, place: np.ndarray) -> tuple[list[list[str]]
 
 
 def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
-    """The pair to show at first: the newest commit that shares timed series with an earlier one, and of those the one
-    that shares most, the latest if several do."""
+    """The pair to show at first: the newest commit that shares timed series under the same definitions with an earlier
+    one, and of those the one that shares most, the latest if several do.
+    """
     good = timed(rows)
-    arm, place = numbers(rows, KEY)[good], place[good]
+    whole, own = (numbers(rows, [name]) for name in DEFINITION)
+    unstated = (rows[DEFINITION[1]] == "").to_numpy()
+    held = rows[KEY].assign(own=own, whole=np.where(unstated, whole, 0))
+    arm, place = numbers(held, held.columns)[good], place[good]
     for later in sorted(set(place.tolist()), reverse=True)[:NEWEST_TRIED]:
         shared = np.bincount(place[np.isin(arm, arm[place == later]) & (place < later)], minlength=1)
         if shared.max():

@@ -88,7 +88,10 @@ def test_numbers_for_other_programs_are_linked(page: chromium.Page, long_site: s
     for address, path in (("index.html", "overview"), ("kernels/gemm_0.html", "kernel-gemm_0")):
         page.open(f"{long_site}/{address}")
         links = page.run("[...document.querySelectorAll('#downloads a')].map(a => a.href)")
-        assert links == [f"{long_site}/data/{MI300X}/{path}.{kind}" for kind in ("json", "csv")]
+        assert links == [
+            *(f"{long_site}/data/{MI300X}/{path}.{kind}" for kind in ("json", "csv")),
+            f"{long_site}/data/README.txt",
+        ]
         assert all(Path(link.removeprefix("file://")).exists() for link in links)
 
 

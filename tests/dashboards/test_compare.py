@@ -155,6 +155,9 @@ def test_the_usual_pair_shares_the_most_series() -> None:
     assert compare_data(rows)["usual"] == [3, 4]
     assert compare_data(rows[(rows["commit"] != order[3]) | (rows["backend"] == "triton")])["usual"] == [2, 4]
     assert compare_data(rows[rows["commit"] == order[0]])["usual"] is None
+    anew = rows.assign(yardstick=np.where(rows["commit"] == order[4], "b" * 16, rows["yardstick"]))
+    assert compare_data(anew)["usual"] == [2, 3], "what is defined anew is not comparable"
+    assert compare_data(anew.assign(case_yardstick="c" * 16))["usual"] == [3, 4], "the case was not"
     assert [count for *_, count in compare_data(rows)["commits"]] == [2] * 5
 
 

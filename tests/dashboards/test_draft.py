@@ -10,10 +10,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dashboards import build, draft
 from dashboards.script import script_json
 from tests.dashboards import synthetic
+
+
+@pytest.fixture(autouse=True)
+def _own_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the views, which are made at every build."""
+    monkeypatch.setattr(build, "VIEWS", ())
 
 
 def whole(folder: Path) -> dict[str, bytes]:
@@ -108,13 +116,28 @@ def test_lone_surrogates_and_nul_in_any_text_do_not_stop_the_site(tmp_path: Path
     assert len(list((site / "kernels").iterdir())) == 1
 
 
-def test_json_for_a_script_is_json() -> None:
-    value = {"é<&>\u2028": [1, 2.5, None, True, "😀", ODD], "line": np.array([1.5, np.nan, 1e-7])}
+@pytest.mark.parametrize("odd", [ODD, "a\\\\u0000", "a\0"])
+def test_json_for_a_script_is_json(odd: str) -> None:
+    """With lone surrogates and without, which take different ways."""
+    kept = ["é<&>\u2028\u2029", 1, 2.5, None, True, "😀", "\\u0000", "\\"]
+    value = {"<&>": [*kept, odd], "line": np.array([1.5, np.nan, 1e-7]), "one": np.int64(3), "tuple": (1, "x")}
     text = script_json(value)
-    wanted = {"é<&>\u2028": [1, 2.5, None, True, "😀", "a\ufffdb\ufffdc"], "line": [1.5, None, 1e-7]}
-    assert json.loads(text) == wanted
-    assert not set(b"<>&") & set(text)
-    assert text.isascii()
+    texts = [*kept, odd.replace("\ud800", "\ufffd").replace("\0", "\ufffd")]
+    assert json.loads(text) == {"<&>": texts, "line": [1.5, None, 1e-7], "one": 3, "tuple": [1, "x"]}
+    assert not set("<>&\u2028\u2029") & set(text.decode())
+
+
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+)
+
+
+@given(st.recursive(LEAVES, st.lists, max_leaves=10))
+def test_json_for_a_script_is_what_the_standard_library_reads(value: Any) -> None:
+    assert json.loads(script_json(value)) == json.loads(json.dumps(value))
 
 
 def test_names_that_every_object_has_are_only_values() -> None:

@@ -8,7 +8,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from ci.commands.site import site
+from ci.report.json_report import ReportError
 from dashboards import __main__ as program
 from dashboards.views import SiteInput, pull_request
 from tests.dashboards import synthetic
@@ -47,6 +50,19 @@ def test_another_file_is_refused_by_name(
     folders = ["--results", str(tmp_path / "none"), "--out", str(tmp_path / "site")]
     assert program.main([*folders, "--report", str(path)]) == 3
     assert why in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
+
+
+def test_the_command_checks_a_report_before_it_builds(tmp_path: Path) -> None:
+    value = json.loads((GOLDEN / "slower.json").read_text())
+    value["cases"][0]["ratio"] = "1.0"
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(value))
+    good = CliRunner().invoke(site, ["--dry-run", "--report", str(GOLDEN / "slower.json")])
+    assert good.exit_code == 0, good.output
+    refused = CliRunner().invoke(site, ["--out", str(tmp_path / "site"), "--report", str(path)])
+    assert isinstance(refused.exception, ReportError)
+    assert "cases[0].ratio" in str(refused.exception)
     assert not (tmp_path / "site").exists()
 
 

@@ -101,16 +101,7 @@
       markdown: shown => markdown(both, [...averages, ...total], shown),
     });
     if (rows.length) host.append(table);
-    else
-      host.append(
-        h(
-          "p",
-          {class: "notice"},
-          usual.length
-            ? "Nothing moved by more than its interval and the drift between separate runs."
-            : "The two sides have no series in common.",
-        ),
-      );
+    else host.append(h("p", {class: "notice"}, nothing(usual)));
     if (averages.length) {
       host.append(
         h(
@@ -143,6 +134,14 @@
         ),
       ),
     );
+  }
+
+  /** Why the table is empty. */
+  function nothing(rows) {
+    if (!rows.length) return "The two sides have no series in common.";
+    if (rows.every(({alone}) => alone === undefined))
+      return "No series was timed on both sides under the same benchmark definition; all series say why not.";
+    return "Nothing moved by more than its interval and the drift between separate runs.";
   }
 
   const swapped = ({before, after}) => ({

@@ -86,7 +86,7 @@
 
   function build() {
     const input = h("input", {
-      type: "search",
+      type: "text", // Escape closes the dialog; a search field would only be emptied
       role: "combobox",
       "aria-label": "go to",
       "aria-expanded": "true",

@@ -51,7 +51,7 @@
     return new Map(
       backends.map(({name, baseline}) => {
         const n = own.indexOf(name);
-        if (baseline) return [name, {color: colours.baseline, dash: dashes[baselines++ % 3], symbol: "emptyCircle"}];
+        if (baseline) return [name, {color: colours.baseline, dash: dashes[baselines++ % 3], symbol: "circle"}];
         return [name, {color: colours.series[n % 6], dash: n < 6 ? "solid" : [1, 4], symbol: symbols[n % 6]}];
       }),
     );

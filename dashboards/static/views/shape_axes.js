@@ -59,5 +59,17 @@
       {name: "", size: 0},
     ).name;
 
-  Object.assign(R, {shapes: {AMOUNTS, axesOf, familyOf, familiesOf, widest}});
+  /** The axis along which most cases differ in nothing else; the first of several. */
+  function longest(rows, axes) {
+    const sizes = axes.map(x => {
+      const families = familiesOf(
+        rows.filter(row => x.of(row) > 0),
+        x,
+      );
+      return Math.max(0, ...[...families.values()].map(members => new Set(members.map(x.of)).size));
+    });
+    return axes[sizes.indexOf(Math.max(...sizes))];
+  }
+
+  Object.assign(R, {shapes: {longest, AMOUNTS, axesOf, familyOf, familiesOf, widest}});
 })();

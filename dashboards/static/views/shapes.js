@@ -4,7 +4,7 @@
 (() => {
   const R = Ridgeline,
     {h, cases: C} = R,
-    {AMOUNTS, axesOf, familyOf, familiesOf, widest} = R.shapes;
+    {AMOUNTS, longest, axesOf, familyOf, familiesOf, widest} = R.shapes;
   const WIDE = 50; // times the least value: from there on the speeds get a logarithmic axis
 
   /** The rate that the roof allows; null where it is not known. */
@@ -132,7 +132,7 @@
     const rows = all.filter(row => row.kernel === kernel),
       axes = axesOf(rows),
       rates = C.ratesOf(rows);
-    const x = axes.find(({key}) => key === values.x) || axes[0] || AMOUNTS[1],
+    const x = axes.find(({key}) => key === values.x) || longest(rows, axes) || AMOUNTS[1],
       rate = rates.includes(values.rate)
         ? values.rate
         : rows.some(row => row.rate === "tflops")
