@@ -37,8 +37,8 @@ HEAP_SLACK_BYTES = 64 << 20
 """Part of a symmetric heap that is reserved for signals and alignment."""
 
 HEAP_SHARE = 0.5
-"""Share of the memory that symmetric heaps may take.  Largest case: an all-gather of 4 GB for two checkouts, each with
-the outputs of six backends (26 GB) on its heap, and inputs, reference and the libraries' outputs (14 GB) beside it."""
+"""Share of the memory that symmetric heaps may take.  The largest case is an all-gather of 4 GB for two checkouts: each
+has the outputs of six backends on its heap (26 GB), and inputs, reference and libraries' outputs outside it (14 GB)."""
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that all checkouts together may take."""
@@ -207,11 +207,11 @@ def some_gpus(count: int) -> dict[str, Any]:
 
 
 def in_turn(case: Json, machine: Json, selection: Selection) -> bool:
-    """Whether a case of the tier `pr` has its turn there on this machine; what is asked for by name always has.
+    """Whether tier `pr` measures this case on this machine; a case that is asked for by name is always measured.
 
-    With MANY GPUs: two ranks, where one link works alone, and eight, as the node is used; four wait for the night,
-    which saves a third of the time (11 s a trial and collective for w4 on H200, 8 s for w2; `ridgeline run --dry-run`).
-    With fewer GPUs and on a CPU, without eight: that they cannot be measured there is no news.
+    With MANY GPUs: cases of two ranks, where one link works alone, and of eight, as the node is used.  Cases of four
+    are left to the nightly run: they take a third of the time (per trial and collective 11 s for w4 on H200, 8 s for
+    w2; `ridgeline run --dry-run`).  With fewer GPUs and on a CPU: all but the cases of eight ranks, which need eight.
     """
     if selection.tier != "pr" or selection.cases or case["world"] == 1:
         return True

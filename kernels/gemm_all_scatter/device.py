@@ -109,7 +109,8 @@ def _tiles(
     that arrives last at arrivals[tile] adds them in the order of the slices and stores the tile to all ranks, so the
     result does not depend on which was last; it sets the counter back to 0, so nothing has to be cleared between calls.
     No slice waits for another, so programs need not be resident together.
-    epoch: of _begun; with MEET, the peers' `program` is waited for once, after the first product.
+    epoch: of _begun; with MEET, the peers' `program` is waited for by who stores to them: after the first whole tile's
+    product, and by a slice that is the last of its tile.
     """
     rows, cols, steps = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), tl.cdiv(K, BLOCK_K)
     per_slice = tl.cdiv(steps, SPLIT_K)
@@ -126,10 +127,10 @@ def _tiles(
         stored += PROGRAMS  # counted apart from `item`, so that the epilogue does not hold the prefetching back
         row, col = tile_at(before + stored % tiles, rows, cols, GROUP_M)
         inside, at = _cells(row * BLOCK_M, col * BLOCK_N, M, N, rank, BLOCK_M, BLOCK_N, WORLD)
-        if MEET:  # noqa: SIM102  # a constant of the compiler, then a value of the kernel
-            if stored == start:
-                await_start(signals, program, rank, epoch, PROGRAMS, WORLD, LANES, WAIT)
         if SPLIT_K == 1:
+            if MEET:  # noqa: SIM102  # a constant of the compiler, then a value of the kernel
+                if stored == start:
+                    await_start(signals, program, rank, epoch, PROGRAMS, WORLD, LANES, WAIT)
             _scatter(acc.to(out.dtype.element_ty), out, at, inside, heaps, rank, WORLD, PUT, ALIGN, AMD)
         else:
             cell = tl.arange(0, BLOCK_M)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
@@ -140,6 +141,8 @@ def _tiles(
             stores_done(AMD)
             arrived = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu")
             if arrived == SPLIT_K - 1:
+                if MEET:
+                    await_start(signals, program, rank, epoch, PROGRAMS, WORLD, LANES, WAIT)
                 if BLOCK_M * BLOCK_N <= 128 * 128:
                     total = sum_of_slices(sums, BLOCK_M, BLOCK_N, SPLIT_K, BLOCK_M * BLOCK_N)
                     _scatter(total.to(out.dtype.element_ty), out, at, inside, heaps, rank, WORLD, PUT, ALIGN, AMD)

@@ -23,13 +23,12 @@ def atomic_call(
 ) -> Callable[[], torch.Tensor]:
     """Zeroes [M, N] and adds every weighted row to its token's row; in bf16 the order changes the bits."""
     _check_launch(case, x, knobs)
-    if knobs["layout"] == "streamed":
-        return streamed_launch.atomic_call(case, x, knobs, out_dtype)
     out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
     product = _product(case, x, knobs, out, atomic=True)
+    clear = streamed_launch.clearing(out, knobs, case.place.arch) if knobs["layout"] == "streamed" else out.zero_
 
     def call() -> torch.Tensor:
-        out.zero_()
+        clear()
         product()
         return out
 
@@ -41,18 +40,18 @@ def reduce_call(
 ) -> Callable[[], torch.Tensor]:
     """Callable that stores every weighted row and then sums the rows of each token in the order of its slots."""
     _check_launch(case, x, knobs)
-    if knobs["layout"] == "streamed":
-        return streamed_launch.reduce_call(case, x, knobs, out_dtype)
     device = device_module(case)
     kind = torch.float32 if knobs["partial"] == "fp32" else torch.bfloat16
     partial = torch.empty((case.M * case.topk, case.N), dtype=kind, device=x["a"].device)
     out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
     product = _product(case, x, knobs, partial, atomic=False)
-    grid = (case.M, -(-case.N // SUM_BLOCK))
+    grid, width = (case.M, -(-case.N // SUM_BLOCK)), {"num_warps": 4}
+    if knobs["layout"] == "streamed":
+        width |= streamed_launch.following(knobs, case.place.arch)
 
     def call() -> torch.Tensor:
         product()
-        device.sum_slots_kernel[grid](partial, out, case.N, TOPK=case.topk, BLOCK=SUM_BLOCK, num_warps=4)
+        device.sum_slots_kernel[grid](partial, out, case.N, TOPK=case.topk, BLOCK=SUM_BLOCK, **width)
         return out
 
     return call
@@ -171,6 +170,8 @@ def _product(
     case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor, atomic: bool
 ) -> Callable[[], None]:
     """Launcher of the product into `out`.  Re-codes the weights here, once, as a server does when it loads them."""
+    if knobs["layout"] == "streamed":
+        return streamed_launch.product(case, x, knobs, out, atomic)
     device = device_module(case)
     chosen, options = constants(case, case.place.arch, knobs, atomic)
     order = (x["ids"], x["weights"], x["experts"], x["valid"], out, case.M, case.N)

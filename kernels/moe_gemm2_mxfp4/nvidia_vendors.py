@@ -58,7 +58,7 @@ Call = Callable[[], torch.Tensor]
 
 
 def _rows(case: Case, x: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
-    """(the sorted rows that are no padding, token * topk + slot of each), int64; the first in the order of experts."""
+    """(indices of the rows that are not padding, in the order of experts; token * topk + slot of each), both int64."""
     ids = x["ids"].long()
     rows = torch.nonzero((ids & 0xFFFFFF) < case.M).flatten()
     return rows, (ids[rows] & 0xFFFFFF) * case.topk + (ids[rows] >> 24)

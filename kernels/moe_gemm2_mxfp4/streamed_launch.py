@@ -46,49 +46,24 @@ def launched(knobs: dict[str, Any], arch: str) -> dict[str, Any]:
     return {"launch_pdl": True} if overlaps(knobs, arch) else {}
 
 
-def atomic_call(
-    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype
-) -> Callable[[], torch.Tensor]:
-    """Clears [M, N] and adds every weighted row to its token's row."""
+def following(knobs: dict[str, Any], arch: str) -> dict[str, Any]:
+    """Constants and options of the small kernel before or behind the product."""
+    return {"OVERLAP": overlaps(knobs, arch), **launched(knobs, arch)}
+
+
+def clearing(out: torch.Tensor, knobs: dict[str, Any], arch: str) -> Callable[[], None]:
+    """Launcher of the kernel that sets `out` to zero and lets the product start meanwhile."""
     from kernels.moe_gemm2_mxfp4 import streamed
 
-    out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
-    product = _product(case, x, knobs, out, atomic=True)
-    arch, grid = case.place.arch, (-(-out.numel() // CLEAR_BLOCK),)
-    overlap, options = overlaps(knobs, arch), launched(knobs, arch)
+    grid, width = (-(-out.numel() // CLEAR_BLOCK),), {"num_warps": 4, **following(knobs, arch)}
 
-    def call() -> torch.Tensor:
-        streamed.clear_kernel[grid](out, out.numel(), BLOCK=CLEAR_BLOCK, OVERLAP=overlap, num_warps=4, **options)
-        product()
-        return out
+    def launch() -> None:
+        streamed.clear_kernel[grid](out, out.numel(), BLOCK=CLEAR_BLOCK, **width)
 
-    return call
+    return launch
 
 
-def reduce_call(
-    case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out_dtype: torch.dtype
-) -> Callable[[], torch.Tensor]:
-    """Stores every weighted row, and then sums the rows of each token in the order of its slots."""
-    from kernels.moe_gemm2_mxfp4 import device
-
-    kind = torch.float32 if knobs["partial"] == "fp32" else torch.bfloat16
-    partial = torch.empty((case.M * case.topk, case.N), dtype=kind, device=x["a"].device)
-    out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
-    product = _product(case, x, knobs, partial, atomic=False)
-    arch, grid = case.place.arch, (case.M, -(-case.N // SUM_BLOCK))
-    overlap, options = overlaps(knobs, arch), launched(knobs, arch)
-
-    def call() -> torch.Tensor:
-        product()
-        device.sum_slots_kernel[grid](
-            partial, out, case.N, TOPK=case.topk, BLOCK=SUM_BLOCK, OVERLAP=overlap, num_warps=4, **options
-        )
-        return out
-
-    return call
-
-
-def _product(
+def product(
     case: Case, x: dict[str, torch.Tensor], knobs: dict[str, Any], out: torch.Tensor, atomic: bool
 ) -> Callable[[], None]:
     """Launcher of the product into `out`.  Lays the weights out here, once, as a server does when it loads them."""

@@ -33,7 +33,7 @@ class Memory(Protocol):
         """The heap of a rank as uint8[bytes]."""
 
     def reserve(self, start: int, size: int) -> None:
-        """Make sure that these bytes of this rank's heap can be written; HeapError if there is no room."""
+        """Take memory for bytes [start, start + size) of this rank's heap; HeapError if there is not enough."""
 
     def barrier(self) -> None:
         """Wait until every rank is here; on a GPU enqueued on the current stream.
