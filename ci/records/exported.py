@@ -37,11 +37,12 @@ def export(
     machines: Sequence[str] = (),
     kernels: Sequence[str] = (),
     since: datetime.datetime | None = None,
+    dry_run: bool = False,
 ) -> Exported:
     """Write the records that match; nothing where none does.  Raises RecordError if `out` cannot be written."""
     frame = derived.derive(chosen(store.load(results_dir), machines, kernels, since))
-    if not len(frame):
-        return Exported(0, [])
+    if not len(frame) or dry_run:
+        return Exported(len(frame), [])
     try:
         paths = _parquet(frame, out) if kind == "parquet" else [_file(frame, out, kind)]
     except OSError as error:

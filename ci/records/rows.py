@@ -24,6 +24,8 @@ UNPAIRED = PairedRatio("", math.nan, math.nan, math.nan)
 CACHED = SCHEMA.remove(SCHEMA.get_field_index("machine"))
 """What a record's rows say; the machine is the name of their folder."""
 
+EXACT_FIELDS = {series: field for series, (field, _) in asv_files.EXACT.items()}
+
 SOFTWARE = ("torch", "triton", "cuda", "hip", "nccl")
 """Names of versions in a trial's environment."""
 
@@ -106,14 +108,13 @@ def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[RowBloc
     for name, row in rows.items():
         kernel, _, series = name.rpartition(".")
         if series == asv_files.TIME and len(row.get("params") or ()) == 2 and row.get("result"):
-            exact = {field: _by_case(rows.get(f"{kernel}.{one}")) for one, (field, _) in asv_files.EXACT.items()}
-            block = _bare_kernel(kernel, row, exact, pooled)
+            block = _bare_kernel(kernel, row, rows, pooled)
             if block.rows:
                 yield RowBlock(block.rows, {**place, **block.columns})
 
 
 def _bare_kernel(
-    kernel: str, row: asv_files.Json, exact: Mapping[str, Mapping[str, float | None]], pooled: PooledTrials | None
+    kernel: str, row: asv_files.Json, rows: Mapping[str, asv_files.Json], pooled: PooledTrials | None
 ) -> RowBlock:
     """The combinations of one time series that asv's file has and the notes lack; what asv skipped is no row."""
     backends, cases = map(names_of, row["params"])
@@ -121,6 +122,7 @@ def _bare_kernel(
     values = np.array(row["result"], np.float64)
     if len(values) != len(keys):
         raise ValueError(f"{kernel} has {len(values)} results for {len(keys)} combinations of parameters")
+    exact = {field: _of_cases(rows.get(f"{kernel}.{one}"), row["params"][1]) for one, field in EXACT_FIELDS.items()}
     failed = np.array([value is None for value in row["result"]])
     keep = failed | ~np.isnan(values)
     if pooled:
@@ -136,7 +138,7 @@ def _bare_kernel(
         "seconds_low": _at(row, "stats_ci_99_a", which),
         "seconds_high": _at(row, "stats_ci_99_b", which),
         "samples": _counts(row.get("stats_repeat"), which),
-        **{field: _of_cases(by_case, cases)[which % len(cases)] for field, by_case in exact.items() if by_case},
+        **{field: found[which % len(cases)] for field, found in exact.items() if found is not None},
         "status": ["error" if one else "ok" for one in failed] if failed.any() else "ok",
         "why": ["failed under asv, without notes" if one else "" for one in failed] if failed.any() else "",
         "yardstick": str(row.get("version") or ""),
@@ -200,15 +202,15 @@ def _counts(values: Sequence[int | None] | None, which: np.ndarray) -> Column:
     return np.array([value or 0 for value in values], np.int32)[which] if values else 0
 
 
-def _by_case(row: asv_files.Json | None) -> dict[str, float | None]:
-    """An exact series by case; empty if there is none."""
+def _of_cases(row: asv_files.Json | None, cases: Sequence[str]) -> np.ndarray | None:
+    """An exact series at these cases (as asv keeps them), NaN where it lacks one; None if there is no such series."""
     if not row or not row.get("params") or not row.get("result"):
-        return {}
-    return dict(zip(names_of(row["params"][0]), row["result"], strict=False))
-
-
-def _of_cases(by_case: Mapping[str, float | None], cases: Sequence[str]) -> np.ndarray:
-    return np.array([by_case.get(case) for case in cases], np.float64)
+        return None
+    own, values = row["params"][0], row["result"]
+    if own != cases:
+        known = dict(zip(own, values, strict=False))
+        values = [known.get(case) for case in cases]
+    return np.array(values, np.float64)
 
 
 def _float(value: Scalar) -> float:

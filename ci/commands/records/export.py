@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ci.options import JSON, PASS, RESULTS, example
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, example
 from ci.records import exported
 
 
@@ -33,6 +33,7 @@ from ci.records import exported
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only commits from this day on (UTC).")
 @RESULTS
 @JSON
+@DRY_RUN
 def export(
     out: Path,
     kind: str,
@@ -41,14 +42,16 @@ def export(
     since: datetime.datetime | None,
     results: Path,
     as_json: bool,
+    dry_run: bool,
 ) -> int:
     """Write the long frame: one row per machine, commit, environment, kernel, backend and case.
 
     Times are seconds; TFLOPS, GB/s, share of the peak and ratio to the baseline stand beside them.
     """
-    done = exported.export(results, out, kind, machine, kernel, since)
+    done = exported.export(results, out, kind, machine, kernel, since, dry_run)
     if as_json:
         click.echo(json.dumps({"rows": done.rows, "paths": [str(path) for path in done.paths]}, indent=1))
     else:
-        click.echo(f"{done.rows:,} rows in {out}" if done.rows else f"no record matches; nothing was written to {out}")
+        verb = "would be " if dry_run else ""
+        click.echo(f"{done.rows:,} rows {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
     return PASS

@@ -60,9 +60,10 @@ def _date(text: str) -> int | None:
 
 
 def _bar() -> Progress:
-    """A progress bar over bytes."""
+    """A progress bar over bytes, where somebody looks at it."""
     columns = TextColumn("importing"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=err_console(), transient=True)
+    console = err_console()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _document(done: reading.Brought) -> dict[str, object]:

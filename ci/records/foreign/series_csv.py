@@ -42,22 +42,22 @@ Dates = npt.NDArray[np.datetime64]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Texts:
+class CodedTexts:
     """A column of texts as codes into distinct texts."""
 
     codes: Codes
     texts: list[str]
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray) -> Texts:
+    def of(cls, column: pa.ChunkedArray) -> CodedTexts:
         """From a dictionary column; a missing text is empty."""
         whole = column.unify_dictionaries().combine_chunks()
         codes = whole.indices.fill_null(len(whole.dictionary)).to_numpy(zero_copy_only=False)
         return cls(codes, [*map(str, whole.dictionary.to_pylist()), ""])
 
-    def at(self, rows: npt.NDArray[np.intp]) -> Texts:
+    def at(self, rows: npt.NDArray[np.intp]) -> CodedTexts:
         """Some of its rows."""
-        return Texts(self.codes[rows], self.texts)
+        return CodedTexts(self.codes[rows], self.texts)
 
     def each(self, change: Callable[[str], str]) -> pa.DictionaryArray:
         """The column with every text changed."""
@@ -95,7 +95,7 @@ class Numbering:
     commits: dict[str, int] = dataclasses.field(default_factory=dict)
     points: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def of_commits(self, commit: Texts) -> Dates:
+    def of_commits(self, commit: CodedTexts) -> Dates:
         """Commits a second apart, in the order in which they first come."""
         first = np.unique(commit.codes, return_index=True)
         for code in first[0][np.argsort(first[1])]:
@@ -103,7 +103,7 @@ class Numbering:
         number = np.array([self.commits.get(text, 0) for text in commit.texts], np.int64)
         return (number[commit.codes] * 1000).astype("datetime64[ms]")
 
-    def of_series(self, series: Texts) -> npt.NDArray[np.int64]:
+    def of_series(self, series: CodedTexts) -> npt.NDArray[np.int64]:
         """The number of each point within its series."""
         before = np.array([self.points.get(text, 0) for text in series.texts], np.int64)
         number = before[series.codes] + pd.Series(series.codes).groupby(series.codes).cumcount().to_numpy()
@@ -227,19 +227,19 @@ def _convert(kinds: Mapping[str, pa.DataType]) -> pa_csv.ConvertOptions:
     return pa_csv.ConvertOptions(column_types=dict(kinds), include_columns=list(kinds), strings_can_be_null=False)
 
 
-def _texts(read: pa.Table, name: str) -> Texts:
+def _texts(read: pa.Table, name: str) -> CodedTexts:
     if name in read.column_names:
-        return Texts.of(read[name])
-    return Texts(np.zeros(len(read), np.int8), [""])
+        return CodedTexts.of(read[name])
+    return CodedTexts(np.zeros(len(read), np.int8), [""])
 
 
-def _placed(header: Sequence[str], texts: Mapping[str, Texts], numbering: Numbering) -> tuple[Texts, Dates]:
+def _placed(header: Sequence[str], texts: Mapping[str, CodedTexts], numbering: Numbering) -> tuple[CodedTexts, Dates]:
     """The commit and the date of each row; dates that are none are NaT."""
     commit = texts["commit"]
     if "commit" not in header:
         number = numbering.of_series(texts["series"])
         distinct, codes = np.unique(number, return_inverse=True)
-        commit = Texts(codes, [f"{n:08d}" for n in distinct])
+        commit = CodedTexts(codes, [f"{n:08d}" for n in distinct])
         dates = (number * 1000).astype("datetime64[ms]")
     elif "time" not in header:
         dates = numbering.of_commits(commit)
@@ -263,7 +263,7 @@ def moments(texts: Sequence[str]) -> Dates:
     return np.where((found < np.datetime64(0, "ms")) | (found > latest), np.datetime64("NaT"), found)
 
 
-def _names(series: Texts, given: ImportOptions) -> dict[str, pa.DictionaryArray]:
+def _names(series: CodedTexts, given: ImportOptions) -> dict[str, pa.DictionaryArray]:
     """kernel, backend and case of a series."""
 
     def part(index: int, otherwise: str) -> Callable[[str], str]:
@@ -294,7 +294,7 @@ def _whole(columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
     )
 
 
-def _by_machine(machine: Texts, given: ImportOptions, rows: pa.Table) -> dict[str, pa.Table]:
+def _by_machine(machine: CodedTexts, given: ImportOptions, rows: pa.Table) -> dict[str, pa.Table]:
     if given.machine or len(set(machine.codes)) <= 1:
         said = machine.texts[int(machine.codes[0])] if len(machine.codes) else ""
         return {machine_named(given.machine or said): rows} if len(rows) else {}

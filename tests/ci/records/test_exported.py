@@ -59,6 +59,8 @@ def test_text_formats_hold_the_same_rows(tmp_path: Path, kind: str) -> None:
 def test_nothing_that_matches_is_said(tmp_path: Path) -> None:
     done = run("export", "--results", RESULTS, "--out", tmp_path / "history", "--kernel", "nothing")
     assert "no record matches" in done.output
+    dry = run("export", "--results", RESULTS, "--out", tmp_path / "history", "--kernel", "gemm", "--dry-run")
+    assert "rows would be in" in dry.output
     assert not (tmp_path / "history").exists()
 
 

@@ -601,6 +601,19 @@ def test_a_plain_asv_file_without_notes_is_read(record: Any, results: Path) -> N
     assert list(frame["case"]) == ["m16", "m16"], "n/a is no row"
 
 
+def test_exact_series_are_found_by_the_name_of_their_case(record: Any, results: Path) -> None:
+    """An asv file without notes whose exact series lists other cases in another order."""
+    record(trial({case: {"head/triton": ok(), "head/blas": ok()} for case in ("m16", "m64")}))
+    for notes in results.glob("*/*.notes.jsonl"):
+        notes.unlink()
+    data = json.loads(asv_file(results).read_text())
+    data["results"]["gemm.track_flops"][:2] = [[64, 8], [["'m64'", "'m8'"]]]
+    asv_file(results).write_text(json.dumps(data))
+    frame = records.load(results).astype({"case": str})
+    assert dict(zip(frame["case"], frame["flops"].fillna(-1), strict=True)) == {"m16": -1, "m64": 64}
+    assert set(frame["hbm_bytes"]) == {10**6}
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
