@@ -45,10 +45,16 @@ class Tracks:
 
     def vendor(self, track: int) -> str:
         """The backend that the newest time of a track was divided by; "" where it was by none."""
-        row = self.row[self.starts[track + 1] - 1]
-        paired = np.isfinite(_numbers(self.frame.iloc[row : row + 1], "paired_ratio"))[0]
-        column = "paired_with" if paired else "baseline_name"
-        return str(self.frame[column].iat[row]) if column in self.frame else ""
+        return self._vendors[track]
+
+    @functools.cached_property
+    def _vendors(self) -> Sequence[str]:
+        rows = self.row[self.starts[1:] - 1]
+        names = [name for name in ("paired_ratio", "paired_with", "baseline_name") if name in self.frame]
+        newest = self.frame[names].iloc[rows]
+        paired = np.isfinite(_numbers(newest, "paired_ratio"))
+        columns = (_texts(newest, "paired_with"), _texts(newest, "baseline_name"))
+        return [one if use else other for use, one, other in zip(paired, *columns, strict=True)]
 
     def arrays(self) -> list[FloatArray]:
         """What is judged of every track."""
@@ -142,6 +148,10 @@ def _relative(frame: pd.DataFrame) -> FloatArray:
 
 def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
     return frame[column].to_numpy(np.float64) if column in frame else np.full(len(frame), np.nan)
+
+
+def _texts(frame: pd.DataFrame, column: str) -> list[str]:
+    return [str(text) for text in frame[column]] if column in frame else [""] * len(frame)
 
 
 def codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:

@@ -96,15 +96,15 @@ def _apart(rows: pd.DataFrame) -> bool:
 
 def early(values: FloatArray) -> Iterator[Step]:
     """Large lasting steps among the first points of a series of ratios."""
-    if len(values) < 2 or float(np.max(np.abs(np.diff(np.log(values[: FIRST + 1]))))) < LEAST / 2:
+    jumps = np.abs(np.diff(np.log(values[:FIRST])))
+    if not np.any(jumps >= LEAST):
         return
     noise = _noise(values)
+    least = max(LEAST, SURE * noise * math.sqrt(2))
     start = 0
-    for index in range(1, min(len(values), FIRST)):
+    for index in map(int, np.flatnonzero(jumps >= least) + 1):
         before, after = (float(np.median(part)) for part in (values[start:index], values[index : index + LASTING]))
-        own = abs(math.log(values[index] / values[index - 1]))
-        size = math.log(after / before)
-        if min(own, abs(size)) >= max(LEAST, SURE * noise * math.sqrt(2)):
+        if abs(math.log(after / before)) >= least:
             yield _step(index, before, after, noise)
             start = index
 
