@@ -12,6 +12,7 @@ from ci.history import identity
 from ci.history.attribution import Surroundings
 from ci.history.commits import CommitOrder
 from ci.history.identity import EventPlace
+from ci.history.steps import first_told
 from ci.history.steps.grouping import StepGroup
 from ci.history.steps.machines import root
 from ci.history.steps.moved_work import MovedWork, moved_work
@@ -44,7 +45,8 @@ def told(
 def _names(groups: Sequence[StepGroup], around: Surroundings, triage: Triage) -> list[str]:
     """The id of each group."""
     commits = around.order.names
-    places = [EventPlace(root(g.machine, triage.renamed), g.kind, g.direction, commits[g.bad]) for g in groups]
+    first = zip(groups, first_told.places(groups, around.tracks), strict=True)
+    places = [EventPlace(root(g.machine, triage.renamed), g.kind, g.direction, commits[bad]) for g, bad in first]
     known = {name: place for name, entry in triage.entries.items() if (place := entry.place)}
     known = {name: dataclasses.replace(one, machine=root(one.machine, triage.renamed)) for name, one in known.items()}
     return identity.ids(places, known, _machine_order(around, triage))

@@ -58,7 +58,15 @@ def _assigned(places: Sequence[EventPlace], pairs: Iterable[tuple[int, int, str]
         if number not in given and name not in used:
             given[number] = name
             used.add(name)
-    return [given.get(number, place.id) for number, place in enumerate(places)]
+    return [given.get(number) or _free(place, used) for number, place in enumerate(places)]
+
+
+def _free(place: EventPlace, used: set[str]) -> str:
+    """The place's id; the next one where another event has it: two that are told apart now were first seen as one."""
+    tries = (dataclasses.replace(place, part=f"{place.part}{more}") for more in ("", *map(str, range(2, 1000))))
+    name = next(one.id for one in tries if one.id not in used)
+    used.add(name)
+    return name
 
 
 def _what(place: EventPlace) -> tuple[str, ...]:

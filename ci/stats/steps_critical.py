@@ -19,6 +19,7 @@ TABLE = {
     200: (5.01, 5.73),
     350: (5.01, 5.58),
     512: (5.22, 5.94),
+    1024: (5.42, 6.15),
 }
 """Points: standard errors that 1 of 100 and 1 of 1000 null series exceed, of the worst of Gaussian, t (3 degrees),
 AR(1) 0.5 and 1 % outliers.  `python -m ci.study.step_bar --series 6000`, 2026-11-22."""

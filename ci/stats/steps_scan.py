@@ -28,7 +28,7 @@ seeded binary segmentation advises."""
 TRIES = 3
 """Splits that are looked at, the clearest first: beside a drift the clearest is often the drift itself."""
 
-ROWS = 256
+ROWS = 512
 """Series that are scanned together: their sums stay in a core's cache."""
 
 
@@ -75,20 +75,22 @@ def scan(sums: Sums) -> Splits:
 
 def best_split(first: FloatArray, start: int, stop: int) -> tuple[IntArray, FloatArray]:
     """(place, gain) of the best split of [start, stop) of each series, shape (series,) each."""
-    left, share, weight = _shares(stop - start)
-    part = first[:, start + SHORTEST : stop - SHORTEST + 1]
-    excess = part - first[:, [start]] - (first[:, [stop]] - first[:, [start]]) * share
-    gain = excess**2 * weight
+    share, weight = _shares(stop - start)
+    gain = (first[:, [start]] - first[:, [stop]]) * share  # in place: the arrays are large and there are many
+    gain += first[:, start + SHORTEST : stop - SHORTEST + 1]
+    gain -= first[:, [start]]
+    np.square(gain, out=gain)
+    gain *= weight
     best = np.argmax(gain, axis=1)
     return best + start + SHORTEST, gain[np.arange(len(gain)), best]
 
 
 @functools.lru_cache(maxsize=4096)
-def _shares(points: int) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Of each split of so many points: points on the left, their share, and 1 / (left * share on the right)."""
+def _shares(points: int) -> tuple[FloatArray, FloatArray]:
+    """Of each split of so many points: share of the points on the left, and 1 / (their number * share on the right)."""
     left = np.arange(SHORTEST, points - SHORTEST + 1)
     share = left / points
-    return left, share, 1 / (left * (1 - share))
+    return share, 1 / (left * (1 - share))
 
 
 def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:

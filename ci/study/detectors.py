@@ -33,6 +33,9 @@ NEAR = 5
 WINDOW, THRESHOLD = 12, 7.0
 """Points on either side, and the t value, of the t-test."""
 
+WIDTH = 130
+"""Columns of the table, however narrow the terminal: wrapped rows cannot be compared."""
+
 Detector = Callable[[FloatArray], list[int]]
 
 
@@ -177,7 +180,9 @@ def main(trials: int, seed: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_plain(task, scores) for task, scores in rows], indent=1))
     else:
-        Console(highlight=False).print(table(rows))
+        out = Console(highlight=False)
+        out.width = max(out.width, WIDTH)
+        out.print(table(rows))
         click.echo(f"{trials} series in each row, seed {seed}; share of series with any change ± its standard error")
 
 

@@ -18,7 +18,7 @@ from ci.stats.steps_scan import loudest, scan
 from ci.stats.types import FloatArray
 from ci.study.series_noise import KINDS, PROMISED
 
-LENGTHS = (6, 8, 10, 14, 20, 30, 50, 100, 200, 350, 512)
+LENGTHS = (6, 8, 10, 14, 20, 30, 50, 100, 200, 350, 512, 1024)
 TAILS = (0.01, 0.001)
 BATCH = 1000
 """Series at a time."""

@@ -48,19 +48,26 @@ class Found:
 
 
 @click.command(epilog=example("ridgeline detect history.csv --better lower"))
-@click.argument("file", type=click.Path(allow_dash=True, exists=True, dir_okay=False))
-@click.option("--better", type=click.Choice(["lower", "higher"]), default="lower", show_default=True, help="Values.")
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option(
+    "--better",
+    type=click.Choice(["lower", "higher"]),
+    default="lower",
+    show_default=True,
+    help="Which values are good.",
+)
 @JSON
 def detect(file: str, better: Better, as_json: bool) -> int:
     """Find where the level of a series changed.
 
     FILE is a CSV (also .gz, or - for stdin) with a header: value, and optionally series, commit, time, unit.  Rows are
-    ordered by time where there is one.  Exit code: 0 no series ends slower than it was, 1 one does, 2 no series has
-    points enough to tell, 3 the file cannot be read.
+    ordered by time where there is one; an index counts the rows of a series from 0, those without a value too.  Steps
+    of values that are not all positive are differences, without a ratio.
+
+    Exit code: 0 no series ends slower than it was, 1 one does, 2 no series has points enough to tell, 3 the file cannot
+    be read.
     """
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), console=err_console(), transient=True
-    ) as progress:
+    with _progress() as progress:
         whole = _file(file, progress)
         found = list(_found(whole, progress))
     if as_json:
@@ -68,6 +75,12 @@ def detect(file: str, better: Better, as_json: bool) -> int:
     else:
         _show(found, whole, better)
     return _exit_code(found, better)
+
+
+def _progress() -> Progress:
+    console = err_console()
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _file(file: str, progress: Progress) -> Read:
