@@ -64,7 +64,8 @@ class View:
     scripts, styles: below static/, after those of every page.  shown: whether a site has this page at all.
     reads: patterns of the paths of data files of others that its scripts load.
     data: yields (path, value) of its data files; a script loads one with `Ridgeline.load(path)`.  Values are what JSON
-    knows; NaN is an error.  Paths are unique over the site: "<lane slug>/<view name>..." or "views/<view name>...".
+    knows, and arrays of numbers; NaN is null.  Paths are unique over the site: "<lane slug>/<view name>..." or
+    "views/<view name>...".
     files: yields (path from the root of the site, bytes) of files for people and other programs: JSON, CSV, a feed.
     """
 
