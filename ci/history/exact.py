@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -97,12 +98,15 @@ def read(
 
 def records(results: Path, repository: Path | None = None) -> list[CodeRecord]:
     """All values of the recorded commits, in the order of :func:`read`."""
-    found = [one for path in sorted((results / MACHINE).glob("*-triton*.json")) if (one := _record(path))]
+    files = ((path, path.stat()) for path in sorted((results / MACHINE).glob("*-triton*.json")))
+    found = [one for path, stat in files if (one := _record(path, stat.st_mtime_ns, stat.st_size))]
     place = history_order(repository or results, (one.commit for one in found))
     return sorted(found, key=lambda one: (one.env, one.date_ms, place.get(one.commit, -1)))
 
 
-def _record(path: Path) -> CodeRecord | None:
+@functools.lru_cache(maxsize=1024)  # a site reads the records for their steps and for their values
+def _record(path: Path, changed_ns: int, size: int) -> CodeRecord | None:
+    """The record in a file, None where there is none; time of change and size make it another file."""
     try:
         data = json.loads(path.read_text())
         return CodeRecord(str(data["commit_hash"]), int(data["date"]), str(data["env_name"]), points(data["results"]))
