@@ -108,6 +108,15 @@ def records(results: Path, repository: Path | None = None) -> list[CodeRecord]:
 def _record(path: Path, changed_ns: int, size: int) -> CodeRecord | None:
     """The record in a file, None where there is none; time of change and size make it another file."""
     try:
+        return _read(path, path.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(path: Path, changed_ns: int) -> CodeRecord | None:
+    """The record in a file as it was at `changed_ns`: a page wants its values, and the history its changes."""
+    try:
         data = json.loads(path.read_text())
         return CodeRecord(str(data["commit_hash"]), int(data["date"]), str(data["env_name"]), points(data["results"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -122,12 +122,25 @@ def of_pair(base: Sequence[FloatArray], head: Sequence[FloatArray], shifts: Floa
     among = two_modes(shifts) if len(shifts) >= 6 else None
     if among:
         found.append(_two_ratios(among))
-    worse, better = collapse(head, base), collapse(base, head)
+    worse = collapse(head, _beside(base, -shifts))
+    better = collapse(base, _beside(head, shifts))
     if worse and (worse.certain or worse.probability < COLLAPSE_LIKELY):
         found.append(worse.anomaly("head"))
     if better and better.certain:
         found.append(better.anomaly("base"))
     return found
+
+
+def _beside(partner: Sequence[FloatArray], behind: FloatArray) -> list[FloatArray]:
+    """The partner's calls / median of the other arm, where the partner is the slower one.
+
+    Calls that collapse in both arms are the machine's, also where they are most of the partner's and so its median.
+    behind: log(partner / other) of each trial.
+    """
+    if not len(partner):  # calls are not always kept
+        return []
+    slower = np.exp(np.maximum(behind, 0.0))
+    return [np.asarray(trial) * factor for trial, factor in zip(partner, slower, strict=True)]
 
 
 def collapse(mine: Sequence[FloatArray], partner: Sequence[FloatArray]) -> Collapse | None:

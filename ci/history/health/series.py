@@ -128,7 +128,7 @@ def _beside_past(sessions: Sequence[SessionNoise]) -> list[HealthPoint]:
 def of_baselines(frame: pd.DataFrame) -> list[HealthSeries]:
     """Commit by commit: how long the baselines take here / on machines of the same product, median over the cases."""
     rows = frame[(frame["status"] == "ok") & frame["baseline"].astype(bool) & (frame["kind"] == "gpu")]
-    found = [part for _, group in rows.groupby(["device", "count"], sort=True) for part in _among(group)]
+    found = [part for _, group in rows.groupby(["device", "count"], sort=True, observed=True) for part in _among(group)]
     return sorted(found, key=lambda series: series.machine)
 
 
@@ -136,11 +136,11 @@ def _among(rows: pd.DataFrame) -> Iterator[HealthSeries]:
     """Machines of one product, each beside the median of the others in the same cases at the same commits."""
     if rows["machine"].nunique() < 2:
         return
-    times = rows.pivot_table("seconds", CASE, "machine", aggfunc="median")
-    dates = rows.groupby("commit")["date"].min().dt.as_unit("ms").astype("int64")
+    times = rows.pivot_table("seconds", CASE, "machine", aggfunc="median", observed=True)
+    dates = rows.groupby("commit", observed=True)["date"].min().dt.as_unit("ms").astype("int64")
     for machine in times.columns:
         ratio = (times[machine] / times.drop(columns=machine).median(axis=1)).dropna()
-        by_commit = ratio.groupby(level="commit", sort=False).agg(["median", "size"])
+        by_commit = ratio.groupby(level="commit", sort=False, observed=True).agg(["median", "size"])
         enough = by_commit.loc[by_commit["size"] >= SHARED_CASES, "median"]
         points = (HealthPoint(int(dates[commit]), str(commit), float(value), 1.0) for commit, value in enough.items())
         yield _whole(str(machine), Measure.BASELINES, points)
