@@ -98,15 +98,12 @@ def read(
 
 def records(results: Path, repository: Path | None = None) -> list[CodeRecord]:
     """All values of the recorded commits, in the order of :func:`read`."""
-    files = ((path, path.stat()) for path in sorted((results / MACHINE).glob("*-triton*.json")))
-    found = [one for path, stat in files if (one := _record(path, stat.st_mtime_ns, stat.st_size))]
+    found = [one for path in sorted((results / MACHINE).glob("*-triton*.json")) if (one := _record(path))]
     place = history_order(repository or results, (one.commit for one in found))
     return sorted(found, key=lambda one: (one.env, one.date_ms, place.get(one.commit, -1)))
 
 
-@functools.lru_cache(maxsize=1024)  # a site reads the records for their steps and for their values
-def _record(path: Path, changed_ns: int, size: int) -> CodeRecord | None:
-    """The record in a file, None where there is none; time of change and size make it another file."""
+def _record(path: Path) -> CodeRecord | None:
     try:
         return _read(path, path.stat().st_mtime_ns)
     except OSError:
