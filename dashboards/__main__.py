@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,8 @@ def _build(wanted: argparse.Namespace) -> str:
     from dashboards.build import SiteError, build
     from dashboards.views.pull_request import ReportFileError
 
+    # A build keeps most of what it makes: looking for garbage took a tenth of its time (this repository, 2026-11-22).
+    gc.set_threshold(200_000, 20, 100)
     try:
         build(wanted.results, wanted.out, wanted.repo_url, wanted.report)
     except (SiteError, ReportFileError, TriageError, OSError) as error:
