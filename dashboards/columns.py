@@ -44,7 +44,7 @@ def plain(text: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class CodedTexts:
+class TextColumn:
     """A column of texts.  names: each once, in order; codes: for each row the place of its text among them."""
 
     names: tuple[str, ...]
@@ -59,8 +59,8 @@ class CodedTexts:
         place = {name: n for n, name in enumerate(ordered)}
         return cls(tuple(ordered), np.array([place.get(name, -1) for name in names], np.int32)[codes])
 
-    def __getitem__(self, rows: Rows) -> CodedTexts:
-        return CodedTexts(self.names, self.codes[rows])
+    def __getitem__(self, rows: Rows) -> TextColumn:
+        return TextColumn(self.names, self.codes[rows])
 
     def at(self, row: int) -> str:
         """The text of a row."""
@@ -110,7 +110,7 @@ class Columns:
     origin: row of the frame.
     """
 
-    texts: Mapping[str, CodedTexts]
+    texts: Mapping[str, TextColumn]
     numbers: Mapping[str, Floats]
     baseline: Bools
     when: Ints
@@ -190,7 +190,7 @@ class Runs:
 
 def columns(frame: pd.DataFrame) -> Columns:
     """The frame of `ci.records.store.load` with the columns of `ci.records.derived.derive`, in any order of rows."""
-    texts = {name: CodedTexts.of(frame[name]) for name in TEXTS}
+    texts = {name: TextColumn.of(frame[name]) for name in TEXTS}
     when, date_ms = _history(texts["machine"], texts["commit"], milliseconds(frame["date"]))
     arm = [(texts[name].codes, len(texts[name].names)) for name in ("machine", "kernel", "case", "backend")]
     key = ranks([*arm, (when, int(when.max(initial=0)) + 1), (texts["env"].codes, len(texts["env"].names))])
@@ -217,7 +217,7 @@ def ranks(keys: Iterable[tuple[Ints, int]]) -> Ints:
     return whole
 
 
-def _history(machine: CodedTexts, commit: CodedTexts, date_ms: Ints) -> tuple[Ints, Ints]:
+def _history(machine: TextColumn, commit: TextColumn, date_ms: Ints) -> tuple[Ints, Ints]:
     """(place of each row's commit in the order machine, date, commit; date of that commit).  Its latest date counts."""
     pair = machine.codes.astype(np.int64) * len(commit.names) + commit.codes
     latest = np.full(len(machine.names) * len(commit.names), np.iinfo(np.int64).min)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ci.records import rates
-from dashboards.columns import NUMBERS, Bools, CodedTexts, Columns, Ints, Runs, columns, milliseconds, plain, ranks
+from dashboards.columns import NUMBERS, Bools, Columns, Ints, Runs, TextColumn, columns, milliseconds, plain, ranks
 
 KEY = ["kernel", "case", "backend"]
 """What names a series within a lane."""
@@ -49,7 +49,7 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     """
     moments = pd.to_datetime(frame["date"], utc=True)
     order = _order(
-        {name: CodedTexts.of(frame[name]) for name in ("machine", "commit", "env", *KEY)}, milliseconds(moments)
+        {name: TextColumn.of(frame[name]) for name in ("machine", "commit", "env", *KEY)}, milliseconds(moments)
     )
     made = {"date": moments, "baseline": frame["baseline"].astype("boolean").fillna(False).astype(bool)}
 
@@ -64,7 +64,7 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: column(name) for name in frame}, copy=False)
 
 
-def _order(texts: Mapping[str, CodedTexts], date_ms: Ints) -> Ints:
+def _order(texts: Mapping[str, TextColumn], date_ms: Ints) -> Ints:
     """Rows in the order of history; of two rows of one arm at one commit the one that comes last stays."""
     keys = {name: (texts[name].codes, len(texts[name].names)) for name in ("machine", "commit", "env", *KEY)}
     dates, date = np.unique(date_ms, return_inverse=True)
@@ -81,9 +81,9 @@ def _plain(column: pd.Series) -> Any:
         names = list(column.cat.categories)
         if names == sorted(map(plain, map(str, names))) and not column.hasnans:
             return column.array
-        texts = CodedTexts.of(column)
+        texts = TextColumn.of(column)
         return pd.Categorical.from_codes(texts.codes, list(texts.names), ordered=False)
-    texts = CodedTexts.of(column)
+    texts = TextColumn.of(column)
     return np.array(texts.names, dtype=object)[texts.codes]
 
 
@@ -113,7 +113,7 @@ class Lane:
 
 def lanes(frame: pd.DataFrame) -> list[Lane]:
     """The lanes of a tidy frame, the one with the newest commit first (then by name)."""
-    machines = Runs.of(CodedTexts.of(frame["machine"]).codes).pairs()
+    machines = Runs.of(TextColumn.of(frame["machine"]).codes).pairs()
     parts = (frame.iloc[start:stop] for start, stop in machines)
     found = [Lane(str(rows["machine"].iloc[0]), env, part) for rows in parts for env, part in _by_environment(rows)]
     return sorted(found, key=lambda lane: (-lane.frame["date"].max().value, lane.machine, lane.env or ""))
@@ -121,7 +121,7 @@ def lanes(frame: pd.DataFrame) -> list[Lane]:
 
 def _by_environment(rows: pd.DataFrame) -> Iterable[tuple[str | None, pd.DataFrame]]:
     """All rows if a machine changes its environment now and then, one part per environment if commits have several."""
-    commit, env = CodedTexts.of(rows["commit"]), CodedTexts.of(rows["env"])
+    commit, env = TextColumn.of(rows["commit"]), TextColumn.of(rows["env"])
     pairs = np.zeros((len(commit.names), len(env.names)), bool)
     pairs[commit.codes, env.codes] = True
     if pairs.sum(axis=1).max() <= 1:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboards import lanes
-from dashboards.columns import CodedTexts, Runs, plain, ranks
+from dashboards.columns import Runs, TextColumn, plain, ranks
 from tests.dashboards import shown, slow_pages, synthetic
 
 
@@ -77,7 +77,7 @@ def test_odd_histories(rows: list[tuple[tuple[int, str, str, str, str, float], t
 
 
 def test_texts_are_numbers_into_ordered_names() -> None:
-    texts = CodedTexts.of(pd.Series(["b", None, "a", "b"], dtype=object))
+    texts = TextColumn.of(pd.Series(["b", None, "a", "b"], dtype=object))
     assert texts.names == ("", "a", "b")
     assert texts.list() == ["b", "", "a", "b"]
     assert texts.equal("b").tolist() == [True, False, False, True]
@@ -90,7 +90,7 @@ def test_texts_are_numbers_into_ordered_names() -> None:
 )
 def test_what_utf8_and_html_cannot_carry_is_replaced(text: str, wanted: str) -> None:
     assert plain(text) == wanted
-    assert CodedTexts.of(pd.Series([text], dtype=object)).names == (wanted,)
+    assert TextColumn.of(pd.Series([text], dtype=object)).names == (wanted,)
 
 
 def test_ranks_order_as_tuples_even_where_their_product_overflows() -> None:
