@@ -211,7 +211,7 @@ def machine_line(machine: Mapping[str, Scalar]) -> str:
 
 def plural(number: int, noun: str) -> str:
     """``1 case``, ``2 cases``."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def plain(text: object, limit: int = 240) -> str:

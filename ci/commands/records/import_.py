@@ -11,6 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, err_console, example, out_console
 from ci.records.foreign import points, reading
 from ci.records.imported import FOLDER
+from ci.report.words import plural
 
 
 @click.command("import", epilog=example("ridgeline import ../their-project/results --machine ci-node-3"))
@@ -78,7 +79,7 @@ def _document(done: reading.Brought) -> dict[str, object]:
 
 
 def _print(done: reading.Brought, results: Path, dry_run: bool) -> None:
-    said = f"{done.points:,} points of {done.added} files, {done.known} files known already"
+    said = f"{plural(done.points, 'point')} of {plural(done.added, 'file')}, {plural(done.known, 'file')} known already"
     verb, where = ("would import", f"into {results / FOLDER}") if dry_run else ("imported", f"in {results / FOLDER}")
     machines = ", ".join(sorted(done.machines)) or "no machine"
     out_console().print(f"{verb} {said}; {machines}; {where}", markup=False, soft_wrap=True)
