@@ -50,8 +50,9 @@ def remember(out: Path, results: Path, made_of: str) -> None:
 
 
 def _note(out: Path, results: Path) -> Path:
+    """Not *.json: asv takes every such file below its results for one of its own."""
     name = hashlib.sha256(os.fsencode(out.absolute())).hexdigest()[:16]
-    return results / ".cache" / f"site-{name}.json"
+    return results / ".cache" / f"site-{name}.note"
 
 
 def _stats(root: Path) -> str:

@@ -4,7 +4,7 @@ A is on every rank, the weights are split by output column (tensor parallelism o
 output everybody needs); fp16 and bf16, 2, 4 and 8 ranks.  The weights are stored as torch.nn.Linear stores them, so a
 rank holds [N / world, K].  `triton` stores each tile to all ranks as soon as it is computed, `bulk` computes first
 and scatters then, the baselines are what one writes with the libraries: `blas+rccl`, and the same with the all-gather
-at its best, as in kernels/all_gather (the fastest of the three counts).
+at its best: most channels, registered buffers (the fastest of the three counts).
 
 **When a call is done, and when the output may be used again.**  As with the libraries: when a call has completed on a
 rank's stream, that rank's output is complete, and it is the rank's own until its next call.  `triton` waits in each

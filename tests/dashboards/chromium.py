@@ -56,12 +56,25 @@ class Page:
         return self.tab.evaluate(script)
 
     def wait(self, condition: str, seconds: float = 20) -> None:
-        """Until a JavaScript condition is true.  By asking again: the pages' policy forbids what `eval` needs."""
+        """Until a JavaScript condition is true.  By asking again: the pages' policy forbids what `eval` needs.
+
+        While the tab goes from one page to the next there is nobody to ask.
+        """
         for _ in range(int(seconds / 0.02)):
-            if self.run(f"Boolean({condition})"):
+            if self._is(condition):
                 return
             self.tab.wait_for_timeout(20)
         raise TimeoutError(f"{condition} is still false; the page complains: {self.errors}")
+
+    def _is(self, condition: str) -> bool:
+        from playwright import sync_api
+
+        try:
+            return bool(self.run(f"Boolean({condition})"))
+        except sync_api.Error as error:
+            if "Execution context was destroyed" in str(error):
+                return False
+            raise
 
     def size(self, width: int, height: int, scheme: Any = "light", media: Any = "") -> None:
         """Size of the window, colour scheme, and medium ("print")."""

@@ -71,7 +71,7 @@ def test_what_a_site_shows_makes_it_new(built: Callable[..., bool], results: Pat
     elif change == "missing":
         (around / "site/data/site.js").unlink()
     else:
-        for note in (results / ".cache").glob("site-*.json"):
+        for note in (results / ".cache").glob("site-*.note"):
             note.write_text("[]")
     assert built(*address)
     assert not built(*address)

@@ -30,7 +30,7 @@ def load(results_dir: Path) -> HealthRecord:
     trials: dict[tuple[str, int, str, str], TrialHealth] = {}
     noise: dict[tuple[str, str], SessionNoise] = {}
     for folder in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
-        for entry in _machine(folder, results_dir / ".cache" / f"health-{folder.name}.json"):
+        for entry in _machine(folder, results_dir / ".cache" / f"health-{folder.name}.note"):
             for one in entry.trials:
                 trials.setdefault((one.session, one.at_ms, one.machine, one.operator), one)
             for found in entry.noise:

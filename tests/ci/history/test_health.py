@@ -262,7 +262,7 @@ def test_notes_are_read_once_and_again_when_they_change(tmp_path: Path, monkeypa
     made_trials.write(notes, line(), line(1))
     assert len(cache.load(tmp_path).trials) == 2
     assert reads == [notes]
-    (tmp_path / ".cache" / f"health-{folder.name}.json").write_text("{torn")
+    (tmp_path / ".cache" / f"health-{folder.name}.note").write_text("{torn")
     assert len(cache.load(tmp_path).trials) == 2
     assert cache.load(tmp_path / "nowhere") == HealthRecord()
 
