@@ -216,12 +216,14 @@ var Ridgeline = (() => {
 
   /* ---- head of the page ---- */
 
-  /** The lane that the state names, else the first. */
+  /** The lane that the state names, else the first; on a kernel's page, the first that has the kernel. */
   function lane(values) {
-    const {lanes} = Ridgeline.site;
+    const {lanes} = Ridgeline.site,
+      slug = document.documentElement.dataset.kernel;
     return (
       lanes.find(one => one.machine === values.machine && (one.env === null || one.env === values.env)) ||
       lanes.find(one => one.machine === values.machine) ||
+      lanes.find(one => one.kernels.includes(slug)) ||
       lanes[0]
     );
   }

@@ -286,6 +286,16 @@ def test_pages_that_have_nothing_to_show_say_so(
     assert "There are no records yet" in texts(page, "main")[0]
 
 
+@pytest.mark.parametrize("machine", [MI300X, H200])
+def test_a_kernels_page_opens_on_a_machine_that_has_the_kernel(
+    page: chromium.Page, tmp_path: Path, frame: pd.DataFrame, machine: str
+) -> None:
+    without = frame[~((frame["machine"] == machine) & (frame["kernel"] == "softmax"))]
+    page.open(f"{build.build_frame(without, tmp_path / 'site').as_uri()}/kernels/softmax.html")
+    page.wait("document.querySelector('tr.opened')")
+    assert (H200 if machine == MI300X else MI300X) in page.run("location.hash")
+
+
 def test_one_commit_is_a_dot(page: chromium.Page, tmp_path: Path) -> None:
     one = build.build_frame(synthetic.history(1), tmp_path / "site").as_uri()
     page.open(f"{one}/kernels/gemm.html#machine={MI300X}&case=llm_up_m4096")
