@@ -34,7 +34,7 @@ def site(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def texts(page: chromium.Page, selector: str) -> list[str]:
-    found: list[str] = page.run(f"[...document.querySelectorAll({selector!r})].map(e => e.innerText)")
+    found: list[str] = page.run(f"[...document.querySelectorAll({selector!r})].map(e => e.innerText || e.textContent)")
     return found
 
 
