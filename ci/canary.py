@@ -64,7 +64,7 @@ def run(
 
 
 def canary_run(share: float, commit: Commit, floor: float, outcome: Outcome) -> CanaryRun:
-    """What the gate answered, as it is recorded.  MeasureError from `compare` means that there is no answer."""
+    """The gate's answer as a record.  Where `compare` raises MeasureError there is no answer to record."""
     trials = outcome.file.trials
     first = min(trials, key=lambda trial: trial.order)
     digest = hashlib.sha256("".join(sorted(trial.id for trial in trials)).encode()).hexdigest()[:16]

@@ -86,7 +86,7 @@ CHANNELS = {"github": GitHubIssues, "webhook": Webhook, "mail": Mail}
 
 
 def load(path: Path = DEFAULT_FILE) -> AlertSettings:
-    """Read the file.  Raises AlertError; with an example if there is no file."""
+    """Settings from the file.  Raises AlertError, which shows an example if there is no file."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

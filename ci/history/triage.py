@@ -77,7 +77,7 @@ class Triage:
 
 
 def load(path: Path = DEFAULT_FILE) -> Triage:
-    """The decisions in a file; none if there is no file.  Raises TriageError."""
+    """The decisions in the file, none where there is no file.  Raises TriageError if it cannot be read."""
     if not path.exists():
         return Triage()
     try:

@@ -1,7 +1,7 @@
 """What all of a machine's series do together: its clocks, its heat, its driver.
 
-The path of a machine is the log of a factor by commit.  Each point is made of the points before it only, so more
-history changes nothing of it.  Series that have no baseline in their trial are judged beside it.
+The path of a machine is the log of a factor for each commit.  A point depends only on the points before it, so it stays
+as it is when the history grows.  Series without a baseline in their trial are judged relative to this path.
 """
 
 from __future__ import annotations

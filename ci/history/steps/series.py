@@ -78,9 +78,9 @@ class Tracks:
 def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     """The tracks of a derived frame (ci.records.store.load, ci.records.derived.derive).
 
-    place: index of every commit in the order of history.  Rows without a time are no points.  Of a commit that a
-    machine recorded in several environments the one that the machine had first counts: a history that swung between
-    two compilers would have a step at each swing.
+    place: index of every commit in the order of history.  Rows without a time are left out.  Where a
+    machine recorded a commit in several environments, the one that it had first counts: a history that alternated
+    between two compilers would have a step at each change.
     """
     seconds = _numbers(frame, "seconds")
     where = _places(frame, place)
