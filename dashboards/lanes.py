@@ -146,13 +146,6 @@ def breaks(rows: pd.DataFrame, at: np.ndarray) -> list[int]:
     return [int(i) for i in at[stated][1:][changed]]
 
 
-def same_definition(rows: pd.DataFrame, other: pd.Series) -> np.ndarray:
-    """Which rows have the benchmark definition of `other`: that of the case, or of the kernel where one lacks notes."""
-    kernel, case = (rows[column].to_numpy(str) for column in DEFINITION)
-    known = (case != "") & (other["case_yardstick"] != "")
-    return np.where(known, case == other["case_yardstick"], kernel == other["yardstick"])
-
-
 def definition_changes(rows: Columns, series: Ints) -> Ints:
     """Rows from which on another benchmark definition holds in their series (of each row), as `breaks` says."""
     stated = np.flatnonzero(~rows.texts["yardstick"].equal(""))

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ci.records.parts import PART_ROWS, ParsedUnit, Parts, TablePart, oldest
+from ci.whole_files import WriteError, replace
 
 Parser = Callable[[str], tuple[pa.Table, list[str]]]
 """Unit name to (rows, problems)."""
@@ -125,7 +126,5 @@ def _write(parts: Parts, fresh: Sequence[TablePart], gone: set[str], seen: Mappi
         (parts.folder.parent / ".gitignore").write_text("*\n")
     if not parts.put(fresh, gone) or seen is None:
         return
-    draft = parts.folder / f"{_SEEN}.{os.getpid()}"
-    with contextlib.suppress(OSError):
-        draft.write_text(json.dumps(seen))
-        os.replace(draft, parts.folder / _SEEN)
+    with contextlib.suppress(WriteError):
+        replace(parts.folder / _SEEN, json.dumps(seen))

@@ -85,11 +85,7 @@ class Declaration:
                 case.get("world", 1),
                 _of_known_fields(Cost, costs.get(case["name"], {})),
                 definitions.get(case["name"]),
-                {
-                    key: value
-                    for key, value in case.items()
-                    if key not in _NOT_SHAPE and isinstance(value, (str, int, float))
-                },
+                _shape(case),
             )
             for case in data["cases"]
         }

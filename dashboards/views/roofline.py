@@ -55,7 +55,7 @@ def _before(newest: pd.DataFrame, before: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _same_definition(pairs: pd.DataFrame) -> np.ndarray:
-    """Of the case, or of the kernel where one side lacks notes (`dashboards.lanes.same_definition`, row by row)."""
+    """Of the case, or of the kernel where one side lacks notes."""
     kernel, case = ((pairs[f"{name}_now"] == pairs[name]).to_numpy() for name in DEFINITION)
     known = ((pairs[DEFINITION[1]] != "") & (pairs[f"{DEFINITION[1]}_now"] != "")).to_numpy()
     return np.where(known, case, kernel)

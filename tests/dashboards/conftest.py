@@ -1,11 +1,13 @@
-"""One browser for all tests of the pages."""
+"""What tests of the pages and figures share: one browser, and the figures that are saved."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from matplotlib.figure import Figure
 
+from dashboards.figures import canvas
 from tests.dashboards import chromium
 
 
@@ -29,3 +31,12 @@ def page(tab: chromium.Page) -> Iterator[chromium.Page]:
     yield tab
     assert tab.errors == []
     assert [address for address in tab.requests if not address.startswith(("file:", "data:", "about:", "blob:"))] == []
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that were saved, to look at their lines."""
+    found: list[Figure] = []
+    save = canvas.save
+    monkeypatch.setattr(canvas, "save", lambda figure, path: found.append(figure) or save(figure, path))
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ci.records.rates import Rate
-from dashboards.lanes import _NUMBERS, _TEXTS, KEY, Lane, breaks, commits, natural, same_definition
+from dashboards.lanes import _NUMBERS, _TEXTS, DEFINITION, KEY, Lane, breaks, commits, natural
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE, SPARK_POINTS
 from dashboards.values import CostRow, costs, count, different, headline, in_rate, minute, one, significant
 
@@ -247,3 +247,10 @@ def _by_environment(rows: pd.DataFrame) -> Iterable[tuple[str | None, pd.DataFra
     if per_commit.max() <= 1:
         return [(None, rows)]
     return [(str(env), part) for env, part in rows.groupby("env", sort=True)]
+
+
+def same_definition(rows: pd.DataFrame, other: pd.Series) -> np.ndarray:
+    """Which rows have the benchmark definition of `other`: that of the case, or of the kernel where one lacks notes."""
+    kernel, case = (rows[column].to_numpy(str) for column in DEFINITION)
+    known = (case != "") & (other["case_yardstick"] != "")
+    return np.where(known, case == other["case_yardstick"], kernel == other["yardstick"])

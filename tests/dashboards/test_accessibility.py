@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +10,20 @@ import pytest
 
 from dashboards import build
 from dashboards.views import pull_request
-from tests.dashboards import chromium, made_history, synthetic
+from tests.dashboards import chromium, made_history, node, synthetic
 from tests.dashboards.made_history import MI300X
 from tests.dashboards.test_pull_request import GOLDEN
 
 pytestmark = pytest.mark.browser
 
 PACKAGE = Path(__file__).parent / "axe"
-INSTALL = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The checker's script, of the locked version."""
-    folder = tmp_path_factory.mktemp("axe") / "axe"
-    shutil.copytree(PACKAGE, folder)
-    try:
-        done = subprocess.run(INSTALL, cwd=folder, capture_output=True, text=True, timeout=300)
-        why = done.stderr[-500:] if done.returncode else ""
-    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        why = str(error)
-    if why:
-        absent = f"the locked checker cannot be installed here: {why}"
-        pytest.fail(absent) if os.environ.get("CI") else pytest.skip(absent)
+    folder = node.installed(PACKAGE, tmp_path_factory.mktemp("axe") / "axe")
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
@@ -52,7 +39,7 @@ def findings(page: chromium.Page, axe: str) -> list[str]:
     """What the checker finds on the page as it stands: rule, elements and why."""
     options = json.dumps({"runOnly": RULES, "resultTypes": ["violations"], "preload": False})
     found: list[dict[str, Any]] = page.run(f"{axe};\naxe.run({options}).then(found => found.violations)")
-    return [f"{one['id']}: {[node['html'][:150] for node in one['nodes'][:3]]}, {one['help']}" for one in found]
+    return [f"{one['id']}: {[element['html'][:150] for element in one['nodes'][:3]]}, {one['help']}" for one in found]
 
 
 @pytest.mark.parametrize(

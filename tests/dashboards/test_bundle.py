@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.dashboards import node
+
 ROOT = Path(__file__).parents[2]
 BUNDLE, COMMITTED = ROOT / "dashboards" / "bundle", ROOT / "dashboards" / "static" / "echarts"
-INSTALL = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
 
 
 @pytest.fixture(scope="module")
@@ -21,17 +20,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundle's folder with its packages: those of `make bundle` if they are there, else freshly installed."""
     if (BUNDLE / "node_modules" / ".package-lock.json").exists():
         return BUNDLE
-    fresh = tmp_path_factory.mktemp("bundle") / "bundle"
-    shutil.copytree(BUNDLE, fresh)
-    try:
-        done = subprocess.run(INSTALL, cwd=fresh, capture_output=True, text=True, timeout=300)
-        why = done.stderr[-500:] if done.returncode else ""
-    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        why = str(error)
-    if why:
-        absent = f"the locked packages cannot be installed here: {why}"
-        pytest.fail(absent) if os.environ.get("CI") else pytest.skip(absent)
-    return fresh
+    return node.installed(BUNDLE, tmp_path_factory.mktemp("bundle") / "bundle")
 
 
 def test_the_committed_charts_are_what_the_locked_packages_give(bundle: Path, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 from dashboards import lanes
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
 from dashboards.views.compare import compare_data
-from tests.dashboards import synthetic
+from tests.dashboards import node, synthetic
 
 ROOT = Path(__file__).parents[2]
 LIMITS = {"beside": MOVED_BESIDE_BASELINE, "alone": MOVED_ALONE}
@@ -23,16 +21,7 @@ LIMITS = {"beside": MOVED_BESIDE_BASELINE, "alone": MOVED_ALONE}
 
 def in_node(expression: str, value: Any) -> Any:
     """A JavaScript expression of `input` and R.comparison, computed without a browser."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.fail("Node.js is needed to run the scripts of the page: install the package nodejs")
-    script = (ROOT / "dashboards" / "static" / "views" / "comparison.js").read_text()
-    read = 'const input = JSON.parse(require("fs").readFileSync(0, "utf8"));'
-    program = f"globalThis.Ridgeline = {{}};\n{script}\nconst R = Ridgeline.comparison;\n{read}"
-    program += f"\nprocess.stdout.write(JSON.stringify({expression}));"
-    done = subprocess.run([node, "-e", program], input=json.dumps(value), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return node.computed("views/comparison.js", "Ridgeline.comparison", expression, value)
 
 
 def compared(pairs: list[Any]) -> list[dict[str, Any]]:

@@ -15,15 +15,6 @@ from tests.dashboards import synthetic
 MI300X = "mi300x-8-0f3a9c1e"
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that were saved, to look at their lines."""
-    found: list[Figure] = []
-    save = canvas.save
-    monkeypatch.setattr(canvas, "save", lambda figure, path: found.append(figure) or save(figure, path))
-    return found
-
-
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_the_same_records_give_the_same_file(tmp_path: Path, suffix: str) -> None:
     frame = synthetic.lively(20)

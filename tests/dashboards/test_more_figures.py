@@ -14,20 +14,11 @@ from ci.history.kept.curves import CurvePoint
 from ci.history.types import Direction, Moved, SeriesKey
 from ci.stats.types import Step
 from dashboards.figures import __main__ as command
-from dashboards.figures import canvas, cases, machines, over_time
+from dashboards.figures import cases, machines, over_time
 from dashboards.figures.canvas import FigureError
 from tests.dashboards import synthetic
 
 MI300X = "mi300x-8-0f3a9c1e"
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that were saved, to look at their lines."""
-    found: list[Figure] = []
-    save = canvas.save
-    monkeypatch.setattr(canvas, "save", lambda figure, path: found.append(figure) or save(figure, path))
-    return found
 
 
 def lines(figure: Figure) -> dict[str, np.ndarray]:

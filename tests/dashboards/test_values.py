@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import subprocess
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from hypothesis import strategies as st
 
 from ci.records import derived, store
 from dashboards import lanes, values
-from tests.dashboards import synthetic
+from tests.dashboards import node, synthetic
 from tests.dashboards.shown import kernel_data
 
 ROOT = Path(__file__).parents[2]
@@ -46,16 +43,7 @@ def test_significant_digits_are_short_in_the_file() -> None:
 
 def in_node(expression: str, value: Any) -> Any:
     """A JavaScript expression of `input` (and R, static/values.js), computed without a browser."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.fail("Node.js is needed to run the scripts of the page: install the package nodejs")
-    script = (ROOT / "dashboards" / "static" / "values.js").read_text()
-    read = 'const input = JSON.parse(require("fs").readFileSync(0, "utf8"));'
-    program = f"globalThis.Ridgeline = {{}};\n{script}\nconst R = Ridgeline;\n{read}"
-    program += f"\nprocess.stdout.write(JSON.stringify({expression}));"
-    done = subprocess.run([node, "-e", program], input=json.dumps(value), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return node.computed("values.js", "Ridgeline", expression, value)
 
 
 @pytest.fixture(scope="module")

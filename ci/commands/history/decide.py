@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from pathlib import Path
 
 import click
@@ -15,15 +16,15 @@ from ci.options import DRY_RUN, PASS, err_console, example
 from ci.report.words import plain
 
 ID = click.argument("event_id", metavar="ID")
-OWNER = click.option("--owner", metavar="NAME", help="Who looks after it.")
-REASON = click.option("--reason", metavar="TEXT", help="Why; a sentence for whoever reads the file.")
+OWNER = functools.partial(click.option, "--owner", metavar="NAME", help="Who looks after it.")
+REASON = functools.partial(click.option, "--reason", metavar="TEXT", help="Why; a sentence for whoever reads the file.")
 LINK = click.option("--link", metavar="URL", help="Where it is dealt with.")
 
 
 @click.command(epilog=example('ridgeline ack 3f2a --owner "A. Author" --reason "looking into the tile shape"'))
 @ID
-@click.option("--owner", metavar="NAME", required=True, help="Who looks after it.")
-@REASON
+@OWNER(required=True)
+@REASON()
 @LINK
 @SOURCES
 @DRY_RUN
@@ -45,8 +46,8 @@ def ack(
 
 @click.command(epilog=example('ridgeline accept 3f2a --reason "the check for overflow is worth 2 %"'))
 @ID
-@click.option("--reason", metavar="TEXT", required=True, help="Why; a sentence for whoever reads the file.")
-@OWNER
+@REASON(required=True)
+@OWNER()
 @LINK
 @SOURCES
 @DRY_RUN
@@ -67,7 +68,7 @@ def accept(
 
 @click.command(epilog=example("ridgeline reopen 3f2a"))
 @ID
-@REASON
+@REASON()
 @SOURCES
 @DRY_RUN
 def reopen(event_id: str, reason: str | None, results: Path, code: Path, triage_file: Path, dry_run: bool) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ci.history.health.readings import SessionNoise, TrialHealth, noise_of, of_trial
 from ci.trials.file import read
+from ci.whole_files import WriteError, replace
 
 VERSION = 2
 """Of what is kept; raise it with any change of what is read."""
@@ -78,12 +78,6 @@ def _kept(store: Path) -> dict[str, Any]:
 
 def _keep(store: Path, files: dict[str, Any]) -> None:
     """Write what is kept; a folder that cannot be written only costs time."""
-    draft = store.with_name(f".{store.name}.{os.getpid()}.draft")
-    try:
-        store.parent.mkdir(exist_ok=True)
-        (store.parent / ".gitignore").write_text("*\n")
-        draft.write_text(json.dumps({"version": VERSION, "files": files}))
-        os.replace(draft, store)
-    except OSError:
-        with contextlib.suppress(OSError):
-            draft.unlink()
+    with contextlib.suppress(WriteError):
+        replace(store.parent / ".gitignore", "*\n")
+        replace(store, json.dumps({"version": VERSION, "files": files}))

@@ -1,0 +1,45 @@
+"""Node.js without a browser: the pages' own scripts computed, and locked npm packages installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STATIC = Path(__file__).parents[2] / "dashboards" / "static"
+INSTALL = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+
+
+def computed(script: str, module: str, expression: str, value: Any) -> Any:
+    """A JavaScript expression of `input`, which is `value`, and R, which is `module` after a script of the pages."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.fail("Node.js is needed to run the scripts of the page: install the package nodejs")
+    read = 'const input = JSON.parse(require("fs").readFileSync(0, "utf8"));'
+    program = f"globalThis.Ridgeline = {{}};\n{(STATIC / script).read_text()}\nconst R = {module};\n{read}"
+    program += f"\nprocess.stdout.write(JSON.stringify({expression}));"
+    done = subprocess.run([node, "-e", program], input=json.dumps(value), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def installed(package: Path, folder: Path) -> Path:
+    """A copy of a package's folder at `folder`, with what its lock names.
+
+    Where that cannot be had, the test fails under continuous integration and is skipped, with the reason, elsewhere.
+    """
+    shutil.copytree(package, folder)
+    try:
+        done = subprocess.run(INSTALL, cwd=folder, capture_output=True, text=True, timeout=300)
+        why = done.stderr[-500:] if done.returncode else ""
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    if why:
+        absent = f"the locked packages of {package.name} cannot be installed here: {why}"
+        pytest.fail(absent) if os.environ.get("CI") else pytest.skip(absent)
+    return folder
