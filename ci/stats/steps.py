@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from ci.stats import steps_scan
-from ci.stats.steps_critical import p_value
+from ci.stats import steps_quiet, steps_scan
+from ci.stats.steps_critical import critical, p_value
 from ci.stats.steps_noise import Sums, Wander, size, wander, without_spikes
 from ci.stats.types import FloatArray, Step
 
@@ -135,9 +135,15 @@ def _analysed(seen: FloatArray, start: int, *, logs: bool) -> list[list[Step]]:
     """The steps of each row; `start`: points of the history before them."""
     if seen.shape[1] < 2 * steps_scan.SHORTEST:
         return [[] for _ in seen]
-    sums = Sums.of(without_spikes(seen))
-    found = enumerate(steps_scan.places(sums, start + seen.shape[1]))
-    return [_described(seen[i], sums, i, places, start, logs=logs) if places else [] for i, places in found]
+    length = start + seen.shape[1]
+    clean = without_spikes(seen)
+    loud = steps_quiet.loud(clean, critical(length))
+    steps: list[list[Step]] = [[] for _ in seen]
+    if len(loud):
+        sums = Sums.of(clean[loud])
+        for row, (i, places) in enumerate(zip(loud.tolist(), steps_scan.places(sums, length), strict=True)):
+            steps[i] = _described(seen[i], sums, row, places, start, logs=logs) if places else []
+    return steps
 
 
 def _described(seen: FloatArray, sums: Sums, row: int, places: list[int], start: int, *, logs: bool) -> list[Step]:

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from ci.stats import steps, steps_noise, steps_scan
+from ci.stats import steps, steps_noise, steps_quiet, steps_scan
 from ci.stats.steps import WINDOW, Tail, advance, find, find_many, find_shifts
 from ci.stats.steps_critical import LEVEL, TABLE, critical, p_value
 from ci.stats.steps_noise import Sums, wander, without_spikes
@@ -108,6 +108,28 @@ def test_differences_where_a_ratio_has_no_meaning():
 def test_many_series_are_found_as_each_alone():
     series = [stepped(points, [(points // 2, 1.05)], seed) for seed, points in enumerate([20, 90, 90, 300, 1200, 7, 0])]
     assert find_many(series) == [find(one) for one in series]
+
+
+@pytest.mark.parametrize("points", [6, 8, 11, 40, 351, 1024])
+def test_what_is_quiet_has_no_step_when_looked_at_closely(points, monkeypatch):
+    """The oracle looks closely at every series: null ones of every kind, some with a step, one constant."""
+    random = rng(points)
+    logs = np.concatenate([noise(random, 40, points) for noise in KINDS.values()])
+    for row in range(0, len(logs), 3):
+        logs[row, random.integers(points) :] += random.exponential(0.03)
+    logs[-1] = logs[-2, 0]
+    series = list(np.exp(logs))
+    found = find_many(series)
+    quiet = len(series) - len(steps_quiet.loud(without_spikes(np.log(series)), critical(points)))
+    assert quiet >= 0.3 * len(series)
+    monkeypatch.setattr(steps_quiet, "loud", lambda clean, bar: np.arange(len(clean)))
+    assert find_many(series) == found
+
+
+def test_values_of_any_size_are_no_quieter():
+    values = np.where(np.arange(40) < 20, 1.0, 2.0) + gaussian(rng(7), 1, 40)[0]
+    for scale in (1e-100, 1e100):
+        assert [step.index for step in find_shifts(values * scale)] == [20]
 
 
 def test_processes_share_the_work(monkeypatch):
