@@ -6,8 +6,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from ci.history import identity
 from ci.history.attribution import Surroundings
 from ci.history.commits import CommitOrder
@@ -56,8 +54,7 @@ def _machine_order(around: Surroundings, triage: Triage) -> Mapping[str, Mapping
     """By machine, the index of each commit it recorded."""
     tracks, commits = around.tracks, around.order.names
     found = {}
-    for machine, where in tracks.of_machine.items():
-        places = np.unique(np.concatenate([tracks.place[tracks.span(int(track))] for track in where]))
+    for machine, places in tracks.places_of.items():
         found[root(machine, triage.renamed)] = {commits[place]: rank for rank, place in enumerate(places)}
     return found
 

@@ -58,15 +58,16 @@ def beside(tracks: Tracks, found: Mapping[str, MachinePath]) -> Tracks:
     values = tracks.values.copy()
     for machine, where in tracks.of_machine.items():
         if np.any(found[machine].path):
+            factor = np.ones(int(tracks.place.max()) + 1)
+            factor[found[machine].places] = np.exp(found[machine].path)
             for track in where[~tracks.by_ratio[where]]:
                 span = tracks.span(int(track))
-                values[span] /= np.exp(found[machine].at(tracks.place[span]))
+                values[span] /= factor[tracks.place[span]]
     return dataclasses.replace(tracks, values=values)
 
 
 def _path(tracks: Tracks, where: IntArray) -> MachinePath:
-    spans = [tracks.span(int(track)) for track in where]
-    places = np.unique(np.concatenate([tracks.place[span] for span in spans]))
+    places = tracks.places_of[tracks.keys[int(where[0])].machine]
     groups = [_operators(tracks, where, baseline) for baseline in (True, False)]
     tables = [_Votes.of(tracks, group, places) for group in groups if len(group) >= VOTERS]
     path, votes = np.zeros(len(places)), np.zeros(len(places), np.int64)

@@ -15,8 +15,15 @@ from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.signedinteger]
 
 KEY = ("machine", "kernel", "backend", "case")
+
+SPARSE = 4
+"""Cells of a table for each row in it up to which the table is made.  A choice: 16 bytes for each row."""
+
+TOGETHER = 1 << 17
+"""Points at a time, so that what is worked on stays in a core's cache."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,6 +81,17 @@ class Tracks:
         machines = pd.Series([key.machine for key in self.keys], dtype=object)
         return {str(name): np.asarray(where) for name, where in machines.groupby(machines, sort=True).indices.items()}
 
+    @functools.cached_property
+    def places_of(self) -> Mapping[str, IntArray]:
+        """The places of the commits that each machine recorded, rising."""
+        return {machine: self._places(where) for machine, where in self.of_machine.items()}
+
+    def _places(self, where: IntArray) -> IntArray:
+        there = np.zeros(int(self.place.max(initial=-1)) + 1, bool)
+        for tracks in np.split(where, np.flatnonzero(np.diff(where) > 1) + 1):
+            there[self.place[self.starts[tracks[0]] : self.starts[tracks[-1] + 1]]] = True
+        return np.flatnonzero(there)
+
 
 def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     """The tracks of a derived frame (ci.records.store.load, ci.records.derived.derive).
@@ -82,68 +100,93 @@ def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     machine recorded a commit in several environments, the one that it had first counts: a history that alternated
     between two compilers would have a step at each change.
     """
-    seconds = _numbers(frame, "seconds")
-    where = _places(frame, place)
-    rows = np.flatnonzero(np.isfinite(seconds) & (seconds > 0) & (where >= 0))
-    series, where = codes(frame, KEY)[rows], where[rows]
-    order = _sorted(series, where)
-    if np.any(_same(series[order], where[order])):
-        order = order[np.argsort(_first_seen(frame, rows[order], where[order]), kind="stable")]
-        order = order[_sorted(series[order], where[order])]
-    rows, series, where = rows[order], series[order], where[order]
-    first = ~_same(series, where)
-    return _cut(frame, rows[first], series[first], where[first])
+    seconds, where = _numbers(frame, "seconds"), _places(frame, place)
+    rows = np.flatnonzero((seconds > 0) & (seconds < np.inf) & (where >= 0))
+    order, counts, places = _ordered(frame, rows, where)
+    return _cut(frame, order, counts, places)
 
 
 def _places(frame: pd.DataFrame, place: Mapping[str, int]) -> IntArray:
     """The place of each row's commit, -1 for one that has none."""
-    codes, names = pd.factorize(frame["commit"])
-    known = np.array([place.get(str(name), -1) for name in names], np.int64)
-    return known[codes] if len(known) else codes.astype(np.int64)
+    found, names = coded(frame["commit"])
+    known = np.array([*(place.get(str(name), -1) for name in names), -1], np.int64)
+    return np.asarray(known[found])
 
 
-def _same(*columns: IntArray) -> BoolArray:
-    """Whether a row is the same as the one before in all columns."""
-    same = np.ones(len(columns[0]), bool)
-    same[:1] = False
-    for column in columns:
-        same[1:] &= column[1:] == column[:-1]
-    return same
+def _ordered(frame: pd.DataFrame, rows: IntArray, where: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """(rows, one for each series and place, by series, then place; points of each series; place of each of the rows).
+
+    Each row is put into the cell of its series and place: that takes one pass, where a sort takes twenty.
+    """
+    width = int(where.max(initial=0)) + 1
+    series = codes(frame, KEY)
+    cell, _ = _close(series, int(series.max(initial=0)) + 1, SPARSE * len(series) // width)
+    cell = cell * width
+    cell += where
+    cell = cell if len(rows) == len(cell) else cell[rows]
+    names: IntArray | None = None
+    if int(cell.max(initial=0)) > SPARSE * len(cell):
+        names, cell = np.unique(cell, return_inverse=True)
+    found = _of_cells(cell, rows)
+    filled = np.flatnonzero(found >= 0)
+    if len(filled) < len(rows):
+        wanted = np.argsort(_first_seen(frame, rows, where[rows]), kind="stable")[::-1]  # what comes last stays
+        found = _of_cells(cell[wanted], rows[wanted])
+    cells = filled if names is None else names[filled]
+    counts = np.bincount(cells // width).astype(np.int64)
+    return found[filled].astype(np.int64), counts[counts > 0], cells % width
 
 
-def _cut(frame: pd.DataFrame, rows: IntArray, series: IntArray, place: IntArray) -> Tracks:
-    """Sorted points, one per series and commit, as tracks."""
-    seconds, relative = _numbers(frame, "seconds")[rows], _relative(frame)[rows]
-    begin = ~_same(series, pd.factorize(frame["yardstick"])[0].astype(np.int64)[rows])
-    track = np.cumsum(begin) - 1
-    share = np.bincount(track, np.isfinite(relative)) / np.maximum(np.bincount(track), 1)
-    by_ratio = share > 0.5
-    values = np.where(by_ratio[track], relative, seconds) if len(rows) else seconds
-    kept = np.isfinite(values)
-    counts = np.bincount(track[kept], minlength=len(share)).astype(np.int64)
-    head = frame[[*KEY, "baseline"]].iloc[rows[begin]]
+def _of_cells(cell: IntArray, rows: IntArray) -> npt.NDArray[np.int32]:
+    """The row in each cell, the last one of several; -1 for none."""
+    found = np.full(int(cell.max(initial=-1)) + 1, -1, np.int32)
+    found[cell] = rows
+    return found
+
+
+def _cut(frame: pd.DataFrame, rows: IntArray, counts: IntArray, place: IntArray) -> Tracks:
+    """Sorted points, one per series and commit, as tracks.  counts: points of each series."""
+    begin = np.zeros(len(rows), bool)
+    begin[np.cumsum(counts) - counts] = True
+    definition = coded(frame["yardstick"])[0][rows]
+    begin[1:] |= definition[1:] != definition[:-1]
+    first = np.flatnonzero(begin)
+    counts = np.diff(first, append=len(rows))
+    seconds, values = _numbers(frame, "seconds")[rows], _relative(frame, rows)
+    measured = np.add.reduceat(np.isfinite(values), first, dtype=np.int64) if len(rows) else counts
+    by_ratio = measured > 0.5 * counts
+    np.copyto(values, seconds, where=np.repeat(~by_ratio, counts))
+    head = frame[[*KEY, "baseline"]].iloc[rows[first]]
+    if not (kept := np.isfinite(values)).all():
+        counts = np.add.reduceat(kept, first, dtype=np.int64)
+        values, seconds, place, rows = values[kept], seconds[kept], place[kept], rows[kept]
     return Tracks(
         keys=[SeriesKey(*names) for names in zip(*(head[name].astype(str) for name in KEY), strict=True)],
         starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        values=values[kept],
-        seconds=seconds[kept],
-        place=place[kept],
-        row=rows[kept],
+        values=values,
+        seconds=seconds,
+        place=place,
+        row=rows,
         by_ratio=by_ratio,
         is_baseline=head["baseline"].to_numpy(bool),
         frame=frame,
     )
 
 
-def _relative(frame: pd.DataFrame) -> FloatArray:
+def _relative(frame: pd.DataFrame, rows: IntArray) -> FloatArray:
     """Our time / the baseline's: of the paired rounds of one trial where there are such, else of pooled times; or NaN.
 
     A baseline has nothing to be divided by: beside itself it always takes as long as itself.
     """
-    paired, pooled = _numbers(frame, "paired_ratio"), _numbers(frame, "baseline_ratio")
-    ratio = np.where(np.isfinite(paired), paired, pooled)
-    ratio[~(ratio > 0) | frame["baseline"].to_numpy(bool)] = np.nan
-    return 1 / ratio
+    paired, pooled = (_numbers(frame, name) for name in ("paired_ratio", "baseline_ratio"))
+    baseline, found = frame["baseline"].to_numpy(bool), np.empty(len(rows))
+    for first in range(0, len(rows), TOGETHER):
+        part = slice(first, first + TOGETHER)
+        some = rows[part]
+        ratio = np.where(np.isfinite(paired[some]), paired[some], pooled[some])
+        ratio[~((ratio > 0) & (ratio < np.inf)) | baseline[some]] = np.nan
+        np.divide(1, ratio, out=found[part])
+    return found
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
@@ -154,27 +197,63 @@ def _texts(frame: pd.DataFrame, column: str) -> list[str]:
     return [str(text) for text in frame[column]] if column in frame else [""] * len(frame)
 
 
+def coded(column: pd.Series) -> tuple[Codes, Sequence[object]]:
+    """(a number for each value of a column, what the numbers stand for); -1 for a missing value."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array.codes, column.cat.categories.tolist()
+    found, names = pd.factorize(column)
+    return found, list(names)
+
+
 def codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
     """One number for each combination of values."""
-    code = np.zeros(len(frame), np.int64)
+    code, size = np.zeros(len(frame), np.int64), 1
     for column in columns:
-        found, names = pd.factorize(frame[column])
-        code = code * max(len(names), 1) + found
-        if len(names) * int(code.max(initial=0)) > np.iinfo(np.int32).max:
-            code = pd.factorize(code)[0].astype(np.int64)
+        found, names = coded(frame[column])
+        missing = int(found.min(initial=0) < 0)
+        count = len(names) + missing
+        if count > 1:
+            code *= count
+            code += found
+            code += missing
+            code, size = _close(code, size * count, len(code))
     return code
+
+
+def _close(code: IntArray, size: int, most: int) -> tuple[IntArray, int]:
+    """The same numbers in their order, without gaps if there can be more than `most`; and how many there can be."""
+    if size <= most or not len(code):
+        return code, size
+    if size > SPARSE * len(code):
+        names, found = np.unique(code, return_inverse=True)
+        return found.astype(np.int64), len(names)
+    there = np.zeros(size, bool)
+    there[code] = True
+    number = np.cumsum(there) - 1
+    return np.asarray(number[code]), int(number[-1]) + 1
+
+
+def first_rows(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
+    """The first row of each combination of values, rising."""
+    code = codes(frame, columns)
+    start = runs(code)
+    return np.sort(start[np.unique(code[start], return_index=True)[1]])
+
+
+def runs(code: Codes) -> IntArray:
+    """Where numbers begin that differ from the one before: of a frame in the order of dates there are few."""
+    begin = np.ones(len(code), bool)
+    np.not_equal(code[1:], code[:-1], out=begin[1:])
+    return np.flatnonzero(begin)
 
 
 def _first_seen(frame: pd.DataFrame, rows: IntArray, place: IntArray) -> IntArray:
     """Rank of each row's environment on its machine: 0 for the one with the oldest commit there."""
     pair = codes(frame, ("machine", "env"))[rows]
-    seen = pd.DataFrame({"pair": pair, "place": place, "env": frame["env"].astype(str).to_numpy()[rows]})
-    firsts = seen.groupby("pair", sort=False).agg(place=("place", "min"), env=("env", "first"))
-    ranked = firsts.sort_values(["place", "env"])
-    return pd.Series(np.arange(len(ranked)), index=ranked.index).reindex(pair).to_numpy(np.int64)
-
-
-def _sorted(series: IntArray, place: IntArray) -> IntArray:
-    """Indices by series, then place."""
-    key = series * (int(place.max(initial=0)) + 1) + place
-    return np.argsort(key, kind="stable").astype(np.int64)
+    _, one, pair = np.unique(pair, return_index=True, return_inverse=True)
+    oldest = np.full(len(one), np.iinfo(np.int64).max)
+    np.minimum.at(oldest, pair, place)
+    names = frame["env"].iloc[rows[one]].astype(str).tolist()
+    rank = np.empty(len(one), np.int64)
+    rank[sorted(range(len(one)), key=lambda number: (oldest[number], names[number]))] = np.arange(len(one))
+    return np.asarray(rank[pair])

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from ci.history.steps.evidence import NORMAL_99
-from ci.history.steps.series import Tracks
+from ci.history.steps.series import IntArray, Tracks
 from ci.stats.types import FloatArray, Step
 
 FIRST = 7
@@ -52,14 +52,23 @@ def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Ste
     if both levels were measured twice, or several trials of both points tell them apart: a first point alone may be an
     outlier.
     """
-    arrays = tracks.arrays()
-    seen = {int(t): steps for t in np.flatnonzero(tracks.by_ratio) if (steps := list(early(arrays[t])))}
+    looked_at = _jumping(tracks)
+    seen = {int(t): steps for t in looked_at if (steps := list(early(tracks.values[tracks.span(int(t))])))}
     votes = _votes(tracks, seen)
     merged = [list(steps) for steps in found]
     for track, steps in seen.items():
         others = [one for one in steps if _believed(tracks, track, one, votes)]
         merged[track] = _merged(found[track], others)
     return merged
+
+
+def _jumping(tracks: Tracks) -> IntArray:
+    """Tracks judged by ratio in which one of the first points is LEAST from the one before."""
+    where = np.flatnonzero(tracks.by_ratio)
+    start, stop = tracks.starts[where][:, None], tracks.starts[where + 1][:, None]
+    points = np.minimum(start + np.arange(FIRST), stop - 1)  # the last point again where there are too few
+    logs = np.log(tracks.values[points]) if len(where) else np.zeros((0, FIRST))
+    return where[(np.abs(np.diff(logs, axis=1)) >= LEAST).any(axis=1)]
 
 
 def _votes(tracks: Tracks, seen: Early) -> Mapping[tuple[str, str, int, bool], float]:

@@ -118,6 +118,7 @@ def _rows(plan: PlantedPlan, ours: FloatArray, vendor: FloatArray, paired: BoolA
     mine = _arm(plan, ours, np.arange(plan.series), "triton", ratio)
     theirs = _arm(plan, vendor[paired], np.flatnonzero(paired), "blas", np.ones((int(paired.sum()), ours.shape[1])))
     whole = pd.concat([mine, theirs], ignore_index=True)
+    whole = whole.astype(dict.fromkeys(("kernel", "backend", "case", "baseline_name"), "category"))  # as records
     return whole.sort_values("date", kind="stable", ignore_index=True)
 
 
