@@ -68,7 +68,7 @@ def analyse(
     candidates = list(Evidence(tracks, found, around.same_below).candidates())
     candidates += of_paths(tracks, paths, detector.find, around.same_compiler)
     groups = grouped(candidates, _alone(tracks), around.same_compiler)
-    events = [*told(groups, around, found, triage), *code_events(code or (), order, triage)]
+    events = [*told(groups, around, found, triage, kept), *code_events(code or (), order, triage)]
     return History(
         events=tuple(sorted(events, key=lambda one: (order.place[one.first_bad.hash], one.id))),
         steps=_steps(candidates, order),

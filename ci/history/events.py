@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from ci.history import identity
 from ci.history.attribution import Surroundings
@@ -23,10 +24,17 @@ REDEFINED = "the benchmark definition changed there: times before and after it d
 
 
 def told(
-    groups: Sequence[StepGroup], around: Surroundings, steps: Sequence[Sequence[Step]], triage: Triage
+    groups: Sequence[StepGroup],
+    around: Surroundings,
+    steps: Sequence[Sequence[Step]],
+    triage: Triage,
+    kept: Path | None = None,
 ) -> list[HistoryEvent]:
-    """The events of groups, without those that are only the way back or the other half of another one."""
-    names = _names(groups, around, triage)
+    """The events of groups, without those that are only the way back or the other half of another one.
+
+    kept: a folder for what a next call need not compute again.
+    """
+    names = _names(groups, first_told.places(groups, around.tracks, kept), around, triage)
     entries = {number: triage.entries[name] for number, name in enumerate(names) if name in triage.entries}
     accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
     ends = outcome(groups, around.tracks, steps, accepted)
@@ -40,10 +48,10 @@ def told(
     ]
 
 
-def _names(groups: Sequence[StepGroup], around: Surroundings, triage: Triage) -> list[str]:
-    """The id of each group."""
+def _names(groups: Sequence[StepGroup], told_first: Sequence[int], around: Surroundings, triage: Triage) -> list[str]:
+    """The id of each group.  told_first: the place that each had at its first alarm."""
     commits = around.order.names
-    first = zip(groups, first_told.places(groups, around.tracks), strict=True)
+    first = zip(groups, told_first, strict=True)
     places = [EventPlace(root(g.machine, triage.renamed), g.kind, g.direction, commits[bad]) for g, bad in first]
     known = {name: place for name, entry in triage.entries.items() if (place := entry.place)}
     known = {name: dataclasses.replace(one, machine=root(one.machine, triage.renamed)) for name, one in known.items()}

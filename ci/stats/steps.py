@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 
 from ci.stats import steps_quiet, steps_scan
 from ci.stats.steps_critical import critical, p_value
-from ci.stats.steps_noise import Sums, Wander, size, wander, without_spikes
+from ci.stats.steps_noise import Sums, Wander, median, size, wander, without_spikes
 from ci.stats.types import FloatArray, Step
 
 WINDOW, UNDECIDED, OVERLAP = 1024, 256, 512
@@ -94,7 +94,7 @@ def _advance(tails: Sequence[Tail], series: Sequence[FloatArray], *, logs: bool)
     while waiting:
         full = []
         for (start, stop), rows in _alike(now, series, waiting).items():
-            seen = np.stack([_scaled(series[i][start:stop], logs=logs) for i in rows])
+            seen = _scaled(np.stack([series[i][start:stop] for i in rows]), logs=logs)
             for i, found in zip(rows, _analysed(seen, start, logs=logs), strict=True):
                 steps[i] = [*now[i].steps, *found]
                 if stop < len(series[i]):
@@ -160,7 +160,7 @@ def _step(
     seen: FloatArray, split: tuple[int, int, int], noise: Wander, p_value: float, start: int, *, logs: bool
 ) -> Step:
     a, k, b = split
-    before, after = float(np.median(seen[a:k])), float(np.median(seen[k:b]))
+    before, after = median(seen[a:k]), median(seen[k:b])
     error = MEDIAN_ERROR * float(np.sqrt(noise.variance(k - a) + noise.variance(b - k)))
     reach = float(stdtrit(max(b - a - 2, 1), (1 + INTERVAL) / 2)) * error
     gap = after - before

@@ -132,6 +132,12 @@ def _medians_of_nine(series: FloatArray) -> FloatArray:
     return _middle(functools.reduce(np.maximum, lows), _middle(*middles), functools.reduce(np.minimum, highs))
 
 
+def median(values: FloatArray) -> float:
+    """Of one series; np.median takes ten times as long for some hundred values."""
+    ranked, points = np.sort(values), len(values)
+    return float((ranked[(points - 1) // 2] + ranked[points // 2]) / 2)
+
+
 def _middle(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
     """The median of three, point by point."""
     return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))

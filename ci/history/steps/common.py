@@ -90,13 +90,18 @@ def _smaller(moves: list[float]) -> float:
 
 def _operators(tracks: Tracks, where: IntArray, baseline: bool) -> list[list[int]]:
     """Tracks that vote, by operator: of up to CASES series all their stretches."""
-    ours = sorted((tracks.keys[int(t)], int(t)) for t in where if tracks.is_baseline[t] == baseline)
-    found = {}
-    for kernel, group in itertools.groupby(ours, key=lambda pair: pair[0].kernel):
-        by_key = [list(same) for _, same in itertools.groupby(group, key=lambda pair: pair[0])]
-        found[kernel] = [track for same in by_key[:CASES] for _, track in same]
-    drawn = sorted(found, key=lambda name: zlib.crc32(name.encode("utf-8", "replace")))[:OPERATORS]
-    return [found[kernel] for kernel in drawn]
+    found: dict[str, list[int]] = {}
+    for track in where[tracks.is_baseline[where] == baseline].tolist():
+        found.setdefault(tracks.keys[track].kernel, []).append(track)
+    drawn = sorted(found, key=lambda name: (zlib.crc32(name.encode("utf-8", "replace")), name))[:OPERATORS]
+    return [_voting(tracks, found[kernel]) for kernel in drawn]
+
+
+def _voting(tracks: Tracks, listed: list[int]) -> list[int]:
+    """All stretches of up to CASES series."""
+    ordered = sorted(listed, key=lambda track: (tracks.keys[track], track))
+    by_key = [list(same) for _, same in itertools.groupby(ordered, key=lambda track: tracks.keys[track])]
+    return [track for same in by_key[:CASES] for track in same]
 
 
 @dataclasses.dataclass(eq=False)

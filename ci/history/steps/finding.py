@@ -26,6 +26,9 @@ from ci.stats.types import FloatArray, Step
 TOGETHER = 1024
 """Tracks in one piece of work: of 256, 512, 1024, 2048 and 4096 the fastest (350 points, two cores, 2026-11-22)."""
 
+UNUSABLE = (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)
+"""What reading a damaged file raises."""
+
 FIELDS = tuple(field.name for field in dataclasses.fields(Step))
 
 
@@ -80,8 +83,7 @@ class _Kept:
 
 def _read(path: Path) -> _Kept:
     """What an earlier call kept; nothing if there is none, it is damaged or another detector made it."""
-    unusable = contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)
-    with unusable, np.load(path, allow_pickle=False) as file:
+    with contextlib.suppress(*UNUSABLE), np.load(path, allow_pickle=False) as file:
         if str(file["made_by"]) == made_by():
             answers: dict[int, list[Step]] = {}
             for owner, index, row in zip(file["owner"], file["index"], file["rest"], strict=True):
@@ -93,18 +95,23 @@ def _read(path: Path) -> _Kept:
 def _write(folder: Path, sums: IntArray, answers: dict[int, list[Step]]) -> None:
     rows = [(int(one), step) for one in sums for step in answers.get(int(one), ())]
     rest = np.array([[getattr(step, name) for name in FIELDS[1:]] for _, step in rows], np.float64)
-    draft = folder / f".steps.{os.getpid()}.npz"
+    replaced(
+        folder / "steps.npz",
+        made_by=np.array(made_by()),
+        sums=sums,
+        owner=np.array([one for one, _ in rows], np.int64),
+        index=np.array([step.index for _, step in rows], np.int64),
+        rest=rest.reshape(len(rows), len(FIELDS) - 1),
+    )
+
+
+def replaced(path: Path, **arrays: npt.NDArray[np.generic]) -> None:
+    """Put arrays into a file, as a whole or not at all; a folder that cannot be written only costs time."""
+    draft = path.parent / f".{path.stem}.{os.getpid()}.npz"
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            draft,
-            made_by=np.array(made_by()),
-            sums=sums,
-            owner=np.array([one for one, _ in rows], np.int64),
-            index=np.array([step.index for _, step in rows], np.int64),
-            rest=rest.reshape(len(rows), len(FIELDS) - 1),
-        )
-        draft.replace(folder / "steps.npz")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(draft, allow_pickle=False, **arrays)
+        draft.replace(path)
 
 
 @functools.cache

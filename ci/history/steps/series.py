@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,6 +18,9 @@ from ci.stats.types import FloatArray
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.signedinteger]
+
+MOST = int(np.iinfo(np.int32).max)
+"""Largest number that four bytes hold."""
 
 KEY = ("machine", "kernel", "backend", "case")
 
@@ -40,8 +45,8 @@ class Tracks:
     starts: IntArray
     values: FloatArray
     seconds: FloatArray
-    place: IntArray
-    row: IntArray
+    place: Codes
+    row: Codes
     by_ratio: BoolArray
     is_baseline: BoolArray
     frame: pd.DataFrame
@@ -65,7 +70,7 @@ class Tracks:
 
     def arrays(self) -> list[FloatArray]:
         """What is judged of every track."""
-        return np.split(self.values, self.starts[1:-1]) if len(self.keys) else []
+        return [self.values[a:b] for a, b in itertools.pairwise(self.starts.tolist())]
 
     @functools.cached_property
     def of_key(self) -> Mapping[SeriesKey, Sequence[int]]:
@@ -101,50 +106,53 @@ def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     between two compilers would have a step at each change.
     """
     seconds, where = _numbers(frame, "seconds"), _places(frame, place)
-    rows = np.flatnonzero((seconds > 0) & (seconds < np.inf) & (where >= 0))
-    order, counts, places = _ordered(frame, rows, where)
-    return _cut(frame, order, counts, places)
+    timed = (seconds > 0) & (seconds < np.inf) & (where >= 0)
+    rows = np.arange(len(frame), dtype=np.int32) if timed.all() else np.flatnonzero(timed).astype(np.int32)
+    return _cut(frame, *_ordered(frame, rows, where))
 
 
-def _places(frame: pd.DataFrame, place: Mapping[str, int]) -> IntArray:
+def _places(frame: pd.DataFrame, place: Mapping[str, int]) -> Codes:
     """The place of each row's commit, -1 for one that has none."""
     found, names = coded(frame["commit"])
-    known = np.array([*(place.get(str(name), -1) for name in names), -1], np.int64)
+    known = np.array([*(place.get(str(name), -1) for name in names), -1], np.int32)
     return np.asarray(known[found])
 
 
-def _ordered(frame: pd.DataFrame, rows: IntArray, where: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _ordered(frame: pd.DataFrame, rows: Codes, where: Codes) -> tuple[Codes, IntArray, Codes]:
     """(rows, one for each series and place, by series, then place; points of each series; place of each of the rows).
 
     Each row is put into the cell of its series and place: that takes one pass, where a sort takes twenty.
     """
-    width = int(where.max(initial=0)) + 1
-    series = codes(frame, KEY)
-    cell, _ = _close(series, int(series.max(initial=0)) + 1, SPARSE * len(series) // width)
-    cell = cell * width
+    series, width = codes(frame, KEY), int(where.max(initial=0)) + 1
+    count = int(series.max(initial=-1)) + 1
+    series, count = _close(series, count, SPARSE * len(rows) // width)
+    series, where = (one if len(rows) == len(one) else one[rows] for one in (series, where))
+    cell = series * (np.int32 if count * width <= MOST else np.int64)(width)
     cell += where
-    cell = cell if len(rows) == len(cell) else cell[rows]
-    names: IntArray | None = None
-    if int(cell.max(initial=0)) > SPARSE * len(cell):
+    if sparse := count * width > SPARSE * len(rows):
         names, cell = np.unique(cell, return_inverse=True)
-    found = _of_cells(cell, rows)
-    filled = np.flatnonzero(found >= 0)
-    if len(filled) < len(rows):
-        wanted = np.argsort(_first_seen(frame, rows, where[rows]), kind="stable")[::-1]  # what comes last stays
-        found = _of_cells(cell[wanted], rows[wanted])
-    cells = filled if names is None else names[filled]
-    counts = np.bincount(cells // width).astype(np.int64)
-    return found[filled].astype(np.int64), counts[counts > 0], cells % width
+    cells = len(names) if sparse else count * width
+    found = _of_cells(cell, rows, cells)
+    if np.count_nonzero(found >= 0) < len(rows):
+        wanted = np.argsort(_first_seen(frame, rows, where), kind="stable")[::-1]  # what comes last stays
+        found = _of_cells(cell[wanted], rows[wanted], cells)
+    if sparse:
+        counts = np.unique(names // width, return_counts=True)[1]
+        return found, counts, names % width
+    there = (found >= 0).reshape(count, width)
+    counts = np.count_nonzero(there, axis=1)
+    places = np.broadcast_to(np.arange(width, dtype=np.int32), there.shape)[there]
+    return found[there.ravel()], counts[counts > 0], places
 
 
-def _of_cells(cell: IntArray, rows: IntArray) -> npt.NDArray[np.int32]:
+def _of_cells(cell: Codes, rows: Codes, count: int) -> Codes:
     """The row in each cell, the last one of several; -1 for none."""
-    found = np.full(int(cell.max(initial=-1)) + 1, -1, np.int32)
+    found = np.full(count, -1, np.int32)
     found[cell] = rows
     return found
 
 
-def _cut(frame: pd.DataFrame, rows: IntArray, counts: IntArray, place: IntArray) -> Tracks:
+def _cut(frame: pd.DataFrame, rows: Codes, counts: IntArray, place: Codes) -> Tracks:
     """Sorted points, one per series and commit, as tracks.  counts: points of each series."""
     begin = np.zeros(len(rows), bool)
     begin[np.cumsum(counts) - counts] = True
@@ -161,7 +169,7 @@ def _cut(frame: pd.DataFrame, rows: IntArray, counts: IntArray, place: IntArray)
         counts = np.add.reduceat(kept, first, dtype=np.int64)
         values, seconds, place, rows = values[kept], seconds[kept], place[kept], rows[kept]
     return Tracks(
-        keys=[SeriesKey(*names) for names in zip(*(head[name].astype(str) for name in KEY), strict=True)],
+        keys=[SeriesKey(*names) for names in zip(*(_texts(head, name) for name in KEY), strict=True)],
         starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         values=values,
         seconds=seconds,
@@ -173,7 +181,7 @@ def _cut(frame: pd.DataFrame, rows: IntArray, counts: IntArray, place: IntArray)
     )
 
 
-def _relative(frame: pd.DataFrame, rows: IntArray) -> FloatArray:
+def _relative(frame: pd.DataFrame, rows: Codes) -> FloatArray:
     """Our time / the baseline's: of the paired rounds of one trial where there are such, else of pooled times; or NaN.
 
     A baseline has nothing to be divided by: beside itself it always takes as long as itself.
@@ -194,7 +202,11 @@ def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
 
 
 def _texts(frame: pd.DataFrame, column: str) -> list[str]:
-    return [str(text) for text in frame[column]] if column in frame else [""] * len(frame)
+    if column not in frame:
+        return [""] * len(frame)
+    found, names = coded(frame[column])
+    texts = [*map(str, names), "nan"]
+    return [texts[number] for number in found.tolist()]
 
 
 def coded(column: pd.Series) -> tuple[Codes, Sequence[object]]:
@@ -205,31 +217,32 @@ def coded(column: pd.Series) -> tuple[Codes, Sequence[object]]:
     return found, list(names)
 
 
-def codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
+def codes(frame: pd.DataFrame, columns: Sequence[str]) -> Codes:
     """One number for each combination of values."""
-    code, size = np.zeros(len(frame), np.int64), 1
-    for column in columns:
-        found, names = coded(frame[column])
-        missing = int(found.min(initial=0) < 0)
-        count = len(names) + missing
+    found = [coded(frame[column]) for column in columns]
+    missing = [int(numbers.min(initial=0) < 0) for numbers, _ in found]
+    counts = [len(names) + more for (_, names), more in zip(found, missing, strict=True)]
+    code: Codes = np.zeros(len(frame), np.int32 if math.prod(counts) <= MOST else np.int64)
+    size = 1
+    for (numbers, _), more, count in zip(found, missing, counts, strict=True):
         if count > 1:
             code *= count
-            code += found
-            code += missing
+            code += numbers
+            code += more
             code, size = _close(code, size * count, len(code))
     return code
 
 
-def _close(code: IntArray, size: int, most: int) -> tuple[IntArray, int]:
+def _close(code: Codes, size: int, most: int) -> tuple[Codes, int]:
     """The same numbers in their order, without gaps if there can be more than `most`; and how many there can be."""
     if size <= most or not len(code):
         return code, size
     if size > SPARSE * len(code):
         names, found = np.unique(code, return_inverse=True)
-        return found.astype(np.int64), len(names)
+        return found.astype(code.dtype), len(names)
     there = np.zeros(size, bool)
     there[code] = True
-    number = np.cumsum(there) - 1
+    number = np.cumsum(there, dtype=code.dtype) - 1
     return np.asarray(number[code]), int(number[-1]) + 1
 
 
@@ -247,7 +260,7 @@ def runs(code: Codes) -> IntArray:
     return np.flatnonzero(begin)
 
 
-def _first_seen(frame: pd.DataFrame, rows: IntArray, place: IntArray) -> IntArray:
+def _first_seen(frame: pd.DataFrame, rows: Codes, place: Codes) -> IntArray:
     """Rank of each row's environment on its machine: 0 for the one with the oldest commit there."""
     pair = codes(frame, ("machine", "env"))[rows]
     _, one, pair = np.unique(pair, return_index=True, return_inverse=True)

@@ -41,6 +41,9 @@ TRIALS = 2
 REPEATED = 2
 """Points on both sides that bear each other out: then their own intervals, wide of two trials, need not."""
 
+ROUNDING = 1e-12
+"""Share by which the same median may differ that numpy takes of many rows."""
+
 Early = Mapping[int, Sequence[Step]]
 """Large early steps by track."""
 
@@ -52,7 +55,7 @@ def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Ste
     if both levels were measured twice, or several trials of both points tell them apart: a first point alone may be an
     outlier.
     """
-    looked_at = _jumping(tracks)
+    looked_at = _stepping(tracks)
     seen = {int(t): steps for t in looked_at if (steps := list(early(tracks.values[tracks.span(int(t))])))}
     votes = _votes(tracks, seen)
     merged = [list(steps) for steps in found]
@@ -62,13 +65,28 @@ def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Ste
     return merged
 
 
-def _jumping(tracks: Tracks) -> IntArray:
-    """Tracks judged by ratio in which one of the first points is LEAST from the one before."""
+def _stepping(tracks: Tracks) -> IntArray:
+    """Tracks judged by ratio whose first points have a level LEAST from all before it; the others have no such step."""
     where = np.flatnonzero(tracks.by_ratio)
     start, stop = tracks.starts[where][:, None], tracks.starts[where + 1][:, None]
-    points = np.minimum(start + np.arange(FIRST), stop - 1)  # the last point again where there are too few
-    logs = np.log(tracks.values[points]) if len(where) else np.zeros((0, FIRST))
-    return where[(np.abs(np.diff(logs, axis=1)) >= LEAST).any(axis=1)]
+    points = np.minimum(start + np.arange(FIRST - 1 + LASTING), stop - 1)  # the last one again where there are too few
+    values = tracks.values[points]
+    jumps = np.abs(np.diff(np.log(values[:, :FIRST]), axis=1)) >= LEAST
+    at = np.flatnonzero(jumps.any(axis=1))
+    values, left, found = values[at], (stop - start)[at, 0], np.zeros(len(at), bool)
+    for index in range(1, FIRST):
+        before, after = np.median(values[:, :index], axis=1), _after(values, left - index, index)
+        found |= np.abs(np.log(after / before)) >= LEAST * (1 - ROUNDING)
+    return where[at[found]]
+
+
+def _after(values: FloatArray, left: IntArray, index: int) -> FloatArray:
+    """Median of up to LASTING values from an index on, of which there are `left`; NaN where there are none."""
+    found = np.full(len(values), np.nan)
+    for count in range(1, LASTING + 1):
+        those = left >= count if count == LASTING else left == count
+        found[those] = np.median(values[those, index : index + count], axis=1)
+    return found
 
 
 def _votes(tracks: Tracks, seen: Early) -> Mapping[tuple[str, str, int, bool], float]:

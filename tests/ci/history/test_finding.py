@@ -40,7 +40,8 @@ def test_what_was_seen_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04torn", b"nonsense"])
 def test_damage_only_costs_time(tmp_path: Path, damage: bytes) -> None:
     whole = frame(lines(70))
-    (tmp_path / "steps.npz").write_bytes(damage)
+    for name in ("steps.npz", "first_told.npz"):
+        (tmp_path / name).write_bytes(damage)
     assert analyse(whole, kept=tmp_path) == analyse(whole)
     (tmp_path / "a file").write_text("")
     assert analyse(whole, kept=tmp_path / "a file") == analyse(whole)
