@@ -198,7 +198,8 @@ def _relative(frame: pd.DataFrame, rows: Codes) -> FloatArray:
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
-    return frame[column].to_numpy(np.float64) if column in frame else np.full(len(frame), np.nan)
+    """A column, read-only; NaN where the frame has none."""
+    return frame[column].to_numpy(np.float64) if column in frame else np.broadcast_to(np.nan, len(frame))
 
 
 def _texts(frame: pd.DataFrame, column: str) -> list[str]:
