@@ -55,7 +55,7 @@ def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Ste
     if both levels were measured twice, or several trials of both points tell them apart: a first point alone may be an
     outlier.
     """
-    looked_at = _stepping(tracks)
+    looked_at = stepping(tracks)
     seen = {int(t): steps for t in looked_at if (steps := list(early(tracks.values[tracks.span(int(t))])))}
     votes = _votes(tracks, seen)
     merged = [list(steps) for steps in found]
@@ -65,7 +65,7 @@ def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Ste
     return merged
 
 
-def _stepping(tracks: Tracks) -> IntArray:
+def stepping(tracks: Tracks) -> IntArray:
     """Tracks judged by ratio whose first points have a level LEAST from all before it; the others have no such step."""
     where = np.flatnonzero(tracks.by_ratio)
     start, stop = tracks.starts[where][:, None], tracks.starts[where + 1][:, None]
