@@ -12,6 +12,7 @@ from ci.history.attribution import Surroundings
 from ci.history.commits import CommitOrder
 from ci.history.identity import EventPlace
 from ci.history.steps import first_told
+from ci.history.steps.gone import Measured
 from ci.history.steps.grouping import StepGroup
 from ci.history.steps.machines import root
 from ci.history.steps.moved_work import MovedWork, moved_work
@@ -19,8 +20,6 @@ from ci.history.steps.states import Ending, outcome
 from ci.history.triage import Triage, TriageEntry
 from ci.history.types import Cause, EventState, HistoryEvent
 from ci.stats.types import Step
-
-REDEFINED = "the benchmark definition changed there: times before and after it do not compare"
 
 
 def told(
@@ -37,7 +36,7 @@ def told(
     names = _names(groups, first_told.places(groups, around.tracks, kept), around, triage)
     entries = {number: triage.entries[name] for number, name in enumerate(names) if name in triage.entries}
     accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
-    ends = outcome(groups, around.tracks, steps, accepted)
+    ends = outcome(groups, Measured(around.tracks, around.order.place), steps, accepted)
     moves = moved_work(groups)
     halves = {move.faster for move in moves.values()} - set(entries)
     make = EventMaker(around.order, around.causes)
@@ -94,7 +93,7 @@ class EventMaker:
             p_value=min(step.p_value for step in steps),
             causes=self.causes(group),
             state=ending.state,
-            reason=REDEFINED if ending.state is EventState.ACCEPTED and ended else "",
+            reason=ending.reason,
             ended_at=ended,
         )
 
@@ -119,7 +118,7 @@ def decided(event: HistoryEvent, entry: TriageEntry | None) -> HistoryEvent:
     """
     if entry is None:
         return event
-    ended = event.state in (EventState.RECOVERED, EventState.FIXED)
+    ended = event.ended_at is not None
     state = event.state if ended and entry.state is EventState.ACKNOWLEDGED else entry.state
     said = {name: getattr(entry, name) for name in ("owner", "reason", "link") if getattr(entry, name)}
     return dataclasses.replace(event, state=state, **said)
