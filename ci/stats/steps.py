@@ -136,11 +136,10 @@ def _analysed(seen: FloatArray, start: int, *, logs: bool) -> list[list[Step]]:
     if seen.shape[1] < 2 * steps_scan.SHORTEST:
         return [[] for _ in seen]
     length = start + seen.shape[1]
-    clean = without_spikes(seen)
-    loud = steps_quiet.loud(clean, critical(length))
+    loud = steps_quiet.loud(seen, critical(length))
     steps: list[list[Step]] = [[] for _ in seen]
     if len(loud):
-        sums = Sums.of(clean[loud])
+        sums = Sums.of(without_spikes(seen[loud]))
         for row, (i, places) in enumerate(zip(loud.tolist(), steps_scan.places(sums, length), strict=True)):
             steps[i] = _described(seen[i], sums, row, places, start, logs=logs) if places else []
     return steps

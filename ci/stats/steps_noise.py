@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ import numpy.typing as npt
 from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.intp]
+Single = npt.NDArray[np.float32]
+Points = TypeVar("Points", FloatArray, Single)
 Index = IntArray | int
 """A place in each of several series, or in one."""
 
@@ -88,7 +91,7 @@ class Wander:
         return np.asarray(self.sigma**2 * stretch / count)
 
 
-def without_spikes(series: FloatArray) -> FloatArray:
+def without_spikes(series: Points) -> Points:
     """The series with each point pulled to within reach of its running median."""
     found = np.empty_like(series)
     for first in range(0, len(series), ROWS):
@@ -97,7 +100,7 @@ def without_spikes(series: FloatArray) -> FloatArray:
     return found
 
 
-def _without_spikes(series: FloatArray) -> FloatArray:
+def _without_spikes(series: Points) -> Points:
     centre = running_median(series)
     off = np.sort(np.abs(series - centre), axis=1)
     points = off.shape[1]
@@ -106,7 +109,7 @@ def _without_spikes(series: FloatArray) -> FloatArray:
     return np.clip(series, centre - reach, centre + reach)
 
 
-def running_median(series: FloatArray) -> FloatArray:
+def running_median(series: Points) -> Points:
     """Median of the points about each one; at the ends, of the first or last full stretch."""
     points = series.shape[1]
     width = min(MEDIAN_OF, points - 1 + points % 2)
@@ -117,11 +120,11 @@ def running_median(series: FloatArray) -> FloatArray:
     return found
 
 
-def _medians(series: FloatArray, width: int) -> FloatArray:
+def _medians(series: Points, width: int) -> Points:
     return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(series, width, axis=1), axis=2))
 
 
-def _medians_of_nine(series: FloatArray) -> FloatArray:
+def _medians_of_nine(series: Points) -> Points:
     """Of each nine points in a row: the median of the largest low, the middle middle and the smallest high one of
     three sorted threes, which neighbouring nines share.  Ten times as fast as sorting each (2026-11-22)."""
     a, b, c = series[:, :-2], series[:, 1:-1], series[:, 2:]
@@ -138,7 +141,7 @@ def median(values: FloatArray) -> float:
     return float((ranked[(points - 1) // 2] + ranked[points // 2]) / 2)
 
 
-def _middle(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
+def _middle(a: Points, b: Points, c: Points) -> Points:
     """The median of three, point by point."""
     return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 

@@ -12,65 +12,90 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from ci.stats.steps_noise import IntArray, Sums, size, wander
+from ci.stats.steps_noise import MEDIAN_OF, IntArray, Points, Single, Sums, size, wander, without_spikes
 from ci.stats.steps_scan import SHORTEST, best_split, windows
 from ci.stats.types import FloatArray
 
-Single = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
 ROWS = 512
 """Series at a time, so that what is worked on stays in a core's cache: of 64 to 1024 the fastest (350 points,
 2026-11-22)."""
 
-ROUNDING = 16 * float(np.finfo(np.float32).eps)
-"""Error of a size in single precision / the largest running sum: four operations, and a factor of four to be sure."""
+AT_ONCE = 64
+"""Series that are freed of spikes at a time, for the same reason."""
 
 NEARLY = 1e-9
 """Share of the bar that double precision may be off."""
 
+EPS = float(np.finfo(np.float32).eps)
 
-def loud(clean: FloatArray, bar: float) -> IntArray:
-    """The series (without spikes) that may have a split of `bar` standard errors; the others have none."""
+
+def loud(series: FloatArray, bar: float) -> IntArray:
+    """The series that may have a split of `bar` standard errors; the others have none."""
     some, many = [], []
-    for first in range(0, len(clean), ROWS):
-        window, row = np.nonzero(_possible(clean[first : first + ROWS], bar))
+    for first in range(0, len(series), ROWS):
+        window, row = np.nonzero(_possible(series[first : first + ROWS], bar))
         some.append(row + first)
         many.append(window)
     rows, window = np.concatenate(some), np.concatenate(many)
-    return _confirmed(clean, rows, window, bar) if len(rows) else rows
+    return _confirmed(series, rows, window, bar) if len(rows) else rows
 
 
-def _possible(clean: FloatArray, bar: float) -> BoolArray:
+def _possible(series: FloatArray, bar: float) -> BoolArray:
     """Windows of each series whose best split could reach the bar if neighbouring points were independent; shape
     (windows, series).
 
     A split of a window explains `gain` of the sum of squares about the window's levels, and is at most
     sqrt(gain / variance) standard errors large: points that go along with their neighbours make it less.
     """
-    points = clean.shape[1]
-    x = clean - clean.mean(axis=1, keepdims=True)
-    scale = np.sqrt(np.einsum("ij,ij->i", x, x) / points)
-    varies = scale > 0
-    x /= np.where(varies, scale, 1.0)[:, None]
-    sums = np.zeros((points + 1, len(x)))
-    np.cumsum(x.T, axis=0, out=sums[1:])
-    found = _largest(sums.astype(np.float32), points) + ROUNDING * (1 + np.maximum(sums.max(axis=0), -sums.min(axis=0)))
-    return np.asarray(~(found < _enough(sums, points, bar)) & varies)
+    points = series.shape[1]
+    sums = np.zeros((points + 1, len(series)), np.float32)
+    for first in range(0, len(series), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        sums[1:, part] = _standard(series[part]).T
+    varies, furthest = np.any(sums != 0, axis=0), _furthest(sums)
+    np.cumsum(sums, axis=0, out=sums)
+    error = EPS * points * (_furthest(sums) + 8 * furthest)  # of a sum: of adding up, and of every point that is added
+    found = _largest(sums, points) + 4 * error
+    return np.asarray(~(found < _enough(sums, error * (6 * furthest + points), bar)) & varies)
 
 
-def _enough(sums: FloatArray, points: int, bar: float) -> FloatArray:
+def _furthest(values: Single) -> Single:
+    """Of each series, the largest value without its sign."""
+    return np.asarray(np.maximum(values.max(axis=0), -values.min(axis=0)))
+
+
+def _standard(series: FloatArray) -> Single:
+    """The series without spikes, with a mean of 0 and a mean square of 1; all 0 where they do not vary."""
+    x = series - np.median(series[:, :MEDIAN_OF], axis=1, keepdims=True)
+    x /= _unless_zero(np.maximum(x.max(axis=1), -x.min(axis=1)))
+    clean = without_spikes(x.astype(np.float32))
+    clean -= clean.mean(axis=1, keepdims=True)
+    clean /= _unless_zero(np.sqrt(np.einsum("ij,ij->i", clean, clean) / clean.shape[1]))
+    return clean
+
+
+def _unless_zero(scale: Points) -> Points:
+    """A column to divide by."""
+    return np.where(scale > 0, scale, np.ones_like(scale))[:, None]
+
+
+def _enough(sums: Single, error: Single, bar: float) -> Single:
     """Of each window and series: square root of the gain from which a split reaches the bar, if points are independent.
 
-    The series have a mean of 0 and a mean square of 1.
+    The series have a mean of 0 and a mean square of 1.  error: of a sum of squares.
     """
+    points = len(sums) - 1
     start, stop = windows(points)
     inside, after = sums[stop] - sums[start], sums[-1] - sums[stop]
-    lengths = [np.maximum(one, 1)[:, None] for one in (start, stop - start, points - stop)]
-    levels = sums[start] ** 2 / lengths[0] + inside**2 / lengths[1] + after**2 / lengths[2]
+    before, within, beyond = (
+        np.maximum(one, 1)[:, None].astype(np.float32) for one in (start, stop - start, points - stop)
+    )
+    levels = sums[start] ** 2 / before + inside**2 / within + after**2 / beyond
     free = points - 3 - (start > 0) - (stop < points)
-    share = bar**2 / (np.maximum(free, 1) + bar**2)
-    return np.asarray(np.sqrt(np.maximum(points - levels, 0) * share[:, None]))
+    share = (bar**2 / (np.maximum(free, 1) + bar**2)).astype(np.float32)
+    return np.asarray(np.sqrt(np.maximum(points - levels - error, 0) * share[:, None]))
 
 
 def _largest(sums: Single, points: int) -> Single:
@@ -95,16 +120,16 @@ def _shares(points: int) -> tuple[Single, Single]:
     return (left / points).astype(np.float32), np.sqrt(points / (left * (points - left))).astype(np.float32)
 
 
-def _confirmed(clean: FloatArray, rows: IntArray, window: IntArray, bar: float) -> IntArray:
+def _confirmed(series: FloatArray, rows: IntArray, window: IntArray, bar: float) -> IntArray:
     """Those of the series in which one of the named windows has a split of the size of the bar."""
     mine, at = np.unique(rows, return_inverse=True)
-    sums = Sums.of(clean[mine])
-    start, stop = (edges[window] for edges in windows(clean.shape[1]))
+    sums = Sums.of(without_spikes(series[mine]))
+    start, stop = (edges[window] for edges in windows(series.shape[1]))
     place = np.empty_like(start)
     order = np.argsort(window, kind="stable")
     for same in np.split(order, np.flatnonzero(np.diff(window[order])) + 1):
         place[same] = best_split(sums.first[at[same]], int(start[same[0]]), int(stop[same[0]]))[0]
-    ends = np.zeros_like(start), np.full_like(start, clean.shape[1])
+    ends = np.zeros_like(start), np.full_like(start, series.shape[1])
     noise = wander(sums, at, [ends[0], start, place, stop, ends[1]])
     sizes = size(sums, at, (start, place, stop), noise)
     return np.asarray(mine[np.unique(at[sizes >= bar * (1 - NEARLY)])])

@@ -156,8 +156,10 @@ def _cut(frame: pd.DataFrame, rows: Codes, counts: IntArray, place: Codes) -> Tr
     """Sorted points, one per series and commit, as tracks.  counts: points of each series."""
     begin = np.zeros(len(rows), bool)
     begin[np.cumsum(counts) - counts] = True
-    definition = coded(frame["yardstick"])[0][rows]
-    begin[1:] |= definition[1:] != definition[:-1]
+    definition, several = coded(frame["yardstick"])
+    if len(several) > 1 or definition.min(initial=0) < 0:
+        definition = definition[rows]
+        begin[1:] |= definition[1:] != definition[:-1]
     first = np.flatnonzero(begin)
     counts = np.diff(first, append=len(rows))
     seconds, values = _numbers(frame, "seconds")[rows], _relative(frame, rows)
@@ -191,7 +193,10 @@ def _relative(frame: pd.DataFrame, rows: Codes) -> FloatArray:
     for first in range(0, len(rows), TOGETHER):
         part = slice(first, first + TOGETHER)
         some = rows[part]
-        ratio = np.where(np.isfinite(paired[some]), paired[some], pooled[some])
+        ratio = pooled[some]
+        if "paired_ratio" in frame:
+            both = paired[some]
+            ratio = np.where(np.isfinite(both), both, ratio)
         ratio[~((ratio > 0) & (ratio < np.inf)) | baseline[some]] = np.nan
         np.divide(1, ratio, out=found[part])
     return found

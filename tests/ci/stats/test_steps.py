@@ -120,9 +120,9 @@ def test_what_is_quiet_has_no_step_when_looked_at_closely(points, monkeypatch):
     logs[-1] = logs[-2, 0]
     series = list(np.exp(logs))
     found = find_many(series)
-    quiet = len(series) - len(steps_quiet.loud(without_spikes(np.log(series)), critical(points)))
+    quiet = len(series) - len(steps_quiet.loud(np.log(series), critical(points)))
     assert quiet >= 0.3 * len(series)
-    monkeypatch.setattr(steps_quiet, "loud", lambda clean, bar: np.arange(len(clean)))
+    monkeypatch.setattr(steps_quiet, "loud", lambda values, bar: np.arange(len(values)))
     assert find_many(series) == found
 
 
