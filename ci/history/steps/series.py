@@ -162,7 +162,7 @@ def _cut(frame: pd.DataFrame, rows: Codes, counts: IntArray, place: Codes) -> Tr
         begin[1:] |= definition[1:] != definition[:-1]
     first = np.flatnonzero(begin)
     counts = np.diff(first, append=len(rows))
-    seconds, values = _numbers(frame, "seconds")[rows], _relative(frame, rows)
+    seconds, values = _taken(_numbers(frame, "seconds"), rows), _relative(frame, rows)
     measured = np.add.reduceat(np.isfinite(values), first, dtype=np.int64) if len(rows) else counts
     by_ratio = measured > 0.5 * counts
     np.copyto(values, seconds, where=np.repeat(~by_ratio, counts))
@@ -188,17 +188,24 @@ def _relative(frame: pd.DataFrame, rows: Codes) -> FloatArray:
 
     A baseline has nothing to be divided by: beside itself it always takes as long as itself.
     """
-    paired, pooled = (_numbers(frame, name) for name in ("paired_ratio", "baseline_ratio"))
-    baseline, found = frame["baseline"].to_numpy(bool), np.empty(len(rows))
+    baseline, found = frame["baseline"].to_numpy(bool), _taken(_numbers(frame, "baseline_ratio"), rows)
+    paired = _numbers(frame, "paired_ratio") if "paired_ratio" in frame else None
+    for first in range(0, len(rows), TOGETHER):
+        ratio, some = found[first : first + TOGETHER], rows[first : first + TOGETHER]
+        if paired is not None:
+            both = paired[some]
+            np.copyto(ratio, both, where=np.isfinite(both))
+        ratio[~((ratio > 0) & (ratio < np.inf)) | baseline[some]] = np.nan
+        np.divide(1, ratio, out=ratio)
+    return found
+
+
+def _taken(column: FloatArray, rows: Codes) -> FloatArray:
+    """Some rows of a column, a few at a time: numpy makes eight bytes of each of their numbers."""
+    found = np.empty(len(rows))
     for first in range(0, len(rows), TOGETHER):
         part = slice(first, first + TOGETHER)
-        some = rows[part]
-        ratio = pooled[some]
-        if "paired_ratio" in frame:
-            both = paired[some]
-            ratio = np.where(np.isfinite(both), both, ratio)
-        ratio[~((ratio > 0) & (ratio < np.inf)) | baseline[some]] = np.nan
-        np.divide(1, ratio, out=found[part])
+        np.take(column, rows[part], out=found[part], mode="clip")
     return found
 
 
