@@ -200,6 +200,14 @@ def test_the_best_split_is_the_one_that_explains_most():
     assert float(gain[0]) == pytest.approx(max(left))
 
 
+def test_the_best_splits_of_many_windows_are_those_of_each():
+    sums = Sums.of(rng(8).normal(size=(5, 60)))
+    rows, start, stop = np.array([0, 3, 3, 4]), np.array([0, 10, 54, 7]), np.array([60, 31, 60, 15])
+    found = steps_quiet.best_places(sums.first, rows, start, stop).tolist()
+    each = zip(rows.tolist(), start.tolist(), stop.tolist(), strict=True)
+    assert found == [int(steps_scan.best_split(sums.first[row : row + 1], a, b)[0][0]) for row, a, b in each]
+
+
 def test_every_short_level_lies_in_a_window_not_much_longer():
     for points in (6, 7, 50, 300, WINDOW):
         windows = list(zip(*steps_scan.windows(points), strict=True))
