@@ -27,7 +27,7 @@ TOGETHER = 8192
 """Tracks in one piece of work at most: of 512 to 8192 the fastest (350 points, two cores, 2026-11-22)."""
 
 FEW = 512
-"""Tracks that are done before threads are of use."""
+"""Tracks that are done before one more thread is of use."""
 
 UNUSABLE = (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError)
 """What reading a damaged file raises."""
@@ -71,7 +71,7 @@ def _detected(arrays: Sequence[FloatArray]) -> list[list[Step]]:
     """numpy lets go of the interpreter in long loops, so two threads are faster than one."""
     if len(arrays) < FEW:
         return detector.find_many(arrays)
-    threads = os.cpu_count() or 1
+    threads = min(os.cpu_count() or 1, len(arrays) // FEW)
     size = -(-len(arrays) // (threads * -(-len(arrays) // (threads * TOGETHER))))
     pieces = [arrays[at : at + size] for at in range(0, len(arrays), size)]
     with ThreadPoolExecutor(threads) as pool:
