@@ -65,7 +65,7 @@ KINDS: dict[str, Noise] = {
 
 PROMISED = ("gaussian", "t, 3 degrees", "AR(1) 0.5", "1 % outliers")
 """Kinds for which the false-alarm rate holds.  Two modes of which a short series shows first one and then the other are
-two levels to anybody.  A drift of one standard deviation looks like a step in 6 % of series, and to tell it costs power.
+two levels to anybody.  A drift of one standard deviation looks like a step in 6 % of series; to tell it costs power.
 Of a step it can be asked that two levels explain more than a cubic by so many squared standard deviations of a point,
 or more than a polynomial of a higher degree.  False alarms on slow drift at 100, 200 and 300 points, then power at a
 step of 2 % at sigma 2 % in Gaussian, t and AR(1) noise (700 series each, 2026-11-22; asv finds 0.67 of the first):
