@@ -26,6 +26,7 @@ class Measure(enum.StrEnum):
 
     CLOCK = "clock at work"
     LINK = "slowest link"
+    PACE = "time beside other ranks"
     BASELINES = "time of the baselines"
     TEMPERATURE = "highest temperature"
     THROTTLED = "throttled share"
@@ -60,6 +61,7 @@ class HealthRule:
 RULES = {
     Measure.CLOCK: HealthRule("MHz", 0.03, -1, costs_time=True, chance=0.014),
     Measure.LINK: HealthRule("GB/s", 0.05, -1, costs_time=True, chance=0.07),
+    Measure.PACE: HealthRule("of the peers' time", 0.03, +1, costs_time=True, chance=0.07),
     Measure.BASELINES: HealthRule("of the peers' time", 0.02, +1, costs_time=True),
     Measure.TEMPERATURE: HealthRule("°C", 15.0, +1, relative=False),
     Measure.THROTTLED: HealthRule("%", 0.10, +1, relative=False),
