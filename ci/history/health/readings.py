@@ -29,7 +29,7 @@ class DeviceHealth:
     clock_mhz, power_w: medians while at work, MHz and W.  temperature_c: the highest, degrees Celsius.
     capped, throttled: shares of the readings at work at the power cap, and held back by heat or a fault.
     link_gbs: the slowest link to or from it that the heap's probe found, GB/s (1e9 bytes).
-    pace: its time of the same calls / the median of all ranks', geometric mean over the arms that all devices ran.
+    pace: its time of the same calls / the median of all ranks', median over the arms that all devices ran.
     """
 
     clock_mhz: float | None = None
@@ -167,7 +167,7 @@ def _paces(trial: Trial) -> dict[int, float]:
     if not found:
         return {}
     logs = np.log(np.array(found))
-    away = np.mean(logs - np.median(logs, axis=1, keepdims=True), axis=0)
+    away = np.median(logs - np.median(logs, axis=1, keepdims=True), axis=0)
     return {rank: float(value) for rank, value in enumerate(np.exp(away))}
 
 
