@@ -18,7 +18,7 @@ from ci.history.steps.machines import root
 from ci.history.steps.moved_work import MovedWork, moved_work
 from ci.history.steps.states import Ending, outcome
 from ci.history.triage import Triage, TriageEntry
-from ci.history.types import Cause, EventState, HistoryEvent
+from ci.history.types import Cause, Direction, EventState, HistoryEvent
 from ci.stats.types import Step
 
 
@@ -34,7 +34,7 @@ def told(
     kept: a folder for what a next call need not compute again.
     """
     names = _names(groups, first_told.places(groups, around.tracks, kept), around, triage)
-    entries = {number: triage.entries[name] for number, name in enumerate(names) if name in triage.entries}
+    entries = {n: entry for n, name in enumerate(names) if (entry := _entry(name, groups[n], around.order, triage))}
     accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
     ends = outcome(groups, Measured(around.tracks, around.order.place), steps, accepted)
     moves = moved_work(groups)
@@ -64,6 +64,17 @@ def _machine_order(around: Surroundings, triage: Triage) -> Mapping[str, Mapping
     for machine, places in tracks.places_of.items():
         found[root(machine, triage.renamed)] = {commits[place]: rank for rank, place in enumerate(places)}
     return found
+
+
+def _entry(name: str, group: StepGroup, order: CommitOrder, triage: Triage) -> TriageEntry | None:
+    """What was decided about a group: about its event, or on a pull request of its commits before there was one."""
+    if name in triage.entries or not triage.advance or group.direction is not Direction.SLOWER:
+        return triage.entries.get(name)
+    numbers = (order.facts(commit).pull_request for commit in order.names[group.good + 1 : group.bad + 1])
+    keys = (one.key for one in group.members)
+    return triage.accepting(
+        name, {one for one in numbers if one}, {f"{key.kernel}/{key.backend}/{key.case}" for key in keys}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
