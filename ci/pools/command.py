@@ -132,19 +132,18 @@ def _chooses(pool: Pool) -> bool:
 
 
 def _device_parts(pool: Pool) -> list[str]:
+    """What finds the GPUs of the job: `choose_devices` and what it needs."""
     if not _chooses(pool):
         return []
     if pool.isolation is Isolation.WHOLE:
-        return ["kfd", "devices_whole_amd"] if pool.vendor == "amd" else ["devices_whole_nvidia"]
+        return ["gpus/kfd", "gpus/whole_amd"] if pool.vendor == "amd" else ["gpus/whole_nvidia"]
     if pool.isolation is Isolation.RENDER_DEVICES:
-        return ["renumber", "devices_render"]
-    parts = ["entries", "entries_file" if pool.isolation is Isolation.ENV_FILE else "entries_environment"]
+        return ["gpus/renumber", "gpus/render_devices"]
+    source = "gpus/from_file" if pool.isolation is Isolation.ENV_FILE else "gpus/from_environment"
     if pool.container is not Container.DOCKER:
-        return [*parts, "devices_variable"]
-    return [
-        *parts,
-        *(["kfd", "renumber", "devices_entries_amd"] if pool.vendor == "amd" else ["devices_entries_nvidia"]),
-    ]
+        return ["gpus/entries", source, "gpus/variable"]
+    chosen = ["gpus/kfd", "gpus/renumber", "gpus/chosen_amd"] if pool.vendor == "amd" else ["gpus/chosen_nvidia"]
+    return ["gpus/entries", source, *chosen]
 
 
 def _part(name: str, pool: Pool) -> str:
