@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ci.commands.common import leg
-from ci.commands.common.leg import Leg
+from ci.commands.common.leg import HandedLeg
 from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
@@ -38,7 +38,7 @@ OF_A_LEG = together(
 @click.command(
     epilog=example(
         "ridgeline gate HEAD^ HEAD --machine h200x2-1a2b3c4d\n"
-        "  ridgeline gate --trials trials.jsonl --head SHA --base SHA --pool mi300x --report report"
+        "  ridgeline gate --trials trials.jsonl --pool mi300x --head 4a229383d6c3f21b184aaf5a18cfba897cb8b61b"
     )
 )
 @click.argument("base", required=False)
@@ -75,7 +75,7 @@ def gate(
     if files:
         if base or not head_commit or not pool:
             raise click.UsageError("--trials needs --head SHA and --pool NAME, and takes no BASE HEAD")
-        asked = Leg(head_commit, base_commit or "", pool, gpus, "pr", run, job, declared)
+        asked = HandedLeg(head_commit, base_commit or "", pool, gpus, "pr", run, job, declared)
         made = leg.judged(files, asked, repository, rules)
         return _told([made], [to_json(made.judgement)], report, as_json)
     if not base or not head:

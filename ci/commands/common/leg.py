@@ -28,7 +28,7 @@ class LegError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Leg:
+class HandedLeg:
     """The part of a run that one pool measured.  head, base: 40 hex digits; base "": where head left our branch.
 
     gpus: how many the job was given, None: any size that the pool offers.  run, job: the platform's word on it.
@@ -45,7 +45,7 @@ class Leg:
     declared: Path | None = None
 
 
-def judged(files: Sequence[Path], leg: Leg, repository: Repository, policy: Policy) -> Report:
+def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy: Policy) -> Report:
     """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason."""
     job = run_file.read(leg.run, leg.job) if leg.run else None
     _fetched(repository, leg.head)
@@ -60,7 +60,7 @@ def judged(files: Sequence[Path], leg: Leg, repository: Repository, policy: Poli
     return _report(outcome, expected, leg, repository)
 
 
-def _expected(leg: Leg, base: str, job: MeasuringJob | None, repository: Repository) -> Expected:
+def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: Repository) -> Expected:
     pool = pools_file.load().pool(leg.pool)
     counts = pool.gpus if leg.gpus is None else (pool.size(leg.gpus),)
     declared, python = _declared(leg.declared) if leg.declared else (None, "")
@@ -101,7 +101,7 @@ def _fetched(repository: Repository, commit: str) -> None:
 
 
 def _merge_base(repository: Repository, head: str) -> str:
-    found = git_or_none(repository.root, "merge-base", "HEAD", head)
+    found = repository.merge_base("HEAD", head)
     if not found:
         raise LegError(f"where {head[:8]} left this branch is not known here; --base names the commit (40 hex digits)")
     return found
@@ -128,7 +128,7 @@ def _trusted(repository: Repository, commit: str) -> bool:
 # ---- the report ------------------------------------------------------------------------------------------------------
 
 
-def _report(outcome: TrustedOutcome, expected: Expected, leg: Leg, repository: Repository) -> Report:
+def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, repository: Repository) -> Report:
     where = leg.pool if leg.gpus is None else f"{leg.pool}, {leg.gpus} GPU{'s' * (leg.gpus != 1)}"
     checkouts = [LocalCheckout(role, repository.root, Commit(c, 0, "")) for role, c in _roles(expected.base, leg.head)]
     made = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {where}")
