@@ -185,6 +185,12 @@ class Pools:
             raise PoolsError(f"no pool {name!r}; ci/runners.toml has {', '.join(self.pools) or 'none'}")
         return self.pools[name]
 
+    def site(self, name: str) -> Site:
+        """The Slurm site of that name; PoolsError names those there are."""
+        if name not in self.sites:
+            raise PoolsError(f"no site {name!r}; ci/runners.toml has {', '.join(self.sites) or 'none'}")
+        return self.sites[name]
+
     def on_slurm(self, name: str) -> tuple[Pool, Site]:
         """A pool that Slurm leads to, and its site; PoolsError for another one."""
         pool = self.pool(name)
