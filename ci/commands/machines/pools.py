@@ -61,27 +61,28 @@ def pools(
     if as_matrix:
         publish(matrix.as_json(matrix.legs(found, command or COMMAND, only, gpus)), os.environ)
     elif shown:
-        _show(found.pool(shown), gpus, command or COMMAND, as_json)
+        _show(found, found.pool(shown), gpus, command or COMMAND, as_json)
     else:
         _list(found, as_json)
     return PASS
 
 
-def _show(pool: Pool, gpus: int | None, command: Sequence[str], as_json: bool) -> None:
+def _show(found: Pools, pool: Pool, gpus: int | None, command: Sequence[str], as_json: bool) -> None:
     """How a pool is reached and what its jobs run."""
     sizes = pool.gpus if gpus is None else (pool.size(gpus),)
     scripts = {size: wrapped(pool, command, size) for size in sizes}
     if as_json:
-        jobs = [{"gpus": size, "runs_on": _runs_on(pool, size), "script": scripts[size]} for size in sizes]
+        jobs = [{"gpus": size, "runs_on": _runs_on(found, pool, size), "script": scripts[size]} for size in sizes]
         click.echo(json.dumps({**dataclasses.asdict(pool), "jobs": jobs}, indent=1))
         return
     for size in sizes:
-        click.echo(f"# GitHub: {_runs_on(pool, size) or 'no runner'}.  Slurm: {_slurm(pool, size) or 'no site'}.")
-        click.echo(scripts[size])
+        reached = f"GitHub: {_runs_on(found, pool, size) or 'no runner'}.  Slurm: {_slurm(pool, size) or 'no site'}."
+        click.echo(f"# {reached}\n{scripts[size]}")
 
 
-def _runs_on(pool: Pool, gpus: int) -> list[str] | dict[str, str | list[str]] | None:
-    return pool.runs_on.sized(gpus).value if pool.runs_on else None
+def _runs_on(found: Pools, pool: Pool, gpus: int) -> list[str] | dict[str, str | list[str]] | None:
+    runner = found.runner_of(pool)
+    return runner.sized(gpus).value if runner else None
 
 
 def _slurm(pool: Pool, gpus: int) -> str:
