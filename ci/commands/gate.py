@@ -27,7 +27,7 @@ OF_A_LEG = together(
     click.option(
         "--base", "base_commit", callback=full_hash, metavar="SHA", help="Its base (default: where it left HEAD)."
     ),
-    click.option("--pool", metavar="NAME", help="The pool of ci/runners.toml that measured."),
+    click.option("--pool", metavar="NAME", help="The pool that measured; hosted: GitHub's own CPUs."),
     click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs it was given (default: any of its sizes)."),
     click.option("--run", type=EXISTING, help="The platform's list of the run's jobs, as JSON."),
     click.option("--job", default="", metavar="NAME", help="Which of them measured (default: the only one)."),

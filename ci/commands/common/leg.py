@@ -16,11 +16,15 @@ from ci.judging.run_file import MeasuringJob
 from ci.judging.trusted import TrustedOutcome, decided
 from ci.judging.types import Judgement, Verdict
 from ci.pools import file as pools_file
-from ci.pools.types import NO_GPU
+from ci.pools.types import NO_GPU, Pool
 from ci.report.build import report_of
 from ci.report.model import Report, ReportWarning, Side
 from ci.trials import hostile
 from ci.trials.trial import Declaration
+
+
+HOSTED = Pool("hosted", NO_GPU, (0,))
+"""GitHub's own machines, where a pull request's tests and its `ridgeline check` run: CPUs."""
 
 
 class LegError(Exception):
@@ -61,7 +65,7 @@ def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy
 
 
 def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: Repository) -> Expected:
-    pool = pools_file.load().pool(leg.pool)
+    pool = HOSTED if leg.pool == HOSTED.name else pools_file.load().pool(leg.pool)
     counts = pool.gpus if leg.gpus is None else (pool.size(leg.gpus),)
     declared, python = _declared(leg.declared) if leg.declared else (None, "")
     return Expected(

@@ -113,6 +113,14 @@ def test_trials_of_another_machine_are_no_verdict(scene: Scene) -> None:
     assert scene.gate().exit_code == 2
 
 
+def test_a_hosted_machine_is_a_cpu(scene: Scene) -> None:
+    hosted = ["gate", "--pool", "hosted", "--trials", "trials.jsonl", "--head", scene.head]
+    scene.measured()
+    assert CliRunner().invoke(main, hosted).exit_code == 2
+    scene.measured(0.05, lambda line: line.update(machine={**MACHINE, "kind": "cpu", "market_name": None}))
+    assert CliRunner().invoke(main, hosted).exit_code == 1
+
+
 def test_the_base_that_is_said_must_be_the_one_that_was_measured(scene: Scene) -> None:
     scene.measured()
     assert scene.gate("--base", "d" * 40).exit_code == 2
