@@ -227,11 +227,12 @@ single samples repeat, for clocks have few digits (results/ and tests/recordings
 
 
 def _gaps(trials: Iterable[Trial]) -> Iterator[str]:
-    """A session counts its trials from 0: one between that is not there was left out by somebody."""
+    """A session numbers its trials one after the other: one between that is not there was left out by somebody."""
     numbers: dict[tuple[str, str], set[int]] = {}
     for trial in trials:
         numbers.setdefault((trial.session, trial.operator), set()).add(trial.number)
     for (session, operator), found in numbers.items():
-        lost = max(found) + 1 - len(found)
-        if lost:
-            yield f"{lost} of {max(found) + 1} trials of {operator} in session {session} are not in the file"
+        wanted = max(found) - min(found) + 1
+        if len(found) < wanted:
+            lost = f"{wanted - len(found)} of {wanted} trials"
+            yield f"{lost} of {operator} in session {session} are not in the file"

@@ -22,7 +22,6 @@ from ci.report.model import Report, ReportWarning, Side
 from ci.trials import hostile
 from ci.trials.trial import Declaration
 
-
 HOSTED = Pool("hosted", NO_GPU, (0,))
 """GitHub's own machines, where a pull request's tests and its `ridgeline check` run: CPUs."""
 

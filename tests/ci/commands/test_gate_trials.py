@@ -45,6 +45,7 @@ class Scene:
 
     def measured(self, slower: float = 0.0, change: Callable[[dict[str, Any]], None] = lambda line: None) -> None:
         out = self.clone / "live.jsonl"
+        out.unlink(missing_ok=True)
         play(Player(slower), out)
         lines = [json.loads(line) for line in out.read_text().splitlines()]
         for line in lines:
