@@ -1,5 +1,4 @@
-"""The text that enters a pool, run for real: containers are stand-ins that record how they are called and run what is
-inside on this machine; /sys, /dev and /etc/podinfo are a folder."""
+"""The text that enters a pool, run for real on a host of stand-ins (conftest)."""
 
 from __future__ import annotations
 
@@ -9,107 +8,20 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ci.pools.command import cleaning, wrapped
 from ci.pools.types import Container, Isolation, Pool, PoolsError, User
-
-MINORS = {0: 128, 1: 136, 2: 144, 3: 152}
-"""Render devices of a node with four GPUs, by index."""
-UNIQUE = 0xF2C5_0000_0000_0001
-"""Unique id of its first GPU: more than a signed number holds, as real ones are."""
+from tests.ci.pools.conftest import UNIQUE, Host, fake
 
 MI300X = Pool(
     "m", "MI300X", (1, 2), 4, None, Container.DOCKER, "rocm/pytorch:1", ("--ipc=host",), isolation=Isolation.ENV_FILE
 )
-STANDIN = (
-    f"#!{sys.executable} -ES\n"
-    + """import json, os, subprocess, sys
-program, words = os.path.basename(sys.argv[0]), sys.argv[1:]
-record = {"program": program, "argv": words, "environ": dict(os.environ)}
-open(os.path.join(os.path.dirname(sys.argv[0]), "calls"), "a").write(json.dumps(record) + chr(10))
-if program == "docker" and words[0] != "run" or "--entrypoint=chown" in words:
-    print("c0ffee" if words[0] == "ps" and os.path.exists(os.path.dirname(sys.argv[0]) + "/left") else "", end="")
-    sys.exit()
-inner = {"PATH": os.environ["PATH"]}
-if program == "docker":
-    inner |= dict(word[6:].split("=", 1) for word in words if word.startswith("--env="))
-elif program == "apptainer":
-    inner |= {k[13:]: v for k, v in os.environ.items() if k.startswith("APPTAINERENV_")}
-else:
-    inner = dict(os.environ)
-inner["HOME"] = os.environ["INSIDE"] if "INSIDE" in os.environ else os.path.dirname(sys.argv[0])
-os.execve("/bin/bash", ["bash", "-c", words[-1]], inner)
-"""
-)
-
-
-@dataclasses.dataclass
-class Host:
-    """A machine with stand-ins of the container programs, and a checkout."""
-
-    folder: Path
-
-    @property
-    def workspace(self) -> Path:
-        return self.folder / "work space"
-
-    @property
-    def root(self) -> Path:
-        return self.folder / "root"
-
-    def run(
-        self, pool: Pool, argv: Sequence[str], gpus: int = 1, setup: bool = False, **environ: str
-    ) -> subprocess.CompletedProcess[str]:
-        text = wrapped(pool, argv, gpus, setup=setup, root=str(self.root))
-        return subprocess.run(
-            ["bash", "-c", text], cwd=self.workspace, env=self.environ(environ), capture_output=True, text=True
-        )
-
-    def environ(self, more: Mapping[str, str]) -> dict[str, str]:
-        return {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "HOME": str(self.folder), **more}
-
-    def calls(self) -> list[dict[str, object]]:
-        path = self.folder / "bin" / "calls"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def started(self) -> list[str]:
-        """The words with which the container was started."""
-        found = [call["argv"] for call in self.calls() if "-c" in call["argv"]]  # type: ignore[operator]
-        assert len(found) == 1
-        return list(found[0])  # type: ignore[call-overload]
-
-    def podinfo(self, name: str, text: str) -> None:
-        path = self.root / "etc/podinfo" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Host:
-    """A node with a CPU and four MI300X."""
-    (tmp_path / "bin").mkdir()
-    for program in ("docker", "apptainer", "srun"):
-        (tmp_path / "bin" / program).write_text(STANDIN)
-        (tmp_path / "bin" / program).chmod(0o755)
-    (tmp_path / "work space").mkdir()
-    nodes = tmp_path / "root/sys/class/kfd/kfd/topology/nodes"
-    (nodes / "0").mkdir(parents=True)
-    (nodes / "0/properties").write_text("cpu_cores_count 96\nsimd_count 0\ndrm_render_minor 0\n")
-    for index, minor in MINORS.items():
-        (nodes / str(index + 1)).mkdir()
-        text = f"simd_count 1216\nunique_id {UNIQUE + index}\ndrm_render_minor {minor}\n"
-        (nodes / str(index + 1) / "properties").write_text(text)
-    (tmp_path / "root/dev/dri").mkdir(parents=True)
-    for name in ("kfd", *(f"dri/renderD{minor}" for minor in MINORS.values())):
-        (tmp_path / "root/dev" / name).touch()
-    return Host(tmp_path)
 
 
 def devices(words: Sequence[str]) -> list[str]:
@@ -287,11 +199,6 @@ def test_as_the_user_of_the_runner(host: Host) -> None:
 
 
 # ---- packages, git, the environment ------------------------------------------------------------------------------
-
-
-def fake(host: Host, name: str, text: str) -> None:
-    (host.folder / "bin" / name).write_text(f"#!/bin/bash\n{text}\n")
-    (host.folder / "bin" / name).chmod(0o755)
 
 
 def test_packages_that_are_missing_are_installed_first(host: Host) -> None:
