@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -119,6 +120,7 @@ GET    {repo}/actions/permissions                               setting
 GET    {repo}/actions/permissions/selected-actions              setting
 GET    {repo}/actions/permissions/workflow                      setting
 GET    {repo}/actions/permissions/fork-pr-contributor-approval  setting
+GET    {repo}/actions/permissions/fork-pr-workflows-private-repos  setting
 GET    {repo}/branches/<branch>/protection                      setting
 GET    {repo}/rules/branches/<branch>                           setting
 GET    {repo}/environments                                      setting
@@ -168,12 +170,7 @@ class StandIn:
         self.unknown: list[str] = []
         self._ids = itertools.count(1)
         self._lock = threading.RLock()
-        rules = [line.split() for line in ROUTES.strip().splitlines()]
-        repo = f"/repos/{repository}"
-        self._map = Map(
-            [Rule(path.format(repo=repo), methods=[method], endpoint=name) for method, path, name in rules],
-            strict_slashes=False,
-        )
+        self._map = routes(repository)
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -523,6 +520,7 @@ class StandIn:
         self.dispatches.append({"workflow": name, "ref": call.value["ref"], "inputs": call.value.get("inputs", {})})
 
     def _list_runners(self, call: Call) -> Listed:
+        self._administrator(call)
         return Listed(self.runners, "runners")
 
     def _one_runner(self, call: Call, id: int) -> Json:
@@ -586,7 +584,7 @@ class StandIn:
         return Listed([{"full_name": name, "private": False} for name in names], "repositories")
 
     def _setting(self, call: Call, branch: str = "") -> Any:
-        if not call.path.startswith("rules/"):
+        if not call.path.startswith(("rules/", "environments")):
             self._administrator(call)
         if call.path not in self.settings:
             raise Refused(404, "Branch not protected" if call.path.endswith("/protection") else "Not Found")
@@ -687,6 +685,14 @@ class Clock:
 class _Quiet(WSGIRequestHandler):
     def log(self, *_: object) -> None:
         """Nothing: the calls are in `StandIn.calls`."""
+
+
+@functools.cache
+def routes(repository: str) -> Map:
+    """What answers which call."""
+    listed = (line.split() for line in ROUTES.strip().splitlines())
+    rules = [Rule(path.format(repo=f"/repos/{repository}"), methods=[by], endpoint=name) for by, path, name in listed]
+    return Map(rules)
 
 
 def said(status: int, message: str, **headers: str) -> Response:
