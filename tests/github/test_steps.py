@@ -122,6 +122,7 @@ def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage, slower: float,
     assert {step.outcome for step in done.values()} == {"success"}
     stage.answer(name="h200-1 / Measure", started_at=TRIED[0], completed_at=TRIED[1])
     (stage.scene.clone / "trials.jsonl").unlink()
+    stage.artifacts["trials-h200-1"] |= {"report.json": '{"verdict": "SAME"}', "run.json": "{}"}  # forged; not read
     _, done = stage.run("leg.yml", "judge", inputs=leg(stage.scene))
     assert done["Judge"].outcome == done["Post"].outcome == "success", done["Judge"].output + done["Post"].output
     (check,) = stage.there.checks
@@ -145,15 +146,6 @@ def test_a_leg_that_never_measured_is_told(stage: Stage) -> None:
     assert done["Post"].outcome == "success", done["Post"].output
     assert stage.there.checks[0]["conclusion"] == "neutral"
     assert "did not start" in stage.there.bodies(7)[0]
-
-
-def test_a_forged_report_beside_the_trials_is_not_read(stage: Stage) -> None:
-    stage.scene.measured(0.03)
-    text = (stage.scene.clone / "trials.jsonl").read_text()
-    stage.artifacts["trials-h200-1"] = {"trials.jsonl": text, "report.json": '{"verdict": "SAME"}', "run.json": "{}"}
-    stage.answer(name="h200-1 / Measure")
-    stage.run("leg.yml", "judge", inputs=leg(stage.scene))
-    assert stage.there.checks[0]["conclusion"] == "failure"
 
 
 @pytest.mark.parametrize(("status", "absent"), [("queued", True), ("in_progress", False)])
