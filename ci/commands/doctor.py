@@ -17,10 +17,15 @@ from ci.pools import node as node_check
 @click.option("--pool", default="", metavar="NAME", help="With --node: the pool (default: the one that started us).")
 @click.option("--gpus", type=click.IntRange(min=0), help="With --node: how many GPUs the job has.")
 @click.option("--drain", is_flag=True, help="With --node: keep our jobs away from a node that fails.")
+@click.option(
+    "--github", is_flag=True, help="Instead: what the repository's settings on GitHub leave open to strangers."
+)
 @RESULTS
 @JSON
 @DRY_RUN
-def doctor(as_json: bool, dry_run: bool, results: Path, node: bool, pool: str, gpus: int | None, drain: bool) -> int:
+def doctor(
+    as_json: bool, dry_run: bool, results: Path, node: bool, pool: str, gpus: int | None, drain: bool, github: bool
+) -> int:
     """What this machine is, what can be measured on it, what is broken and what to do about it.
 
     Exit code 3 if something is broken.
@@ -29,6 +34,10 @@ def doctor(as_json: bool, dry_run: bool, results: Path, node: bool, pool: str, g
         return _node(pool, gpus, results, drain, as_json, dry_run)
     if pool or gpus is not None or drain:
         raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")
+    if github:
+        from ci.commands.common import github_settings  # a node that measures has no client of GitHub's API
+
+        return github_settings.examine(as_json)
     return _shown(examination.diagnose(Path.cwd(), results), as_json)
 
 
