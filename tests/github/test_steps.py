@@ -89,7 +89,7 @@ class Stage:
         if given["name"] not in self.artifacts:
             raise FileNotFoundError(given["name"])
         for name, text in self.artifacts[given["name"]].items():
-            Path(given["path"]).mkdir(parents=True, exist_ok=True)
+            (Path(given["path"]) / name).parent.mkdir(parents=True, exist_ok=True)
             (Path(given["path"]) / name).write_text(text)
 
 
@@ -164,13 +164,15 @@ def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str,
 def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage) -> None:
     cpu = {**MACHINE, "kind": "cpu", "market_name": None}
     stage.scene.measured(0.05, lambda line: line.update(machine=cpu))
-    stage.artifacts["trials"] = {"some-name.jsonl": (stage.scene.clone / "trials.jsonl").read_text()}
+    trials = (stage.scene.clone / "trials.jsonl").read_text()
+    stage.artifacts["trials"] = {"trials/some-name.jsonl": trials, "code/base.json": "{}", "code/head.json": "{}"}
     stage.answer(name="Check", started_at=TRIED[0], completed_at=TRIED[1])
     finished = {"id": 5, "head_sha": stage.scene.head, "html_url": "https://github.example/o/r/actions/runs/5"}
     finished |= {"event": "pull_request", "conclusion": "failure"}
     _, done = stage.run("comment.yml", "comment", github={"event": {"workflow_run": finished}})
     assert done["Post"].outcome == "success", done["Post"].output
     assert stage.there.checks[0]["conclusion"] == "failure"
+    assert "the machine code could not be compared" in stage.there.bodies(7)[0]
 
 
 # ---- what starts a run -----------------------------------------------------------------------------------------------
