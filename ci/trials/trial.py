@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
+from ci.trials.faults import NodeFault, faults_of
 from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
 
 Scalar = str | int | float | bool | None
@@ -261,7 +262,7 @@ class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
-    heaps: where the symmetric heap of so many ranks was.
+    heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
     """
 
     id: str
@@ -280,6 +281,7 @@ class Trial:
     measuring_s: float = 0.0
     busy_share: float | None = None
     text: str = ""
+    faults: tuple[NodeFault, ...] = ()
 
     @classmethod
     def of(cls, data: Any, text: str = "") -> Trial:
@@ -302,6 +304,7 @@ class Trial:
             float(data.get("measuring_s") or 0.0),
             data.get("busy_share"),
             text,
+            faults_of(data.get("preflight") or {}),
         )
 
     @property
