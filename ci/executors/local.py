@@ -106,7 +106,7 @@ class LocalExecutor:
         if not _alive(folder):
             _clear(folder)
             (self.root / "queue" / name).unlink(missing_ok=True)
-            job.write_result(folder, State.CANCELLED, None, "cancelled on request after its supervisor was lost")
+            job.write_result(folder, State.CANCELLED, "cancelled on request after its supervisor was lost", None)
 
     def resume(self, name: str) -> None:
         """Queue the job again and keep its log.  Whatever is left of the lost one is killed first."""
@@ -214,7 +214,7 @@ def supervise(folder: Path) -> None:
             slots = _await_turn(folder, spec, held)
             ticket.unlink(missing_ok=True)
             if slots is None:
-                job.write_result(folder, State.CANCELLED, None, "cancelled on request before it started")
+                job.write_result(folder, State.CANCELLED, "cancelled on request before it started", None)
                 return
             env, where = (devices.visible(list(slots)), f"GPU {','.join(slots)}") if spec["gpus"] else ({}, CPU)
             job.execute(folder, env, tuple(slots.values()), where)
