@@ -159,14 +159,30 @@ def _zombie(entry: Path) -> bool:
     return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a job, or one attempt at a shard of it, ended."""
+
+    state: State
+    why: str = ""
+    exit_code: int | None = None
+    started_at: str = ""
+    ended_at: str = ""
+    where: str = ""
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Result:
+        """From a result file."""
+        known = {field.name: value[field.name] for field in dataclasses.fields(cls) if field.name in value}
+        return cls(**{**known, "state": State(value["state"])})
+
+
 def write_result(
     folder: Path, state: State, why: str, code: int | None, started: str = "", where: str = ""
 ) -> None:
     """The result file: it alone decides how a job ended."""
-    how = {"state": str(state), "exit_code": code, "why": why}
-    times = {"started_at": started, "ended_at": now()}
-    result = {"format": FORMAT, "version": 1, "id": folder.name, **how, **times, "where": where}
-    write_json(folder / "result.json", result)
+    result = dataclasses.asdict(Result(state, why, code, started, now(), where))
+    write_json(folder / "result.json", {"format": FORMAT, "version": 1, "id": folder.name, **result})
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
