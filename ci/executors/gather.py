@@ -65,9 +65,14 @@ def gather(folder: Path) -> Result:
 
 
 def _finished(folder: Path, spec: JobSpec, result: Result, any_lines: bool) -> Result:
-    """Run the command that comes last, on what there is; its failure is the job's, its code the code of a whole job."""
+    """Run the command that comes last, on what there is.  Its failure is the job's.
+
+    Where it judges, a shard that ended with a verdict of its own ended well.
+    """
     if not spec.sharding.finish or not any_lines:
         return result
+    if "--replay" in spec.sharding.finish and result.state is State.FAILED and result.exit_code in (1, 2):
+        result = Result(State.DONE, "", 0)
     argv = [sys.executable, *spec.sharding.finish, str(folder / "trials.jsonl")]
     print("+", " ".join(spec.sharding.finish), file=sys.stderr, flush=True)
     code = subprocess.run(argv, cwd=spec.cwd).returncode
@@ -88,6 +93,12 @@ def _replace(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(content)
     draft.replace(path)
+
+
+def newest_log(shard: Path) -> Path | None:
+    """What the command of the newest attempt at a shard printed; None before the first."""
+    number = Shard(shard).newest()
+    return shard / "attempts" / str(number) / "log" if number >= 0 else None
 
 
 def main(folder: Path) -> int:

@@ -177,9 +177,7 @@ class Result:
         return cls(**{**known, "state": State(value["state"])})
 
 
-def write_result(
-    folder: Path, state: State, why: str, code: int | None, started: str = "", where: str = ""
-) -> None:
+def write_result(folder: Path, state: State, why: str, code: int | None, started: str = "", where: str = "") -> None:
     """The result file: it alone decides how a job ended."""
     result = dataclasses.asdict(Result(state, why, code, started, now(), where))
     write_json(folder / "result.json", {"format": FORMAT, "version": 1, "id": folder.name, **result})

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import json
 import re
+import secrets
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,6 @@ from typing import Protocol
 
 MOST_SHARDS = 1000
 """Slurm's MaxArraySize is 1001 unless a site sets it (slurm.conf(5), 26.05): task ids go up to 1000."""
-
-POLL_S = 0.2
-"""Seconds between two polls while waiting."""
 
 
 class ExecutorError(Exception):
@@ -121,7 +119,12 @@ class JobStatus:
 
 
 class Scheduler(Protocol):
-    """An executor.  Every method raises ExecutorError where the executor cannot answer."""
+    """An executor.  Every method raises ExecutorError where the executor cannot answer.
+
+    poll_s: seconds between two polls while waiting.
+    """
+
+    poll_s: float
 
     def submit(self, script: str, spec: JobSpec) -> str:
         """Queue a script; returns the job's id.  It outlives the caller."""
@@ -139,6 +142,12 @@ class Scheduler(Protocol):
         """Queue a LOST, CANCELLED, FAILED or TIMEOUT job again under the same id; ExecutorError for any other state."""
 
 
+def new_id() -> str:
+    """An id that sorts by time."""
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{nanoseconds:09d}-{secrets.token_hex(2)}"
+
+
 def stored(folder: Path) -> JobSpec:
     """What the job in a folder needs, as `submit` wrote it to job.json."""
     value = json.loads((folder / "job.json").read_text())
@@ -154,7 +163,7 @@ def wait(executor: Scheduler, ids: Sequence[str], timeout_s: float = float("inf"
         found = executor.poll(ids)
         if all(status.state.final for status in found.values()) or time.monotonic() >= deadline:
             return found
-        time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+        time.sleep(min(executor.poll_s, max(0.0, deadline - time.monotonic())))
 
 
 def script(argv: Sequence[str], spec: JobSpec) -> str:

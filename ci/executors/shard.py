@@ -27,7 +27,7 @@ LOOK_S = 0.5
 """Seconds between two looks at the shared folder: for new lines, a newer attempt, a request to cancel."""
 
 HANDOVER_S = 10.0
-"""Seconds that a new attempt waits for an older one on another node to end: many looks of it, and the grace of a job."""
+"""Seconds that a new attempt waits for an older one on another node to end: many looks of it, and its grace."""
 
 
 class Publisher:
@@ -134,7 +134,7 @@ def run(folder: Path, environ: Mapping[str, str]) -> State:
     hand_over(attempt, _where(environ))
     watch.publisher = Publisher(attempt, out) if spec.sharding.publishes else None
     started = job.now()
-    command = (folder / "script.sh", *spec.sharding.arguments(number, out))
+    command: tuple[str | Path, ...] = (folder / "script.sh", *spec.sharding.arguments(number, out))
     ending, code = job.Run(attempt.folder, command, spec.timeout_s, spec.grace_s).to_its_end(watch, _where(environ))
     ending = _last_look(watch, ending)
     job.write_result(attempt.folder, *ending, code, started, _where(environ))

@@ -12,8 +12,8 @@ DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
 class Allocation:
     """What a job asks of Slurm.  time: as --time takes it.  shards: tasks of an array, none for a job that is none.
 
-    after: ids of jobs that must have ended first, however they ended.  requeue: start it again when its node is lost
-    or somebody with priority takes the node.  options: further ones, with their "--".
+    exclude: nodes to stay away from.  after: ids of jobs that must have ended first, however they ended.  requeue:
+    start it again when its node is lost or somebody with priority takes the node.  options: further ones, with "--".
     """
 
     partition: str
@@ -24,6 +24,7 @@ class Allocation:
     gres: str = ""
     constraint: str = ""
     exclusive: bool = False
+    exclude: tuple[str, ...] = ()
     requeue: bool = True
     shards: tuple[int, ...] = ()
     after: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class Allocation:
             f"--gres={self.gres}" if self.gres else "",
             f"--constraint={self.constraint}" if self.constraint else "",
             "--exclusive" if self.exclusive else "",
+            f"--exclude={','.join(self.exclude)}" if self.exclude else "",
             f"--time={self.time}",
             "--nodes=1",
             f"--array={ranges(self.shards)}" if self.shards else "",
@@ -81,10 +83,8 @@ def seconds(time: str) -> int:
     """Seconds of a --time: MINUTES, MINUTES:SECONDS, H:MM:SS, or DAYS-HOURS[:MINUTES[:SECONDS]] (sbatch(1))."""
     days, dash, rest = time.rpartition("-")
     parts = [int(part) for part in rest.split(":")]
-    if dash:
-        units = (HOUR_S, MINUTE_S, 1)
-    else:
-        units = {1: (MINUTE_S,), 2: (MINUTE_S, 1), 3: (HOUR_S, MINUTE_S, 1)}[len(parts)]
+    whole = (HOUR_S, MINUTE_S, 1)
+    units = whole if dash else whole[-len(parts) :] if len(parts) > 1 else (MINUTE_S,)
     return int(days or 0) * DAY_S + sum(part * unit for part, unit in zip(parts, units, strict=False))
 
 
