@@ -296,9 +296,7 @@ def _sets_up(pool: Pool, spec: JobSpec) -> bool:
 def _refuse_unseen(root: Path, site: Site) -> None:
     """Slurm cannot even write the output of a job whose folder the node does not see."""
     if site.shared and not any(root.is_relative_to(seen) for seen in (site.shared, Path.home())):
-        raise ExecutorError(
-            f"the nodes of site {site.name!r} see {site.shared}, not {root}; clone there and submit there"
-        )
+        raise ExecutorError(f"the nodes of site {site.name!r} see {site.shared}, not {root}; clone and submit there")
 
 
 def _unfinished(folder: Path) -> bool:
