@@ -89,22 +89,23 @@ def machine_of(line: bytes) -> str:
 
 @dataclasses.dataclass
 class Watch:
-    """Says when the command must end before it does so by itself."""
+    """Says when the command must end before it does so by itself.  told: by a signal.  said: what it said last."""
 
     folder: Path
     publisher: Publisher | None
     attempt: Attempt
     told: bool = False
+    said: job.Ending | None = None
     next_look: float = 0.0
 
     def __call__(self) -> job.Ending | None:
         """Asked several times a second; looks at the shared folder less often."""
         if self.told:
-            return State.CANCELLED, TOLD
-        if time.monotonic() < self.next_look:
-            return None
-        self.next_look = time.monotonic() + LOOK_S
-        return self.look()
+            self.said = State.CANCELLED, TOLD
+        elif time.monotonic() >= self.next_look:
+            self.next_look = time.monotonic() + LOOK_S
+            self.said = self.look()
+        return self.said
 
     def look(self) -> job.Ending | None:
         """Publish, and see whether somebody wants the end."""
@@ -164,7 +165,7 @@ def _last_look(watch: Watch, ending: job.Ending, code: int) -> job.Ending:
     Slurm signals every process of a job: the command may have ended of it before we asked it to.
     """
     found = watch.look()
-    if ending[0] is State.FAILED and (watch.told or code == -signal.SIGTERM):
+    if ending[0] is State.FAILED and not watch.said and (watch.told or code == -signal.SIGTERM):
         return State.CANCELLED, TOLD
     return found if found and ending[0] is State.DONE else ending
 
