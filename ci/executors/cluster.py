@@ -118,9 +118,9 @@ class SlurmExecutor:
     def submit(self, script: str, spec: JobSpec) -> str:
         """Submit a job; returns its id.  ExecutorError if the pool, the folder or Slurm refuses it: nothing is left."""
         name = new_id()
-        _refuse_unseen(self.root, _found(spec)[2])
         folder, submitted = self.root / "jobs" / name, Submitted(new_token(spec.name))
         texts = scripts(spec, folder)
+        _refuse_unseen(self.root, _found(spec)[2])
         self._write(folder, script, spec, submitted)
         try:
             self._sbatch(folder, texts, submitted, tuple(range(spec.sharding.shards)))

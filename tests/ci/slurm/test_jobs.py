@@ -43,7 +43,7 @@ for number in range(known, total):
 
 @pytest.fixture
 def place(slurm_cluster: SlurmCluster, tmp_path: Path) -> SlurmExecutor:
-    return SlurmExecutor(tmp_path / "jobs", slurm_cluster.slurm)
+    return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm)
 
 
 def runners(folder: Path, partition: str = "mi300x", gres: str = "mi300x", minutes: int = 10) -> str:
