@@ -6,6 +6,7 @@ The scheduler is not asked: its accounts lag, or are off, and it calls a cancell
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from ci.executors import job
 from ci.executors.attempt import Shard
 from ci.executors.job import Result
 from ci.executors.scheduler import JobSpec, State, stored
+from ci.trials.file import unpacked
 
 WORST_FIRST = (State.LOST, State.FAILED, State.TIMEOUT, State.CANCELLED, State.DONE)
 """Of shards that ended differently, the first of these is how the job ended."""
@@ -82,11 +84,13 @@ def _finished(folder: Path, spec: JobSpec, result: Result, any_lines: bool) -> R
 
 
 def append_new(path: Path, lines: list[bytes]) -> None:
-    """Append the lines that a file does not hold yet."""
+    """Append the lines that a trial file (`.jsonl`, `.jsonl.gz`) does not hold yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    known = set(path.read_bytes().splitlines()) if path.exists() else set()
+    content, _ = unpacked(path.read_bytes()) if path.exists() else (b"", ())
+    known = set(content.splitlines())
+    new = b"".join(line + b"\n" for line in lines if line not in known)
     with path.open("ab") as file:
-        file.write(b"".join(line + b"\n" for line in lines if line not in known))
+        file.write(gzip.compress(new) if path.suffix == ".gz" and new else new)
 
 
 def _replace(path: Path, content: bytes) -> None:
