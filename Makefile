@@ -36,7 +36,7 @@ lint: setup
 	$(BIN)/mypy
 
 # The tests that compare with files in tests/golden.
-GOLDEN := tests/ci/report tests/ci/executors tests/ci/test_doctor.py \
+GOLDEN := tests/ci/report tests/ci/executors tests/ci/pools tests/ci/test_doctor.py \
 	tests/ci/isa/test_text.py tests/ci/isa/test_versions.py
 
 golden: setup
