@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -192,7 +193,8 @@ def _list(arguments: argparse.Namespace) -> int:
     chosen = Selection(arguments.plan or "pr", tuple(arguments.case))
     planned = planned_worlds({name: found.kernels[name] for name in names}, machine, chosen) if arguments.plan else {}
     if arguments.json:
-        known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned}
+        python = ".".join(platform.python_version_tuple()[:2])  # digests of two versions are not alike
+        known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned, "python": python}
         print(json.dumps(known, allow_nan=False))
         return MEASURED
     for name, kernel in found.kernels.items():
@@ -214,8 +216,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 def _node(arguments: argparse.Namespace) -> int:
     """The preflight alone; see :mod:`benchmarks.preflight`."""
-    expected = preflight.Expected(arguments.product, arguments.gpus)
-    report = preflight.examine(None, expected, [Path(arguments.tree).resolve(), *arguments.folder])
+    demand = preflight.Demand(arguments.product, arguments.gpus)
+    report = preflight.examine(None, demand, [Path(arguments.tree).resolve(), *arguments.folder])
     print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report))
     return FAULTS if any(one["level"] == "error" for one in report["problems"]) else MEASURED
 

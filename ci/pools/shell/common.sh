@@ -9,10 +9,10 @@ refuse() {
 # NAME=VALUE of the variables that may enter, in `environment`.
 allow() {
   local name
-  environment=(RIDGELINE_POOL="$pool" RIDGELINE_GPUS="$gpus")
+  environment=(RIDGELINE_POOL="$pool" RIDGELINE_GPUS="$gpus" RIDGELINE_NODE="${SLURMD_NODENAME:-$HOSTNAME}")
   for name in $(compgen -e); do
     case $name in
-      RIDGELINE_POOL | RIDGELINE_GPUS) ;;
+      RIDGELINE_POOL | RIDGELINE_GPUS | RIDGELINE_NODE) ;;
       @SECRET@) ;;  # no secret enters
       RIDGELINE_* | @ALLOWED@) environment+=("$name=${!name}") ;;
     esac
@@ -48,6 +48,7 @@ inside() {
   install
   trust
   prepare
+  [ -z "$preflight" ] || python -m ci doctor --node --drain || say "no verdict will rest on times of this node"
   exec "${command[@]}"
 }
 
@@ -86,7 +87,7 @@ prepare() {
 }
 
 entry() {
-  declare -p pool workspace packages venv setup command
+  declare -p pool workspace packages venv setup preflight command
   declare -f say refuse inside install trust prepare
   echo inside
 }

@@ -8,7 +8,7 @@ options=()
 mounts=()
 packages=()
 venv="$workspace/.venv"
-setup=yes
+setup=yes preflight=
 command=(python -m ci run --out 'a b.jsonl')
 
 say() { printf 'ridgeline: pool %s: %s\n' "$pool" "$*" >&2; }
@@ -22,10 +22,10 @@ refuse() {
 # NAME=VALUE of the variables that may enter, in `environment`.
 allow() {
   local name
-  environment=(RIDGELINE_POOL="$pool" RIDGELINE_GPUS="$gpus")
+  environment=(RIDGELINE_POOL="$pool" RIDGELINE_GPUS="$gpus" RIDGELINE_NODE="${SLURMD_NODENAME:-$HOSTNAME}")
   for name in $(compgen -e); do
     case $name in
-      RIDGELINE_POOL | RIDGELINE_GPUS) ;;
+      RIDGELINE_POOL | RIDGELINE_GPUS | RIDGELINE_NODE) ;;
       *TOKEN* | *SECRET* | *PASSW* | *CREDENTIAL* | *PRIVATE* | *JWT* | *AUTH* | *_KEY*) ;;  # no secret enters
       RIDGELINE_* | LANG | LC_ALL | TZ | USER | LOGNAME | TMPDIR | XDG_RUNTIME_DIR | ROCR_VISIBLE_DEVICES | HIP_VISIBLE_DEVICES | CUDA_VISIBLE_DEVICES | GPU_DEVICE_ORDINAL | SLURM_JOB_ID | SLURM_ARRAY_JOB_ID | SLURM_ARRAY_TASK_ID | SLURM_RESTART_COUNT | SLURM_JOB_PARTITION | SLURM_JOB_NODELIST | SLURMD_NODENAME | SLURM_CLUSTER_NAME | RUNNER_TRACKING_ID) environment+=("$name=${!name}") ;;
     esac
@@ -61,6 +61,7 @@ inside() {
   install
   trust
   prepare
+  [ -z "$preflight" ] || python -m ci doctor --node --drain || say "no verdict will rest on times of this node"
   exec "${command[@]}"
 }
 
@@ -99,7 +100,7 @@ prepare() {
 }
 
 entry() {
-  declare -p pool workspace packages venv setup command
+  declare -p pool workspace packages venv setup preflight command
   declare -f say refuse inside install trust prepare
   echo inside
 }
