@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from ci.__main__ import main
 from ci.executors import locks
+from ci.pools import drained
 from ci.pools import file as pools
 
 ROOT = Path(__file__).parents[3]
@@ -50,6 +51,7 @@ exclusive = true
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """A command of ours with a queue and a machine of its own."""
     monkeypatch.setenv(locks.VARIABLE, str(tmp_path / "locks"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def invoke(verb: str, *arguments: str) -> Result:
         return CliRunner().invoke(main, [verb, "--queue", str(tmp_path / "queue"), *arguments])
@@ -151,6 +153,17 @@ def test_containers_of_clusters(
     file.write_text(ON_SLURM)
     at = ("--executor", "slurm", "--runners", str(file), "--on", pool, "--array", "2", "--dry-run")
     golden(f"slurm/{pool}.txt", shown(here("submit", *at, "--", "ab", "HEAD", "HEAD"), tmp_path))
+
+
+def test_drained_nodes_are_left_out(here: Callable[..., Result], tmp_path: Path) -> None:
+    file = tmp_path / "runners.toml"
+    file.write_text(ON_SLURM)
+    found = pools.load(file)
+    for node in ("node-7", "node-3"):
+        one = drained.Drained(node, "link 3 is down", "2026-11-22T14:00:00+00:00", "a.author")
+        drained.drain(one, drained.folder_of(found.sites["hpc"]))
+    at = ("--executor", "slurm", "--runners", str(file), "--on", "pyxis", "--dry-run")
+    assert "#SBATCH --exclude=node-3,node-7" in shown(here("submit", *at, "--", "run", "--out", "x.jsonl"), tmp_path)
 
 
 def test_our_own_pool(here: Callable[..., Result], tmp_path: Path, golden: Callable[[str, str], None]) -> None:
