@@ -122,7 +122,7 @@ class SlurmExecutor:
     # ---- submitting ----
 
     def submit(self, script: str, spec: JobSpec) -> str:
-        """Submit a job; returns its id.  ExecutorError if the pool, the folder or Slurm refuses it: nothing is left."""
+        """Submit a job; returns its id.  ExecutorError if the pool or Slurm refuses it; its folder then says so."""
         name = new_id()
         folder, submitted = self.root / "jobs" / name, Submitted(new_token(spec.name))
         texts = scripts(spec, folder)
