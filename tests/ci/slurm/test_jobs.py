@@ -221,6 +221,9 @@ def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place: SlurmExecutor
     place.resume(job)
     assert end(place, job).state is State.DONE
     assert [line["number"] for line in lines(place, job)] == [0, 1, 2]
+    (folder / "result.json").unlink()
+    (folder / "slurm.json").write_text('{"token": ')
+    assert "slurm.json is damaged" in place.poll([job])[job].why
 
 
 def test_what_cannot_be_submitted_leaves_a_sentence(
