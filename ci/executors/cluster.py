@@ -99,14 +99,20 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
         shards=(),
     )
 
-    def inside(pool: Pool, module: str, gpus: int) -> str:
-        argv, setup = ["python", "-m", module, str(folder)], pool.container is not Container.NONE
-        return wrapped(pool, argv, gpus, workspace=spec.cwd, setup=setup)
+    def inside(pool: Pool, module: str, gpus: int, preflight: bool) -> str:
+        argv, contained = ["python", "-m", module, str(folder)], pool.container is not Container.NONE
+        mounts = [f"{one}:{one}" for one in _needed(folder, site)] if contained else []
+        return wrapped(pool, argv, gpus, workspace=spec.cwd, mounts=mounts, setup=contained, preflight=preflight)
 
     return Scripts(
-        batch(common, inside(pool, "ci.executors.shard", size)),
-        batch(end, inside(_without_gpus(pool), "ci.executors.gather", 0)),
+        batch(common, inside(pool, "ci.executors.shard", size, preflight=True)),
+        batch(end, inside(_without_gpus(pool), "ci.executors.gather", 0, preflight=False)),
     )
+
+
+def _needed(folder: Path, site: Site) -> list[Path]:
+    """Folders that a job writes to beside its workspace: its own, and that of drained nodes where all nodes share it."""
+    return [folder, drained.folder_of(site)] if site.shared else [folder]
 
 
 class SlurmExecutor:
@@ -129,6 +135,8 @@ class SlurmExecutor:
         _, pool, site = _found(spec)
         _refuse_unseen(self.root, site)
         _refuse_without_environment(pool, spec)
+        if site.shared:
+            drained.folder_of(site).mkdir(parents=True, exist_ok=True)  # it is mounted into containers
         self._write(folder, script, spec, submitted)
         try:
             self._sbatch(folder, texts, submitted, tuple(range(spec.sharding.shards)))

@@ -165,7 +165,7 @@ def test_what_comes_last() -> None:
 def shown(result: Result, tmp_path: Path) -> str:
     """The parts of a dry run that are ours; the way into the environment is ci.pools'."""
     assert result.exit_code == 0, result.output
-    kept = re.compile(r"#SBATCH|==>|command=|pool=|image=|exec python|sbatch|cd ")
+    kept = re.compile(r"#SBATCH|==>|command=|pool=|image=|mounts=|setup=|exec python|sbatch|cd ")
     lines = [line for line in result.output.splitlines() if kept.match(line)]
     text = "\n".join(lines).replace(str(tmp_path / "queue"), "QUEUE").replace(str(ROOT), "CLONE")
     return re.sub(r"pytorch:\S+", "pytorch:TAG", text) + "\n"

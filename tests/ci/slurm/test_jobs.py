@@ -154,7 +154,7 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_second_line(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     """The old copy lives on while the requeued one starts, here on another node."""
-    job = submit(count(45, 0.2), pool=runners(tmp_path, "all", gres=""), gpus=1)
+    job = submit(count(70, 0.2), pool=runners(tmp_path, "all", gres=""), gpus=1)
     until(lambda: len(published(place, job)) >= 2, "lines")
     node = place.poll([job])[job].where
     old = {line["pid"] for line in map(json.loads, (path.read_text() for path in published(place, job)))}
@@ -165,7 +165,7 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_second_line(
         assert end(place, job).state is State.DONE
     finally:
         slurm_cluster.bring_back(node)
-    assert [line["number"] for line in lines(place, job)] == list(range(45))
+    assert [line["number"] for line in lines(place, job)] == list(range(70))
     assert len({line["pid"] for line in lines(place, job)}) == 2
 
 
