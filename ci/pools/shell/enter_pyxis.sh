@@ -1,0 +1,8 @@
+enter() {
+  local slurm=() name joined
+  for name in $(compgen -e SLURM); do slurm+=("$name=${!name}"); done  # srun finds its allocation by them
+  joined=$(IFS=,; echo "$workspace:$workspace${mounts[*]+,${mounts[*]}}")
+  supervise env -i PATH="$PATH" HOME="${HOME-/}" "${slurm[@]}" "${environment[@]}" srun --ntasks=1 --export=ALL \
+    --container-image="$image" --container-mounts="$joined" --container-workdir="$workspace" \
+    --no-container-mount-home ${options[@]+"${options[@]}"} bash -c "$(entry)"
+}
