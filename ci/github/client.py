@@ -52,7 +52,8 @@ class UnansweredError(GitHubError):
 class GitHub:
     """Calls on one repository (``owner/name``), synchronous; what passes is waited out (`ci.github.retries`).
 
-    sleep, clock: for tests.  transport: what sends the requests, None for httpx's own.  Values are plain JSON: dicts, lists, texts, numbers.
+    sleep, clock: for tests.  transport: what sends the requests, None for httpx's own.  Values are plain JSON: dicts,
+    lists, texts, numbers.
     """
 
     def __init__(
