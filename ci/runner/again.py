@@ -20,7 +20,10 @@ def run_again(state: Ledger, hub: Hub, serving: Serving, now: float) -> tuple[Le
     actions: list[Action] = []
     reruns = dict(state.reruns)
     for lost in state.lost:
-        job = hub.lost.get(lost.token)
+        if lost.token not in hub.lost:
+            kept.append(lost)  # lost since GitHub was asked
+            continue
+        job = hub.lost[lost.token]
         if job is None or job.conclusion == "success":
             continue
         key = f"{job.run}/{job.name}"

@@ -24,8 +24,8 @@ class Move:
 
 
 def prefix(instance: str) -> str:
-    """How every token of this service begins."""
-    return f"ridgeline-{instance}-"
+    """How every token of this service begins: short, for a runner's name has at most 64 characters."""
+    return f"rl-{instance}-"
 
 
 def decide(state: Ledger, seen: Sight, serving: Serving, now: float, fresh: Callable[[], str]) -> Move:
@@ -74,6 +74,8 @@ def _turned(
         if slot.run and not old.run:
             state = _without_pause(state, slot.offer)
             said.append(Say(f"{slot.token}: runs a job of run {slot.run}"))
+        if slot.ended and not old.ended and (refused := slots.letters_of(slot, seen).refused):
+            said.append(Say(f"{slot.token}: GitHub gave it a job that is not ours, and the node refused it: {refused}"))
         if slot.ended and not old.ended and slots.lost_its_node(slot, seen):
             state = dataclasses.replace(state, lost=(*state.lost, LostJob(slot.token, slot.run, now)))
             said.append(Say(f"{slot.token}: its node was lost under a job of run {slot.run}"))

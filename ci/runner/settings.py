@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from ci.runner.types import HubJob
+from ci.pools.types import Pools
+from ci.runner.types import HubJob, RunnerError
 
 ONLINE_S = 180.0
 """Seconds from a configuration to a runner that is online: it copies itself and asks GitHub for a session, 10 to 30 s
@@ -86,3 +87,40 @@ def refusal(job: HubJob, serving: Serving) -> str:
     if not any(fnmatch.fnmatchcase(f"refs/heads/{job.ref}", pattern) for pattern in serving.refs):
         return f"its branch {job.ref!r} is none of {', '.join(serving.refs)}"
     return ""
+
+
+def serving(pools: Pools, site: str, only: Sequence[str] = ()) -> Serving:
+    """What one site serves: all of its pools that have labels, or those named.  Raises RunnerError, PoolsError."""
+    named = pools.sites.get(site)
+    if named is None or named.runner is None:
+        served = ", ".join(one.name for one in pools.sites.values() if one.runner) or "none"
+        raise RunnerError(
+            f"site {site!r} is not served: ci/runners.toml has no [site.{site}.runner]; sites that have one: {served}"
+        )
+    for name in only:
+        _check_served(pools, site, name)
+    runner = named.runner
+    return Serving(
+        repository=runner.repository,
+        program=runner.program,
+        workflows=runner.workflows,
+        refs=runner.refs,
+        offers=tuple(_offers(pools, site, only)),
+        group=runner.group,
+        most=runner.jobs,
+        reruns=runner.reruns,
+    )
+
+
+def _check_served(pools: Pools, site: str, name: str) -> None:
+    pool = pools.pool(name)
+    if pool.site != site or pool.runs_on is None:
+        why = "no runs_on" if pool.runs_on is None else f"the site {pool.site or 'none'!r}"
+        raise RunnerError(f"pool {name!r} has {why}: the runners of site {site!r} cannot serve it; name another pool")
+
+
+def _offers(pools: Pools, site: str, only: Sequence[str]) -> Iterator[Offer]:
+    for pool in pools.pools.values():
+        if pool.site == site and pool.runs_on and pool.runs_on.labels and (not only or pool.name in only):
+            for gpus in pool.gpus:
+                yield Offer(f"{pool.name}-{gpus}", pool.name, gpus, pool.runs_on.sized(gpus).labels, pool.partition)

@@ -80,10 +80,10 @@ def lost_its_node(slot: Slot, seen: Sight) -> bool:
 
 def no_runner_came(slot: Slot, seen: Sight) -> str:
     """Why a slot that has ended, or leaves, never ran a job: a fault of the node, the program or the serving."""
-    job, code = in_slurm(slot, seen), letters_of(slot, seen).code
-    if slot.run:
+    job, letters = in_slurm(slot, seen), letters_of(slot, seen)
+    if slot.run or letters.refused:
         return ""
-    if code == DEPRECATED:
+    if letters.code == DEPRECATED:
         return "GitHub no longer accepts this version of the runner program; install a newer one"
     if job is None or not job.why:
         return "its job ended before it took a job of GitHub's" if slot.ended else slot.leaving
