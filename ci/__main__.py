@@ -31,6 +31,7 @@ VERBS = {
     "import": "Bring in what asv, nccl-tests, hyperfine and others measured.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
     "plot": "Draw a figure of the records for a comment or a paper.",
+    "pools": "The machines behind a label or a partition, and what runs there.",
     "record": "Turn trial files, measured anywhere, into asv records.",
     "reopen": "An event needs somebody again.",
     "report": "Render a report file, or post it as a pull request's comment.",
@@ -50,6 +51,7 @@ ROOMS: dict[str, str] = {
     "export": "records.export",
     "import": "records.import_",
     "plot": "figures.plot",
+    "pools": "machines.pools",
     "reopen": "history.decide",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""

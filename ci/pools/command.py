@@ -44,8 +44,8 @@ OF_THE_RUNNER = ("RUNNER_TRACKING_ID",)
 SECRET = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "JWT", "AUTH", "_KEY")
 """Words in the name of a variable that never enters, whatever else allows it."""
 
-VENV = "/tmp/ridgeline-venv"
-"""Where a container without an environment of its own gets one; it goes with the container."""
+VENV = "/tmp/ridgeline-venv.$$.$RANDOM"
+"""Where a container without an environment of its own gets one; Apptainer shows the host's /tmp."""
 
 
 def wrapped(
@@ -73,7 +73,7 @@ def wrapped(
         *(["choose_devices"] if _chooses(pool) else []),
         "enter",
         "code=$?",
-        "(clean)",
+        *(["(clean)"] if pool.venv or pool.container is Container.NONE else ['rm -rf -- "$venv"', "(clean)"]),
         'exit "$code"',
     ]
     return "\n".join(lines) + "\n"

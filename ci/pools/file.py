@@ -18,11 +18,11 @@ FILE = Path(__file__).resolve().parents[1] / "runners.toml"
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}")
 LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:@/+{}-]{0,98}[A-Za-z0-9._})-])?")
-IMAGE = re.compile(r"[A-Za-z0-9/~.][A-Za-z0-9._:@/+~#-]{0,399}")
+IMAGE = re.compile(r"[A-Za-z0-9/.][A-Za-z0-9._:@/+#-]{0,399}")
 PATH = re.compile(r"/[A-Za-z0-9._@/+-]{0,399}")
 MOUNT = re.compile(r"/[A-Za-z0-9._@/+-]{1,199}:/[A-Za-z0-9._@/+-]{1,199}(:ro)?")
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,99}")
-OPTION = re.compile(r"-[^\x00-\x1f\x7f]{1,399}")
+OPTION = re.compile(r"--[a-z][^\x00-\x1f\x7f]{1,399}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 CONSTRAINT = re.compile(r"[A-Za-z0-9_.&|*()\[\]-]{1,200}")
 TIME = re.compile(r"\d{1,6}(:\d\d){0,2}|\d{1,3}-\d{1,2}(:\d\d){0,2}")
@@ -150,7 +150,7 @@ def _pool(name: str, values: object) -> Pool:
         runs_on=_runs_on(table),
         container=table.choice("container", Container, list(Container), None),
         image=table.text("image", IMAGE, "the name of an image, or the path of a .sif file"),
-        options=table.texts("options", OPTION, 'an option that starts with "-", with its value after "="'),
+        options=table.texts("options", OPTION, 'an option that starts with "--", with its value after "="'),
         mounts=table.texts("mounts", MOUNT, "HOST:INSIDE or HOST:INSIDE:ro with absolute paths"),
         user=table.choice("user", User, list(User), User.ROOT),
         isolation=table.choice("isolation", Isolation, list(Isolation), None),
@@ -165,7 +165,7 @@ def _pool(name: str, values: object) -> Pool:
         exclusive=table.flag("exclusive"),
         account=table.text("account", WORD, "the name of a Slurm account"),
         time=table.text("time", TIME, "minutes, H:MM:SS or D-HH:MM:SS, as sbatch takes it"),
-        sbatch=table.texts("sbatch", OPTION, 'an option of sbatch, with its value after "="'),
+        sbatch=table.texts("sbatch", OPTION, 'a long option of sbatch, with its value after "="'),
     )
     table.end()
     return pool
@@ -174,26 +174,26 @@ def _pool(name: str, values: object) -> Pool:
 def _sizes(table: Table, gpu: str) -> tuple[int, ...]:
     value = table.take("gpus", [0] if gpu == NO_GPU else None)
     least, most = (0, 0) if gpu == NO_GPU else (1, MOST_GPUS)
-    numbers = [one for one in value if isinstance(one, int) and least <= one <= most] if isinstance(value, list) else []
+    numbers = [one for one in value if type(one) is int and least <= one <= most] if isinstance(value, list) else []
     if not isinstance(value, list) or not numbers or numbers != value or len(set(numbers)) < len(numbers):
         raise table.refuse("gpus", value, f"a list of different numbers from {least} to {most}, such as [1, 8]")
     return tuple(sorted(numbers))
 
 
-def _runs_on(table: Table) -> RunsOn | None:
+def _runs_on(table: Table, key: str = "runs_on") -> RunsOn | None:
     """A label, a list of labels, or {group, labels}, as in a workflow."""
-    value = table.take("runs_on", "")
+    value = table.take(key, "")
     if value == "":
         return None
     if not isinstance(value, dict):
         value = {"labels": [value] if isinstance(value, str) else value}
-    inner = Table(f"{table.where}.runs_on", value)
+    inner = Table(f"{table.where}.{key}", value)
     found = RunsOn(
         inner.texts("labels", LABEL, "a label of a runner"), inner.text("group", LABEL, "the name of a runner group")
     )
     inner.end()
     if not found.labels and not found.group:
-        raise table.refuse("runs_on", table.values["runs_on"], "a label, a list of labels, or {group, labels}")
+        raise table.refuse(key, table.values[key], "a label, a list of labels, or {group, labels}")
     return found
 
 
@@ -203,7 +203,8 @@ def _site(name: str, values: object) -> Site:
         name,
         table.text("account", WORD, "the name of a Slurm account"),
         table.text("shared", PATH, "the absolute path of a folder that all nodes see"),
-        table.texts("sbatch", OPTION, 'an option of sbatch, with its value after "="'),
+        table.texts("sbatch", OPTION, 'a long option of sbatch, with its value after "="'),
+        _runs_on(table, "login"),
         _runner(name, table.take("runner", {})),
     )
     table.end()

@@ -7,7 +7,11 @@ import json
 from collections.abc import Sequence
 
 from ci.pools.command import cleaning, wrapped
-from ci.pools.types import Pool, Pools, PoolsError
+from ci.pools.types import NO_GPU, Container, Pool, Pools, PoolsError
+
+CALL = ("python", "-m", "ci")
+"""How a verb of ours is called inside a pool's environment."""
+VERB = "write `python -m ci VERB ...`"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,22 +39,42 @@ def legs(pools: Pools, argv: Sequence[str], only: Sequence[str] = (), gpus: int 
     """
     chosen = [pools.pool(name) for name in only] or list(pools.pools.values())
     for pool in chosen:
-        if only and pool.runs_on is None:
+        if only and pools.runner_of(pool) is None:
             raise PoolsError(f"pool {pool.name!r} has no runs_on: no GitHub runner serves it; add it, or use Slurm")
-    found = [
-        leg(pool, size, argv) for pool in chosen if pool.runs_on for size in pool.gpus if gpus is None or size == gpus
-    ]
+    wanted = [(pool, size) for pool in chosen for size in pool.gpus if gpus is None or size == gpus]
+    found = [leg(pools, pool, size, argv) for pool, size in wanted if pools.runner_of(pool)]
     if not found:
-        wanted = f"jobs of {gpus} GPUs" if gpus is not None else "runs_on"
-        raise PoolsError(f"no pool of {', '.join(one.name for one in chosen)} offers {wanted}; ask for other pools")
+        offered = f"jobs of {gpus} GPUs" if gpus is not None else "runs_on"
+        raise PoolsError(f"no pool of {', '.join(one.name for one in chosen)} offers {offered}; ask for other pools")
     return found
 
 
-def leg(pool: Pool, gpus: int, argv: Sequence[str]) -> Leg:
-    """One leg of a pool that has runs_on."""
-    assert pool.runs_on is not None
-    runs_on, script = pool.runs_on.sized(gpus).value, wrapped(pool, argv, gpus)
-    return Leg(f"{pool.name}-{gpus}", pool.name, pool.gpu, gpus, runs_on, pool.minutes, cleaning(pool), script)
+def leg(pools: Pools, pool: Pool, gpus: int, argv: Sequence[str]) -> Leg:
+    """One leg of a pool that a runner serves.  Where that is the runner of a login node, it submits the job."""
+    runner = pools.runner_of(pool)
+    assert runner is not None
+    if pool.runs_on is None:
+        pool_here, size = login(pool), 0
+        argv = submission(pool, gpus, argv)
+    else:
+        pool_here, size = pool, gpus
+    clean, script = cleaning(pool_here), wrapped(pool_here, argv, size)
+    value = runner.sized(gpus).value
+    return Leg(f"{pool.name}-{gpus}", pool.name, pool.gpu, gpus, value, pool.minutes, clean, script)
+
+
+def login(pool: Pool) -> Pool:
+    """The login node of a pool's site: it has no GPU and no container."""
+    return Pool(f"{pool.name}-login", NO_GPU, (0,), 0, container=Container.NONE, minutes=pool.minutes)
+
+
+def submission(pool: Pool, gpus: int, argv: Sequence[str]) -> list[str]:
+    """What a login node runs, so that Slurm runs `argv`, a verb of ours.  Raises PoolsError for another program."""
+    if tuple(argv[:3]) != CALL or not argv[3:]:
+        said = " ".join(argv)
+        raise PoolsError(f"{said!r:.100} cannot be submitted: jobs of pool {pool.name!r} go to Slurm; {VERB}")
+    where = ["--executor", "slurm", "--on", pool.name, "--gpus", str(gpus), "--wait"]
+    return [*CALL, "submit", *where, "--", *argv[3:]]
 
 
 def as_json(found: Sequence[Leg]) -> str:

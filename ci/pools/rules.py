@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from ci.pools.types import NO_GPU, SIZE, Container, Isolation, Pool, Pools, User
 
-DEVICES = re.compile(r"--(?:device|gpus|privileged|runtime)\b|--device-cgroup-rule\b|-v?[pt]?=?/dev\b")
+DEVICES = re.compile(r"--(?:device|gpus|privileged|runtime)\b")
 """Options that would give a container devices; which it gets is `isolation`'s."""
-ENVIRONMENT = re.compile(r"--env(?:-file|-host)?\b|-e\b|--container-env\b|--export\b")
+ENVIRONMENT = re.compile(r"--(?:env|container-env|export)\b")
 """Options that would carry variables into a container; which may enter is `variables`'."""
-MOUNTS = re.compile(r"--volume\b|-v\b|--mount\b|--volumes-from\b|--bind\b|-B\b|--container-mounts\b")
+MOUNTS = re.compile(r"--(?:volumes?|mount|bind|overlay|container-mounts?)\b")
 """Options that would mount something; what is mounted is `mounts`'."""
 OPEN = ("docker.sock", "podman.sock", "containerd.sock")
 """Sockets that make whoever reaches them root on the host."""
@@ -107,7 +107,9 @@ def _slurm(pool: Pool, pools: Pools) -> Iterator[str]:
     if not pool.site and pool.runs_on is None:
         yield "nothing leads to it: it has neither runs_on (GitHub) nor site (Slurm); add one of them"
     for option in pool.sbatch:
-        if re.match(r"--(export|comment|output|error|array|job-name|partition|gres|gpus)\b|-[pJoeaG]\b", option):
+        if re.match(
+            r"--(export|comment|output|error|array|job-name|partition|gres|gpus|wait|requeue|no-requeue)\b", option
+        ):
             yield f"sbatch has {option!r}, which Ridgeline sets itself; remove it"
 
 

@@ -162,13 +162,15 @@ class Site:
     """One Slurm cluster.
 
     shared: a folder that every node sees; "" is the home folder.  account: of pools that name none.
-    sbatch: options of every job.  runner: None where `ridgeline runner` does not serve it.
+    sbatch: options of every job.  login: GitHub's runner on its login node, which submits the jobs of pools that have
+    no runner of their own.  runner: None where `ridgeline runner` does not serve it.
     """
 
     name: str
     account: str = ""
     shared: str = ""
     sbatch: tuple[str, ...] = ()
+    login: RunsOn | None = None
     runner: RunnerSettings | None = None
 
 
@@ -185,6 +187,12 @@ class Pools:
             raise PoolsError(f"no pool {name!r}; ci/runners.toml has {', '.join(self.pools) or 'none'}")
         return self.pools[name]
 
+    def site(self, name: str) -> Site:
+        """The Slurm site of that name; PoolsError names those there are."""
+        if name not in self.sites:
+            raise PoolsError(f"no site {name!r}; ci/runners.toml has {', '.join(self.sites) or 'none'}")
+        return self.sites[name]
+
     def on_slurm(self, name: str) -> tuple[Pool, Site]:
         """A pool that Slurm leads to, and its site; PoolsError for another one."""
         pool = self.pool(name)
@@ -192,6 +200,10 @@ class Pools:
             reached = ", ".join(one.name for one in self.pools.values() if one.site) or "none"
             raise PoolsError(f"pool {name!r} has no `site`: no Slurm leads to it; pools that have one: {reached}")
         return pool, self.sites[pool.site]
+
+    def runner_of(self, pool: Pool) -> RunsOn | None:
+        """Which of GitHub's runners take a pool's jobs: its own, or the one that submits them to its site."""
+        return pool.runs_on or (self.sites[pool.site].login if pool.site else None)
 
     def account(self, pool: Pool) -> str:
         """Slurm's --account for a pool: its own, else its site's."""
