@@ -36,6 +36,7 @@ VERBS = {
     "reopen": "An event needs somebody again.",
     "report": "Render a report file, or post it as a pull request's comment.",
     "run": "Measure this commit and record it.",
+    "runner": "Serve GitHub's queue from Slurm: a short-lived runner for each job.",
     "site": "Build the dashboard from the records.",
     "submit": "Run a `ridgeline` command as a job.",
     "verify": "Is every backend right in every case here? Times nothing.",
@@ -53,6 +54,7 @@ ROOMS: dict[str, str] = {
     "plot": "figures.plot",
     "pools": "machines.pools",
     "reopen": "history.decide",
+    "runner": "machines.runner",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ci.pools.drained import drained, folder_of
 from ci.pools.types import Pools
 from ci.runner import handover
 from ci.runner.settings import Serving
@@ -68,9 +69,10 @@ class SlurmJobs:
             "output": str(handover.log(self._state, token)),
         }
         given = [f"--{key}={value}" for key, value in named.items() if value]
-        exclusive = ["--exclusive"] if pool.exclusive else []
+        given += ["--exclusive"] * pool.exclusive
+        given += [f"--exclude={','.join(away)}"] if (away := sorted(drained(folder_of(site)))) else []
         fixed = ["--nodes=1", "--ntasks=1", "--no-requeue", "--export=NONE", "--open-mode=append"]
-        return [*site.sbatch, *pool.sbatch, *given, *exclusive, *fixed]
+        return [*site.sbatch, *pool.sbatch, *given, *fixed]
 
     def _command(self, token: str) -> str:
         return "exec " + shlex.join(handover.command(self._state, token, self._serving))

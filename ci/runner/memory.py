@@ -36,7 +36,18 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def load(folder: Path) -> Ledger:
-    """What the last service knew; a new state where there was none.  RunnerError for a file that is not ours."""
+    """What the last service knew; where there was none, the folder gets a name.  RunnerError as of `seen`."""
+    path = folder / "instance"
+    if not path.exists():
+        whole_files.replace(path, secrets.token_hex(3) + "\n")
+    return seen(folder)
+
+
+def seen(folder: Path) -> Ledger:
+    """What the last service knew, nothing where there was none; nothing is written.
+
+    RunnerError for files that are not ours.
+    """
     path = folder / "state.json"
     if not path.exists():
         return Ledger(_instance(folder))
@@ -60,9 +71,7 @@ def _state(found: dict[str, Any]) -> Ledger:
 def _instance(folder: Path) -> str:
     """The name of this state folder, in a file of its own: jobs and runners are found by it if the state is lost."""
     path = folder / "instance"
-    if not path.exists():
-        whole_files.replace(path, secrets.token_hex(3) + "\n")
-    name = path.read_text().strip()
+    name = path.read_text().strip() if path.exists() else "000000"
     if not re.fullmatch(r"[0-9a-f]{6}", name):
         raise RunnerError(f"{path} holds {name!r:.40}; it must be 6 of 0-9 and a-f; remove it if no runner is left")
     return name

@@ -41,6 +41,7 @@ T = TypeVar("T")
 class Service:
     """The runners of one site.  state: its folder, held by `memory.held`.  say: takes each line of the log.
 
+    ledger: what it knows.  away: which of GitHub and Slurm did not answer at the last look.
     clock, fresh: for tests; the time in seconds since 1970, and a text that is new each time.
     """
 
@@ -56,8 +57,8 @@ class Service:
     ) -> None:
         self._serving, self._state, self._hub, self._cluster = serving, state, hub, cluster
         self._say, self._clock, self._fresh = say, clock, fresh
-        self.ledger = memory.load(state)
-        self._away: set[str] = set()
+        self.ledger = memory.seen(state)
+        self.away: set[str] = set()
 
     def look(self) -> Sight:
         """What there is to see now; None for GitHub or Slurm where it is away, which is said once."""
@@ -84,12 +85,12 @@ class Service:
         try:
             answer = question()
         except (Away, Denied) as error:
-            if who not in self._away:
+            if who not in self.away:
                 self._say(f"{who} is away: {error}")
-            self._away.add(who)
+            self.away.add(who)
             return None
-        if who in self._away:
-            self._away.remove(who)
+        if who in self.away:
+            self.away.remove(who)
             self._say(f"{who} is back")
         return answer
 

@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 from pathlib import Path
 
-from ci.runner import handover
+from ci.runner import handover, memory
 from ci.runner.service import Service
 from ci.runner.settings import Offer, Serving, offer_of
 from ci.runner.types import Away, ClusterJob, Denied, End, Hub, HubJob, HubRunner, LostJob
@@ -64,6 +64,7 @@ class World:
         self.service = Service(
             SERVING, self.folder, self, self, self.log.append, lambda: self.now, lambda: f"{next(self._fresh):06x}"
         )
+        self.service.ledger = memory.load(self.folder)
         return self.service
 
     def round(self) -> None:
