@@ -106,7 +106,7 @@ def _until(state: Ledger, offer: str, now: float) -> str:
 def _asks(slot: Slot, seen: Sight) -> bool:
     """Its job waits for a configuration, and it is the job that Slurm runs for us."""
     asked = slots.letters_of(slot, seen).asked
-    return slot.waits and not slot.answered and bool(asked) and asked == slot.slurm
+    return seen.hub is not None and slot.waits and not slot.answered and bool(asked) and asked == slot.slurm
 
 
 def _strangers(state: Ledger, seen: Sight) -> Iterator[HubRunner]:

@@ -101,7 +101,7 @@ class GitHubQueue:
 
     def _pause(self, seconds: float) -> None:
         self._not_before = self._clock() + seconds
-        raise Away(f"GitHub cannot be asked for {seconds:.0f} s")
+        raise Away(f"GitHub answers with an error or a limit; it is not asked for {seconds:.0f} s")
 
 
 def _runs(github: GitHub, state: str) -> Iterator[Json]:

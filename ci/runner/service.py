@@ -85,20 +85,24 @@ class Service:
         try:
             answer = question()
         except (Away, Denied) as error:
-            if who not in self.away:
-                self._say(f"{who} is away: {error}")
-            self.away.add(who)
+            self._not_there(who, error)
             return None
         if who in self.away:
             self.away.remove(who)
             self._say(f"{who} is back")
         return answer
 
+    def _not_there(self, who: str, error: Exception) -> None:
+        """Said once; what could not be done is decided again at the next look."""
+        if who not in self.away:
+            self._say(f"{who} is away: {error}")
+        self.away.add(who)
+
     def _act(self, action: Action) -> None:
         try:
             self._do(action)
         except Away as error:
-            self._say(f"{error}; tried again")
+            self._not_there("Slurm" if isinstance(action, Submit | Stop) else "GitHub", error)
         except Denied as error:
             self._say(str(error))
 

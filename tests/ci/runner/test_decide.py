@@ -32,7 +32,7 @@ def run_up(world: World) -> str:
     return token
 
 
-def settled(world: World, rounds: int = 400) -> None:
+def settled(world: World, rounds: int = 150) -> None:
     """Everything is back and works: let time pass until nothing changes any more."""
     world.hub_away = world.cluster_away = False
     world.kill_in = 0
@@ -288,5 +288,5 @@ class Worlds(RuleBasedStateMachine):
 
 TestWorlds = Worlds.TestCase
 TestWorlds.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
