@@ -11,8 +11,10 @@ DEVICES = re.compile(r"--(?:device|gpus|privileged|runtime)\b")
 """Options that would give a container devices; which it gets is `isolation`'s."""
 ENVIRONMENT = re.compile(r"--(?:env|container-env|export)\b")
 """Options that would carry variables into a container; which may enter is `variables`'."""
-MOUNTS = re.compile(r"--(?:volumes?|mount|bind|overlay|container-mounts?)\b")
+MOUNTS = re.compile(r"--(?:volumes?|mount|bind|container-mounts?)\b")
 """Options that would mount something; what is mounted is `mounts`'."""
+OURS = re.compile(r"--(export|comment|output|error|array|job-name|partition|gres|gpus|wait|requeue|no-requeue)\b")
+"""Options of sbatch that ci.slurm sets."""
 OPEN = ("docker.sock", "podman.sock", "containerd.sock")
 """Sockets that make whoever reaches them root on the host."""
 PRIVATE = ("/", "/root", "/etc", "/home", "/proc", "/sys", "/dev", "/var", "/run", "/boot")
