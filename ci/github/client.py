@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import ssl
 import time
 import urllib.parse
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import gidgethub
@@ -105,7 +106,7 @@ class GitHub:
         """Do something once.  Raises UnansweredError where it may have been done and `repeatable` is false."""
         return self._tried("POST", path, value, repeatable=repeatable)
 
-    def create(self, path: str, value: object, find: Callable[[], T | None]) -> T | Any:
+    def create(self, path: str, value: object, find: Callable[[], T | None], method: str = "POST") -> T | Any:
         """POST what must not be made twice: after each failure `find` looks first whether it was made all the same."""
         tried = False
 
@@ -113,21 +114,29 @@ class GitHub:
             nonlocal tried
             found = find() if tried else None
             tried = True
-            return self._once("POST", self._url(path), value)[0] if found is None else found
+            return self._once(method, self._url(path), value)[0] if found is None else found
 
-        return self._patiently(f"POST {path}", step)
+        return self.patiently(f"{method} {path}", step)
 
     def items(self, path: str, key: str = "", none_for: Collection[int] = ()) -> Iterator[Any]:
         """Every item of a list, page by page.  key: where the answer has it ("jobs"), "" if it is the list itself."""
         url = self._url(path + ("&" if "?" in path else "?") + "per_page=100")
         for _ in range(PAGES):
             step = functools.partial(self._once, "GET", url, none_for=none_for)
-            page, following = self._patiently(f"GET {path}", step)
+            page, following = self.patiently(f"GET {path}", step)
             yield from self._listed(page, key, path)
             if not following:
                 return
             url = self._own(urllib.parse.urljoin(url, following), path)
         raise GitHubError(f"GET {path}: the list has no end after {PAGES} pages")
+
+    def attempt(self, method: str, path: str, value: object) -> Any:
+        """One attempt at a call, for a step of `patiently`.  Raises Trouble for what passes."""
+        return self._once(method, self._url(path), value)[0]
+
+    def pause(self, seconds: float) -> None:
+        """Wait for what others do."""
+        self._sleep(seconds)
 
     def graphql(self, query: str) -> Any:
         """The data that one GraphQL query answers with, tried once: for what REST does not say."""
@@ -150,9 +159,10 @@ class GitHub:
         self, method: str, path: str, value: object = None, repeatable: bool = True, none_for: Collection[int] = ()
     ) -> Any:
         url = self._url(path)
-        return self._patiently(f"{method} {path}", lambda: self._once(method, url, value, repeatable, none_for)[0])
+        return self.patiently(f"{method} {path}", lambda: self._once(method, url, value, repeatable, none_for)[0])
 
-    def _patiently(self, what: str, step: Callable[[], T]) -> T:
+    def patiently(self, what: str, step: Callable[[], T]) -> T:
+        """The step, taken again from its beginning after every Trouble that passes; what: for the error."""
         patience = Patience(self._clock)
 
         def end(state: tenacity.RetryCallState) -> T:
@@ -224,6 +234,14 @@ class GitHub:
 def _trusted() -> ssl.SSLContext:
     """The certificates, read once: 25 ms of CPU."""
     return httpx.create_ssl_context()
+
+
+def of_environment(environ: Mapping[str, str] = os.environ) -> GitHub:
+    """The repository and the token of a workflow's step, or of whoever set the same variables."""
+    missing = [name for name in ("GITHUB_REPOSITORY", "GITHUB_TOKEN") if not environ.get(name)]
+    if missing:
+        raise GitHubError(f"{' and '.join(missing)} not set; a workflow's step sets them through `env:`")
+    return GitHub(environ["GITHUB_REPOSITORY"], environ["GITHUB_TOKEN"], environ.get("GITHUB_API_URL") or API)
 
 
 class _BrokenServer(Exception):

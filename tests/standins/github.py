@@ -79,6 +79,7 @@ GET    {repo}                                                   repository
 GET    {repo}/pulls                                             pulls
 POST   {repo}/pulls                                             open_pull
 GET    {repo}/pulls/<int:number>                                one_pull
+GET    {repo}/pulls/<int:number>/files                          files_of_pull
 GET    {repo}/commits/<sha>/pulls                               pulls_of_commit
 GET    {repo}/commits/<sha>/check-runs                          checks_of_commit
 GET    {repo}/commits/<sha>                                     commit
@@ -141,6 +142,8 @@ class StandIn:
         self.pulls: list[Json] = []
         self.known_to_commit: set[int] | None = None
         """Pull requests that the list by commit knows; None for all (GitHub's own does not know every fork)."""
+        self.files_of: dict[int, list[Json]] = {}
+        """Changed files of a pull request: {"filename", "patch", "status"}."""
         self.issues: list[Json] = []
         self.comments: dict[int, list[Json]] = {}
         self.reactions: dict[int, list[Json]] = {}
@@ -205,6 +208,14 @@ class StandIn:
         self.comments.setdefault(number, []).append(made)
         return made
 
+    def issue(self, body: str, author: str = "", **given: Any) -> Json:
+        """An issue that is there."""
+        number = 1000 + next(self._ids)
+        made = {"number": number, "state": "open", "user": {"login": author or self.author}, "body": body, **given}
+        made["html_url"] = f"https://github.example/{self.repository}/issues/{number}"
+        self.issues.append(made)
+        return made
+
     def bodies(self, number: int) -> list[str]:
         """The texts of the comments of an issue or pull request."""
         return [comment["body"] for comment in self.comments.get(number, [])]
@@ -252,10 +263,11 @@ class StandIn:
             fault = next((one for one in self.faults if self._fits(one, call)), None)
             if fault:
                 fault.times -= 1
-                if fault.meanwhile:
-                    fault.meanwhile()
-            answer = None
-            if fault is None or fault.after or fault.answer is None:
+        if fault and fault.meanwhile:
+            fault.meanwhile()  # may call us itself
+        answer = None
+        if fault is None or fault.after or fault.answer is None:
+            with self._lock:
                 answer = self._answer(request, call)
         if fault is not None and fault.answer is not None:
             answer = self._faulty(fault.answer, environ)
@@ -347,6 +359,10 @@ class StandIn:
     def _one_pull(self, call: Call, number: int) -> Json:
         return found(self.pulls, "number", number)
 
+    def _files_of_pull(self, call: Call, number: int) -> Listed:
+        found(self.pulls, "number", number)
+        return Listed(self.files_of.get(number, []))
+
     def _pulls_of_commit(self, call: Call, sha: str) -> Listed:
         known = self.known_to_commit
         fitting = [pull for pull in self.pulls if pull["head"]["sha"] == sha]
@@ -361,11 +377,7 @@ class StandIn:
         return Listed(listed[::-1] if call.query.get("direction", "desc") == "desc" else listed)
 
     def _open_issue(self, call: Call) -> Json:
-        number = 1000 + next(self._ids)
-        made = {**call.value, "number": number, "state": "open", "user": {"login": self.author}}
-        made["html_url"] = f"https://github.example/{self.repository}/issues/{number}"
-        self.issues.append(made)
-        return made
+        return self.issue(**call.value)
 
     def _edit_issue(self, call: Call, number: int) -> Json:
         issue = found(self.issues, "number", number)
@@ -455,6 +467,7 @@ class StandIn:
         check.update({key: item for key, item in value.items() if key != "output"})
         check.setdefault("output", {}).update(output)
         check["annotations"] += added
+        check["output"]["annotations_count"] = len(check["annotations"])
         if value.get("conclusion"):
             check["status"] = "completed"
 
