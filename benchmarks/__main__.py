@@ -112,6 +112,7 @@ def _how_options(run: argparse.ArgumentParser) -> None:
     default = Protocol()
     add = run.add_argument
     add("--trials", type=of.positive, default=default.trials, metavar="N", help=f"default {default.trials}")
+    add("--first-trial", type=of.seed, default=0, metavar="N", help="number of the first of them (default 0)")
     add("--rounds", type=of.positive, default=default.rounds, metavar="N", help=f"per trial (default {default.rounds})")
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
     add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
@@ -133,7 +134,8 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     _refuse_early(arguments, checkouts)
     tally = Tally()
-    lines = measure(arguments.kernel, checkouts, protocol, program.reporter(arguments.progress), _selection(arguments))
+    chosen, report = _selection(arguments), program.reporter(arguments.progress)
+    lines = measure(arguments.kernel, checkouts, protocol, report, chosen, arguments.first_trial)
     try:
         for line in lines:
             trial_file.append(arguments.out, line)

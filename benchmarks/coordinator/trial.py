@@ -42,8 +42,11 @@ def measure(
     protocol: Protocol | None = None,
     on_progress: Report | None = None,
     selection: Selection | None = None,
+    first_trial: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """One line per kernel and trial, trial by trial; no kernel named means all.
+
+    Trials are numbered from `first_trial`; the number decides the order of the arms in every round.
 
     Raises UsageError or CheckoutError before anything is measured.  However it is left (finished, closed,
     interrupted), none of its processes stays.
@@ -52,7 +55,7 @@ def measure(
         session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
         progress = CaseCounter(session.protocol.trials * sum(map(len, plans.values())), session.on_progress)
-        for trial in range(session.protocol.trials):
+        for trial in range(first_trial, first_trial + session.protocol.trials):
             for name, cases in plans.items():
                 yield session.trial(name, cases, trial, progress)
         progress.finish()

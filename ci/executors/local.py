@@ -16,7 +16,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import secrets
 import subprocess
 import sys
 import time
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.executors import devices, job
-from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State
+from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, new_id
 
 PACKAGE = Path(__file__).resolve().parents[2]
 """The folder that holds the `ci` package this code belongs to: the supervisor runs the same one."""
@@ -36,6 +35,8 @@ CPU = "cpu"
 
 class LocalExecutor:
     """A :class:`~ci.executors.scheduler.Scheduler` for one machine.  gpus: those it may give to jobs (default: all)."""
+
+    poll_s = 0.2
 
     def __init__(self, root: Path, gpus: Sequence[str] | None = None) -> None:
         self.root = root.resolve()
@@ -48,9 +49,7 @@ class LocalExecutor:
                 f"job {spec.name!r} wants {spec.gpus} GPUs; this machine offers {len(self.gpus)}"
                 f" ({', '.join(self.gpus) or 'none'})"
             )
-        seconds, nanoseconds = divmod(time.time_ns(), 10**9)
-        moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
-        name = f"{moment}.{nanoseconds:09d}-{secrets.token_hex(2)}"
+        name = new_id()
         try:
             folder = self._create(name, script, spec)
         except OSError as error:
@@ -106,7 +105,7 @@ class LocalExecutor:
         if not _alive(folder):
             _clear(folder)
             (self.root / "queue" / name).unlink(missing_ok=True)
-            job.write_result(folder, State.CANCELLED, None, "cancelled on request after its supervisor was lost")
+            job.write_result(folder, State.CANCELLED, "cancelled on request after its supervisor was lost", None)
 
     def resume(self, name: str) -> None:
         """Queue the job again and keep its log.  Whatever is left of the lost one is killed first."""
@@ -121,13 +120,13 @@ class LocalExecutor:
 
     def _folder(self, name: str) -> Path:
         if name != os.path.basename(name) or name.startswith("."):
-            raise ExecutorError(f"{name!r} is not a job id; `ridgeline submit --status` lists them")
+            raise ExecutorError(f"{name!r} is not a job id; `ridgeline jobs` lists them")
         return self.root / "jobs" / name
 
     def _known(self, name: str) -> Path:
         folder = self._folder(name)
         if not (folder / "job.json").is_file():
-            raise ExecutorError(f"no job {name!r} under {self.root}; `ridgeline submit --status` lists them")
+            raise ExecutorError(f"no job {name!r} under {self.root}; `ridgeline jobs` lists them")
         return folder
 
 
@@ -145,7 +144,7 @@ def _status(folder: Path) -> JobStatus:
         return dataclasses.replace(found, state=State(result["state"]), **ending)
     if alive:
         return dataclasses.replace(found, state=State.RUNNING if started else State.PENDING)
-    why = "its supervisor is gone and left no result; `ridgeline submit --resume ID` queues it again"
+    why = "its supervisor is gone and left no result; `ridgeline jobs --resume ID` queues it again"
     return dataclasses.replace(found, state=State.LOST, why=why)
 
 
@@ -214,7 +213,7 @@ def supervise(folder: Path) -> None:
             slots = _await_turn(folder, spec, held)
             ticket.unlink(missing_ok=True)
             if slots is None:
-                job.write_result(folder, State.CANCELLED, None, "cancelled on request before it started")
+                job.write_result(folder, State.CANCELLED, "cancelled on request before it started", None)
                 return
             env, where = (devices.visible(list(slots)), f"GPU {','.join(slots)}") if spec["gpus"] else ({}, CPU)
             job.execute(folder, env, tuple(slots.values()), where)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -74,6 +75,7 @@ class SlurmCluster:
         self.prefix, self._timeout_s = prefix, slurmd_timeout_s
         self.env = {**os.environ, "SLURM_CONF": str(prefix / "etc/slurm.conf"), "PATH": SBIN}
         self.slurm = Slurm(self.env, patience_s=20)
+        self.name = f"ridgeline{os.getpid()}x{secrets.token_hex(3)}"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._controller_port, *self._node_ports = free_ports(1 + len(NODES))
 
@@ -155,7 +157,7 @@ class SlurmCluster:
 
     def processes(self, node: str = "") -> list[int]:
         """Processes of jobs of this cluster (on one node), by the environment that Slurm gave them."""
-        wanted = {"SLURM_CONF": self.env["SLURM_CONF"]} | ({"SLURMD_NODENAME": node} if node else {})
+        wanted = {"SLURM_CLUSTER_NAME": self.name} | ({"SLURMD_NODENAME": node} if node else {})
         return [pid for pid in _pids() if _is_job(environment(pid), wanted) and alive(pid)]
 
     def _steps(self, node: str) -> set[int]:
@@ -222,12 +224,13 @@ class SlurmCluster:
         partitions += [f"PartitionName=all Nodes={','.join(NODES)} {common}"]
         partitions += [f"PartitionName=urgent Nodes=mi300x-0 PriorityTier=10 {common}"]
         return "\n".join([*SETTINGS.format(
-            user=user, sock=sock, port=self._controller_port, prefix=self.prefix, timeout=self._timeout_s
+            user=user, sock=sock, port=self._controller_port, prefix=self.prefix,
+            timeout=self._timeout_s, name=self.name
         ).splitlines(), *nodes, *partitions, ""])  # fmt: skip
 
 
 SETTINGS = """\
-ClusterName=ridgeline
+ClusterName={name}
 SlurmctldHost=localhost(127.0.0.1)
 SlurmUser={user}
 SlurmdUser={user}
