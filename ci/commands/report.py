@@ -10,7 +10,7 @@ import click
 from ci.github import posting
 from ci.github.client import of_environment
 from ci.github.comment import pull_requests
-from ci.github.posting import Target
+from ci.github.posting import PostTarget
 from ci.options import DRY_RUN, PASS, USAGE, example, out_console, pairs
 from ci.report import json_report, markdown, terminal
 from ci.report.json_report import ReportError
@@ -59,7 +59,7 @@ def report(
     if not post and (topic or check or missing):
         raise click.UsageError("--topic, --check and --missing go with --post SHA")
     if post:
-        target = Target(post, topic or "", check or "")
+        target = PostTarget(post, topic or "", check or "")
         return _posted(file, target, pairs("--link", links), missing or "", summary, dry_run)
     found = json_report.read(file)
     _summarised(found, "", summary and not dry_run)
@@ -72,7 +72,9 @@ def report(
     return found.verdict.exit_code
 
 
-def _posted(file: Path, target: Target, links: Mapping[str, str], missing: str, summary: bool, dry_run: bool) -> int:
+def _posted(
+    file: Path, target: PostTarget, links: Mapping[str, str], missing: str, summary: bool, dry_run: bool
+) -> int:
     found, code = _read(file, links, missing)
     github = of_environment()
     if dry_run:

@@ -19,7 +19,7 @@ from ci.report.model import Report
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class PostTarget:
     """Where a report goes.  sha: the commit, 40 hex digits.  topic: the pool, "" for the pull-request job itself.
 
     check: name of the check run, "" for none.
@@ -52,7 +52,7 @@ def unmeasured(why: str, links: Mapping[str, str]) -> Report:
     return Report(Judgement(Verdict.CANNOT_TELL, why), links=dict(links))
 
 
-def post(report: Report, target: Target, github: GitHub, root: Path) -> list[Posted]:
+def post(report: Report, target: PostTarget, github: GitHub, root: Path) -> list[Posted]:
     """Put a report on every open pull request whose head is the commit, and on the commit itself.
 
     root: our own checkout, which says where kernels are declared.  Raises GitHubError if GitHub refuses.
@@ -66,7 +66,7 @@ def post(report: Report, target: Target, github: GitHub, root: Path) -> list[Pos
     return posted
 
 
-def _check(report: Report, target: Target, github: GitHub, numbers: list[int], text: str, root: Path) -> None:
+def _check(report: Report, target: PostTarget, github: GitHub, numbers: list[int], text: str, root: Path) -> None:
     notes = remarks(report, changed_in(github, target.sha, numbers), root)
     title = f"{report.verdict}: {report.judgement.why}"
     run = next(iter(report.links.values()), "")

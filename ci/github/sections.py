@@ -14,6 +14,8 @@ from ci.report.markdown import LIMIT, MARKER
 TOPIC = re.compile(r"[\w.-]{0,60}")
 """What may name a section: a pool of `ci/runners.toml`, "" for the pull-request job itself."""
 _MARKER = re.compile(r"^<!-- ridgeline:section:([\w.-]*) ([0-9a-f]{40}) -->$", re.MULTILINE)
+_OPENS, _ENDS = re.compile(r"^<details>", re.MULTILINE), re.compile(r"^</details>$", re.MULTILINE)
+"""At the beginning of a line, where foreign text never stands."""
 MARKER_BYTES = 140
 """Of a section's marker and the lines about it: 60 for the topic, 40 for the commit, the rest fixed."""
 CUT = "_More did not fit into this comment; the JSON report has everything._"
@@ -60,7 +62,7 @@ def dumps(sections: Mapping[str, Section], limit: int = LIMIT) -> str:
     """
     share = (limit - len(MARKER)) // max(len(sections), 1) - MARKER_BYTES
     blocks = (
-        f"<!-- ridgeline:section:{topic} {section.sha} -->\n{shortened(section.text, share)}"
+        f"<!-- ridgeline:section:{topic} {section.sha} -->\n{shortened(section.text.strip(), share)}"
         for topic, section in sorted(sections.items())
     )
     return "\n\n".join([MARKER, *blocks]) + "\n"
@@ -92,5 +94,5 @@ def blocks(text: str) -> list[str]:
             found[-1] += f"\n\n{part}"
         else:
             found.append(part)
-        depth += part.count("<details>") - part.count("</details>")
+        depth += len(_OPENS.findall(part)) - len(_ENDS.findall(part))
     return found
