@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ci.executors import gather, job
@@ -21,7 +21,7 @@ from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, new
 from ci.pools import drained
 from ci.pools import file as pools_file
 from ci.pools.command import wrapped
-from ci.pools.types import NO_GPU, Isolation, Pool, Pools, PoolsError
+from ci.pools.types import NO_GPU, Container, Isolation, Pool, Pools, PoolsError, Site
 from ci.slurm.client import Slurm, SlurmError, new_token
 from ci.slurm.script import Allocation, batch, minutes, seconds
 from ci.slurm.text import QueueRow
@@ -70,13 +70,46 @@ class Scripts:
     gather: str
 
 
+def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
+    """The batch scripts of a job (of some of its shards).  ExecutorError for what the pool does not offer."""
+    pools, pool, site = _found(spec)
+    size = _size(pool, spec)
+    tasks = tuple(shards) or tuple(range(spec.sharding.shards))
+    away = tuple(drained.drained(drained.folder_of(site)))
+    common = Allocation(
+        partition=_one(pool.partition),
+        time=_time(pool, spec),
+        output=f"{folder}/output-%a.txt",
+        chdir=spec.cwd,
+        account=pools.account(pool),
+        gres=pool.gres_of(size),
+        constraint=pool.constraint,
+        exclusive=pool.exclusive,
+        exclude=away,
+        shards=tasks,
+        options=(*site.sbatch, *pool.sbatch),
+    )
+    end = dataclasses.replace(
+        common, time=GATHER_TIME, output=f"{folder}/output-end.txt", gres="", exclusive=False, shards=()
+    )
+
+    def inside(pool: Pool, module: str, gpus: int) -> str:
+        argv, setup = ["python", "-m", module, str(folder)], _sets_up(pool, spec)
+        return wrapped(pool, argv, gpus, workspace=spec.cwd, setup=setup)
+
+    return Scripts(
+        batch(common, inside(pool, "ci.executors.shard", size)),
+        batch(end, inside(_without_gpus(pool), "ci.executors.gather", 0)),
+    )
+
+
 class SlurmExecutor:
     """A :class:`~ci.executors.scheduler.Scheduler` for the pools of ci/runners.toml that name a Slurm site."""
 
     poll_s = 1.0
 
-    def __init__(self, root: Path, slurm: Slurm | None = None, pools: Callable[[], Pools] = pools_file.load) -> None:
-        self.root, self._pools = root.resolve(), pools
+    def __init__(self, root: Path, slurm: Slurm | None = None) -> None:
+        self.root = root.resolve()
         self.slurm = slurm or Slurm()
         self._rows: tuple[float, frozenset[str], list[QueueRow]] = (0.0, frozenset(), [])
 
@@ -85,47 +118,16 @@ class SlurmExecutor:
     def submit(self, script: str, spec: JobSpec) -> str:
         """Submit a job; returns its id.  ExecutorError if the pool, the folder or Slurm refuses it: nothing is left."""
         name = new_id()
+        _refuse_unseen(self.root, _found(spec)[2])
         folder, submitted = self.root / "jobs" / name, Submitted(new_token(spec.name))
-        scripts = self.scripts(spec, folder)
+        texts = scripts(spec, folder)
         self._write(folder, script, spec, submitted)
         try:
-            self._sbatch(folder, scripts, submitted, tuple(range(spec.sharding.shards)))
+            self._sbatch(folder, texts, submitted, tuple(range(spec.sharding.shards)))
         except ExecutorError as error:
             job.write_result(folder, State.FAILED, f"it was not submitted: {error}", None)
             raise
         return name
-
-    def scripts(self, spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
-        """The batch scripts of a job (of some of its shards).  ExecutorError for what the pool does not offer."""
-        try:
-            pools = self._pools()
-            pool, site = pools.on_slurm(spec.pool)
-            size = pool.size(spec.gpus or None)
-        except PoolsError as error:
-            raise ExecutorError(str(error)) from error
-        tasks = tuple(shards) or tuple(range(spec.sharding.shards))
-        away = tuple(drained.drained(drained.folder_of(site)))
-        common = Allocation(
-            partition=_one(pool.partition),
-            time=_time(pool, spec),
-            output=f"{folder}/output-%a.txt",
-            chdir=spec.cwd,
-            account=pools.account(pool),
-            gres=pool.gres_of(size),
-            constraint=pool.constraint,
-            exclusive=pool.exclusive,
-            exclude=away,
-            shards=tasks,
-            options=(*site.sbatch, *pool.sbatch),
-        )
-        end = dataclasses.replace(
-            common, time=GATHER_TIME, output=f"{folder}/output-end.txt", gres="", exclusive=False, shards=()
-        )
-        here = spec.cwd
-        return Scripts(
-            batch(common, wrapped(pool, [*_PYTHON, "ci.executors.shard", str(folder)], size, workspace=here)),
-            batch(end, wrapped(_without_gpus(pool), [*_PYTHON, "ci.executors.gather", str(folder)], 0, workspace=here)),
-        )
 
     def _write(self, folder: Path, script: str, spec: JobSpec, submitted: Submitted) -> None:
         """Write the whole folder under another name first, so that a job is there completely or not at all."""
@@ -141,10 +143,10 @@ class SlurmExecutor:
         except OSError as error:
             raise ExecutorError(f"cannot write job {spec.name!r} under {self.root}: {error}") from error
 
-    def _sbatch(self, folder: Path, scripts: Scripts, submitted: Submitted, shards: tuple[int, ...]) -> None:
+    def _sbatch(self, folder: Path, texts: Scripts, submitted: Submitted, shards: tuple[int, ...]) -> None:
         """Submit the shards and the job that gathers; both or none.  The folder has each id as soon as it is known."""
-        (folder / "batch.sh").write_text(scripts.shards)
-        (folder / "gather.sh").write_text(scripts.gather)
+        (folder / "batch.sh").write_text(texts.shards)
+        (folder / "gather.sh").write_text(texts.gather)
         try:
             array = self.slurm.sbatch(folder / "batch.sh", submitted.token)
         except SlurmError as error:
@@ -224,20 +226,17 @@ class SlurmExecutor:
             for number, shard in enumerate(gather.shards(folder, spec))
             if (result := shard.result()) is None or result.state is not State.DONE
         ) or tuple(range(spec.sharding.shards))
-        scripts = self.scripts(spec, folder, again)
+        texts = scripts(spec, folder, again)
         for file in ("result.json", "cancel"):
             (folder / file).unlink(missing_ok=True)
         self._rows = (0.0, frozenset(), [])
-        self._sbatch(folder, scripts, Submitted(new_token(spec.name)), again)
+        self._sbatch(folder, texts, Submitted(new_token(spec.name)), again)
 
     def _known(self, name: str) -> Path:
         folder = self.root / "jobs" / name
         if executor_of(folder) != EXECUTOR:
             raise ExecutorError(f"no job {name!r} under {self.root}; `ridgeline jobs` lists them")
         return folder
-
-
-_PYTHON = ("python", "-m")
 
 
 def judged(
@@ -267,6 +266,39 @@ def executor_of(folder: Path) -> str:
         return str(json.loads((folder / "job.json").read_text()).get("executor", "local"))
     except (OSError, ValueError):
         return ""
+
+
+def pools_of(spec: JobSpec) -> Pools:
+    """The pools that a job was submitted with.  PoolsError."""
+    return pools_file.load(Path(spec.runners) if spec.runners else pools_file.FILE)
+
+
+def _found(spec: JobSpec) -> tuple[Pools, Pool, Site]:
+    try:
+        pools = pools_of(spec)
+        return (pools, *pools.on_slurm(spec.pool))
+    except PoolsError as error:
+        raise ExecutorError(str(error)) from error
+
+
+def _size(pool: Pool, spec: JobSpec) -> int:
+    try:
+        return pool.size(spec.gpus or None)
+    except PoolsError as error:
+        raise ExecutorError(str(error)) from error
+
+
+def _sets_up(pool: Pool, spec: JobSpec) -> bool:
+    """Whether the job makes an environment.  Without a container it is the clone's own, which is made once."""
+    return pool.container is not Container.NONE or not (Path(spec.cwd) / ".venv/bin/python").exists()
+
+
+def _refuse_unseen(root: Path, site: Site) -> None:
+    """Slurm cannot even write the output of a job whose folder the node does not see."""
+    if site.shared and not any(root.is_relative_to(seen) for seen in (site.shared, Path.home())):
+        raise ExecutorError(
+            f"the nodes of site {site.name!r} see {site.shared}, not {root}; clone there and submit there"
+        )
 
 
 def _unfinished(folder: Path) -> bool:
@@ -312,7 +344,7 @@ def _without_gpus(pool: Pool) -> Pool:
     return dataclasses.replace(pool, gpu=NO_GPU, gpus=(0,), isolation=Isolation.WHOLE)
 
 
-def default_timeout_s(pool: Pool, grace_s: float) -> float:
-    """Seconds for a command that is given no time: what the pool has, less the start and the end."""
-    limit = seconds(pool.time_limit)
-    return max(limit / 2, limit - START_S - grace_s)
+def with_time_of_pool(spec: JobSpec) -> JobSpec:
+    """The same job with all the time that its pool has, less that of the start and the end."""
+    limit = seconds(_found(spec)[1].time_limit)
+    return dataclasses.replace(spec, timeout_s=max(limit / 2, limit - START_S - spec.grace_s))

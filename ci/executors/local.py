@@ -144,7 +144,7 @@ def _status(folder: Path) -> JobStatus:
         return dataclasses.replace(found, state=State(result["state"]), **ending)
     if alive:
         return dataclasses.replace(found, state=State.RUNNING if started else State.PENDING)
-    why = "its supervisor is gone and left no result; `ridgeline jobs --resume ID` queues it again"
+    why = "its supervisor is gone and left no result; `ridgeline submit --resume ID` queues it again"
     return dataclasses.replace(found, state=State.LOST, why=why)
 
 

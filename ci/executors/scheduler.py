@@ -13,7 +13,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -75,7 +75,8 @@ class JobSpec:
     """What a job needs.  gpus: number of GPUs (0: none).  timeout_s: seconds of run time; waiting does not count.
 
     grace_s: seconds between SIGTERM and SIGKILL; the default is enough to write the last line of a trial file.
-    pool: where a cluster runs it, a name of ci/runners.toml; the local executor has just its machine.
+    pool: where a cluster runs it, a name of ci/runners.toml or of the file `runners`; the local executor has just its
+    machine.  commit: what HEAD of `cwd` must be when the job starts; "": anything.
     env: variables to set.  They are written to the job's folder: never put a secret here.
     """
 
@@ -86,6 +87,8 @@ class JobSpec:
     cwd: str = ""
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     pool: str = ""
+    runners: str = ""
+    commit: str = ""
     sharding: Sharding = Sharding()
 
     def __post_init__(self) -> None:
@@ -156,11 +159,21 @@ def stored(folder: Path) -> JobSpec:
     return JobSpec(**{**known, "sharding": Sharding(**{**sharding, "finish": tuple(sharding.get("finish", ()))})})
 
 
-def wait(executor: Scheduler, ids: Sequence[str], timeout_s: float = float("inf")) -> dict[str, JobStatus]:
-    """Poll until all have ended or `timeout_s` seconds are over; returns the last status of each."""
+def wait(
+    executor: Scheduler,
+    ids: Sequence[str],
+    timeout_s: float = float("inf"),
+    report: Callable[[JobStatus], None] = lambda status: None,
+) -> dict[str, JobStatus]:
+    """Poll until all have ended or `timeout_s` seconds are over; returns the last status of each.
+
+    report: called with every status that is seen.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         found = executor.poll(ids)
+        for status in found.values():
+            report(status)
         if all(status.state.final for status in found.values()) or time.monotonic() >= deadline:
             return found
         time.sleep(min(executor.poll_s, max(0.0, deadline - time.monotonic())))

@@ -21,7 +21,8 @@ from typing import Any
 
 from ci.executors import job
 from ci.executors.attempt import Attempt, Fenced, Shard, Start
-from ci.executors.scheduler import ExecutorError, State, stored
+from ci.executors.scheduler import ExecutorError, JobSpec, State, stored
+from ci.git.command import git_or_none
 
 LOOK_S = 0.5
 """Seconds between two looks at the shared folder: for new lines, a newer attempt, a request to cancel."""
@@ -135,10 +136,23 @@ def run(folder: Path, environ: Mapping[str, str]) -> State:
     watch.publisher = Publisher(attempt, out) if spec.sharding.publishes else None
     started = job.now()
     command: tuple[str | Path, ...] = (folder / "script.sh", *spec.sharding.arguments(number, out))
+    moved = another_commit(spec)
+    if moved:
+        job.write_result(attempt.folder, State.FAILED, moved, 3, started, _where(environ))
+        return State.FAILED
     ending, code = job.Run(attempt.folder, command, spec.timeout_s, spec.grace_s).to_its_end(watch, _where(environ))
     ending = _last_look(watch, ending)
     job.write_result(attempt.folder, *ending, code, started, _where(environ))
     return ending[0]
+
+
+def another_commit(spec: JobSpec) -> str:
+    """A sentence if the clone is at another commit than when the job was submitted; "" where git cannot say."""
+    found = git_or_none(Path(spec.cwd), "rev-parse", "HEAD") if spec.commit else None
+    if not found or found == spec.commit:
+        return ""
+    was = f"{spec.cwd} is at {found[:8]}, and the job was submitted at {spec.commit[:8]}"
+    return f"{was}; submit it again, from a worktree that stays as it is"
 
 
 def _last_look(watch: Watch, ending: job.Ending) -> job.Ending:
