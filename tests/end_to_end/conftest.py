@@ -54,7 +54,7 @@ shared = "{shared}"
 program = "{program}"
 repository = "o/r"
 workflows = [".github/workflows/gpu.yml"]
-refs = ["refs/heads/main"]
+refs = ["refs/heads/main", "refs/heads/ridgeline/gpu"]
 jobs = 2
 """
 

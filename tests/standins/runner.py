@@ -13,6 +13,7 @@ call the hook and run the job's lines, reports, and ends.  Each line runs whatev
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import json
 import os
@@ -90,6 +91,11 @@ def work(job: dict[str, Any]) -> None:
     sys.exit(any(codes))
 
 
+def moment() -> str:
+    """Now, as GitHub writes it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["worker"]:
         work(json.loads(sys.argv[2]))
@@ -138,6 +144,7 @@ else:
             job = self.take_job(id)
             if not job:
                 return {}
+            job["started_at"] = moment()
             run = found(self.runs, "id", job["run_id"])
             env = {
                 "GITHUB_REPOSITORY": self.repository,
@@ -148,6 +155,7 @@ else:
             return {"id": job["id"], "lines": job["lines"], "env": env}
 
         def _end(self, call: Call, id: int, how: str) -> None:
+            self.one(id)["completed_at"] = moment()
             self.end_job(id, how)
 
         def _again(self, jobs: list[Json]) -> Json:
