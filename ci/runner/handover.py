@@ -29,7 +29,7 @@ LONGEST = 4096
 LOGS_KEPT = 200
 """Logs of ended jobs that stay, the newest."""
 
-HERE = Path(__file__).parent
+NODE = Path(__file__).parent / "node"
 
 
 def folder(state: Path, token: str) -> Path:
@@ -49,7 +49,7 @@ def prepare(state: Path, token: str, script: str, serving: Serving) -> Path:
     log(state, token).parent.mkdir(exist_ok=True)
     os.chmod(place, 0o700)
     for name in ("start.sh", "guard.sh"):
-        shutil.copyfile(HERE / name, place / name)
+        shutil.copyfile(NODE / name, place / name)
         os.chmod(place / name, 0o700)
     (place / "allowed").write_text(allowed(serving))
     (place / "script.sh").write_text(script)

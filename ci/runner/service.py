@@ -38,7 +38,7 @@ from ci.runner.types import (
 T = TypeVar("T")
 
 
-class Service:
+class RunnerService:
     """The runners of one site.  state: its folder, held by `memory.held`.  say: takes each line of the log.
 
     ledger: what it knows.  away: which of GitHub and Slurm did not answer at the last look.

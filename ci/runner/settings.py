@@ -106,6 +106,7 @@ def serving(pools: Pools, site: str, only: Sequence[str] = ()) -> Serving:
         workflows=runner.workflows,
         refs=runner.refs,
         offers=tuple(_offers(pools, site, only)),
+        organization=runner.organization,
         group=runner.group,
         most=runner.jobs,
         reruns=runner.reruns,

@@ -17,7 +17,7 @@ from ci.pools import file
 from ci.runner import memory
 from ci.runner.cluster import SlurmJobs
 from ci.runner.hub import GitHubQueue
-from ci.runner.service import Service
+from ci.runner.service import RunnerService
 from ci.runner.settings import serving
 from tests.standins.runner import RunnerHub, install
 from tests.standins.slurm import SlurmCluster, slurm_cluster, until
@@ -79,13 +79,13 @@ class Site:
         with self.log.open("ab") as log:
             self._service = subprocess.Popen(argv, cwd=self.folder, env=env, stdout=log, stderr=log)
 
-    def service(self, **changed: Any) -> Service:
+    def service(self, **changed: Any) -> RunnerService:
         """A service in this process, with other settings; it says its lines into `said`."""
         pools = file.load(self.settings)
         served = dataclasses.replace(serving(pools, "cluster"), **changed)
         hub = GitHubQueue(served, lambda: TOKEN, self.hub.url)
         self.state.mkdir(mode=0o700)
-        made = Service(
+        made = RunnerService(
             served, self.state, hub, SlurmJobs(served, pools, self.state, self.slurm.slurm), self.said.append
         )
         made.ledger = memory.load(self.state)

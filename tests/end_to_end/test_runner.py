@@ -7,7 +7,7 @@ from pathlib import Path
 
 from werkzeug import Response
 
-from ci.runner.service import Service
+from ci.runner.service import RunnerService
 from tests.end_to_end.conftest import TOKEN, Site
 from tests.standins.runner import RunnerHub
 from tests.standins.slurm import environment, until
@@ -23,7 +23,7 @@ def running(hub: RunnerHub, job: int) -> bool:
     return hub.one(job)["status"] == "in_progress"
 
 
-def until_said(site: Site, service: Service, text: str) -> None:
+def until_said(site: Site, service: RunnerService, text: str) -> None:
     """Rounds of a service in this process, until it says something."""
 
     def said() -> bool:

@@ -22,7 +22,7 @@ from ci.report.words import plain
 from ci.runner import memory
 from ci.runner.cluster import SlurmJobs
 from ci.runner.hub import GitHubQueue
-from ci.runner.service import Service
+from ci.runner.service import RunnerService
 from ci.runner.settings import Serving, serving
 from ci.runner.types import Action, RunnerError
 from ci.slurm.client import Slurm
@@ -91,10 +91,10 @@ def runner(
     return USAGE if once and service.away else PASS
 
 
-def _service(served: Serving, pools: Pools, state: Path, token: Callable[[], str]) -> Service:
+def _service(served: Serving, pools: Pools, state: Path, token: Callable[[], str]) -> RunnerService:
     api = os.environ.get("GITHUB_API_URL") or API
     hub = GitHubQueue(served, token, api)
-    return Service(served, state, hub, SlurmJobs(served, pools, state, Slurm(patience_s=0)), _log)
+    return RunnerService(served, state, hub, SlurmJobs(served, pools, state, Slurm(patience_s=0)), _log)
 
 
 def _only_site(pools: Pools) -> str:

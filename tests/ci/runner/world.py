@@ -10,7 +10,7 @@ import itertools
 from pathlib import Path
 
 from ci.runner import handover, memory
-from ci.runner.service import Service
+from ci.runner.service import RunnerService
 from ci.runner.settings import Offer, Serving, offer_of
 from ci.runner.types import Away, ClusterJob, Denied, End, Hub, HubJob, HubRunner, LostJob
 
@@ -59,9 +59,9 @@ class World:
 
     # ---- the service ----
 
-    def start(self) -> Service:
+    def start(self) -> RunnerService:
         """A service on the state folder, as after a restart."""
-        self.service = Service(
+        self.service = RunnerService(
             SERVING, self.folder, self, self, self.log.append, lambda: self.now, lambda: f"{next(self._fresh):06x}"
         )
         self.service.ledger = memory.load(self.folder)
