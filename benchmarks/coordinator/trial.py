@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks import plan, trial_file
+from benchmarks import plan, preflight, trial_file
 from benchmarks.coordinator import device_state, fingerprint
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import (
@@ -145,6 +145,7 @@ class Session:
         self._devices = self._same_devices()
         self._monitor, self._why_no_state = device_state.open_monitor(self._devices)
         self.machine = fingerprint.fingerprint(self._devices, self._monitor.static(0) if self._monitor else {})
+        self._preflight = preflight.examine({device["pci"] for device in self._devices if device.get("pci")})
 
     def choose(self, asked: Sequence[str]) -> list[str]:
         """Names of the kernels to measure; UsageError for what does not exist."""
@@ -205,6 +206,7 @@ class Session:
             "cases": {case.name: entries[case.name] for case in cases},
             "heap": {f"w{world}": self._heaps[world] for world in sorted(self._heaps) if self._heaps[world]},
             "dispatch": self._dispatch,
+            "preflight": self._preflight,
             "state": states,
             "busy_share": busy_s / wall_s if wall_s else None,
             "measuring_s": wall_s,
