@@ -114,4 +114,4 @@ def _strangers(state: Ledger, seen: Sight) -> Iterator[HubRunner]:
     if seen.hub is None or seen.cluster is None:
         return
     known = {slot.token for slot in state.slots} | set(seen.cluster)
-    yield from (runner for runner in seen.hub.runners if runner.name not in known)
+    yield from (runner for runner in seen.hub.runners if runner.name not in known and not runner.busy)

@@ -60,12 +60,15 @@ def _leaves(slot: Slot, seen: Sight, serving: Serving, now: float) -> str:
 
 
 def taken_down(slot: Slot, seen: Sight) -> Action | None:
-    """The next step of removing what is left of a slot: first GitHub's runner, which it keeps while it is at work."""
+    """The next step of removing what is left of a slot: first GitHub's runner, which it keeps while it is at work.
+
+    A runner whose node is lost counts as at work until GitHub gives its job up, about ten minutes later.
+    """
     if not (slot.leaving or slot.ended) or seen.hub is None:
         return None
     runner, job = at_hub(slot, seen), in_slurm(slot, seen)
     if runner is not None:
-        return Unregister(slot.token, runner.id)
+        return None if runner.busy else Unregister(slot.token, runner.id)
     if job is not None and job.end in (End.PENDING, End.RUNNING):
         return Stop(slot.token, job.id)
     return Clear(slot.token) if slot.ended else None

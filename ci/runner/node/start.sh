@@ -46,9 +46,15 @@ export ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE=1 # 7: GitHub wants a 
 export RUNNER_MANUALLY_TRAP_SIG=1                           # the end of the Slurm job reaches the program as an interrupt
 [ "$(id -u)" != 0 ] || export RUNNER_ALLOW_RUNASROOT=1      # root of a container
 ACTIONS_RUNNER_INPUT_JITCONFIG=$config "$home/${program##*/}" &
+program=$!
 unset config
-trap 'kill -TERM %1 2>/dev/null' TERM INT
-wait %1
+signalled=
+trap 'signalled=yes; kill -TERM "$program" 2>/dev/null' TERM INT
+wait "$program"
 code=$?
-while kill -0 %1 2>/dev/null; do wait %1; code=$?; done # a signal ends `wait` before the program has ended
+while [ -n "$signalled" ]; do # the signal ended `wait`, not the program
+    signalled=
+    wait "$program"
+    code=$?
+done
 leave "$code"
