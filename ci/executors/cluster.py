@@ -118,9 +118,9 @@ class SlurmExecutor:
     def submit(self, script: str, spec: JobSpec) -> str:
         """Submit a job; returns its id.  ExecutorError if the pool, the folder or Slurm refuses it: nothing is left."""
         name = new_id()
-        _refuse_unseen(self.root, _found(spec)[2])
         folder, submitted = self.root / "jobs" / name, Submitted(new_token(spec.name))
         texts = scripts(spec, folder)
+        _refuse_unseen(self.root, _found(spec)[2])
         self._write(folder, script, spec, submitted)
         try:
             self._sbatch(folder, texts, submitted, tuple(range(spec.sharding.shards)))
@@ -296,9 +296,7 @@ def _sets_up(pool: Pool, spec: JobSpec) -> bool:
 def _refuse_unseen(root: Path, site: Site) -> None:
     """Slurm cannot even write the output of a job whose folder the node does not see."""
     if site.shared and not any(root.is_relative_to(seen) for seen in (site.shared, Path.home())):
-        raise ExecutorError(
-            f"the nodes of site {site.name!r} see {site.shared}, not {root}; clone there and submit there"
-        )
+        raise ExecutorError(f"the nodes of site {site.name!r} see {site.shared}, not {root}; clone and submit there")
 
 
 def _unfinished(folder: Path) -> bool:

@@ -99,7 +99,7 @@ class JobSpec:
         if not self.gpus >= 0:
             raise ExecutorError(f"gpus is {self.gpus}; it must be 0 or more")
         if not 0 < self.timeout_s <= 30 * 86400:
-            raise ExecutorError(f"timeout_s is {self.timeout_s}; it must be above 0 and at most 30 days (2592000)")
+            raise ExecutorError(f"timeout_s is {self.timeout_s:g}; it must be above 0 and at most 30 days (2592000)")
         for key in self.env:
             if not re.fullmatch(r"[A-Za-z_]\w*", key):
                 raise ExecutorError(f"{key!r} cannot be the name of an environment variable")

@@ -31,6 +31,9 @@ HANDOVER_S = 10.0
 """Seconds that a new attempt waits for an older one on another node to end: many looks of it, and its grace."""
 
 
+TOLD = "ended by SIGTERM: cancelled, pre-empted, or out of time"
+
+
 class Publisher:
     """Publishes the lines that the command of an attempt appends to `out`, of which the first ones were published."""
 
@@ -86,22 +89,23 @@ def machine_of(line: bytes) -> str:
 
 @dataclasses.dataclass
 class Watch:
-    """Says when the command must end before it does so by itself."""
+    """Says when the command must end before it does so by itself.  told: by a signal.  said: what it said last."""
 
     folder: Path
     publisher: Publisher | None
     attempt: Attempt
-    told: int = 0
+    told: bool = False
+    said: job.Ending | None = None
     next_look: float = 0.0
 
     def __call__(self) -> job.Ending | None:
         """Asked several times a second; looks at the shared folder less often."""
         if self.told:
-            return State.CANCELLED, f"ended by {signal.Signals(self.told).name} (cancelled, pre-empted, or out of time)"
-        if time.monotonic() < self.next_look:
-            return None
-        self.next_look = time.monotonic() + LOOK_S
-        return self.look()
+            self.said = State.CANCELLED, TOLD
+        elif time.monotonic() >= self.next_look:
+            self.next_look = time.monotonic() + LOOK_S
+            self.said = self.look()
+        return self.said
 
     def look(self) -> job.Ending | None:
         """Publish, and see whether somebody wants the end."""
@@ -121,7 +125,7 @@ class Watch:
             signal.signal(number, self._told)
 
     def _told(self, number: int, frame: Any) -> None:
-        self.told = number
+        self.told = True
 
 
 def run(folder: Path, environ: Mapping[str, str]) -> State:
@@ -141,7 +145,7 @@ def run(folder: Path, environ: Mapping[str, str]) -> State:
         job.write_result(attempt.folder, State.FAILED, moved, 3, started, _where(environ))
         return State.FAILED
     ending, code = job.Run(attempt.folder, command, spec.timeout_s, spec.grace_s).to_its_end(watch, _where(environ))
-    ending = _last_look(watch, ending)
+    ending = _last_look(watch, ending, code)
     job.write_result(attempt.folder, *ending, code, started, _where(environ))
     return ending[0]
 
@@ -155,9 +159,14 @@ def another_commit(spec: JobSpec) -> str:
     return f"{was}; submit it again, from a worktree that stays as it is"
 
 
-def _last_look(watch: Watch, ending: job.Ending) -> job.Ending:
-    """Publish what was written last; a reason that is found only now counts if the command came to its end."""
+def _last_look(watch: Watch, ending: job.Ending, code: int) -> job.Ending:
+    """Publish what was written last; a reason that is found only now counts if the command came to its end.
+
+    Slurm signals every process of a job: the command may have ended of it before we asked it to.
+    """
     found = watch.look()
+    if ending[0] is State.FAILED and not watch.said and (watch.told or code == -signal.SIGTERM):
+        return State.CANCELLED, TOLD
     return found if found and ending[0] is State.DONE else ending
 
 

@@ -12,8 +12,8 @@ DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
 class Allocation:
     """What a job asks of Slurm.  time: as --time takes it.  shards: tasks of an array, none for a job that is none.
 
-    exclude: nodes to stay away from.  after: ids of jobs that must have ended first, however they ended.  requeue:
-    start it again when its node is lost or somebody with priority takes the node.  options: further ones, with "--".
+    exclude: nodes to stay away from.  requeue: start it again when its node is lost or somebody with priority takes
+    the node.  options: further ones, with "--".
     """
 
     partition: str
@@ -27,7 +27,6 @@ class Allocation:
     exclude: tuple[str, ...] = ()
     requeue: bool = True
     shards: tuple[int, ...] = ()
-    after: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
@@ -42,7 +41,6 @@ class Allocation:
             f"--time={self.time}",
             "--nodes=1",
             f"--array={ranges(self.shards)}" if self.shards else "",
-            f"--dependency=afterany:{':'.join(self.after)}" if self.after else "",
             "--requeue" if self.requeue else "--no-requeue",
             "--open-mode=append",
             "--export=NONE",

@@ -235,7 +235,7 @@ SlurmctldHost=localhost(127.0.0.1)
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={sock},cred_expire=1
+AuthInfo=socket={sock},cred_expire=5
 CredType=cred/munge
 SlurmctldPort={port}
 SlurmctldPidFile={prefix}/run/slurmctld.pid
