@@ -119,6 +119,7 @@ GET    {repo}/actions/permissions                               setting
 GET    {repo}/actions/permissions/selected-actions              setting
 GET    {repo}/actions/permissions/workflow                      setting
 GET    {repo}/actions/permissions/fork-pr-contributor-approval  setting
+GET    {repo}/actions/permissions/fork-pr-workflows-private-repos  setting
 GET    {repo}/branches/<branch>/protection                      setting
 GET    {repo}/rules/branches/<branch>                           setting
 GET    {repo}/environments                                      setting
@@ -522,6 +523,7 @@ class StandIn:
         self.dispatches.append({"workflow": name, "ref": call.value["ref"], "inputs": call.value.get("inputs", {})})
 
     def _list_runners(self, call: Call) -> Listed:
+        self._administrator(call)
         return Listed(self.runners, "runners")
 
     def _one_runner(self, call: Call, id: int) -> Json:
@@ -585,7 +587,7 @@ class StandIn:
         return Listed([{"full_name": name, "private": False} for name in names], "repositories")
 
     def _setting(self, call: Call, branch: str = "") -> Any:
-        if not call.path.startswith("rules/"):
+        if not call.path.startswith(("rules/", "environments")):
             self._administrator(call)
         if call.path not in self.settings:
             raise Refused(404, "Branch not protected" if call.path.endswith("/protection") else "Not Found")
