@@ -22,24 +22,24 @@ AGAIN = ("failure", "timed_out", "cancelled", "startup_failure")
 
 @dataclasses.dataclass(frozen=True)
 class OrderOutcome:
-    """What is to be done.  do: "gpu", "rerun", "accept", "refused" or "nothing".
+    """What is to be done.  action: "gpu", "rerun", "accept", "refused" or "nothing".
 
     said: one line for the pull request, without foreign text but in code.  sha: the commit, 40 hex digits.
-    lines: what is to be committed to the file of decisions.
+    lines: what is to be committed to the file of decisions.  pool: where to measure, "" for every pool.
     """
 
-    do: str
+    action: str
     said: str = ""
     pull_request: int = 0
     sha: str = ""
     by: str = ""
     lines: str = ""
-    started: str = ""
+    pool: str = ""
 
     @property
     def reaction(self) -> str:
         """GitHub's name of the emoji."""
-        return "-1" if self.do == "refused" else "+1"
+        return "-1" if self.action == "refused" else "+1"
 
 
 def decide(asked: OrderComment | None, github: GitHub) -> OrderOutcome:
@@ -79,7 +79,8 @@ def _gpu(order: Order, asked: OrderComment, github: GitHub) -> OrderOutcome:
         raise OrderError(
             "for a commit of a fork write all 40 digits: another commit with the same first ones is easy to make"
         )
-    return OrderOutcome("gpu", f"Measuring `{sha}` on GPUs.", asked.pull_request, sha, asked.login)
+    said = f"Measuring `{sha}` on {f'`{order.pool}`' if order.pool else 'every pool'}."
+    return OrderOutcome("gpu", said, asked.pull_request, sha, asked.login, pool=order.pool)
 
 
 def _rerun(order: Order, asked: OrderComment, github: GitHub) -> OrderOutcome:
@@ -124,26 +125,11 @@ def failed_runs(github: GitHub, sha: str) -> list[int]:
     return [int(run["id"]) for run in runs if run.get("status") == "completed" and run.get("conclusion") in AGAIN]
 
 
-def carry_out(outcome: OrderOutcome, github: GitHub, workflow: str = "") -> OrderOutcome:
-    """Run again what failed, or start a workflow of the default branch with `sha` and `pull_request`."""
-    if outcome.do == "rerun":
+def carry_out(outcome: OrderOutcome, github: GitHub) -> None:
+    """Run again what failed; all else is for later steps of the workflow, which have other rights."""
+    if outcome.action == "rerun":
         for run in failed_runs(github, outcome.sha):
             github.post(f"actions/runs/{run}/rerun-failed-jobs", repeatable=True)
-    if outcome.do == "gpu" and workflow:
-        branch = github.get(f"/repos/{github.repository}")["default_branch"]
-        start(github, workflow, str(branch), {"sha": outcome.sha, "pull_request": str(outcome.pull_request)})
-        return dataclasses.replace(outcome, started=workflow)
-    return outcome
-
-
-def start(github: GitHub, workflow: str, ref: str, inputs: dict[str, str]) -> None:
-    """Start a workflow file (gpu.yml) as it is on a branch.  Needs `actions: write`.
-
-    It is repeated where the answer was lost: a workflow that is started so has a concurrency group for its inputs.
-    """
-    if not re.fullmatch(r"[\w-][\w.-]*\.ya?ml", workflow):
-        raise GitHubError(f"{workflow!r} is not the name of a workflow file, such as gpu.yml")
-    github.post(f"actions/workflows/{workflow}/dispatches", {"ref": ref, "inputs": inputs}, repeatable=True)
 
 
 def reply(outcome: OrderOutcome, asked: OrderComment, github: GitHub) -> None:

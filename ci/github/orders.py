@@ -17,9 +17,9 @@ LARGEST = 5_000_000
 """Bytes of an event; a comment has at most 65,536 characters."""
 LONGEST_REASON = 500
 """Characters: a sentence or two, for whoever reads the file of decisions."""
-USAGE = "`/ridgeline gpu SHA`, `/ridgeline rerun` or `/ridgeline accept CASE REASON`"
+USAGE = "`/ridgeline gpu SHA [POOL]`, `/ridgeline rerun` or `/ridgeline accept CASE REASON`"
 FORMS = {
-    "gpu": r"(?P<what>[0-9a-fA-F]{8,40})",
+    "gpu": r"(?P<what>[0-9a-fA-F]{8,40})(?:\s+(?P<pool>[a-z0-9-]{1,40}))?",
     "rerun": r"",
     "accept": rf"`?(?P<what>[\w./:=+,@-]{{1,300}})`?\s+(?P<reason>\S.{{0,{LONGEST_REASON - 1}}})",
 }
@@ -32,11 +32,15 @@ class OrderError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What somebody asks for.  verb: a key of FORMS.  what: hex digits of a commit, or the name of a case."""
+    """What somebody asks for.  verb: a key of FORMS.  what: hex digits of a commit, or the name of a case.
+
+    pool: of `ci/runners.toml`, "" for all.
+    """
 
     verb: str
     what: str = ""
     reason: str = ""
+    pool: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,12 +132,13 @@ def parse(body: str) -> Order | None:
         raise OrderError(_wanted(verb))
     given = form.groupdict()
     what = given.get("what", "")
-    return Order(verb, what.lower() if verb == "gpu" else what, plain(given.get("reason", ""), LONGEST_REASON))
+    reason, pool = plain(given.get("reason", ""), LONGEST_REASON), given.get("pool") or ""
+    return Order(verb, what.lower() if verb == "gpu" else what, reason, pool)
 
 
 def _wanted(verb: str) -> str:
     wanted = {
-        "gpu": "`/ridgeline gpu SHA`: SHA has 8 to 40 hex digits, those of the commit that you have read",
+        "gpu": "`/ridgeline gpu SHA [POOL]`: SHA has 8 to 40 hex digits, those of the commit that you have read",
         "rerun": "`/ridgeline rerun` stands alone",
         "accept": "`/ridgeline accept CASE REASON`: the case as the report names it, and why, on one line"
         f" of at most {LONGEST_REASON} characters",

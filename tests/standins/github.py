@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -168,12 +169,7 @@ class StandIn:
         self.unknown: list[str] = []
         self._ids = itertools.count(1)
         self._lock = threading.RLock()
-        rules = [line.split() for line in ROUTES.strip().splitlines()]
-        repo = f"/repos/{repository}"
-        self._map = Map(
-            [Rule(path.format(repo=repo), methods=[method], endpoint=name) for method, path, name in rules],
-            strict_slashes=False,
-        )
+        self._map = routes(repository)
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -682,6 +678,14 @@ class Clock:
 class _Quiet(WSGIRequestHandler):
     def log(self, *_: object) -> None:
         """Nothing: the calls are in `StandIn.calls`."""
+
+
+@functools.cache
+def routes(repository: str) -> Map:
+    """What answers which call."""
+    listed = (line.split() for line in ROUTES.strip().splitlines())
+    rules = [Rule(path.format(repo=f"/repos/{repository}"), methods=[by], endpoint=name) for by, path, name in listed]
+    return Map(rules)
 
 
 def said(status: int, message: str, **headers: str) -> Response:

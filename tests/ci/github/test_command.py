@@ -73,30 +73,32 @@ def outcome(result: Result) -> dict:
 
 @pytest.mark.parametrize("named", [SHA, SHA[:8], SHA[:12].upper()])
 def test_gpu_is_for_exactly_the_commit_that_was_named(github: StandIn, ask, tmp_path: Path, named: str) -> None:
-    done = outcome(ask(f"/ridgeline gpu {named}\nplease", "--start", "gpu.yml"))
-    assert (done["do"], done["sha"], done["by"], done["started"]) == ("gpu", SHA, "maintainer", "gpu.yml")
-    inputs = {"sha": SHA, "pull_request": "7"}
-    assert github.dispatches == [{"workflow": "gpu.yml", "ref": "main", "inputs": inputs}]
-    assert (tmp_path / "output").read_text() == f"do=gpu\nsha={SHA}\npull_request=7\n"
+    done = outcome(ask(f"/ridgeline gpu {named}\nplease"))
+    assert (done["action"], done["sha"], done["by"], done["pool"]) == ("gpu", SHA, "maintainer", "")
+    assert (tmp_path / "output").read_text() == f"action=gpu\nsha={SHA}\npool=\npull_request=7\n"
     assert [one["content"] for one in github.reactions[99]] == ["+1"]
-    assert github.bodies(7) == [f"<!-- ridgeline:answer:99 -->\nMeasuring `{SHA}` on GPUs."]
+    assert github.bodies(7) == [f"<!-- ridgeline:answer:99 -->\nMeasuring `{SHA}` on every pool."]
+
+
+def test_gpu_on_one_pool(github: StandIn, ask, tmp_path: Path) -> None:
+    assert outcome(ask(f"/ridgeline gpu {SHA} mi300x-8"))["pool"] == "mi300x-8"
+    assert "\npool=mi300x-8\n" in (tmp_path / "output").read_text()
 
 
 def test_gpu_is_refused_when_the_head_has_moved(github: StandIn, ask) -> None:
     github.pulls[0]["head"]["sha"] = OTHER
-    done = outcome(ask(f"/ridgeline gpu {SHA}", "--start", "gpu.yml"))
-    assert (done["do"], done["sha"], github.dispatches) == ("refused", "", [])
+    done = outcome(ask(f"/ridgeline gpu {SHA}"))
+    assert (done["action"], done["sha"]) == ("refused", "")
     assert "the head of this pull request is `ffffffff`, not `01234567`" in github.bodies(7)[0]
     assert github.reactions[99][0]["content"] == "-1"
 
 
 def test_a_commit_of_a_fork_is_named_in_full(github: StandIn, ask) -> None:
     github.pulls[0]["head"]["repo"] = {"full_name": "stranger/r"}
-    assert "all 40 digits" in outcome(ask(f"/ridgeline gpu {SHA[:39]}", "--start", "gpu.yml"))["said"]
-    assert github.dispatches == []
-    assert outcome(ask(f"/ridgeline gpu {SHA}"))["do"] == "gpu"
+    assert "all 40 digits" in outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["said"]
+    assert outcome(ask(f"/ridgeline gpu {SHA}"))["action"] == "gpu"
     github.pulls[0]["head"]["repo"] = None
-    assert outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["do"] == "refused", "the fork is deleted"
+    assert outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["action"] == "refused", "the fork is deleted"
 
 
 @pytest.mark.parametrize("association", ["OWNER", "MEMBER", "COLLABORATOR", "NONE"])
@@ -108,8 +110,8 @@ def test_who_may_is_asked_of_the_api(
     github: StandIn, ask, permission: str | None, granted: bool, association: str
 ) -> None:
     github.permissions = {"maintainer": permission} if permission else {}
-    done = outcome(ask(f"/ridgeline gpu {SHA}", "--start", "gpu.yml", comment__author_association=association))
-    assert (done["do"] == "gpu", len(github.dispatches)) == (granted, granted)
+    done = outcome(ask(f"/ridgeline gpu {SHA}", comment__author_association=association))
+    assert done["action"] == ("gpu" if granted else "refused")
     assert granted or "people with write access" in github.bodies(7)[0]
 
 
@@ -119,7 +121,7 @@ def test_a_closed_pull_request(github: StandIn, ask) -> None:
 
 
 def test_an_event_of_another_repository(github: StandIn, ask) -> None:
-    assert outcome(ask(f"/ridgeline gpu {SHA}", repository__full_name="evil/r"))["do"] == "refused"
+    assert outcome(ask(f"/ridgeline gpu {SHA}", repository__full_name="evil/r"))["action"] == "refused"
 
 
 # ---- rerun ----
@@ -132,7 +134,7 @@ def test_rerun_starts_again_what_failed_for_the_head(github: StandIn, ask) -> No
         github.job(["ubuntu"], runs[conclusion]["id"], status="completed", conclusion=conclusion)
     github.run("in_progress", SHA)
     github.run("completed", OTHER, conclusion="failure")
-    assert outcome(ask("/ridgeline rerun"))["do"] == "rerun"
+    assert outcome(ask("/ridgeline rerun"))["action"] == "rerun"
     again = [run["conclusion"] for run in github.runs if run["run_attempt"] == 2]
     assert (len(again), len(github.told("POST", "rerun-failed-jobs"))) == (2, 2)
     assert runs["action_required"]["run_attempt"] == 1, "an approval is somebody's to give"
@@ -173,7 +175,7 @@ def test_accept_gives_the_lines_to_commit(github: StandIn, ask, tmp_path: Path) 
     ],
 )
 def test_what_is_no_new_comment_of_a_person_on_a_pull_request(github: StandIn, ask, changes: dict) -> None:
-    assert outcome(ask(f"/ridgeline gpu {SHA}", "--start", "gpu.yml", **changes))["do"] == "nothing"
+    assert outcome(ask(f"/ridgeline gpu {SHA}", **changes))["action"] == "nothing"
     assert github.calls == []
 
 
@@ -181,7 +183,7 @@ def test_what_is_no_new_comment_of_a_person_on_a_pull_request(github: StandIn, a
     "body", ["", "nice", f"> /ridgeline gpu {SHA}", f"text\n/ridgeline gpu {SHA}", "/ridgelines rerun"]
 )
 def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
-    assert outcome(ask(body))["do"] == "nothing"
+    assert outcome(ask(body))["action"] == "nothing"
     assert github.calls == []
 
 
@@ -193,7 +195,8 @@ def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
         ("/ridgeline gpu", "8 to 40 hex digits"),
         ("/ridgeline gpu 0123456", "8 to 40 hex digits"),
         (f"/ridgeline gpu {SHA}0", "8 to 40 hex digits"),
-        (f"/ridgeline gpu {SHA} now", "8 to 40 hex digits"),
+        (f"/ridgeline gpu {SHA} on two pools", "8 to 40 hex digits"),
+        (f"/ridgeline gpu {SHA} $(id)", "8 to 40 hex digits"),
         ("/ridgeline gpu main", "8 to 40 hex digits"),
         ("/ridgeline gpu $(id)abcdef0", "8 to 40 hex digits"),
         ("/ridgeline rerun all", "stands alone"),
@@ -203,8 +206,8 @@ def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
     ],
 )
 def test_an_order_that_is_not_right_is_answered(github: StandIn, ask, body: str, said: str) -> None:
-    done = outcome(ask(body, "--start", "gpu.yml"))
-    assert (done["do"], github.dispatches) == ("refused", [])
+    done = outcome(ask(body))
+    assert done["action"] == "refused"
     assert said in github.bodies(7)[0]
 
 
@@ -240,21 +243,16 @@ def test_an_event_that_is_none(tmp_path: Path, text: str, said: str) -> None:
 # ---- twice, and without effect ----
 
 
-def test_a_second_run_of_the_job_answers_once(github: StandIn, ask) -> None:
-    github.fault("POST", "dispatches", Response("", 502), after=True)
-    for _ in range(2):
-        ask(f"/ridgeline gpu {SHA}")
+@pytest.mark.parametrize("path", ["reactions", "issues/7/comments"])
+@pytest.mark.parametrize("after", [True, False])
+def test_a_second_run_of_the_job_answers_once(github: StandIn, ask, path: str, after: bool) -> None:
+    ask(f"/ridgeline gpu {SHA}")
+    github.fault("POST", path, Response("", 502), after=after)
+    ask(f"/ridgeline gpu {SHA}")
     assert len(github.bodies(7)) == 1
 
 
 def test_a_dry_run_changes_nothing(github: StandIn, ask, tmp_path: Path) -> None:
-    assert outcome(ask(f"/ridgeline gpu {SHA}", "--start", "gpu.yml", "--dry-run"))["do"] == "gpu"
+    assert outcome(ask(f"/ridgeline gpu {SHA}", "--dry-run"))["action"] == "gpu"
     assert {call.method for call in github.calls} == {"GET"}
     assert not (tmp_path / "output").exists()
-
-
-@pytest.mark.parametrize("name", ["../gpu.yml", "gpu", "a/b.yml", ".yml"])
-def test_what_is_started_is_a_workflow_file(github: StandIn, ask, name: str) -> None:
-    shown = ask(f"/ridgeline gpu {SHA}", "--start", name)
-    assert shown.exit_code == 3
-    assert "is not the name of a workflow file" in shown.stderr
