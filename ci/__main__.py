@@ -35,16 +35,21 @@ VERBS = {
     "import": "Bring in what asv, nccl-tests, hyperfine and others measured.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
     "jobs": "The jobs that were submitted from here, and how they ended.",
+    "night": "What a pool does in a night: look, measure, ask the gate about known changes.",
     "plot": "Draw a figure of the records for a comment or a paper.",
     "pools": "The machines behind a label or a partition, and what runs there.",
+    "push": "Commit records and push them to a branch.",
     "record": "Turn trial files, measured anywhere, into asv records.",
     "reopen": "An event needs somebody again.",
     "report": "Render a report file, or post it as a pull request's comment.",
     "run": "Measure this commit and record it.",
     "runner": "Serve GitHub's queue from Slurm: a short-lived runner for each job.",
+    "sift": "Keep the trials that fit the run that measured them.",
     "site": "Build the dashboard from the records.",
+    "start": "Measure one commit on the GPU pools, through GitHub.",
     "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
     "verify": "Is every backend right in every case here? Times nothing.",
+    "wait": "Wait until a machine takes a job of a workflow.",
 }
 """Every verb, and what it is for."""
 
@@ -59,11 +64,16 @@ ROOMS: dict[str, str] = {
     "export": "records.export",
     "import": "records.import_",
     "jobs": "jobs.listing",
+    "night": "machines.night",
     "plot": "figures.plot",
     "pools": "machines.pools",
+    "push": "records.push",
     "reopen": "history.decide",
     "runner": "machines.runner",
+    "sift": "records.sift",
+    "start": "machines.start",
     "submit": "jobs.submit",
+    "wait": "machines.start",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
 

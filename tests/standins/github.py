@@ -126,6 +126,7 @@ GET    {repo}/rules/branches/<branch>                           setting
 GET    {repo}/environments                                      setting
 GET    {repo}/git/ref/heads/<path:branch>                       one_ref
 POST   {repo}/git/refs                                          make_ref
+PATCH  {repo}/git/refs/heads/<path:branch>                      move_ref
 GET    {repo}/contents/<path:path>                              read_file
 PUT    {repo}/contents/<path:path>                              write_file
 """
@@ -612,6 +613,12 @@ class StandIn:
             if name == origin:
                 self.files[branch, path] = text
         return {"ref": call.value["ref"], "object": {"sha": call.value["sha"]}}
+
+    def _move_ref(self, call: Call, branch: str) -> Json:
+        if branch not in self.refs:
+            raise Refused(422, "Reference does not exist")
+        self.refs[branch] = call.value["sha"]
+        return {"ref": f"refs/heads/{branch}", "object": {"sha": call.value["sha"]}}
 
     def _read_file(self, call: Call, path: str) -> Json:
         branch = call.query.get("ref", self.default_branch)
