@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ci.executors import gather, job
 from ci.executors.job import Result
-from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, new_id, stored
+from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, executor_of, new_id, stored
 from ci.pools import drained
 from ci.pools import file as pools_file
 from ci.pools.command import wrapped
@@ -265,14 +265,6 @@ def judged(
     lost = "its lines were not put together; `ridgeline submit --resume ID` does that"
     state = State.LOST if found.state is State.DONE else found.state
     return dataclasses.replace(found, state=state, why="; ".join(filter(None, (found.why, lost))))
-
-
-def executor_of(folder: Path) -> str:
-    """The executor of the job in a folder, "" where there is none."""
-    try:
-        return str(json.loads((folder / "job.json").read_text()).get("executor", "local"))
-    except (OSError, ValueError):
-        return ""
 
 
 def pools_of(spec: JobSpec) -> Pools:
