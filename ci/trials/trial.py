@@ -19,7 +19,8 @@ import numpy as np
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
-from ci.trials.node import DeviceState, Dispatch, HeapHome, NodeFault, faults_of, heaps_of
+from ci.trials.faults import NodeFault, faults_of
+from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
 
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]

@@ -91,6 +91,19 @@ def test_a_hostile_name_reaches_no_shell(tmp_path: Path, words: list[str]) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_make_hands_no_word_of_a_caller_to_a_shell(tmp_path: Path) -> None:
+    """`make machines MACHINE='x; id; #'` ran id: no recipe may hold a variable that is a caller's to set."""
+    names = ("MACHINE", "POOL", "ONLY", "GPUS", "KERNEL", "TIER", "SHA")
+    given = [f"{name}={HOSTILE}" for name in names]
+    targets = [line.split(":")[0] for line in (ROOT / "Makefile").read_text().splitlines() if line[:1].isalpha()]
+    for target in {name for name in targets if name.isalpha()}:
+        shown = subprocess.run(
+            ["make", "--dry-run", "--always-make", "--silent", target, *given, "PYTHON=true"],
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        assert "touch owned" not in shown.stdout, target
+
+
 def test_what_would_run_for_six_projects(host: Host, golden: object) -> None:
     """Labels, and the words with which each container would be started, for every pool and size of the examples."""
     for _ in range(4):
@@ -115,6 +128,7 @@ def _shown(host: Host, path: Path):  # type: ignore[no-untyped-def]
                 words = [str(pool.container), *host.started()]
                 said = " ".join(words[: words.index("-c")]).replace(str(host.workspace), "/w")
                 said = re.sub(r"(--name=\S+?)-\d+-\d+ ", r"\1 ", said)
+                said = re.sub(r"RIDGELINE_NODE=\S+", "RIDGELINE_NODE=HOST", said)
                 yield "  " + re.sub(r"--group-add=\d+", "--group-add=RENDER", said)
             else:
                 yield "  here: the runner is the container"
