@@ -149,7 +149,10 @@ class _Keeper:
 
 
 def _login(github: GitHub) -> str:
-    """Whose the token is, "" if GitHub does not say.  REST does not tell an App its own name, GraphQL does."""
+    """Whose the token is, "" if GitHub does not say.
+
+    REST does not tell an App its own name, GraphQL does: "slug[bot]" (seen in fullsend-ai/fullsend#1953, 2026-06).
+    """
     try:
         answer = github.graphql("query { viewer { login } }")
         return str(answer["viewer"]["login"])
