@@ -21,6 +21,10 @@ ENDS = {
 }
 """States of squeue(1) in which nobody asked the job how it ended; any other final state is OVER."""
 
+EXTRA_MINUTES = 15
+"""What a job of GitHub's may not take of its own minutes: the wait for a configuration (handover.PATIENCE_S), the copy
+of the program, the end of the runner."""
+
 
 class SlurmJobs:
     """Implements `types.Clusters` on one site."""
@@ -64,7 +68,7 @@ class SlurmJobs:
             "account": self._pools.account(pool),
             "gres": pool.gres_of(found.gpus),
             "constraint": pool.constraint,
-            "time": pool.time_limit,
+            "time": pool.time or str(pool.minutes + EXTRA_MINUTES),
             "chdir": str(handover.folder(self._state, token)),
             "output": str(handover.log(self._state, token)),
         }

@@ -19,9 +19,9 @@ from pathlib import Path
 from ci.runner.settings import EVENTS, Serving
 from ci.runner.types import Letters, RunnerError
 
-PATIENCE_S = 1800
-"""Seconds that a job waits for its configuration: the service may be restarted, GitHub may be away, meanwhile the
-allocation costs money."""
+PATIENCE_S = 600
+"""Seconds that a job waits for its configuration: GitHub's client waits as long for GitHub (ci.github.retries), and
+the service may be restarted; all that time the job holds GPUs."""
 
 LONGEST = 4096
 """Bytes of a letter that are read."""

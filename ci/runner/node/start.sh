@@ -31,6 +31,8 @@ config=$(<"$folder/config")
 rm -f "$folder/config" "$folder/asked"
 
 # The program writes its credentials beside itself: each job gets a copy of its own.  Its Node.js is large and only read.
+# Copies of jobs that were killed go after 5 days, the longest that a job of GitHub's may take.
+find "${TMPDIR:-/tmp}" -maxdepth 1 -type d -name 'ridgeline-runner-*' -user "$(id -u)" -mtime +5 -exec rm -rf {} + 2>/dev/null
 home=$(mktemp -d "${TMPDIR:-/tmp}/ridgeline-runner-XXXXXX") || leave 5
 origin=$(dirname "$(readlink -f "$program")")
 for part in "$origin"/* ; do

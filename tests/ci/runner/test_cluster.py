@@ -65,12 +65,12 @@ def test_the_job_of_a_slot(jobs: SlurmJobs, tmp_path: Path) -> None:
     drained.drain(Drained("n3", "its fans", "2026-11-22T10:00:00Z", "somebody"), tmp_path / "drained")
     state = tmp_path / "state"
     assert jobs.options("rl-a", "mi300x-8") == [
-        *("--qos=ci", "--partition=gpu", "--account=perf", "--gres=gpu:mi300x:8", "--constraint=gfx942", "--time=90"),
+        *("--qos=ci", "--partition=gpu", "--account=perf", "--gres=gpu:mi300x:8", "--constraint=gfx942", "--time=105"),
         *(f"--chdir={state}/slots/rl-a", f"--output={state}/logs/rl-a.log", "--exclusive", "--exclude=n3"),
         *("--nodes=1", "--ntasks=1", "--no-requeue", "--export=NONE", "--open-mode=append"),
     ]
     assert jobs.script("rl-a").splitlines()[-1] == (
-        f"exec bash {state}/slots/rl-a/start.sh {state}/slots/rl-a /opt/actions-runner/run.sh 1800"
+        f"exec bash {state}/slots/rl-a/start.sh {state}/slots/rl-a /opt/actions-runner/run.sh 600"
     )
 
 

@@ -62,7 +62,7 @@ def test_a_letter_that_is_a_link_or_a_pipe_is_not_followed(tmp_path: Path, place
 
 def start(place: Path, program: Path, patience: int = 20) -> subprocess.Popen[str]:
     argv = ["bash", str(place / "start.sh"), str(place), str(program), str(patience)]
-    env = os.environ | {"SLURM_JOB_ID": "17", "TMPDIR": str(program.parent.parent)}
+    env = os.environ | {"SLURM_JOB_ID": "17", "TMPDIR": str(place.parents[1])}
     return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -86,6 +86,10 @@ def test_a_job_asks_gets_its_configuration_and_runs_its_own_copy(tmp_path: Path,
     lines = f"""cd "$(dirname "$0")"; exec > {told}; ls -A; readlink externals
 echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$/cmdline; exit 7"""
     program = runner(tmp_path, lines)
+    old, new = tmp_path / "ridgeline-runner-old", tmp_path / "ridgeline-runner-new"
+    for one, age_s in ((old, 7 * 86_400), (new, 86_400)):
+        one.mkdir()
+        os.utime(one, (time.time() - age_s,) * 2)
     process = start(place, program)
     asked(place)
     assert handover.letters(tmp_path, TOKEN) == Letters(asked="17")
@@ -96,7 +100,7 @@ echo "$ACTIONS_RUNNER_INPUT_JITCONFIG" "$@"; touch here; tr '\\0' ' ' < /proc/$$
     assert handover.letters(tmp_path, TOKEN) == Letters(code=7)
     assert not (place / "config").exists()
     assert not (program.parent / "here").exists()
-    assert list(tmp_path.glob("ridgeline-runner-*")) == [], "the copy is gone"
+    assert list(tmp_path.glob("ridgeline-runner-*")) == [new], "the copy is gone, and the one of a job killed long ago"
 
 
 def test_a_job_without_an_answer_leaves_and_one_without_a_program_never_asks(tmp_path: Path, place: Path) -> None:
