@@ -147,6 +147,12 @@ def test_runners_that_stay(closed: StandIn, client: GitHub, runner: dict) -> Non
     assert "2 of 4 runners stay" in first.said, "the repository's and the organisation's"
 
 
+def test_a_repository_of_a_person_has_no_groups(closed: StandIn, client: GitHub) -> None:
+    closed.owner_type = "User"
+    assert states(client)["runner groups"] == "closed"
+    assert closed.told("GET", "^orgs/") == []
+
+
 def test_a_branch_that_rulesets_protect(closed: StandIn, client: GitHub) -> None:
     del closed.settings["branches/main/protection"]
     assert states(client)["branch main"] == "open"
