@@ -114,8 +114,8 @@ class SlurmExecutor:
 
     poll_s = 1.0
 
-    def __init__(self, root: Path, slurm: Slurm | None = None) -> None:
-        self.root = root.resolve()
+    def __init__(self, root: Path, slurm: Slurm | None = None, ask_s: float = ASK_S) -> None:
+        self.root, self._ask_s = root.resolve(), ask_s
         self.slurm = slurm or Slurm()
         self._rows: tuple[float, frozenset[str], list[QueueRow]] = (0.0, frozenset(), [])
 
@@ -197,7 +197,7 @@ class SlurmExecutor:
         if not ids:
             return []
         at, of, rows = self._rows
-        if time.monotonic() - at > ASK_S or not of >= set(ids):
+        if time.monotonic() - at > self._ask_s or not of >= set(ids):
             try:
                 rows = self.slurm.squeue(ids)
             except SlurmError as error:

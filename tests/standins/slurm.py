@@ -183,7 +183,7 @@ class SlurmCluster:
             return
         daemon.send_signal(number)
         try:
-            daemon.wait(10)
+            daemon.wait(3)
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()

@@ -12,6 +12,7 @@ import pytest
 from ci import executors
 from ci.executors import ExecutorError, JobSpec, JobStatus, Sharding, State
 from ci.executors.cluster import SlurmExecutor
+from tests.ci.slurm import torture
 from tests.standins.slurm import SlurmCluster, alive, until
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +45,7 @@ for number in range(known, total):
 
 @pytest.fixture
 def place(slurm_cluster: SlurmCluster, tmp_path: Path) -> SlurmExecutor:
-    return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm)
+    return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm, ask_s=0.2)
 
 
 def runners(folder: Path, partition: str = "mi300x", gres: str = "mi300x", minutes: int = 10) -> str:
@@ -146,7 +147,7 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_second_line(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     """The old copy lives on while the requeued one starts, here on another node."""
-    job = submit(count(60, 0.2), pool=runners(tmp_path, "all", gres=""), gpus=1)
+    job = submit(count(45, 0.2), pool=runners(tmp_path, "all", gres=""), gpus=1)
     until(lambda: len(published(place, job)) >= 2, "lines")
     node = place.poll([job])[job].where
     old = {line["pid"] for line in map(json.loads, (path.read_text() for path in published(place, job)))}
@@ -157,7 +158,7 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_second_line(
         assert end(place, job).state is State.DONE
     finally:
         slurm_cluster.bring_back(node)
-    assert [line["number"] for line in lines(place, job)] == list(range(60))
+    assert [line["number"] for line in lines(place, job)] == list(range(45))
     assert len({line["pid"] for line in lines(place, job)}) == 2
 
 
@@ -165,11 +166,11 @@ def test_a_requeue_onto_another_machine_is_refused(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     job = submit(
-        count(20, 0.2, machine="os.environ['SLURMD_NODENAME']"), pool=runners(tmp_path, "all", gres=""), gpus=1
+        count(60, 0.2, machine="os.environ['SLURMD_NODENAME']"), pool=runners(tmp_path, "all", gres=""), gpus=1
     )
     until(lambda: published(place, job), "a line")
     node = place.poll([job])[job].where
-    slurm_cluster.kill_node(node)
+    slurm_cluster.kill_slurmd(node)
     try:
         status = end(place, job)
     finally:
@@ -177,6 +178,17 @@ def test_a_requeue_onto_another_machine_is_refused(
     assert status.state is State.FAILED
     assert "and the shard's first trials are of" in status.why
     assert {line["machine"]["name"] for line in lines(place, job)} == {node}
+
+
+def test_a_sharded_run_of_real_measurements_while_a_node_dies(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+    """The small form of `python -m tests.ci.slurm.torture`, which has the figures of 8 x 3 trials."""
+    run = torture.Torture(slurm_cluster, tmp_path, shards=2, trials=2)
+    run.reach(0.25)
+    slurm_cluster.kill_node(node := run.a_node_at_work())
+    slurm_cluster.bring_back(node)
+    found = run.finish()
+    assert torture.sound(found), found
+    assert int(str(found["attempts"])) > 2
 
 
 def test_a_controller_that_restarts_loses_nothing(
