@@ -49,9 +49,11 @@ def _ended(slot: Slot, seen: Sight, serving: Serving, now: float) -> bool:
 
 def _leaves(slot: Slot, seen: Sight, serving: Serving, now: float) -> str:
     """Why a runner that has no job is to be taken down."""
-    runner = at_hub(slot, seen)
+    runner, job = at_hub(slot, seen), in_slurm(slot, seen)
     if slot.run or slot.ended or (runner and runner.busy):
         return ""
+    if job is not None and job.end is End.PENDING and job.why:
+        return f"Slurm will not start its job: {job.why}; look at time, partition and account of the pool"
     if slot.answered and not slot.online and now - slot.answered >= serving.online_s:
         return f"its runner was not online {serving.online_s:g} s after it got its configuration"
     if slot.online and now - slot.online >= serving.idle_s:
@@ -88,8 +90,8 @@ def no_runner_came(slot: Slot, seen: Sight) -> str:
         return ""
     if letters.code == DEPRECATED:
         return "GitHub no longer accepts this version of the runner program; install a newer one"
-    if job is None or not job.why:
-        return "its job ended before it took a job of GitHub's" if slot.ended else slot.leaving
+    if slot.leaving or job is None or not job.why:
+        return slot.leaving or "its job ended before it took a job of GitHub's"
     return f"its Slurm job ended on {job.node or 'no node'}: {job.why}"
 
 

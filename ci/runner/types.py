@@ -77,7 +77,10 @@ class End(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class ClusterJob:
-    """A Slurm job of ours.  token: its name.  node, why: of Slurm, "" where it does not say."""
+    """A Slurm job of ours.  token: its name.  node: "" before it starts.
+
+    why: how it ended, if not well, or why it will never start.
+    """
 
     id: str
     token: str

@@ -82,6 +82,7 @@ runs_on = ["linux", "cpu"]
 container = "none"
 isolation = "whole"
 venv = "{venv}"
+minutes = 30
 site = "cluster"
 partition = "mi325x"
 """

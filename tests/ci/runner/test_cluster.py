@@ -103,6 +103,12 @@ def test_what_cannot_be_served_is_said(site: str, only: tuple[str, ...], said: s
         serving(file.parse(DOCUMENT), site, only)
 
 
+def test_a_reason_that_waiting_does_not_end_is_told() -> None:
+    waiting = QueueRow("7", "7", "rl-a", "PENDING", "Resources", "gpu", "", "rl-a")
+    assert cluster._job(waiting).why == ""
+    assert cluster._job(dataclasses.replace(waiting, reason="PartitionTimeLimit")).why == "PENDING, PartitionTimeLimit"
+
+
 @pytest.mark.parametrize("state", sorted(ENDED))
 def test_only_a_lost_node_makes_a_job_run_again(state: str) -> None:
     lost, stopped = {"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED"}, {"CANCELLED", "DEADLINE", "TIMEOUT"}

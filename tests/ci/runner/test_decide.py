@@ -177,6 +177,18 @@ def test_a_queued_slurm_job_that_nobody_needs_is_cancelled_and_an_idle_runner_le
     assert (world.living(), world.runners) == ([], {})
 
 
+def test_a_slurm_job_that_will_never_start_is_taken_back_and_said(world: World) -> None:
+    world.queue()
+    world.round()
+    (token,) = world.living()
+    world.slurm[token] = dataclasses.replace(world.slurm[token], why="PENDING, PartitionTimeLimit")
+    for _ in range(3):
+        world.round()
+    assert world.living() == []
+    assert sum("will not start its job: PENDING, PartitionTimeLimit" in line for line in world.log) == 1
+    assert len(world.submitted) == 1, "the pause of the offer"
+
+
 def test_an_old_job_with_the_same_number_is_not_answered(world: World) -> None:
     world.queue()
     world.round()
