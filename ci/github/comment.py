@@ -42,7 +42,7 @@ def pull_requests(github: GitHub, sha: str) -> list[int]:
         raise GitHubError(f"{sha!r} is not a full commit hash (40 hex digits)")
     numbers = {
         int(found["number"])
-        for path in (f"commits/{sha}/pulls", "pulls?state=open&sort=updated&direction=desc")
+        for path in (f"commits/{sha}/pulls", "pulls?state=open&sort=created&direction=asc")
         for found in github.items(path, none_for=(404, 422))
         if found.get("state") == "open" and found["head"]["sha"] == sha
     }
