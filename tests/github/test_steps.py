@@ -89,7 +89,7 @@ class Stage:
         if given["name"] not in self.artifacts:
             raise FileNotFoundError(given["name"])
         for name, text in self.artifacts[given["name"]].items():
-            Path(given["path"]).mkdir(parents=True, exist_ok=True)
+            (Path(given["path"]) / name).parent.mkdir(parents=True, exist_ok=True)
             (Path(given["path"]) / name).write_text(text)
 
 
@@ -122,6 +122,7 @@ def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage, slower: float,
     assert {step.outcome for step in done.values()} == {"success"}
     stage.answer(name="h200-1 / Measure", started_at=TRIED[0], completed_at=TRIED[1])
     (stage.scene.clone / "trials.jsonl").unlink()
+    stage.artifacts["trials-h200-1"] |= {"report.json": '{"verdict": "SAME"}', "run.json": "{}"}  # forged; not read
     _, done = stage.run("leg.yml", "judge", inputs=leg(stage.scene))
     assert done["Judge"].outcome == done["Post"].outcome == "success", done["Judge"].output + done["Post"].output
     (check,) = stage.there.checks
@@ -147,15 +148,6 @@ def test_a_leg_that_never_measured_is_told(stage: Stage) -> None:
     assert "did not start" in stage.there.bodies(7)[0]
 
 
-def test_a_forged_report_beside_the_trials_is_not_read(stage: Stage) -> None:
-    stage.scene.measured(0.03)
-    text = (stage.scene.clone / "trials.jsonl").read_text()
-    stage.artifacts["trials-h200-1"] = {"trials.jsonl": text, "report.json": '{"verdict": "SAME"}', "run.json": "{}"}
-    stage.answer(name="h200-1 / Measure")
-    stage.run("leg.yml", "judge", inputs=leg(stage.scene))
-    assert stage.there.checks[0]["conclusion"] == "failure"
-
-
 @pytest.mark.parametrize(("status", "absent"), [("queued", True), ("in_progress", False)])
 def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str, absent: bool) -> None:
     run = stage.there.run(id=77)
@@ -172,13 +164,15 @@ def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str,
 def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage) -> None:
     cpu = {**MACHINE, "kind": "cpu", "market_name": None}
     stage.scene.measured(0.05, lambda line: line.update(machine=cpu))
-    stage.artifacts["trials"] = {"some-name.jsonl": (stage.scene.clone / "trials.jsonl").read_text()}
+    trials = (stage.scene.clone / "trials.jsonl").read_text()
+    stage.artifacts["trials"] = {"trials/some-name.jsonl": trials, "code/base.json": "{}", "code/head.json": "{}"}
     stage.answer(name="Check", started_at=TRIED[0], completed_at=TRIED[1])
     finished = {"id": 5, "head_sha": stage.scene.head, "html_url": "https://github.example/o/r/actions/runs/5"}
     finished |= {"event": "pull_request", "conclusion": "failure"}
     _, done = stage.run("comment.yml", "comment", github={"event": {"workflow_run": finished}})
     assert done["Post"].outcome == "success", done["Post"].output
     assert stage.there.checks[0]["conclusion"] == "failure"
+    assert "the machine code could not be compared" in stage.there.bodies(7)[0]
 
 
 # ---- what starts a run -----------------------------------------------------------------------------------------------
