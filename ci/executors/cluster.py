@@ -100,7 +100,7 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
     )
 
     def inside(pool: Pool, module: str, gpus: int) -> str:
-        argv, setup = ["python", "-m", module, str(folder)], _sets_up(pool, spec)
+        argv, setup = ["python", "-m", module, str(folder)], pool.container is not Container.NONE
         return wrapped(pool, argv, gpus, workspace=spec.cwd, setup=setup)
 
     return Scripts(
@@ -122,11 +122,13 @@ class SlurmExecutor:
     # ---- submitting ----
 
     def submit(self, script: str, spec: JobSpec) -> str:
-        """Submit a job; returns its id.  ExecutorError if the pool, the folder or Slurm refuses it: nothing is left."""
+        """Submit a job; returns its id.  ExecutorError if the pool or Slurm refuses it; its folder then says so."""
         name = new_id()
         folder, submitted = self.root / "jobs" / name, Submitted(new_token(spec.name))
         texts = scripts(spec, folder)
-        _refuse_unseen(self.root, _found(spec)[2])
+        _, pool, site = _found(spec)
+        _refuse_unseen(self.root, site)
+        _refuse_without_environment(pool, spec)
         self._write(folder, script, spec, submitted)
         try:
             self._sbatch(folder, texts, submitted, tuple(range(spec.sharding.shards)))
@@ -287,9 +289,10 @@ def _size(pool: Pool, spec: JobSpec) -> int:
         raise ExecutorError(str(error)) from error
 
 
-def _sets_up(pool: Pool, spec: JobSpec) -> bool:
-    """Whether the job makes an environment.  Without a container it is the clone's own, which is made once."""
-    return pool.container is not Container.NONE or not (Path(spec.cwd) / ".venv/bin/python").exists()
+def _refuse_without_environment(pool: Pool, spec: JobSpec) -> None:
+    """Without a container the environment is the clone's own, which all shards would make at once."""
+    if pool.container is Container.NONE and not pool.venv and not (Path(spec.cwd) / ".venv/bin/python").exists():
+        raise ExecutorError(f"{spec.cwd}/.venv is not there, and pool {pool.name!r} has no `venv`: `make setup` first")
 
 
 def _refuse_unseen(root: Path, site: Site) -> None:

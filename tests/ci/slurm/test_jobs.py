@@ -61,12 +61,19 @@ Submit = Callable[..., str]
 @pytest.fixture
 def submit(place: SlurmExecutor, tmp_path: Path) -> Submit:
     def submit_(
-        text: str, *, shards: int = 1, timeout: float = 60, gpus: int = 1, pool: str | None = None, **sharding: object
+        text: str,
+        *,
+        shards: int = 1,
+        timeout: float = 60,
+        gpus: int = 1,
+        pool: str | None = None,
+        cwd: Path = ROOT,
+        **sharding: object,
     ) -> str:
         script = tmp_path / f"{len(place.jobs())}.py"
         script.write_text(text)
         spec = JobSpec(
-            "test", gpus, timeout, 1.0, str(ROOT), pool="pool", runners=pool or runners(tmp_path),
+            "test", gpus, timeout, 1.0, str(cwd), pool="pool", runners=pool or runners(tmp_path),
             sharding=Sharding(shards, **{"publishes": True, **sharding}),
         )  # fmt: skip
         return place.submit(executors.script(["python", str(script)], spec), spec)
@@ -225,5 +232,9 @@ def test_what_cannot_be_submitted_leaves_a_sentence(
     assert place.poll([job])[job].state is State.FAILED
     with pytest.raises(ExecutorError, match="offers jobs of 1, 8 GPUs, not 3"):
         submit(count(1), gpus=3)
+    bare = tmp_path / "bare.toml"
+    bare.write_text(Path(runners(tmp_path)).read_text().replace("venv =", "# venv ="))
+    with pytest.raises(ExecutorError, match="`make setup` first"):
+        submit(count(1), pool=str(bare), cwd=tmp_path)
     with pytest.raises(ExecutorError, match=r"700 s are more than pool 'pool' allows \(10\)"):
         submit(count(1), timeout=700)
