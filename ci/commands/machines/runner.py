@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -17,7 +17,7 @@ import click
 from ci.github.client import API
 from ci.options import DRY_RUN, JSON, PASS, USAGE, example
 from ci.pools import file
-from ci.pools.types import Pools
+from ci.pools.types import Container, Pools
 from ci.report.words import plain
 from ci.runner import memory
 from ci.runner.cluster import SlurmJobs
@@ -84,11 +84,19 @@ def runner(
         return _shown(service.plan(), as_json)
     with memory.held(state), _Stopped() as stopped:
         service.ledger = memory.load(state)
-        _log(f"serving {', '.join(offer.name for offer in served.offers)} of {served.repository}")
+        for line in _greeting(served, pools):
+            _log(line)
         service.round()
         while not once and not stopped.within(interval):
             service.round()
     return USAGE if once and service.away else PASS
+
+
+def _greeting(served: Serving, pools: Pools) -> Iterator[str]:
+    yield f"serving {', '.join(offer.name for offer in served.offers)} of {served.repository}"
+    for name in dict.fromkeys(offer.pool for offer in served.offers):
+        if pools.pool(name).container is Container.NONE:
+            yield f"pool {name} has no container: what its jobs run can read this user's files, the service's too"
 
 
 def _service(served: Serving, pools: Pools, state: Path, token: Callable[[], str]) -> RunnerService:
