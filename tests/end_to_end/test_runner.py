@@ -110,7 +110,6 @@ def test_github_and_the_controller_may_be_away(site: Site) -> None:
     assert not done(site.hub, job["id"])
     site.hub.faults.clear()
     other = site.hub.queue(ONE, ["true"])
-    site.slurm.restart_controller(signal.SIGKILL, away_s=1)
     site.until(lambda: done(site.hub, job["id"]) and done(site.hub, other["id"]) and site.clean(), "the end")
     assert "GitHub is back" in site.log.read_text()
     assert len(site.jobs()) == 2
@@ -163,6 +162,9 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(site: Site) -> None:
     assert "\x1b" not in site.run("--dry-run").stdout
     assert not site.state.exists()
     assert site.jobs() == []
+    site.hub.fault("GET", "", Response("", 502), times=10**6)
+    away = site.run("--dry-run", "--json")
+    assert (away.returncode, json.loads(away.stdout), "GitHub is away" in away.stderr) == (3, [], True)
 
 
 def test_once_looks_once_and_tells_when_somebody_is_away(site: Site) -> None:

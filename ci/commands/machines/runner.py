@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import signal
@@ -79,9 +80,10 @@ def runner(
     site = site or _only_site(pools)
     served = serving(pools, site, only)
     state = (state or _folder(pools, site)).absolute()
-    service = _service(served, pools, state, _token(token_file))
+    service = _service(served, pools, state, _token(token_file), functools.partial(_log, err=dry_run))
     if dry_run:
-        return _shown(service.plan(), as_json)
+        _show(service.plan(), as_json)
+        return USAGE if service.away else PASS
     with memory.held(state), _Stopped() as stopped:
         service.ledger = memory.load(state)
         for line in _greeting(served, pools):
@@ -99,10 +101,12 @@ def _greeting(served: Serving, pools: Pools) -> Iterator[str]:
             yield f"pool {name} has no container: what its jobs run can read this user's files, the service's too"
 
 
-def _service(served: Serving, pools: Pools, state: Path, token: Callable[[], str]) -> RunnerService:
+def _service(
+    served: Serving, pools: Pools, state: Path, token: Callable[[], str], say: Callable[[str], None]
+) -> RunnerService:
     api = os.environ.get("GITHUB_API_URL") or API
     hub = GitHubQueue(served, token, api)
-    return RunnerService(served, state, hub, SlurmJobs(served, pools, state, Slurm(patience_s=0)), _log)
+    return RunnerService(served, state, hub, SlurmJobs(served, pools, state, Slurm(patience_s=0)), say)
 
 
 def _only_site(pools: Pools) -> str:
@@ -128,23 +132,22 @@ def _token(path: Path | None) -> Callable[[], str]:
     return lambda: token
 
 
-def _shown(actions: tuple[Action, ...], as_json: bool) -> int:
+def _show(actions: tuple[Action, ...], as_json: bool) -> None:
     """What would be done, line by line."""
     if as_json:
         documents = [{"action": type(action).__name__.lower(), **dataclasses.asdict(action)} for action in actions]
         click.echo(json.dumps(documents, indent=1))
-        return PASS
+        return
     for action in actions:
         click.echo(plain(action, LINE))
     if not actions:
         click.echo("nothing to do")
-    return PASS
 
 
-def _log(text: str) -> None:
+def _log(text: str, err: bool = False) -> None:
     """One line; job names and branches in it are other people's words."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    click.echo(f"{now} {plain(text, LINE)}")
+    click.echo(f"{now} {plain(text, LINE)}", err=err)
 
 
 class _Stopped:
