@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -26,3 +26,8 @@ def faults_of(data: Mapping[str, Any]) -> tuple[NodeFault, ...]:
     """The problems of a line's `preflight`."""
     rows = data.get("problems") or ()
     return tuple(NodeFault(row["kind"], row["text"], row.get("next_step", ""), row["level"] == "error") for row in rows)
+
+
+def unfit(faults: Iterable[NodeFault]) -> str:
+    """Why no verdict can rest on a trial: what failed its node before the run; "" for a node that was fit."""
+    return "; ".join(fault.sentence for fault in faults if fault.fatal)

@@ -318,11 +318,6 @@ class Trial:
         return round(datetime.datetime.fromisoformat(self.started_at).timestamp() * 1000)
 
     @property
-    def unfit(self) -> str:
-        """Why no verdict can rest on it: what failed its node before the run; "" for a node that was fit."""
-        return "; ".join(fault.sentence for fault in self.faults if fault.fatal)
-
-    @property
     def paired(self) -> bool:
         """Whether base and head ran in it in lock-step."""
         return self.checkouts.keys() >= set(trial_file.ROLES)
