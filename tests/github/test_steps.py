@@ -114,10 +114,9 @@ def leg(scene: Scene, **changes: Any) -> dict[str, Any]:
 # ---- a leg: measure, hand over, judge, tell --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("slower", "conclusion"), [(0.0, "success"), (0.03, "failure")])
-def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage, slower: float, conclusion: str) -> None:
-    stage.scene.measured(slower)
-    measured = leg(stage.scene, script=f"cp trials.jsonl x && mv x trials.jsonl; exit {int(slower > 0)}")
+def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage) -> None:
+    stage.scene.measured(0.03)
+    measured = leg(stage.scene, script="cp trials.jsonl x && mv x trials.jsonl; exit 1")
     run, done = stage.run("leg.yml", "measure", inputs=measured)
     assert {step.outcome for step in done.values()} == {"success"}
     stage.answer(name="h200-1 / Measure", started_at=TRIED[0], completed_at=TRIED[1])
@@ -126,7 +125,7 @@ def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage, slower: float,
     _, done = stage.run("leg.yml", "judge", inputs=leg(stage.scene))
     assert done["Judge"].outcome == done["Post"].outcome == "success", done["Judge"].output + done["Post"].output
     (check,) = stage.there.checks
-    assert (check["head_sha"], check["conclusion"]) == (stage.scene.head, conclusion)
+    assert (check["head_sha"], check["conclusion"]) == (stage.scene.head, "failure")
     (comment,) = stage.there.bodies(7)
     assert "untrusted tree" in comment
     assert "h200" in comment
@@ -163,7 +162,7 @@ def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str,
 
 def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage) -> None:
     cpu = {**MACHINE, "kind": "cpu", "market_name": None}
-    stage.scene.measured(0.05, lambda line: line.update(machine=cpu))
+    stage.scene.measured(0.0, lambda line: line.update(machine=cpu))
     trials = (stage.scene.clone / "trials.jsonl").read_text()
     stage.artifacts["trials"] = {"trials/some-name.jsonl": trials, "code/base.json": "{}", "code/head.json": "{}"}
     stage.answer(name="Check", started_at=TRIED[0], completed_at=TRIED[1])
@@ -171,7 +170,7 @@ def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage) -> Non
     finished |= {"event": "pull_request", "conclusion": "failure"}
     _, done = stage.run("comment.yml", "comment", github={"event": {"workflow_run": finished}})
     assert done["Post"].outcome == "success", done["Post"].output
-    assert stage.there.checks[0]["conclusion"] == "failure"
+    assert stage.there.checks[0]["conclusion"] == "success"
     assert "the machine code could not be compared" in stage.there.bodies(7)[0]
 
 
