@@ -54,12 +54,12 @@ class Submitted:
 
     @classmethod
     def of(cls, folder: Path) -> Submitted:
-        """As written; ExecutorError if the job's folder has none."""
+        """As written.  A file that is damaged makes one job unknown to Slurm, and hides no other job."""
         try:
             value = json.loads((folder / "slurm.json").read_text())
             return cls(value["token"], value["array"], value["gather"], tuple(value["shards"]))
-        except (OSError, ValueError, KeyError) as error:
-            raise ExecutorError(f"{folder}/slurm.json cannot be read: {error}; the job cannot be followed") from error
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls("")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +190,8 @@ class SlurmExecutor:
         found = JobStatus(folder.name, spec.name, State.PENDING, submitted_at=facts["submitted_at"], log=_log(folder))
         if submitted is None:
             return _with(found, _result(folder))
+        if not submitted.token:
+            return _with(found, Result(State.LOST, f"{folder}/slurm.json is damaged: Slurm cannot be asked"))
         mine = [row for row in rows if row.array_id == submitted.array and row.is_ours(submitted.token)]
         last = [row for row in rows if row.array_id == submitted.gather and row.is_ours(submitted.gather_token)]
         results = {number: shard.result() for number, shard in enumerate(gather.shards(folder, spec))}

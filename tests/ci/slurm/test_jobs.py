@@ -85,7 +85,7 @@ def count(total: int, pause: float = 0.05, machine: str = "'m'") -> str:
     return COUNT.format(total=total, pause=pause, machine=machine)
 
 
-def end(place: SlurmExecutor, job: str, seconds: float = 60.0) -> JobStatus:
+def end(place: SlurmExecutor, job: str, seconds: float = 120.0) -> JobStatus:
     until(lambda: place.poll([job])[job].state.final, f"the end of {job}: {place.poll([job])}", seconds)
     return place.poll([job])[job]
 
@@ -160,8 +160,8 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_second_line(
     old = {line["pid"] for line in map(json.loads, (path.read_text() for path in published(place, job)))}
     slurm_cluster.kill_slurmd(node)
     try:
-        until(lambda: attempts(place, job) == 2, "the second attempt", 40)
-        until(lambda: not any(alive(pid) for pid in old), "the end of the first copy", 10)
+        until(lambda: attempts(place, job) == 2, "the second attempt")
+        until(lambda: not any(alive(pid) for pid in old), "the end of the first copy")
         assert end(place, job).state is State.DONE
     finally:
         slurm_cluster.bring_back(node)
@@ -221,6 +221,9 @@ def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place: SlurmExecutor
     place.resume(job)
     assert end(place, job).state is State.DONE
     assert [line["number"] for line in lines(place, job)] == [0, 1, 2]
+    (folder / "result.json").unlink()
+    (folder / "slurm.json").write_text('{"token": ')
+    assert "slurm.json is damaged" in place.poll([job])[job].why
 
 
 def test_what_cannot_be_submitted_leaves_a_sentence(
