@@ -56,7 +56,8 @@ class UnansweredError(GitHubError):
 class GitHub:
     """Calls on one repository (``owner/name``), synchronous; what passes is waited out (`ci.github.retries`).
 
-    sleep, clock: for tests.  Values are plain JSON: dicts, lists, texts, numbers.
+    sleep, clock: for tests.  transport: what sends the requests, None for httpx's own.  Values are plain JSON: dicts,
+    lists, texts, numbers.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class GitHub:
         sleep: Callable[[float], None] | None = None,
         clock: Callable[[], float] | None = None,
         timeout_s: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         if not re.fullmatch(r"(?!\.)[\w.-]+/(?!\.{1,2}$)[\w.-]+", repository):
             raise GitHubError(f"repository {repository!r} must look like owner/name")
@@ -78,6 +80,7 @@ class GitHub:
         self._sleep, self._clock = sleep or time.sleep, clock or time.time
         self._http = httpx.Client(
             timeout=timeout_s,
+            transport=transport,
             verify=_trusted(),
             headers={
                 "Authorization": f"Bearer {token}",

@@ -27,6 +27,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 CONSTRAINT = re.compile(r"[A-Za-z0-9_.&|*()\[\]-]{1,200}")
 TIME = re.compile(r"\d{1,6}(:\d\d){0,2}|\d{1,3}-\d{1,2}(:\d\d){0,2}")
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}")
+ORGANIZATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}")
 WORKFLOW = re.compile(r"\.github/workflows/[A-Za-z0-9._-]{1,100}\.ya?ml")
 REF = re.compile(r"refs/(heads|tags)/[A-Za-z0-9._/*-]{1,200}")
 
@@ -223,6 +224,7 @@ def _runner(site: str, values: object) -> RunnerSettings | None:
         table.number("group", 1, 1 << 40, 1),
         table.number("jobs", 1, 1000, 4),
         table.number("reruns", 0, 20, 2),
+        table.text("organization", ORGANIZATION, "the name of an organization"),
     )
     table.end()
     for key in ("workflows", "refs"):

@@ -146,6 +146,7 @@ class RunnerSettings:
     program: path of the runner's run.sh on the nodes.  repository: OWNER/NAME.  group: id of the runner group.
     workflows: paths of the workflow files whose jobs are served; refs: the git refs that these must come from.
     jobs: most Slurm jobs at a time in one partition; reruns: how often a GitHub job whose node was lost is run again.
+    organization: where runners are registered, "" for the repository itself.
     """
 
     program: str
@@ -155,6 +156,7 @@ class RunnerSettings:
     group: int = 1
     jobs: int = 4
     reruns: int = 2
+    organization: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

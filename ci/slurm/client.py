@@ -95,6 +95,10 @@ class Slurm:
         rows = self._rows(["--name", token])
         return [row for row in rows if row.is_ours(token)]
 
+    def mine(self, prefix: str) -> list[QueueRow]:
+        """Rows of this user's jobs whose names begin with `prefix`: found again by somebody who lost their ids."""
+        return [row for row in self._rows(["--me"]) if row.name.startswith(prefix)]
+
     def squeue(self, ids: Sequence[str]) -> list[QueueRow]:
         """The queue's rows of these jobs, each task of an array by itself.  An unknown id has no row."""
         return self._rows(["-j", ",".join(ids)]) if ids else []

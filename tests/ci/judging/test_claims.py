@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
@@ -152,6 +153,15 @@ def test_another_definition_of_base_is_refused(ours: dict[str, Declaration], sai
 def test_digests_of_another_python_are_not_compared() -> None:
     other = declared(case_yardsticks={"m16": "f" * 16, "m64": "f" * 16})
     assert contradiction(parsed(honest()), expected(declared=other, python="3.11")) == ""
+
+
+def test_a_cpu_s_caches_are_hot_so_its_digests_are_not_those_of_a_listing() -> None:
+    line = honest(machine={**made.MACHINE, "kind": "cpu", "market_name": None, "arch": "x86_64"})
+    other = declared(case_yardsticks={"m16": "f" * 16, "m64": "f" * 16})
+    cpu = expected(product=None, counts=(), declared=other, python="3.12")
+    assert contradiction(parsed(line), cpu) == ""
+    shorter = declared(cases=made.declaration(cases=("m16",))["cases"], case_yardsticks={}, costs={})
+    assert "other cases" in contradiction(parsed(line), dataclasses.replace(cpu, declared=shorter))
 
 
 def test_the_roof_uses_the_cost_of_our_own_tree() -> None:
