@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from ci.records import asv_files
 from ci.records.pooling import Place, PooledTrials, pool
+from ci.trials.compact import same_results
 from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
@@ -98,7 +99,7 @@ def _new(wanted: Sequence[Trial], notes: Sequence[Trial], path: Path) -> tuple[l
         earlier = there.get(trial.id) or new.get(trial.id)
         if earlier is None:
             new[trial.id] = trial
-        elif trial.same_results(earlier):
+        elif same_results(trial, earlier):
             known |= {trial.id} & there.keys()
         else:
             why = f"trial {trial.id} of {trial.operator} is recorded already with other results; the record stays"

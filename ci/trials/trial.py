@@ -206,11 +206,37 @@ class Checkout:
         return self.named or (None if self.dirty else self.commit)
 
 
+@dataclasses.dataclass(frozen=True)
+class KeptTimes:
+    """What a trial keeps of the times of an arm when its samples are elsewhere.
+
+    rounds: how many.  median, q25, q75, longest: seconds.  collapsed: calls that took at least 3 times the median.
+    log_ratio: median over the rounds of log(baseline's time / own time), by the baselines that ran beside it.
+    """
+
+    rounds: int
+    median: float
+    q25: float
+    q75: float
+    longest: float
+    collapsed: int = 0
+    log_ratio: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplesAt:
+    """Where the samples of a trial are, below the project's place for samples.  digest: of all of them."""
+
+    path: str
+    digest: str
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
-    code_hash: digest of the code objects it launched, None where they are not known.
+    code_hash: digest of the code objects it launched, None where they are not known.  kept: what is known of its times
+    where the samples are elsewhere; `seconds` is empty then.
     """
 
     status: Status
@@ -218,6 +244,7 @@ class Arm:
     why: str = ""
     knobs: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     code_hash: str | None = None
+    kept: KeptTimes | None = None
 
     @classmethod
     def of(cls, data: Json) -> Arm:
@@ -231,6 +258,13 @@ class Arm:
     def ok(self) -> bool:
         """Whether it was right and has times."""
         return self.status is Status.OK
+
+    @property
+    def median(self) -> float:
+        """Seconds, the median over the rounds; NaN without any."""
+        if self.kept:
+            return self.kept.median
+        return float(np.median(self.seconds)) if len(self.seconds) else float("nan")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -260,7 +294,7 @@ class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
-    heaps: where the symmetric heap of so many ranks was.
+    heaps: where the symmetric heap of so many ranks was.  samples: where they are, None if they are in the line.
     """
 
     id: str
@@ -279,6 +313,7 @@ class Trial:
     measuring_s: float = 0.0
     busy_share: float | None = None
     text: str = ""
+    samples: SamplesAt | None = None
 
     @classmethod
     def of(cls, data: Any, text: str = "") -> Trial:
@@ -329,10 +364,6 @@ class Trial:
         found = (self.checkouts[role].declaration for role in ("head", "base") if role in self.checkouts)
         return next((declared for declared in found if declared), None)
 
-    def same_results(self, other: Trial) -> bool:
-        """Whether both lines hold the same cases, whatever commit they were recorded as."""
-        return self.text == other.text or bool(json.loads(self.text)["cases"] == json.loads(other.text)["cases"])
-
     # ---- other trials made of this one ---------------------------------------------------------------------------
 
     def mirrored(self, base_commit: str | None) -> Trial:
@@ -375,7 +406,8 @@ class Trial:
         data = json.loads(self.text)
         for role in commits.keys() & data["trees"].keys():
             data["trees"][role]["recorded_as"] = commits[role]
-        return Trial.of(data, json.dumps(data))
+        checkouts = {r: dataclasses.replace(c, named=commits.get(r, c.named)) for r, c in self.checkouts.items()}
+        return dataclasses.replace(self, checkouts=checkouts, text=json.dumps(data))
 
 
 def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:
