@@ -14,8 +14,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ci.git.command import GitError, git, git_or_none
-from ci.git.push import IDENTITY
+from ci.git.command import GitError, git, git_or_none, succeeds
+from ci.git.push import author
 
 ATTEMPTS = 5
 """Of a writer whose branch moved meanwhile: each is a matter of milliseconds."""
@@ -48,14 +48,16 @@ class Branch:
 
     def tip(self) -> str | None:
         """Its newest commit: ours, else what was fetched of it, else what `origin` has; None if nobody has it."""
-        own = git_or_none(self.root, "rev-parse", "--verify", "--quiet", self.ref)
-        return own or self._fetched()
+        return self._known(self.ref) or self._known(self._remote) or self._fetched()
 
     def read(self, path: str) -> bytes:
-        """The content of a file.  Raises GitError."""
-        tip = self.tip()
-        if tip is None:
-            raise GitError(f"there is no branch {self.name}, neither here nor at origin")
+        """The content of a file, ours or, where we lack it, what `origin` has now.  Raises GitError."""
+        for tip in (self._known(self.ref), self._known(self._remote), self._fetched()):
+            if tip and self._known(f"{tip}:{path}"):
+                return self._content(tip, path)
+        raise GitError(f"no commit of the branch {self.name} has it, neither here nor at origin")
+
+    def _content(self, tip: str, path: str) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
             packed = Path(folder) / "file.tar"
             git(self.root, "archive", "--format=tar", f"--output={packed}", tip, "--", path)
@@ -67,8 +69,7 @@ class Branch:
     def add(self, files: Mapping[str, bytes], message: str) -> str:
         """Commit files beside those that are there; returns the newest commit, a new one only if something is new."""
         for _ in range(ATTEMPTS):
-            own = git_or_none(self.root, "rev-parse", "--verify", "--quiet", self.ref)
-            tip = own or self._fetched()
+            own, tip = self._known(self.ref), self.tip()
             with self._index() as env:
                 if tip:
                     git(self.root, "read-tree", tip, env=env)
@@ -80,8 +81,7 @@ class Branch:
 
     def unite(self, other: str) -> str:
         """Take in all files of another commit of the branch, as a merge; returns the newest commit."""
-        own = self.tip()
-        assert own is not None
+        own, other = git(self.root, "rev-parse", self.ref), git(self.root, "rev-parse", other)
         with self._index() as env:
             git(self.root, "read-tree", own, env=env)
             theirs = git(self.root, "ls-tree", "-r", "--full-tree", other) + "\n"
@@ -90,17 +90,25 @@ class Branch:
         git(self.root, "update-ref", self.ref, commit, own)
         return commit
 
+    def push(self, env: Mapping[str, str], remote: str = "origin") -> str:
+        """Push it, united with what others pushed meanwhile; returns its newest commit.  env: who we are there.
+
+        Raises GitError.
+        """
+        for _ in range(ATTEMPTS):
+            if succeeds(self.root, "push", "--quiet", remote, f"{self.ref}:{self.ref}", env=env):
+                return git(self.root, "rev-parse", self.ref)
+            git(self.root, "fetch", "--quiet", remote, f"+{self.ref}:{self._remote}", env=env)
+            self.unite(self._remote)
+        raise GitError(
+            f"{remote} refused {self.name} {ATTEMPTS} times; it is committed here: git push {remote} {self.name}"
+        )
+
     def _commit(self, tree: str, parents: list[str], message: str) -> str:
         if len(parents) == 1 and git(self.root, "rev-parse", f"{parents[0]}^{{tree}}") == tree:
             return parents[0]
-        name, mail = IDENTITY
-        env = {
-            f"GIT_{role}_{key}": one
-            for role in ("AUTHOR", "COMMITTER")
-            for key, one in (("NAME", name), ("EMAIL", mail))
-        }
         options = [word for parent in parents for word in ("-p", parent)]
-        return git(self.root, "commit-tree", tree, *options, "-m", message, env=env)
+        return git(self.root, "commit-tree", tree, *options, "-m", message, env=author())
 
     def _entries(self, files: Mapping[str, bytes]) -> str:
         """Files as blobs, as lines for `git update-index --index-info`."""
@@ -118,10 +126,18 @@ class Branch:
         with tempfile.TemporaryDirectory() as folder:
             yield {"GIT_INDEX_FILE": os.path.join(folder, "index")}
 
+    @property
+    def _remote(self) -> str:
+        return f"refs/remotes/origin/{self.name}"
+
+    def _known(self, name: str) -> str | None:
+        """The object that git knows by this name."""
+        return git_or_none(self.root, "rev-parse", "--verify", "--quiet", name)
+
     def _fetched(self) -> str | None:
-        remote = f"refs/remotes/origin/{self.name}"
-        known = git_or_none(self.root, "rev-parse", "--verify", "--quiet", remote)
-        if known is None and git_or_none(self.root, "remote", "get-url", "origin") is not None:
-            git_or_none(self.root, "fetch", "--quiet", "--depth=1", "origin", f"+{self.ref}:{remote}")
-            known = git_or_none(self.root, "rev-parse", "--verify", "--quiet", remote)
-        return known
+        """What `origin` has now, None if it cannot be asked or has none."""
+        if git_or_none(self.root, "remote", "get-url", "origin") is None:
+            return None
+        if git_or_none(self.root, "fetch", "--quiet", "origin", f"+{self.ref}:{self._remote}") is None:
+            return None
+        return self._known(self._remote)

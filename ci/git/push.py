@@ -40,7 +40,7 @@ def push_records(
     """
     if not re.fullmatch(r"(?!-)[\w./-]+", branch):
         raise PushError(f"{branch!r} cannot be the name of a branch")
-    where, env = folder.resolve().parent, _environment(token)
+    where, env = folder.resolve().parent, environment(token)
     try:
         if not _commit(where, env, folder.name, message):
             return ""
@@ -79,14 +79,15 @@ def _rebase(where: Path, env: Mapping[str, str], remote: str, branch: str) -> No
         )
 
 
-def _environment(token: str) -> dict[str, str]:
+def author() -> dict[str, str]:
+    """The variables that tell git who commits."""
+    named = dict(zip(("NAME", "EMAIL"), IDENTITY, strict=True))
+    return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in named.items()}
+
+
+def environment(token: str) -> dict[str, str]:
     """Who commits, and how an https remote knows us."""
-    name, mail = IDENTITY
-    env = {
-        f"GIT_{role}_{key}": value
-        for role in ("AUTHOR", "COMMITTER")
-        for key, value in (("NAME", name), ("EMAIL", mail))
-    }
+    env = author()
     if not token:
         return env
     secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()

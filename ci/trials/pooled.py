@@ -61,9 +61,8 @@ class PooledLine:
                 raise Unfit(f"cells[{index}]", len(cell), f"a list of {len(CELL)}: {', '.join(CELL)}")
             for (field, check), value in zip(CELL.items(), cell, strict=True):
                 check(value, f"cells[{index}] ({field})")
-            backend, case, *times, baseline, ratio, low, high = cell
-            paired = PairedRatio(baseline, ratio, low, high) if baseline is not None else None
-            found[backend, case] = PooledTimes(*times, paired=paired)
+            paired = PairedRatio(*cell[PAIRED:]) if cell[PAIRED] is not None else None
+            found[cell[0], cell[1]] = dataclasses.replace(PooledTimes(*cell[2:PAIRED]), paired=paired)
         return cls(data["kernel"], frozenset(data["trials"]), found)
 
     @property
@@ -88,6 +87,9 @@ CELL = {
     **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), maybe(number())),
 }
 """Columns of a cell and what each may hold.  The interval of two trials far apart is wider than any call."""
+
+PAIRED = list(CELL).index("baseline")
+"""Where the columns of a paired ratio begin."""
 
 LINE = record(
     {

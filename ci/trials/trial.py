@@ -260,6 +260,11 @@ class Arm:
         return self.status is Status.OK
 
     @property
+    def rounds(self) -> int:
+        """How many samples it has, here or elsewhere."""
+        return self.kept.rounds if self.kept else len(self.seconds)
+
+    @property
     def median(self) -> float:
         """Seconds, the median over the rounds; NaN without any."""
         if self.kept:

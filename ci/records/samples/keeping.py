@@ -22,9 +22,8 @@ def kept(trials: Sequence[Trial], place: SamplesPlace | None) -> list[Trial]:
     full = [trial for trial in trials if trial.samples is None]
     if place is None or not full:
         return list(trials)
-    found = parts.parts_of(full)
-    place.put({part.path: part.content for part in found})
-    paths = {trial: part.path for part in found for trial in part.trials}
+    paths = {trial.id: parts.path_of(trial) for trial in full}
+    place.put({paths[trial.id]: parts.written(parts.table([trial])) for trial in full})
     return [compacted(trial, paths[trial.id]) if trial.samples is None else trial for trial in trials]
 
 

@@ -1,12 +1,12 @@
 """Samples as Parquet: `machine=<name>/kernel=<operator>/month=<YYYY-MM>/part-<digest>.parquet`, one row per sample.
 
-The folders are in the "hive" spelling that DuckDB, pandas, polars and Spark read.  A part is written once and never
-changed: its name is the digest of the samples in it, so writing it again is no change.
+The folders are in the "hive" spelling that DuckDB, pandas, polars and Spark read.  A part holds one trial and is never
+changed: its name is a digest of what is in it, so a trial that is recorded twice, or for both of its commits, is there
+once.  `ridgeline export --samples` writes many trials into few files.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import re
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ci.stats.types import FloatArray
 from ci.trials.compact import ArmSamples, digest, samples_of
 from ci.trials.trial import Trial
 
@@ -35,32 +36,17 @@ SCHEMA = pa.schema(
 )
 """Columns of a part.  trial: its id.  round: row i of every arm of a case in a trial is from round i.
 
-seconds: of one call; of a collective, of the slowest rank.  skew_s: by how much its ranks started apart, null elsewhere.
+seconds: of one call; of a collective, of the slowest rank.  skew_s: by how much its ranks started apart, else null.
 """
 
 PATH = re.compile(r"machine=[^/]+/kernel=[^/]+/month=\d{4}-\d{2}/part-[0-9a-f]{32}\.parquet")
 """Every path of a part; nothing else is ever opened."""
 
-_SPREAD = ("seconds", "skew_s")
-"""Columns whose bytes are split by significance before they are compressed."""
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SamplesPart:
-    """Samples of some trials of one operator, machine and month; content: the Parquet file."""
-
-    path: str
-    trials: tuple[str, ...]
-    samples: int
-    content: bytes
-
-
-def parts_of(trials: Sequence[Trial]) -> list[SamplesPart]:
-    """The samples of full trials, in as few parts as there are machines, operators and months."""
-    groups: dict[str, list[Trial]] = {}
-    for trial in sorted(trials, key=lambda one: one.order):
-        groups.setdefault(folder(trial), []).append(trial)
-    return [_part(path, those) for path, those in groups.items()]
+def path_of(trial: Trial) -> str:
+    """Where the samples of a full trial belong: it depends on the trial alone, so that it is there once."""
+    said = f"{trial.id} {digest(samples_of(trial))}"
+    return f"{folder(trial)}/part-{hashlib.blake2b(said.encode(), digest_size=16).hexdigest()}.parquet"
 
 
 def folder(trial: Trial) -> str:
@@ -94,14 +80,13 @@ def written(rows: pa.Table) -> bytes:
     """Rows as a Parquet file; the same rows give the same bytes."""
     stream = io.BytesIO()
     texts = [field.name for field in rows.schema if field.type == TEXT]
-    encodings = {**dict.fromkeys(_SPREAD, "BYTE_STREAM_SPLIT"), "round": "DELTA_BINARY_PACKED"}
     pq.write_table(
         rows,
         stream,
         compression="zstd",
         compression_level=9,
         use_dictionary=texts,
-        column_encoding=encodings,
+        column_encoding={"round": "DELTA_BINARY_PACKED"},
         write_page_checksum=True,
         store_schema=False,
     )
@@ -118,13 +103,6 @@ def read(content: bytes, wanted: Sequence[str]) -> dict[str, list[ArmSamples]]:
     return found
 
 
-def _part(where: str, trials: Sequence[Trial]) -> SamplesPart:
-    rows = table(trials)
-    said = "".join(f"{trial.id}{digest(samples_of(trial))}" for trial in trials)
-    name = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
-    return SamplesPart(f"{where}/part-{name}.parquet", tuple(one.id for one in trials), len(rows), written(rows))
-
-
 def _arms(rows: pa.Table) -> Iterator[tuple[str, ArmSamples]]:
     """(trial, samples) of every arm: runs of equal keys, because an arm's rows stand together."""
     keys = {name: np.array(rows[name].to_pylist(), object) for name in ("trial", "case", "role", "backend")}
@@ -134,17 +112,18 @@ def _arms(rows: pa.Table) -> Iterator[tuple[str, ArmSamples]]:
     for values in keys.values():
         new[1:] |= values[1:] != values[:-1]
     starts = np.flatnonzero(np.concatenate([[True], new[1:]]))
-    seconds, skew = (rows[name].to_numpy() for name in _SPREAD)
+    seconds, skew = (rows[name].to_numpy() for name in ("seconds", "skew_s"))
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
         trial, case, role, backend = (str(values[start]) for values in keys.values())
         yield trial, ArmSamples(case, role, backend, *(_known(values[start:end]) for values in (seconds, skew)))
 
 
-def _known(values: np.ndarray) -> np.ndarray:
-    return values[~np.isnan(values)]
+def _known(values: FloatArray) -> FloatArray:
+    known: FloatArray = values[~np.isnan(values)]
+    return known
 
 
-def _padded(arrays: Sequence[np.ndarray], lengths: np.ndarray) -> pa.Array:
+def _padded(arrays: Sequence[FloatArray], lengths: np.ndarray) -> pa.Array:
     """Arrays end to end, each filled up with nulls to its length."""
     ends = np.cumsum(lengths)
     values = np.full(int(ends[-1]) if len(ends) else 0, np.nan)

@@ -23,6 +23,7 @@ from pyarrow import fs
 
 from ci.git.branch import Branch
 from ci.git.command import GitError
+from ci.git.push import environment
 from ci.records.samples.parts import PATH
 from ci.trials.file import RecordError
 
@@ -39,6 +40,10 @@ class SamplesPlace(abc.ABC):
     @abc.abstractmethod
     def put(self, parts: Mapping[str, bytes]) -> None:
         """Keep these parts by path; one that is there already is left alone.  Raises RecordError."""
+
+    def publish(self, token: str) -> str:
+        """Send what was put here to where others see it, if that is not the same; a sentence for people."""
+        return ""
 
     def get(self, path: str) -> bytes:
         """A part.  Raises RecordError."""
@@ -130,14 +135,36 @@ class BranchPlace(SamplesPlace):
         except GitError as error:
             raise _unwritable(self.name, error) from error
 
+    def publish(self, token: str) -> str:
+        try:
+            return f"pushed {self.branch.push(environment(token))[:8]} to {self.branch.name}"
+        except GitError as error:
+            raise RecordError(f"the samples stay here: {error}") from error
+
     def _get(self, path: str) -> bytes:
         return self.branch.read(path)
 
 
+class CountingPlace(SamplesPlace):
+    """Keeps nothing and says how much that would have been.  parts: bytes by path."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.parts = name, dict[str, int]()
+
+    def put(self, parts: Mapping[str, bytes]) -> None:
+        self.parts |= {path: len(content) for path, content in parts.items()}
+
+    def _get(self, path: str) -> bytes:
+        raise FileNotFoundError(path)
+
+
 def configured(results_dir: Path) -> SamplesPlace | None:
-    """The place of the project around a results folder, None if it names none.  Raises RecordError."""
-    around = results_dir.resolve().parents
-    project = next((folder for folder in around if (folder / "pyproject.toml").is_file()), None)
+    """The place of the project that a folder (results, or one below it) is in, None if it names none.
+
+    Raises RecordError.
+    """
+    around = results_dir.resolve()
+    project = next((folder for folder in (around, *around.parents) if (folder / "pyproject.toml").is_file()), None)
     if project is None:
         return None
     file = project / "pyproject.toml"
