@@ -34,11 +34,11 @@ class Branch:
     @classmethod
     def of(cls, folder: Path, name: str) -> Branch:
         """The branch of the repository around a folder.  Raises GitError."""
+        if name.startswith("-") or git_or_none(folder, "check-ref-format", f"refs/heads/{name}") is None:
+            raise GitError(f"{name!r} cannot be the name of a branch")
         top = git_or_none(folder, "rev-parse", "--show-toplevel")
         if top is None:
             raise GitError(f"{folder} is not inside a git repository; name a folder or an object store")
-        if name.startswith("-") or git_or_none(folder, "check-ref-format", f"refs/heads/{name}") is None:
-            raise GitError(f"{name!r} cannot be the name of a branch")
         return cls(Path(top), name)
 
     @property

@@ -4,7 +4,7 @@
     compact  {"format": "ridgeline-compact-trial", ..., "arms": {"head/triton": {"seconds": {"rounds": 40, ...}, ...}},
               "samples": {"path": "machine=.../part-....parquet", "digest": "..."}}
 
-All else stays as it was, in its order: :func:`restored` gives back the line it was made of, and checks the digest.
+All else stays as it was, in its order: :func:`restored` gives back the value that the line had, and checks the digest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ _TIMES = record(
     {"collapsed": whole(), "log_ratio": table(name, number(-100.0, 100.0))},
 )
 _SKEW = record({"median": number(0.0, LONGEST_S), "longest": number(0.0, LONGEST_S)}, {})
-_SAMPLES = record({"path": name, "digest": name}, {})
+_FRAME = record(
+    {
+        "samples": record({"path": name, "digest": name}, {}),
+        "cases": table(name, record({}, {"arms": table(name, record({}, {}))})),
+    },
+    {},
+)
 
 
 class Altered(ValueError):
@@ -72,39 +78,34 @@ def compacted(trial: Trial, path: str) -> Trial:
     """The trial without its samples, which are at `path` below the place for samples."""
     data = json.loads(trial.text)
     where = {"path": path, "digest": digest(list(_samples(data)))}
-    for case in data["cases"].values():
+    kept: dict[tuple[str, str], KeptTimes] = {}
+    for own, case in data["cases"].items():
         seconds = {key: np.array(arm["seconds"]) for key, arm in case.get("arms", {}).items() if "seconds" in arm}
         for key, times in seconds.items():
             arm = case["arms"][key]
-            arm["seconds"] = dataclasses.asdict(_kept(times, dict(_beside(data, key, seconds))))
+            kept[own, key] = _kept(times, dict(_beside(data, key, seconds)))
+            arm["seconds"] = dataclasses.asdict(kept[own, key])
             if arm.get("skew_s"):
                 arm["skew_s"] = {"median": float(np.median(arm["skew_s"])), "longest": float(max(arm["skew_s"]))}
     line = {**data, "format": FORMAT, "version": VERSION, "samples": where}
-    return of_line(line, json.dumps(line, allow_nan=False, separators=(",", ":")))
+    return _emptied(trial, kept, SamplesAt(**where), json.dumps(line, allow_nan=False, separators=(",", ":")))
 
 
 def of_line(data: Any, text: str) -> Trial:
     """A compact trial from the JSON value of its line.  Raises Unfit."""
     if data.get("version") != VERSION:
         raise Unfit("version", data.get("version"), f"{VERSION}; for a newer one update Ridgeline")
-    _SAMPLES(data.get("samples"), "samples")
+    _FRAME(data, "")
     kept: dict[tuple[str, str], KeptTimes] = {}
     filled = json.loads(text)
     for case, key, arm in _arms(filled):
         if "seconds" in arm:
             _TIMES(arm["seconds"], f"cases.{case}.arms.{key}.seconds")
             maybe(_SKEW)(arm.get("skew_s") or None, f"cases.{case}.arms.{key}.skew_s")
-            kept[case, key] = KeptTimes(**arm["seconds"])
+            kept[case, key] = _of_json(arm["seconds"])
             arm.update(seconds=[arm["seconds"]["median"]], skew_s=None)
     filled |= {"format": trial_file.FORMAT, "version": trial_file.VERSION}
-    trial = Trial.of(filled, text)
-    cases = {
-        name: dataclasses.replace(
-            case, arms={key: _without(arm, kept.get((name, "/".join(key)))) for key, arm in case.arms.items()}
-        )
-        for name, case in trial.cases.items()
-    }
-    return dataclasses.replace(trial, cases=cases, samples=SamplesAt(**data["samples"]))
+    return _emptied(Trial.of(filled, text), kept, SamplesAt(data["samples"]["path"], data["samples"]["digest"]), text)
 
 
 def restored(trial: Trial, samples: Sequence[ArmSamples]) -> Trial:
@@ -173,6 +174,22 @@ def _kept(seconds: FloatArray, beside: Mapping[str, FloatArray]) -> KeptTimes:
     ratios = {baseline: float(np.median(np.log(times / seconds))) for baseline, times in beside.items()}
     collapsed = int(np.sum(seconds >= COLLAPSE_FACTOR * median))
     return KeptTimes(len(seconds), median, q25, q75, float(np.max(seconds)), collapsed, ratios)
+
+
+def _of_json(kept: Mapping[str, Any]) -> KeptTimes:
+    median, q25, q75, longest = (float(kept[field]) for field in ("median", "q25", "q75", "longest"))
+    return KeptTimes(kept["rounds"], median, q25, q75, longest, kept.get("collapsed", 0), kept.get("log_ratio", {}))
+
+
+def _emptied(trial: Trial, kept: Mapping[tuple[str, str], KeptTimes], samples: SamplesAt, text: str) -> Trial:
+    """The trial with what is kept, by (case, ROLE/BACKEND), in place of its samples."""
+    cases = {
+        name: dataclasses.replace(
+            case, arms={key: _without(arm, kept.get((name, "/".join(key)))) for key, arm in case.arms.items()}
+        )
+        for name, case in trial.cases.items()
+    }
+    return dataclasses.replace(trial, cases=cases, samples=samples, text=text)
 
 
 def _without(arm: Arm, kept: KeptTimes | None) -> Arm:

@@ -61,6 +61,8 @@ class PooledLine:
                 raise Unfit(f"cells[{index}]", len(cell), f"a list of {len(CELL)}: {', '.join(CELL)}")
             for (field, check), value in zip(CELL.items(), cell, strict=True):
                 check(value, f"cells[{index}] ({field})")
+            if len({one is None for one in cell[PAIRED:]}) > 1:
+                raise Unfit(f"cells[{index}]", cell[PAIRED:], "a baseline with its ratio and interval, or null for all")
             paired = PairedRatio(*cell[PAIRED:]) if cell[PAIRED] is not None else None
             found[cell[0], cell[1]] = dataclasses.replace(PooledTimes(*cell[2:PAIRED]), paired=paired)
         return cls(data["kernel"], frozenset(data["trials"]), found)

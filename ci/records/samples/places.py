@@ -10,6 +10,7 @@ Without an entry samples stay in the notes of their record.  Paths in a place ar
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import os
 import re
@@ -79,7 +80,8 @@ class FolderPlace(SamplesPlace):
                 draft.write_bytes(content)
                 draft.replace(target)
             except OSError as error:
-                draft.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    draft.unlink()
                 raise _unwritable(self.name, error.strerror or error) from error
 
     def _get(self, path: str) -> bytes:
