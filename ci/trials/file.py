@@ -23,7 +23,8 @@ from ci.trials.pooled import PooledLine
 from ci.trials.trial import Trial
 
 LONGEST_LINE = 64_000_000
-"""Bytes: the longest line of results/ has 0.3 MB (48 cases, 5 arms, 40 rounds; 2026-11-22)."""
+"""Bytes: the longest line of results/ has 0.3 MB (48 cases, 5 arms, 40 rounds; 2026-11-22), and without a
+bound a torn line of 200 MB took 30 s and 11 GB to refuse."""
 
 
 class RecordError(Exception):
@@ -196,14 +197,17 @@ def _read(data: Any, text: str) -> Trial | PooledLine:
     return PooledLine.of(data) if kind == pooled_lines.FORMAT else Trial.of(data, text)
 
 
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("|\\?\Z)', re.DOTALL)
+"""A string of JSON, whole or cut off at the end of the text; read once from left to right, however long it is."""
+
+
 def incomplete(text: str, position: int) -> bool:
     """Whether JSON that failed at `position` only lacks its end: objects are open, and its last token is cut off."""
-    strings = re.compile(r'"(?:[^"\\]|\\.)*"')
-    bare = strings.sub("", text)
+    bare = _STRING.sub(lambda found: "" if found[1] == '"' else '"', text)
     cut = '"' in bare
     closed = bare.partition('"')[0]
     is_open = cut or closed.count("{") + closed.count("[") > closed.count("}") + closed.count("]")
-    return is_open and re.fullmatch(r'"(?:[^"\\]|\\.)*\\?|[\w.+-]*', text[position:].strip(), re.DOTALL) is not None
+    return is_open and re.fullmatch(r'"(?:[^"\\]++|\\.)*+\\?|[\w.+-]*', text[position:].strip(), re.DOTALL) is not None
 
 
 def set_aside(path: Path, content: bytes) -> str:
