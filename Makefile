@@ -8,7 +8,7 @@ READY  := $(VENV)/ready
 # packages of that Python, be it a venv, conda or the system's, and only Ridgeline's own dependencies are added.
 GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
 
-.PHONY: setup light check test lint golden bundle machines clean
+.PHONY: setup light lock check test lint golden bundle machines clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints-cpu.txt
@@ -36,7 +36,7 @@ lint: setup
 	$(BIN)/mypy
 
 # The tests that compare with files in tests/golden.
-GOLDEN := tests/ci/report tests/ci/executors tests/ci/test_doctor.py \
+GOLDEN := tests/ci/report tests/ci/executors tests/ci/pools tests/ci/test_doctor.py \
 	tests/ci/isa/test_text.py tests/ci/isa/test_versions.py
 
 golden: setup
@@ -50,10 +50,18 @@ dashboards/bundle/node_modules: dashboards/bundle/package-lock.json
 	cd dashboards/bundle && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-# Ridgeline without torch and the development tools: enough to record, judge, render and post.
+# Ridgeline without torch and the development tools: enough to record, judge, render and post.  The jobs that hold a
+# token install this: every file is checked against its hash in requirements.lock, and nothing is built but Ridgeline.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 light:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(PIP) --require-hashes --only-binary :all: -r requirements.lock
+	$(PIP) --no-index --no-deps --no-build-isolation -e .
+
+# The lock file, after a change of the dependencies; needs uv (https://docs.astral.sh/uv/), on any platform and Python.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra locked \
+	  --custom-compile-command "make lock" -c constraints-cpu.txt -o requirements.lock pyproject.toml
 
 # The matrix of the GPU workflows; MACHINE=name for one machine.
 machines:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import arguments as of
-from benchmarks import doctor, program, trial_file, verify
+from benchmarks import doctor, preflight, program, trial_file, verify
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.trial import Session, measure
@@ -66,6 +66,11 @@ def parser() -> argparse.ArgumentParser:
         verb.add_argument("--json", action="store_true", help="machine-readable")
     help = "look at the disk of this folder too; repeatable"
     checking.add_argument("--folder", action="append", default=[], type=Path, metavar="PATH", help=help)
+    checking.add_argument("--node", action="store_true", help="only whether the node is fit to measure; without torch")
+    checking.add_argument("--product", default="", metavar="NAME", help="with --node: what its GPUs must be")
+    checking.add_argument(
+        "--gpus", type=of.positive, default=0, metavar="N", help="with --node: how many there must be"
+    )
     return top
 
 
@@ -112,6 +117,7 @@ def _how_options(run: argparse.ArgumentParser) -> None:
     default = Protocol()
     add = run.add_argument
     add("--trials", type=of.positive, default=default.trials, metavar="N", help=f"default {default.trials}")
+    add("--first-trial", type=of.seed, default=0, metavar="N", help="number of the first of them (default 0)")
     add("--rounds", type=of.positive, default=default.rounds, metavar="N", help=f"per trial (default {default.rounds})")
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
     add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
@@ -133,7 +139,8 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     _refuse_early(arguments, checkouts)
     tally = Tally()
-    lines = measure(arguments.kernel, checkouts, protocol, program.reporter(arguments.progress), _selection(arguments))
+    chosen, report = _selection(arguments), program.reporter(arguments.progress)
+    lines = measure(arguments.kernel, checkouts, protocol, report, chosen, arguments.first_trial)
     try:
         for line in lines:
             trial_file.append(arguments.out, line)
@@ -198,9 +205,19 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
+    if arguments.node:
+        return _node(arguments)
     report = doctor.examine(Path(arguments.tree).resolve(), arguments.folder)
     print(json.dumps(report, allow_nan=False) if arguments.json else doctor.in_words(report))
     return FAULTS if report["problems"] else MEASURED
+
+
+def _node(arguments: argparse.Namespace) -> int:
+    """The preflight alone; see :mod:`benchmarks.preflight`."""
+    expected = preflight.Expected(arguments.product, arguments.gpus)
+    report = preflight.examine(None, expected, [Path(arguments.tree).resolve(), *arguments.folder])
+    print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report))
+    return FAULTS if any(one["level"] == "error" for one in report["problems"]) else MEASURED
 
 
 def _selection(arguments: argparse.Namespace) -> Selection:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import keyword
+import signal
 import sys
+import threading
 import traceback
 from typing import Any
 
@@ -22,6 +24,7 @@ VERBS = {
     "ack": "Somebody looks after an event.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "canary": "Ask the gate about known changes, and record its answers as its quality.",
+    "cancel": "End jobs with everything they started.",
     "check": "The pull-request job: still right, slower, by how much, on which shapes.",
     "detect": "Find where the level of a series in a CSV changed.",
     "doctor": "What this machine is, what can be measured on it, what to repair.",
@@ -30,13 +33,16 @@ VERBS = {
     "gate": "Judge one recorded commit against another; measures nothing.",
     "import": "Bring in what asv, nccl-tests, hyperfine and others measured.",
     "isa": "What the compiler emits for MI300X, MI355X and H200; needs no GPU.",
+    "jobs": "The jobs that were submitted from here, and how they ended.",
     "plot": "Draw a figure of the records for a comment or a paper.",
+    "pools": "The machines behind a label or a partition, and what runs there.",
     "record": "Turn trial files, measured anywhere, into asv records.",
     "reopen": "An event needs somebody again.",
     "report": "Render a report file, or post it as a pull request's comment.",
     "run": "Measure this commit and record it.",
+    "runner": "Serve GitHub's queue from Slurm: a short-lived runner for each job.",
     "site": "Build the dashboard from the records.",
-    "submit": "Run a `ridgeline` command as a job.",
+    "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
     "verify": "Is every backend right in every case here? Times nothing.",
 }
 """Every verb, and what it is for."""
@@ -45,12 +51,17 @@ ROOMS: dict[str, str] = {
     "accept": "history.decide",
     "ack": "history.decide",
     "canary": "machines.canary",
+    "cancel": "jobs.cancel",
     "detect": "history.detect",
     "events": "history.events",
     "export": "records.export",
     "import": "records.import_",
+    "jobs": "jobs.listing",
     "plot": "figures.plot",
+    "pools": "machines.pools",
     "reopen": "history.decide",
+    "runner": "machines.runner",
+    "submit": "jobs.submit",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
 
@@ -80,6 +91,8 @@ class Verbs(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _interrupted)  # a queue that ends a job: as tidy as Ctrl-C
         try:
             sys.exit(super().main(*args, **kwargs) or 0)
         except (click.exceptions.Abort, KeyboardInterrupt):
@@ -90,6 +103,10 @@ class Verbs(click.Group):
         except Exception as error:
             _say(error)
             sys.exit(USAGE)
+
+
+def _interrupted(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _attribute(verb: str) -> str:

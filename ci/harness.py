@@ -47,13 +47,17 @@ class MeasureError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class MeasurePlan:
-    """What to measure: filters, and how long.  trials = 0: the policy's budget; rounds = 0: by kind of machine."""
+    """What to measure: filters, and how long.  trials = 0: the policy's budget; rounds = 0: by kind of machine.
+
+    first_trial: the number of the first trial.
+    """
 
     tier: str = "pr"
     kernels: Sequence[str] = ()
     cases: Sequence[str] = ()
     backends: Sequence[str] = ()
     trials: int = 0
+    first_trial: int = 0
     rounds: int = 0
     seed: int = 0
     deadline_s: float | None = None
@@ -136,7 +140,7 @@ def command(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, ve
     argv = program("benchmarks", verb, "--progress", "json")
     argv += options(out=out.resolve(), tier=plan.tier, seed=plan.seed)  # the program runs in HARNESS, wherever we are
     if verb == "run":
-        argv += options(trials=plan.trials, rounds=plan.rounds)
+        argv += options(trials=plan.trials, rounds=plan.rounds, first_trial=plan.first_trial or None)
     for side in checkouts:
         role, commit = side.role, side.commit
         argv += options(tree=f"{role}={side.path}", commit=f"{role}={commit.hash}", date_ms=f"{role}={commit.date_ms}")

@@ -148,7 +148,7 @@ SOURCE = together(
     click.option(
         "--commit",
         metavar="HASH",
-        callback=lambda *given: _full_hash(*given),
+        callback=lambda *given: full_hash(*given),
         help="The commit this tree is (on a node without git).",
     ),
     click.option(
@@ -200,7 +200,7 @@ def err_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def _full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def full_hash(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is not None and not re.fullmatch(r"[0-9a-f]{40}", value):
         said = f"{value!r} is not a full commit hash; `git rev-parse HEAD` prints one (40 hex digits)"
         raise click.BadParameter(said, ctx, param)

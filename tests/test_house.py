@@ -31,7 +31,11 @@ ROOMS = {
     "ci.stats": {"ci.stats"},
     "ci.trials": {"ci.trials", "ci.stats", *SHARED},
     "ci.records": {"ci.records", "ci.trials", "ci.stats", "ci.git", "ci.whole_files", "kernels.hardware", *SHARED},
-    "ci.judging": {*("ci.judging", "ci.records", "ci.trials", "ci.stats", "ci.harness", "ci.git"), *SHARED},
+    "ci.judging": {
+        *("ci.judging", "ci.records", "ci.trials", "ci.stats", "ci.harness", "ci.git"),
+        "kernels.hardware",
+        *SHARED,
+    },
     "ci.history": {*("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git"), "ci.whole_files", *SHARED},
     "ci.git": {"ci.git", "kernels.project"},
     "dashboards": {"dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials", "kernels.hardware"},

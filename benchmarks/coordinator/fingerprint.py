@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plan import known_hardware
+from benchmarks.preflight.sysfs import HIDING
 from kernels import hardware
 
 NO_DEVICE = dict.fromkeys(("market_name", "compute_units", "power_cap_w", "chip_id", "partition", "driver"))
 """Fields that are null on a machine without a GPU."""
-
-
-HIDING = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-"""Variables that hide GPUs from a process on purpose, if they are empty or -1."""
 
 
 def unseen_gpu(found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any], root: Path = Path("/")) -> str:

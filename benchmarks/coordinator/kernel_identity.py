@@ -29,7 +29,10 @@ def kernel_digests(root: Path, packages: Sequence[str], modules: Mapping[str, st
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Every file in a folder or below, without compiled Python."""
+    """Every file in a folder or below, without compiled Python; a package that is one module is that file."""
+    module = folder.with_name(f"{folder.name}.py")
+    if module.is_file() and not folder.is_dir():
+        return [module]
     return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
@@ -39,6 +42,8 @@ def _parts(root: Path, packages: Sequence[str]) -> dict[Part, Files]:
     for package in packages:
         found[package, ""] = {}
         folder = root.joinpath(*package.split("."))
+        if not folder.is_dir():
+            found[package, ""] = {one.relative_to(root).as_posix(): one.read_bytes() for one in files_of(folder)}
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if path.name != "__pycache__":
                 own = path.suffix == ".py" and path.stem != "__init__"

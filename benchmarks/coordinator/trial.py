@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks import plan, trial_file
+from benchmarks import plan, preflight, trial_file
 from benchmarks.coordinator import device_state, fingerprint
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import (
@@ -42,8 +42,11 @@ def measure(
     protocol: Protocol | None = None,
     on_progress: Report | None = None,
     selection: Selection | None = None,
+    first_trial: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """One line per kernel and trial, trial by trial; no kernel named means all.
+
+    Trials are numbered from `first_trial`; the number decides the order of the arms in every round.
 
     Raises UsageError or CheckoutError before anything is measured.  However it is left (finished, closed,
     interrupted), none of its processes stays.
@@ -52,7 +55,7 @@ def measure(
         session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
         progress = CaseCounter(session.protocol.trials * sum(map(len, plans.values())), session.on_progress)
-        for trial in range(session.protocol.trials):
+        for trial in range(first_trial, first_trial + session.protocol.trials):
             for name, cases in plans.items():
                 yield session.trial(name, cases, trial, progress)
         progress.finish()
@@ -142,6 +145,7 @@ class Session:
         self._devices = self._same_devices()
         self._monitor, self._why_no_state = device_state.open_monitor(self._devices)
         self.machine = fingerprint.fingerprint(self._devices, self._monitor.static(0) if self._monitor else {})
+        self._preflight = preflight.examine({device["pci"] for device in self._devices if device.get("pci")})
 
     def choose(self, asked: Sequence[str]) -> list[str]:
         """Names of the kernels to measure; UsageError for what does not exist."""
@@ -202,6 +206,7 @@ class Session:
             "cases": {case.name: entries[case.name] for case in cases},
             "heap": {f"w{world}": self._heaps[world] for world in sorted(self._heaps) if self._heaps[world]},
             "dispatch": self._dispatch,
+            "preflight": self._preflight,
             "state": states,
             "busy_share": busy_s / wall_s if wall_s else None,
             "measuring_s": wall_s,

@@ -1,53 +1,101 @@
-"""`ridgeline gate`: one recorded commit against another."""
+"""`ridgeline gate`: one recorded commit against another, or the trials that a leg of a run handed over."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from ci.commands.common import leg
+from ci.commands.common.leg import HandedLeg
 from ci.commands.common.outcome import write_report
 from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
 from ci.judging.types import Verdict, to_json
-from ci.options import JSON, POLICY, RESULTS, NewFile, example, out_console
+from ci.options import JSON, POLICY, RESULTS, NewFile, example, full_hash, out_console, together
 from ci.report import terminal
 from ci.report.build import report_of
 from ci.report.model import Report
 
+EXISTING = click.Path(path_type=Path, dir_okay=False)
 
-@click.command(epilog=example("ridgeline gate HEAD^ HEAD --machine h200x2-1a2b3c4d"))
-@click.argument("base")
-@click.argument("head")
+OF_A_LEG = together(
+    click.option("--trials", "files", type=EXISTING, multiple=True, help="Judge this file, which is not trusted."),
+    click.option("--head", "head_commit", callback=full_hash, metavar="SHA", help="The commit that was measured."),
+    click.option(
+        "--base", "base_commit", callback=full_hash, metavar="SHA", help="Its base (default: where it left HEAD)."
+    ),
+    click.option("--pool", metavar="NAME", help="The pool that measured; hosted: GitHub's own CPUs."),
+    click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs it was given (default: any of its sizes)."),
+    click.option("--run", type=EXISTING, help="The platform's list of the run's jobs, as JSON."),
+    click.option("--job", default="", metavar="NAME", help="Which of them measured (default: the only one)."),
+    click.option("--declared", type=EXISTING, help="What base declares (`python -m benchmarks list --json`)."),
+)
+
+
+@click.command(
+    epilog=example(
+        "ridgeline gate HEAD^ HEAD --machine h200x2-1a2b3c4d\n"
+        "  ridgeline gate --trials trials.jsonl --pool mi300x --head 4a229383d6c3f21b184aaf5a18cfba897cb8b61b"
+    )
+)
+@click.argument("base", required=False)
+@click.argument("head", required=False)
+@OF_A_LEG
 @click.option("--machine", metavar="NAME", help="Machine of the records (default: every machine that has both).")
 @POLICY
 @click.option("--report", type=NewFile(), help="Also write REPORT.md and REPORT.json.")
 @RESULTS
 @JSON
 def gate(
-    base: str,
-    head: str,
+    base: str | None,
+    head: str | None,
+    files: tuple[Path, ...],
+    head_commit: str | None,
+    base_commit: str | None,
+    pool: str | None,
+    gpus: int | None,
+    run: Path | None,
+    job: str,
+    declared: Path | None,
     machine: str | None,
     policy_file: Path | None,
     report: Path | None,
     results: Path,
     as_json: bool,
 ) -> int:
-    """Judge one recorded commit against another; measures nothing."""
-    repository = Repository(Path.cwd())
+    """Judge one recorded commit against another, or trials from a host that is not trusted; measures nothing.
+
+    With --trials every trial is held against the run that should have produced it, and judged with the code and the
+    policy of this checkout.  What does not fit is refused by name, and a file with refused lines is never a pass.
+    """
+    repository, rules = Repository(Path.cwd()), policy.load(policy_file)
+    if files:
+        if base or not head_commit or not pool:
+            raise click.UsageError("--trials needs --head SHA and --pool NAME, and takes no BASE HEAD")
+        asked = HandedLeg(head_commit, base_commit or "", pool, gpus, "pr", run, job, declared)
+        made = leg.judged(files, asked, repository, rules)
+        return _told([made], [to_json(made.judgement)], report, as_json)
+    if not base or not head:
+        raise click.UsageError("BASE and HEAD are missing: `ridgeline gate HEAD^ HEAD` judges two recorded commits")
     first, second = repository.resolve(base), repository.resolve(head)
-    judged = recorded.gate(results, first.hash, second.hash, policy.load(policy_file), machine)
+    judged = recorded.gate(results, first.hash, second.hash, rules, machine)
     checkouts = (LocalCheckout("base", repository.root, first), LocalCheckout("head", repository.root, second))
-    reports = [_report(one, checkouts) for one in judged]
+    return _told([_report(one, checkouts) for one in judged], list(map(_document, judged)), report, as_json)
+
+
+def _told(reports: Sequence[Report], documents: Sequence[dict[str, object]], stem: Path | None, as_json: bool) -> int:
+    """Print all, write the worst; the exit code of its verdict."""
     if as_json:
-        click.echo(json.dumps([_document(one) for one in judged], indent=1))
+        click.echo(json.dumps(documents, indent=1))
     else:
         for made in reports:
             terminal.show(made, out_console())
     verdict = Verdict.worst(made.verdict for made in reports)
-    if report:
-        write_report(next(made for made in reports if made.verdict is verdict), report)
+    if stem:
+        write_report(next(made for made in reports if made.verdict is verdict), stem)
     return verdict.exit_code
 
 

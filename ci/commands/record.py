@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 
 import click
@@ -60,7 +59,7 @@ def _push(results: Path, branch: str | None, message: str) -> None:
     if branch is None:
         return
     place = configured(results)
-    if place and (said := place.publish(os.environ.get("GITHUB_TOKEN", ""))):
+    if place and (said := place.publish()):
         click.echo(said)
     click.echo(push.pushed(results, branch, message))
 

@@ -6,6 +6,7 @@ something to record needs asv, git, pandas or a network.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ import click
 from ci.commands.common.checkouts import one_checkout, scratch
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
-from ci.harness import MeasurePlan, measure, options, query
+from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, measure, options, query
 from ci.options import DRY_RUN, OUT, RESULTS, SOURCE, TIMED, err_console, example, out_console, plan, with_rounds
 from ci.report import run_summary
 from ci.report.words import plain
 from ci.trials.file import Followed, TrialFile, read
+from ci.trials.missing import measured_operators, missing
 from ci.trials.trial import Trial
 
 
@@ -31,6 +33,8 @@ from ci.trials.trial import Trial
 )
 @TIMED
 @click.option("--trials", type=click.IntRange(1, 1000), default=3, show_default=True, help="Fresh-process trials.")
+@click.option("--first-trial", type=click.IntRange(0, 1_000_000), default=0, help="Number of the first trial.")
+@click.option("--resume", is_flag=True, help="Measure only the trials of this commit that --out lacks.")
 @SOURCE
 @OUT
 @RESULTS
@@ -46,11 +50,14 @@ def run(
     dry_run: bool,
     gpus: int | None,
     links: bool,
+    resume: bool,
     **what: Any,
 ) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file."""
     if gpus and not dry_run:
         raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
+    if resume and out is None:
+        raise click.UsageError("--resume needs the file to go on with: --out FILE")
     head = one_checkout(commit, commit_date, tree)
     if out is None and (head.dirty or head.commit is None):
         belongs = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
@@ -65,7 +72,7 @@ def run(
         return 0
     log = Followed(file)
     before = len(log.read().trials)
-    code = measure([head], planned, file, err_console())
+    code = _resumed(head, planned, log) if resume else measure([head], planned, file, err_console())
     measured = log.read()
     run_summary.show(measured.trials[before:], out_console())
     if links:
@@ -73,6 +80,27 @@ def run(
     _say_busy(measured.trials[before:])
     _say_what_is_kept(measured, before, out, results)
     return code
+
+
+def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
+    """Measure what the file lacks; the worst exit code, at once where measuring broke off."""
+    done = [trial for trial in log.read().trials if trial.checkouts["head"].commit == head.commit.hash]
+    operators = measured_operators(done, planned.first_trial) or (_operators(head, planned) if done else ())
+    batches = missing(done, operators or ("",), planned.first_trial, planned.trials)
+    codes = [MEASURED]
+    for batch in batches:
+        these = batch.operators if operators else planned.kernels
+        part = dataclasses.replace(planned, kernels=these, first_trial=batch.first, trials=batch.count)
+        codes.append(measure([head], part, log.path, err_console()))
+        if codes[-1] in (USAGE, INTERRUPTED):
+            return codes[-1]
+    return max(codes)
+
+
+def _operators(head: LocalCheckout, planned: MeasurePlan) -> tuple[str, ...]:
+    """The operators that a run of this plan measures."""
+    chosen = options(tree=head.path, plan=planned.tier, kernel=planned.kernels, case=planned.cases)
+    return tuple(query("list", *chosen)["planned"])
 
 
 def _say_what_is_kept(measured: TrialFile, before: int, out: Path | None, results: Path) -> None:

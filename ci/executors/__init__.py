@@ -1,6 +1,7 @@
 """Run commands as jobs: `submit`, `status`, `wait`, `cancel`, `resume`, the same on every executor.
 
 The executors and their names are in EXECUTORS.  Each is a :class:`Scheduler`; adding one means writing that class.
+A job's folder says which executor it belongs to, so that all of them can share one list.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ci.executors import scheduler
+from ci.executors.cluster import SlurmExecutor, executor_of
 from ci.executors.local import LocalExecutor
-from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, Scheduler, State, default_root, script
+from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, Scheduler, Sharding, State, default_root, script
 
 __all__ = [
     "EXECUTORS",
@@ -20,6 +22,8 @@ __all__ = [
     "JobStatus",
     "LocalExecutor",
     "Scheduler",
+    "Sharding",
+    "SlurmExecutor",
     "State",
     "cancel",
     "default_root",
@@ -27,17 +31,26 @@ __all__ = [
     "script",
     "status",
     "submit",
+    "submit_spec",
     "wait",
 ]
 
-EXECUTORS: dict[str, Callable[[Path], Scheduler]] = {"local": LocalExecutor}
+EXECUTORS: dict[str, Callable[[Path], Scheduler]] = {"local": LocalExecutor, "slurm": SlurmExecutor}
 """Name -> how to open it on a folder."""
 
 
-def _open(executor: str, root: Path | None) -> Scheduler:
+def opened(executor: str, root: Path | None) -> Scheduler:
+    """The executor of that name."""
     if executor not in EXECUTORS:
         raise ExecutorError(f"no executor {executor!r}; known: {', '.join(sorted(EXECUTORS))}")
     return EXECUTORS[executor](root or default_root())
+
+
+def _owner(job: str, root: Path | None) -> Scheduler:
+    """The executor of a job; the local one for a job that nobody knows, which says so."""
+    if job != os.path.basename(job) or job.startswith("."):
+        raise ExecutorError(f"{job!r} is not a job id; `ridgeline jobs` lists them")
+    return opened(executor_of((root or default_root()) / "jobs" / job) or "local", root)
 
 
 def submit(
@@ -54,36 +67,60 @@ def submit(
 ) -> str:
     """Queue a command and return the job's id.  cwd: where it runs (default: the current folder)."""
     spec = JobSpec(name, gpus, timeout_s, grace_s, str((cwd or Path.cwd()).resolve()), dict(env or {}))
-    return _open(executor, root).submit(script(argv, spec), spec)
+    return submit_spec(argv, spec, executor, root)
 
 
-def status(ids: Sequence[str] = (), *, executor: str = "local", root: Path | None = None) -> list[JobStatus]:
+def submit_spec(argv: Sequence[str], spec: JobSpec, executor: str, root: Path | None = None) -> str:
+    """Queue a command with all that is known of it; returns the job's id."""
+    return opened(executor, root).submit(script(argv, spec), spec)
+
+
+def status(ids: Sequence[str] = (), *, root: Path | None = None) -> list[JobStatus]:
     """The status of these jobs (of all jobs where no id is given), oldest first."""
-    opened = _open(executor, root)
-    found = opened.poll(list(ids) or opened.jobs())
+    names = list(ids) or all_jobs(root)
+    found: dict[str, JobStatus] = {}
+    for executor, mine in _by_executor(names, root).items():
+        found |= opened(executor, root).poll(mine)
     return [found[name] for name in sorted(found)]
 
 
+def all_jobs(root: Path | None = None) -> list[str]:
+    """The ids of every executor's jobs in this folder, oldest first."""
+    return sorted(path.name for path in ((root or default_root()) / "jobs").glob("*") if executor_of(path))
+
+
+def _by_executor(names: Sequence[str], root: Path | None) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        executor = executor_of((root or default_root()) / "jobs" / name) or "local"
+        found.setdefault(executor, []).append(name)
+    return found
+
+
 def wait(
-    ids: Sequence[str], *, timeout_s: float = float("inf"), executor: str = "local", root: Path | None = None
+    ids: Sequence[str],
+    *,
+    timeout_s: float = float("inf"),
+    root: Path | None = None,
+    report: Callable[[JobStatus], None] = lambda status: None,
 ) -> list[JobStatus]:
     """Wait until these jobs have ended, at most `timeout_s` seconds; returns their last status."""
-    found = scheduler.wait(_open(executor, root), ids, timeout_s)
+    found: dict[str, JobStatus] = {}
+    for executor, mine in _by_executor(ids, root).items():
+        found |= scheduler.wait(opened(executor, root), mine, timeout_s, report)
     return [found[name] for name in ids]
 
 
-def cancel(ids: Sequence[str], *, executor: str = "local", root: Path | None = None) -> None:
+def cancel(ids: Sequence[str], *, root: Path | None = None) -> None:
     """End these jobs and everything they started.  A job that has ended stays as it is."""
-    opened = _open(executor, root)
     for name in ids:
-        opened.cancel(name)
+        _owner(name, root).cancel(name)
 
 
-def resume(ids: Sequence[str], *, executor: str = "local", root: Path | None = None) -> None:
+def resume(ids: Sequence[str], *, root: Path | None = None) -> None:
     """Queue jobs again that were lost or failed, under the same ids."""
-    opened = _open(executor, root)
     for name in ids:
-        opened.resume(name)
+        _owner(name, root).resume(name)
 
 
 def tail(job: JobStatus, lines: int = 20) -> str:

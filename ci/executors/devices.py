@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 VISIBLE = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
@@ -21,6 +21,20 @@ def gpus(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> lis
             entries = (entry.strip() for entry in environ[name].split(","))
             return [entry for entry in entries if entry not in ("", "-1", "NoDevFiles")]
     return [str(index) for index in range(_amd(root) or _nvidia(root))]
+
+
+def identities(given: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What each entry is called on the whole machine, the same in every clone and shell: "gpu-4", "gpu-GPU-<uuid>".
+
+    An entry of HIP_VISIBLE_DEVICES counts within ROCR_VISIBLE_DEVICES, where both are set.
+    """
+    outer = [entry.strip() for entry in environ.get("ROCR_VISIBLE_DEVICES", "").split(",") if entry.strip()]
+    inner = "HIP_VISIBLE_DEVICES" in environ and bool(outer)
+    return {one: f"gpu-{outer[int(one)] if inner and _counts(one, outer) else one}" for one in given}
+
+
+def _counts(entry: str, outer: Sequence[str]) -> bool:
+    return entry.isdigit() and int(entry) < len(outer)
 
 
 def visible(given: list[str], root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -10,6 +10,7 @@ do) has left the script's process group, but still belongs to the job.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -18,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,51 +31,82 @@ POLL_S = 0.1
 FORMAT = "ridgeline-job"
 
 
+Ending = tuple[State, str]
+"""How a job is to end before it does so by itself, and why."""
+
+
 def execute(folder: Path, env: Mapping[str, str], pass_fds: Sequence[int] = (), where: str = "") -> State:
     """Run the job in `folder` (see the module); returns how it ended, which result.json records too.
 
     env: variables added to the job's environment (its GPUs).  pass_fds: lock files that it holds while it lives.
     """
     spec = json.loads((folder / "job.json").read_text())
-    token = f"{folder.name}:{secrets.token_hex(8)}"
+
+    def cancelled() -> Ending | None:
+        return (State.CANCELLED, "cancelled on request") if (folder / "cancel").exists() else None
+
     started = now()
-    # Before the process: whoever finds this supervisor dead must be able to find what it started.
-    write_json(folder / "started.json", {"at": started, "token": token, "where": where})
-    with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
-            ["bash", str((folder / "script.sh").resolve())],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=tuple(pass_fds),
-            env={**os.environ, **env, TOKEN: token},
-        )
-    state, why = _follow(process, folder, float(spec["timeout_s"]))
-    if state is not State.DONE:
-        stop(process, token, float(spec["grace_s"]))
-    left = kill_marked(token)
-    code = process.wait()
-    state, why = _judge(state, why, code)
-    if left:
-        why = f"{why}; " * bool(why) + f"{left} process(es) it left behind were killed"
-    write_result(folder, state, code, why, started, where)
-    return state
+    run = Run(folder, (folder / "script.sh",), float(spec["timeout_s"]), float(spec["grace_s"]), env, tuple(pass_fds))
+    ending, code = run.to_its_end(cancelled, where)
+    write_result(folder, *ending, code, started, where)
+    return ending[0]
 
 
-def _follow(process: subprocess.Popen[bytes], folder: Path, timeout_s: float) -> tuple[State, str]:
-    """Wait for the end, the timeout or a request to cancel; DONE means the process ended by itself."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=min(POLL_S, max(0.0, deadline - time.monotonic())))
-            return State.DONE, ""
-        if (folder / "cancel").exists():
-            return State.CANCELLED, "cancelled on request"
-    return State.TIMEOUT, f"still running after {timeout_s:g} s"
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One run of a script.  folder: gets `log` and started.json.  command: the script and its arguments, for bash.
+
+    timeout_s, grace_s: see JobSpec.  env: added to this process's.  pass_fds: see `execute`.
+    """
+
+    folder: Path
+    command: tuple[str | Path, ...]
+    timeout_s: float
+    grace_s: float
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    pass_fds: tuple[int, ...] = ()
+
+    def to_its_end(self, watch: Callable[[], Ending | None], where: str = "") -> tuple[Ending, int]:
+        """Run it; how it ended, and its exit code.  `watch` is asked every POLL_S whether it must end now, and how."""
+        token = f"{self.folder.name}:{secrets.token_hex(8)}"
+        # Before the process: whoever finds this supervisor dead must be able to find what it started.
+        write_json(self.folder / "started.json", {"at": now(), "token": token, "where": where})
+        process = self._start(token)
+        state, why = self._follow(process, watch)
+        if state is not State.DONE:
+            stop(process, token, self.grace_s)
+        left = kill_marked(token)
+        code = process.wait()
+        state, why = _judge(state, why, code)
+        if left:
+            why = f"{why}; " * bool(why) + f"{left} process(es) it left behind were killed"
+        return (state, why), code
+
+    def _start(self, token: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                ["bash", *(os.path.abspath(part) if isinstance(part, Path) else part for part in self.command)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=self.pass_fds,
+                env={**os.environ, **self.env, TOKEN: token},
+            )
+
+    def _follow(self, process: subprocess.Popen[bytes], watch: Callable[[], Ending | None]) -> Ending:
+        """Wait for the end, the timeout or what `watch` says; DONE means the process ended by itself."""
+        deadline = time.monotonic() + self.timeout_s
+        while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=min(POLL_S, max(0.0, deadline - time.monotonic())))
+                return State.DONE, ""
+            if told := watch():
+                return told
+        return State.TIMEOUT, f"still running after {self.timeout_s:g} s"
 
 
-def _judge(state: State, why: str, code: int) -> tuple[State, str]:
+def _judge(state: State, why: str, code: int) -> Ending:
     if state is not State.DONE or code == 0:
         return state, why
     if code < 0:
@@ -127,12 +159,28 @@ def _zombie(entry: Path) -> bool:
     return (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def write_result(folder: Path, state: State, code: int | None, why: str, started: str = "", where: str = "") -> None:
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a job, or one attempt at a shard of it, ended."""
+
+    state: State
+    why: str = ""
+    exit_code: int | None = None
+    started_at: str = ""
+    ended_at: str = ""
+    where: str = ""
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Result:
+        """From a result file."""
+        known = {field.name: value[field.name] for field in dataclasses.fields(cls) if field.name in value}
+        return cls(**{**known, "state": State(value["state"])})
+
+
+def write_result(folder: Path, state: State, why: str, code: int | None, started: str = "", where: str = "") -> None:
     """The result file: it alone decides how a job ended."""
-    how = {"state": str(state), "exit_code": code, "why": why}
-    times = {"started_at": started, "ended_at": now()}
-    result = {"format": FORMAT, "version": 1, "id": folder.name, **how, **times, "where": where}
-    write_json(folder / "result.json", result)
+    result = dataclasses.asdict(Result(state, why, code, started, now(), where))
+    write_json(folder / "result.json", {"format": FORMAT, "version": 1, "id": folder.name, **result})
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

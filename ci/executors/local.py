@@ -2,7 +2,10 @@
 
     ROOT/jobs/<id>/    job.json script.sh log started.json result.json cancel alive
     ROOT/queue/<id>    a ticket: the job waits
-    ROOT/locks/<gpu>   held (flock) by the job that uses the GPU; "cpu" by one that needs none
+    LOCKS/<gpu>        held (flock) by the job that uses the GPU; "cpu" by one that needs none (ci.executors.locks)
+    LOCKS/turn         held by the job that gathers its GPUs: one of the machine at a time
+
+LOCKS is one folder of the machine, whichever clone and user a job is of.
 
 Every job has a supervisor, a process in a session of its own, so jobs outlive whoever submitted them.  A lock dies with
 its holder, even by SIGKILL or a crash: a restart needs no cleaning up.  CPU jobs never overlap either, because they
@@ -16,16 +19,15 @@ import dataclasses
 import fcntl
 import json
 import os
-import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ci.executors import devices, job
-from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State
+from ci.executors import devices, job, locks
+from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, new_id
 
 PACKAGE = Path(__file__).resolve().parents[2]
 """The folder that holds the `ci` package this code belongs to: the supervisor runs the same one."""
@@ -36,6 +38,8 @@ CPU = "cpu"
 
 class LocalExecutor:
     """A :class:`~ci.executors.scheduler.Scheduler` for one machine.  gpus: those it may give to jobs (default: all)."""
+
+    poll_s = 0.2
 
     def __init__(self, root: Path, gpus: Sequence[str] | None = None) -> None:
         self.root = root.resolve()
@@ -48,9 +52,7 @@ class LocalExecutor:
                 f"job {spec.name!r} wants {spec.gpus} GPUs; this machine offers {len(self.gpus)}"
                 f" ({', '.join(self.gpus) or 'none'})"
             )
-        seconds, nanoseconds = divmod(time.time_ns(), 10**9)
-        moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
-        name = f"{moment}.{nanoseconds:09d}-{secrets.token_hex(2)}"
+        name = new_id()
         try:
             folder = self._create(name, script, spec)
         except OSError as error:
@@ -61,13 +63,18 @@ class LocalExecutor:
     def _create(self, name: str, script: str, spec: JobSpec) -> Path:
         """Write the whole folder under another name first, so that a job is there completely or not at all."""
         folder, draft = self._folder(name), self.root / "drafts" / name
-        for path in (draft, folder.parent, self.root / "queue", self.root / "locks"):
+        for path in (draft, folder.parent, self.root / "queue"):
             path.mkdir(parents=True, exist_ok=True)
         (draft / "script.sh").write_text(script)
         described = {**dataclasses.asdict(spec), "env": dict(spec.env), "id": name}
-        job.write_json(draft / "job.json", {**described, "slots": self.gpus, "submitted_at": job.now()})
+        job.write_json(draft / "job.json", {**described, "slots": self._slots(spec), "submitted_at": job.now()})
         draft.rename(folder)
         return folder
+
+    def _slots(self, spec: JobSpec) -> dict[str, str]:
+        """What the job may be given, and the lock file of each, which is the same for all clones."""
+        names = devices.identities(self.gpus) if spec.gpus else {CPU: CPU}
+        return {name: str(locks.path(locks.folder(), device)) for name, device in names.items()}
 
     def _supervise(self, folder: Path) -> None:
         """Start the job's supervisor.  On return it holds the folder, so a poll never sees the job as lost.
@@ -106,7 +113,7 @@ class LocalExecutor:
         if not _alive(folder):
             _clear(folder)
             (self.root / "queue" / name).unlink(missing_ok=True)
-            job.write_result(folder, State.CANCELLED, None, "cancelled on request after its supervisor was lost")
+            job.write_result(folder, State.CANCELLED, "cancelled on request after its supervisor was lost", None)
 
     def resume(self, name: str) -> None:
         """Queue the job again and keep its log.  Whatever is left of the lost one is killed first."""
@@ -121,13 +128,13 @@ class LocalExecutor:
 
     def _folder(self, name: str) -> Path:
         if name != os.path.basename(name) or name.startswith("."):
-            raise ExecutorError(f"{name!r} is not a job id; `ridgeline submit --status` lists them")
+            raise ExecutorError(f"{name!r} is not a job id; `ridgeline jobs` lists them")
         return self.root / "jobs" / name
 
     def _known(self, name: str) -> Path:
         folder = self._folder(name)
         if not (folder / "job.json").is_file():
-            raise ExecutorError(f"no job {name!r} under {self.root}; `ridgeline submit --status` lists them")
+            raise ExecutorError(f"no job {name!r} under {self.root}; `ridgeline jobs` lists them")
         return folder
 
 
@@ -214,7 +221,7 @@ def supervise(folder: Path) -> None:
             slots = _await_turn(folder, spec, held)
             ticket.unlink(missing_ok=True)
             if slots is None:
-                job.write_result(folder, State.CANCELLED, None, "cancelled on request before it started")
+                job.write_result(folder, State.CANCELLED, "cancelled on request before it started", None)
                 return
             env, where = (devices.visible(list(slots)), f"GPU {','.join(slots)}") if spec["gpus"] else ({}, CPU)
             job.execute(folder, env, tuple(slots.values()), where)
@@ -227,13 +234,18 @@ def supervise(folder: Path) -> None:
 def _await_turn(folder: Path, spec: dict[str, Any], held: contextlib.ExitStack) -> dict[str, int] | None:
     """Wait until no earlier job waits and enough slots are free; returns slot -> lock file, None if cancelled.
 
-    Only the first job of the queue takes locks, so small jobs cannot starve one that needs all GPUs.
+    Only one job of the machine takes locks at a time, and of each queue the first: small jobs cannot starve one that
+    needs all GPUs.
     """
-    locks, names = folder.parents[1] / "locks", spec["slots"] if spec["gpus"] else [CPU]
-    while not (folder / "cancel").exists():
-        if _first(folder) and (slots := _take(locks, names, max(1, spec["gpus"]), held)):
-            return slots
-        time.sleep(WAIT_S)
+    wanted = {name: Path(path) for name, path in spec["slots"].items()}
+    next_in_line = {"turn": next(iter(wanted.values())).with_name("turn")}
+    with contextlib.ExitStack() as turn:
+        ours = False
+        while not (folder / "cancel").exists():
+            ours = ours or (_first(folder) and bool(_take(next_in_line, 1, turn)))
+            if ours and (slots := _take(wanted, max(1, spec["gpus"]), held)):
+                return slots
+            time.sleep(WAIT_S)
     return None
 
 
@@ -243,18 +255,18 @@ def _first(folder: Path) -> bool:
     return not any(_alive(folder.parent / path.name) for path in earlier)
 
 
-def _take(locks: Path, names: Sequence[str], number: int, held: contextlib.ExitStack) -> dict[str, int]:
-    """Lock `number` free slots of `names`, or none.  A lock lives as long as `held` and every heir of the file."""
+def _take(slots: Mapping[str, Path], number: int, held: contextlib.ExitStack) -> dict[str, int]:
+    """Lock `number` free ones of some slots, or none.  A lock lives as long as `held` and every heir of the file."""
     with contextlib.ExitStack() as taken:
-        slots: dict[str, int] = {}
-        for name in names:
-            file = taken.enter_context((locks / name.replace("/", "_")).open("a"))
-            if len(slots) < number and _try_lock(file.fileno()):
-                slots[name] = file.fileno()
-        if len(slots) < number:
+        found: dict[str, int] = {}
+        for name, path in slots.items():
+            file = taken.enter_context(locks.opened(path))
+            if len(found) < number and _try_lock(file.fileno()):
+                found[name] = file.fileno()
+        if len(found) < number:
             return {}
         held.push(taken.pop_all())
-    return slots
+    return found
 
 
 if __name__ == "__main__":

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import re
+import secrets
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-POLL_S = 0.2
-"""Seconds between two polls while waiting."""
+MOST_SHARDS = 1000
+"""Slurm's MaxArraySize is 1001 unless a site sets it (slurm.conf(5), 26.05): task ids go up to 1000."""
 
 
 class ExecutorError(Exception):
@@ -41,11 +43,40 @@ class State(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
+class Sharding:
+    """How one command becomes several jobs, and what they publish.
+
+    shards: number of jobs.  publishes: the command appends lines to the file --out names, and each line is kept from
+    the moment it is written; resumes: it knows --resume.  first_trial, trials: shard k measures `trials` of them from
+    number first_trial + k * trials; None where trials have no numbers.  out: where the lines of all shards go in the
+    end ("": nowhere but the job's folder).  finish: the command that is run then, with the file of all lines as its
+    last argument; () for none.
+    """
+
+    shards: int = 1
+    publishes: bool = False
+    resumes: bool = False
+    first_trial: int | None = None
+    trials: int = 0
+    out: str = ""
+    finish: tuple[str, ...] = ()
+
+    def arguments(self, shard: int, file: Path) -> list[str]:
+        """What is added to the command in one shard, which writes `file`."""
+        found = ["--out", str(file)] if self.publishes else []
+        found += ["--resume"] if self.resumes else []
+        if self.first_trial is not None:
+            found += ["--first-trial", str(self.first_trial + shard * self.trials)]
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
 class JobSpec:
     """What a job needs.  gpus: number of GPUs (0: none).  timeout_s: seconds of run time; waiting does not count.
 
     grace_s: seconds between SIGTERM and SIGKILL; the default is enough to write the last line of a trial file.
-    gpu_type: what a scheduler calls the GPU ("mi300x"); the local executor has just the GPUs of its machine.
+    pool: where a cluster runs it, a name of ci/runners.toml or of the file `runners`; the local executor has just its
+    machine.  commit: what HEAD of `cwd` must be when the job starts; "": anything.
     env: variables to set.  They are written to the job's folder: never put a secret here.
     """
 
@@ -55,15 +86,20 @@ class JobSpec:
     grace_s: float = 5.0
     cwd: str = ""
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    gpu_type: str = ""
+    pool: str = ""
+    runners: str = ""
+    commit: str = ""
+    sharding: Sharding = Sharding()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w.+-]{1,60}", self.name):
             raise ExecutorError(f"job name {self.name!r}: use 1 to 60 letters, digits, or . _ + -")
+        if not 1 <= self.sharding.shards <= MOST_SHARDS:
+            raise ExecutorError(f"{self.sharding.shards} shards; ask for 1 to {MOST_SHARDS}")
         if not self.gpus >= 0:
             raise ExecutorError(f"gpus is {self.gpus}; it must be 0 or more")
         if not 0 < self.timeout_s <= 30 * 86400:
-            raise ExecutorError(f"timeout_s is {self.timeout_s}; it must be above 0 and at most 30 days (2592000)")
+            raise ExecutorError(f"timeout_s is {self.timeout_s:g}; it must be above 0 and at most 30 days (2592000)")
         for key in self.env:
             if not re.fullmatch(r"[A-Za-z_]\w*", key):
                 raise ExecutorError(f"{key!r} cannot be the name of an environment variable")
@@ -86,7 +122,12 @@ class JobStatus:
 
 
 class Scheduler(Protocol):
-    """An executor.  Every method raises ExecutorError where the executor cannot answer."""
+    """An executor.  Every method raises ExecutorError where the executor cannot answer.
+
+    poll_s: seconds between two polls while waiting.
+    """
+
+    poll_s: float
 
     def submit(self, script: str, spec: JobSpec) -> str:
         """Queue a script; returns the job's id.  It outlives the caller."""
@@ -104,14 +145,38 @@ class Scheduler(Protocol):
         """Queue a LOST, CANCELLED, FAILED or TIMEOUT job again under the same id; ExecutorError for any other state."""
 
 
-def wait(executor: Scheduler, ids: Sequence[str], timeout_s: float = float("inf")) -> dict[str, JobStatus]:
-    """Poll until all have ended or `timeout_s` seconds are over; returns the last status of each."""
+def new_id() -> str:
+    """An id that sorts by time."""
+    seconds, nanoseconds = divmod(time.time_ns(), 10**9)
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{nanoseconds:09d}-{secrets.token_hex(2)}"
+
+
+def stored(folder: Path) -> JobSpec:
+    """What the job in a folder needs, as `submit` wrote it to job.json."""
+    value = json.loads((folder / "job.json").read_text())
+    known = {field.name: value[field.name] for field in dataclasses.fields(JobSpec) if field.name in value}
+    sharding = value.get("sharding") or {}
+    return JobSpec(**{**known, "sharding": Sharding(**{**sharding, "finish": tuple(sharding.get("finish", ()))})})
+
+
+def wait(
+    executor: Scheduler,
+    ids: Sequence[str],
+    timeout_s: float = float("inf"),
+    report: Callable[[JobStatus], None] = lambda status: None,
+) -> dict[str, JobStatus]:
+    """Poll until all have ended or `timeout_s` seconds are over; returns the last status of each.
+
+    report: called with every status that is seen.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         found = executor.poll(ids)
+        for status in found.values():
+            report(status)
         if all(status.state.final for status in found.values()) or time.monotonic() >= deadline:
             return found
-        time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+        time.sleep(min(executor.poll_s, max(0.0, deadline - time.monotonic())))
 
 
 def script(argv: Sequence[str], spec: JobSpec) -> str:
@@ -121,7 +186,8 @@ def script(argv: Sequence[str], spec: JobSpec) -> str:
     lines = ["#!/bin/bash", "# Written by ridgeline; the job's folder holds its specification and result.", "set -u"]
     lines += [f"export {key}={shlex.quote(value)}" for key, value in sorted(spec.env.items())]
     lines += [f"cd {shlex.quote(spec.cwd)} || exit 3"] if spec.cwd else []
-    return "\n".join([*lines, "exec " + shlex.join(argv)]) + "\n"
+    more = ' "$@"' if spec.sharding.publishes else ""
+    return "\n".join([*lines, f"exec {shlex.join(argv)}{more}"]) + "\n"
 
 
 def default_root() -> Path:

@@ -20,6 +20,9 @@ ATTEMPTS = 5
 IDENTITY = ("ridgeline", "ridgeline@users.noreply.github.com")
 """Author of the commits: the name shows that a program made them."""
 
+SERVER = "https://github.com"
+"""Where a token belongs unless GITHUB_SERVER_URL says otherwise (GitHub Enterprise)."""
+
 
 class PushError(Exception):
     """Records were committed or pushed only in part; the text says what is where and what to do."""
@@ -32,15 +35,17 @@ def push_records(
     remote: str = "origin",
     token: str = "",
     sleep: Callable[[float], None] = time.sleep,
+    server: str = SERVER,
 ) -> str:
     """Commit everything new under `folder` and push it to `branch`; returns the commit, "" if there was nothing new.
 
-    token: for an https remote; it is passed in the environment, so it appears neither in arguments nor in the
-    repository's configuration.  Only `folder` is committed, whatever else has changed.
+    token: of `server`.  It goes to that server only, over https only, and not on to where a redirection points; it is
+    passed in the environment, so it appears neither in arguments nor in the repository's configuration.  Only `folder`
+    is committed, whatever else has changed.
     """
     if not re.fullmatch(r"(?!-)[\w./-]+", branch):
         raise PushError(f"{branch!r} cannot be the name of a branch")
-    where, env = folder.resolve().parent, environment(token)
+    where, env = folder.resolve().parent, {**author(), **_authority(token, server)}
     try:
         if not _commit(where, env, folder.name, message):
             return ""
@@ -56,7 +61,8 @@ def push_records(
 
 def pushed(folder: Path, branch: str, message: str) -> str:
     """push_records with the token of the environment, where there is one; a sentence for people."""
-    commit = push_records(folder, branch, message, token=os.environ.get("GITHUB_TOKEN", ""))
+    token, server = _known_token()
+    commit = push_records(folder, branch, message, token=token, server=server)
     return f"pushed {commit[:8]} to {branch}" if commit else "nothing new to push"
 
 
@@ -81,15 +87,37 @@ def _rebase(where: Path, env: Mapping[str, str], remote: str, branch: str) -> No
 
 def author() -> dict[str, str]:
     """The variables that tell git who commits."""
-    named = dict(zip(("NAME", "EMAIL"), IDENTITY, strict=True))
-    return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in named.items()}
+    named = zip(("NAME", "EMAIL"), IDENTITY, strict=True)
+    return {f"GIT_{role}_{key}": value for key, value in named for role in ("AUTHOR", "COMMITTER")}
 
 
-def environment(token: str) -> dict[str, str]:
-    """Who commits, and how an https remote knows us."""
-    env = author()
+def authority() -> dict[str, str]:
+    """The variables by which git shows the environment's token to its server, none without a token."""
+    return _authority(*_known_token())
+
+
+def _known_token() -> tuple[str, str]:
+    """The token of the environment, "" without one, and its server."""
+    return os.environ.get("GITHUB_TOKEN", ""), os.environ.get("GITHUB_SERVER_URL") or SERVER
+
+
+def _authority(token: str, server: str) -> dict[str, str]:
+    """How git is to show the token: to URLs of this server only (git matches scheme, host and port).
+
+    Git would keep the header after a redirection, so none is followed.  Raises PushError for a server without https.
+    """
     if not token:
-        return env
+        return {}
+    if not re.fullmatch(r"https://[\w.-]+(:\d+)?/?", server):
+        raise PushError(
+            f"GITHUB_SERVER_URL is {server!r:.100}; a token is sent to https://HOST only: unset GITHUB_TOKEN"
+        )
     secret = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-    header = {"GIT_CONFIG_KEY_0": "http.extraheader", "GIT_CONFIG_VALUE_0": f"Authorization: Basic {secret}"}
-    return {**env, "GIT_CONFIG_COUNT": "1", **header}
+    settings = {
+        f"http.{server.rstrip('/')}/.extraheader": f"Authorization: Basic {secret}",
+        "http.followRedirects": "false",
+    }
+    env = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings.items()):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return env

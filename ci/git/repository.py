@@ -58,16 +58,22 @@ class Repository:
         self.root = Path(top)
 
     def resolve(self, revision: str) -> Commit:
-        """The commit a revision names."""
+        """The commit a revision names; A...B is where B left A, as in `git diff`."""
         if revision.startswith("-"):
             raise GitError(f"{revision!r} is not a revision; give a branch, tag or commit hash")
-        found = self._hash(f"{revision}^{{commit}}")
+        first, dots, second = revision.partition("...")
+        found = self.merge_base(first, second) if dots else self._hash(f"{revision}^{{commit}}")
         if found is None:
             hint = " This clone is shallow: `git fetch --unshallow` brings the history." if self.is_shallow() else ""
             raise GitError(
                 f"{revision!r} names no commit of {self.root}.{hint} `git log --oneline` lists what is there."
             )
         return self._log("-1", found)[0]
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        """The newest commit that two revisions have in common; None if one is unknown or there is none."""
+        known = [self._hash(f"{revision or 'HEAD'}^{{commit}}") for revision in (one, other)]
+        return git_or_none(self.root, "merge-base", *filter(None, known)) or None if all(known) else None
 
     def commits(self, start: str, end: str, paths: Sequence[str] = ()) -> list[Commit]:
         """Commits after `start` ("": from the first one) up to `end`, oldest first, along first parents.

@@ -82,7 +82,7 @@ def loads(data: bytes) -> Report:
         value = json.loads(data.decode("utf-8"), parse_constant=_refuse, parse_float=_float)
     except (ValueError, RecursionError) as error:
         raise ReportError(f"not JSON: {str(error)[:200]}") from None
-    problem = jsonschema.exceptions.best_match(_validator().iter_errors(value))
+    problem = next(_validator().iter_errors(value), None)  # the first: a stranger's file can hold millions of them
     if problem is not None:
         raise ReportError(f"at {problem.json_path[:120]}, rule {problem.validator}: {problem.message[:200]}")
     return _report(value)

@@ -89,10 +89,22 @@ class _OneCase:
     case: str
 
     @cached_property
-    def having(self) -> list[tuple[int, CaseResult]]:
+    def tried(self) -> list[tuple[int, CaseResult]]:
         """(position of the trial, result) wherever the case was tried."""
         results = ((number, trial.cases.get(self.case)) for number, trial in enumerate(self.operator.trials))
         return [(number, result) for number, result in results if result and result.arms]
+
+    @cached_property
+    def having(self) -> list[tuple[int, CaseResult]]:
+        """Those of nodes that were fit, or all where none was."""
+        fit = [(number, result) for number, result in self.tried if not self.operator.trials[number].unfit]
+        return fit or self.tried
+
+    @cached_property
+    def unfit(self) -> tuple[str, ...]:
+        """What failed the nodes of the trials, each reason once."""
+        found = (self.operator.trials[number].unfit for number, _ in self.tried)
+        return tuple(f"the node failed its preflight: {why}" for why in dict.fromkeys(found) if why)
 
     def arms(self, role: Role) -> list[Arm]:
         """What became of the backend on one side, trial by trial."""
@@ -107,6 +119,8 @@ class _OneCase:
         base, head = (_status(self.arms(role)) for role in ROLES)
         if base in NO_TIME and head in NO_TIME:
             return None
+        if self.unfit and self.having == self.tried:
+            return self.untold(shared)
         timed, problems = self.paired_rounds()
         return Comparison(
             f"{newest.operator}/{self.backend}/{self.case}",
@@ -125,6 +139,19 @@ class _OneCase:
             self.baseline,
             problems,
             shared + self.lost(timed),
+        )
+
+    def untold(self, shared: tuple[str, ...]) -> Comparison:
+        """Of a case whose nodes all failed their preflight: neither a time nor a result of theirs says anything."""
+        newest = self.operator.newest
+        return Comparison(
+            f"{newest.operator}/{self.backend}/{self.case}",
+            newest.operator,
+            self.backend,
+            machine_kind=newest.machine.kind,
+            machine=newest.machine.name,
+            problems=self.unfit,
+            warnings=shared,
         )
 
     @cached_property
@@ -181,10 +208,11 @@ class _OneCase:
 
     def lost(self, timed: Sequence[PairedRounds]) -> tuple[str, ...]:
         """A trial without this case is no loss (only open cases are measured further); a lost arm is."""
-        lost = len(self.having) - len(timed)
-        if not timed or not lost:
-            return ()
-        return (f"{lost} of {len(self.having)} trials have no time on one side; the others are used",)
+        lost, unfit = len(self.having) - len(timed), len(self.tried) - len(self.having)
+        said = [f"{unfit} of {len(self.tried)} trials left out: {why}" for why in self.unfit]
+        if timed and lost:
+            said.append(f"{lost} of {len(self.having)} trials have no time on one side; the others are used")
+        return tuple(said)
 
 
 def _both_ok(result: CaseResult, backend: str) -> bool:

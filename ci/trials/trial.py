@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
-from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
+from ci.trials.node import DeviceState, Dispatch, HeapHome, NodeFault, faults_of, heaps_of
 
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
@@ -299,7 +299,8 @@ class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
-    heaps: where the symmetric heap of so many ranks was.  samples: where they are, None if they are in the line.
+    heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.  samples: where they
+    are, None if they are in the line.
     """
 
     id: str
@@ -318,6 +319,7 @@ class Trial:
     measuring_s: float = 0.0
     busy_share: float | None = None
     text: str = ""
+    faults: tuple[NodeFault, ...] = ()
     samples: SamplesAt | None = None
 
     @classmethod
@@ -341,6 +343,7 @@ class Trial:
             float(data.get("measuring_s") or 0.0),
             data.get("busy_share"),
             text,
+            faults_of(data.get("preflight") or {}),
         )
 
     @property
@@ -352,6 +355,11 @@ class Trial:
     def started_ms(self) -> int:
         """When it started, milliseconds since 1970 UTC."""
         return round(datetime.datetime.fromisoformat(self.started_at).timestamp() * 1000)
+
+    @property
+    def unfit(self) -> str:
+        """Why no verdict can rest on it: what failed its node before the run; "" for a node that was fit."""
+        return "; ".join(fault.sentence for fault in self.faults if fault.fatal)
 
     @property
     def paired(self) -> bool:

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bringup import sysfs
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.rows import Row, RowStatus, failed, not_here, passed
-from benchmarks.bringup.sysfs import Access, PciGpu
 from benchmarks.coordinator import device_state, fingerprint
+from benchmarks.preflight import sysfs
+from benchmarks.preflight.sysfs import Access, PciGpu
 
 BUSY_BYTES = 3 << 30
 """Memory taken on an idle GPU is the driver's: 0.6 GB on H200, some 0.3 GB on MI300X (2026-11)."""

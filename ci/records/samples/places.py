@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from ci.git.branch import Branch
 from ci.git.command import GitError
-from ci.git.push import environment
+from ci.git.push import PushError, author, authority
 from ci.records.samples.parts import PATH
 from ci.trials.file import RecordError
 
@@ -42,7 +42,7 @@ class SamplesPlace(abc.ABC):
     def put(self, parts: Mapping[str, bytes]) -> None:
         """Keep these parts by path; one that is there already is left alone.  Raises RecordError."""
 
-    def publish(self, token: str) -> str:
+    def publish(self) -> str:
         """Send what was put here to where others see it, if that is not the same; a sentence for people."""
         return ""
 
@@ -137,10 +137,10 @@ class BranchPlace(SamplesPlace):
         except GitError as error:
             raise _unwritable(self.name, error) from error
 
-    def publish(self, token: str) -> str:
+    def publish(self) -> str:
         try:
-            return f"pushed {self.branch.push(environment(token))[:8]} to {self.branch.name}"
-        except GitError as error:
+            return f"pushed {self.branch.push({**author(), **authority()})[:8]} to {self.branch.name}"
+        except (GitError, PushError) as error:
             raise RecordError(f"the samples stay here: {error}") from error
 
     def _get(self, path: str) -> bytes:

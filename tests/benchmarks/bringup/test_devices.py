@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bringup import sysfs
 from benchmarks.bringup.context import StepContext
 from benchmarks.bringup.probes import devices
 from benchmarks.bringup.rows import RowStatus
+from benchmarks.preflight import sysfs
 from tests.benchmarks.bringup import nodes
 
 

@@ -99,3 +99,11 @@ def test_every_file_that_our_kernels_import_counts():
         reached = {name for _, name in identity._reached(("kernels", operator), needs)}
         assert imported <= reached
         assert not {"grouped_gemm", "all_gather"} & reached, "a change of these is none of this operator"
+
+
+def test_a_listed_package_that_is_one_module_counts_with_its_file(root):
+    (root / "single.py").write_text("fast = True\n")
+    before = kernel_digests(root, ["single"], {"kernel": "single"})
+    (root / "single.py").write_text("fast = False\n")
+    assert kernel_digests(root, ["single"], {"kernel": "single"}) != before
+    assert identity.files_of(root / "single") == [root / "single.py"]

@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from ci import executors
-from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, devices, job, scheduler
+from ci.executors import ExecutorError, JobSpec, JobStatus, LocalExecutor, State, devices, job, locks, scheduler
 
 HERE = str(Path(job.__file__).parents[2])
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A queue on a machine of its own."""
+    monkeypatch.setenv(locks.VARIABLE, str(tmp_path / "locks"))
     return tmp_path / "jobs root"
 
 
@@ -191,6 +193,54 @@ def test_more_gpus_than_there_are(root: Path) -> None:
     with pytest.raises(ExecutorError, match=r"wants 4 GPUs; this machine offers 2 \(0, 1\)"):
         LocalExecutor(root, gpus=["0", "1"]).submit("", JobSpec("big", gpus=4))
     assert LocalExecutor(root).jobs() == []
+
+
+def test_two_clones_share_no_gpu_and_one_that_needs_all_gets_its_turn(root: Path, tmp_path: Path) -> None:
+    """Three queues of one machine: jobs of one GPU in the first two, one of both GPUs in the third."""
+    clones = [LocalExecutor(tmp_path / name, gpus=["0", "1"]) for name in ("a", "b", "c")]
+
+    def submit(clone: LocalExecutor, name: str, gpus: int) -> str:
+        spec = JobSpec(name, gpus, cwd=str(tmp_path))
+        text = f"echo $CUDA_VISIBLE_DEVICES >{name}; until [ -e go_{name} ]; do sleep 0.02; done"
+        return clone.submit(executors.script(["bash", "-c", text], spec), spec)
+
+    first, second = submit(clones[0], "first", 1), submit(clones[1], "second", 1)
+    until(lambda: (tmp_path / "first").exists() and (tmp_path / "second").exists())
+    assert {(tmp_path / name).read_text().strip() for name in ("first", "second")} == {"0", "1"}
+    both = submit(clones[2], "both", 2)
+    time.sleep(0.5)
+    third = submit(clones[0], "third", 1)
+    (tmp_path / "go_first").touch()
+    until(lambda: clones[0].poll([first])[first].state.final)
+    time.sleep(0.5)
+    assert not (tmp_path / "third").exists(), "the free GPU is kept for the job that needs both"
+    (tmp_path / "go_second").touch()
+    until(lambda: (tmp_path / "both").exists())
+    for name in ("both", "third"):
+        (tmp_path / f"go_{name}").touch()
+    ended = [(clones[1], second), (clones[2], both), (clones[0], third)]
+    assert all(scheduler.wait(clone, [job_id], 20)[job_id].state is State.DONE for clone, job_id in ended)
+
+
+def test_a_gpu_has_one_name_on_the_machine() -> None:
+    assert devices.identities(["0", "1"], {}) == {"0": "gpu-0", "1": "gpu-1"}
+    within = {"ROCR_VISIBLE_DEVICES": "4, 6", "HIP_VISIBLE_DEVICES": "1"}
+    assert devices.identities(["1"], within) == {"1": "gpu-6"}
+    assert devices.identities(["GPU-ab/c"], {"CUDA_VISIBLE_DEVICES": "GPU-ab/c"}) == {"GPU-ab/c": "gpu-GPU-ab/c"}
+    assert locks.path(Path("/l"), "gpu-GPU-ab/c") == Path("/l/gpu-GPU-ab_c")
+
+
+def test_the_folder_of_locks_is_for_all_users(tmp_path: Path) -> None:
+    place = locks.folder({locks.VARIABLE: str(tmp_path / "new")})
+    assert place.stat().st_mode & 0o7777 == 0o1777
+    with locks.opened(place / "gpu-0") as file:
+        assert os.fstat(file.fileno()).st_mode & 0o777 == 0o644
+    (tmp_path / "link").symlink_to(place)
+    with pytest.raises(ExecutorError, match="it is not a folder"):
+        locks.folder({locks.VARIABLE: str(tmp_path / "link")})
+    (place / "gpu-1").symlink_to("/etc/hostname")
+    with pytest.raises(ExecutorError, match="cannot hold the locks"):
+        locks.opened(place / "gpu-1")
 
 
 # ---- restarts ----

@@ -51,6 +51,19 @@ def test_the_base_of_a_branch_is_where_it_left_main(repo: Path) -> None:
     assert base.hash == left
 
 
+def test_three_dots_name_where_a_branch_left(repo: Path) -> None:
+    left = git(repo, "rev-parse", "HEAD")
+    git(repo, "checkout", "-q", "-b", "topic")
+    topic = commit(repo, kernels__a="two")
+    git(repo, "checkout", "-q", "main")
+    commit(repo, readme="second")
+    for revision in (f"HEAD...{topic}", f"...{topic}", "main...topic", "topic...main"):
+        assert Repository(repo).resolve(revision).hash == left
+    for unknown in ("main...nowhere", "main...--all"):
+        with pytest.raises(GitError, match="names no commit"):
+            Repository(repo).resolve(unknown)
+
+
 def test_the_base_on_main_is_the_parent(repo: Path) -> None:
     parent = git(repo, "rev-parse", "HEAD")
     commit(repo, readme="second")

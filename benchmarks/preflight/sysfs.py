@@ -16,6 +16,9 @@ import os
 import re
 from pathlib import Path
 
+HIDING = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""Variables that choose the GPUs of a process, or hide all of them, if they are empty or -1."""
+
 VENDORS = {"0x1002": "amd", "0x10de": "nvidia"}
 """PCI vendor ids of AMD and NVIDIA (pci.ids)."""
 

@@ -1,0 +1,49 @@
+"""Is this node fit to measure?  Read before every run, without torch and without a process on a GPU.
+
+`facts` asks the drivers' libraries and the files of the system; `judge` is pure.  What a node does not tell is recorded
+as absent.  An "error" fails the node: its times would not be those of a healthy one, so no verdict rests on them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.preflight import host, judge, sources
+from benchmarks.preflight.types import Expected, NodeFacts, NodeProblem
+
+__all__ = ["Expected", "examine", "facts", "in_words", "problems"]
+
+
+def examine(
+    ours: Collection[str] | None = None,
+    wanted: Expected | None = None,
+    folders: Sequence[Path] = (),
+    root: Path = Path("/"),
+) -> dict[str, Any]:
+    """{"problems": [{kind, level, text, next_step}], "facts": {...}} as a trial line keeps it; see the module.
+
+    ours: PCI addresses of the GPUs that the run uses; None: all that this process may use.
+    """
+    found = facts(ours, folders, root)
+    said = problems(found, wanted or Expected())
+    return {"problems": [dataclasses.asdict(one) for one in said], "facts": found.compact()}
+
+
+def in_words(report: Mapping[str, Any]) -> str:
+    """A report for people."""
+    listed = [f"{one['level'].upper():9} {one['text']}; {one['next_step']}" for one in report["problems"]]
+    return "\n".join([f"GPUs      {report['facts']['gpus']['count']}", *listed] if listed else ["no problem found"])
+
+
+def facts(ours: Collection[str] | None = None, folders: Sequence[Path] = (), root: Path = Path("/")) -> NodeFacts:
+    """Everything that can be read here."""
+    gpus, absent = sources.gpus(root)
+    return NodeFacts(tuple(sources.chosen(gpus, ours)), absent, **host.read(root, folders))
+
+
+def problems(found: NodeFacts, wanted: Expected) -> list[NodeProblem]:
+    """What is wrong with the node, errors first.  Pure."""
+    return sorted(judge.problems(found, wanted), key=lambda one: one.level != "error")

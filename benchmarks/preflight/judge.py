@@ -1,0 +1,153 @@
+"""What is wrong with a node, by its facts.  Pure; each rule yields nothing on a healthy node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from benchmarks.preflight.types import Expected, GpuFacts, NodeFacts, NodeProblem
+from kernels.hardware import by_market_name
+
+LEAST_DISK_BYTES = 100 << 20
+"""A trial file of the pr tier has some MB; with less than this a run ends in the middle (2026-11)."""
+LEAST_SHM_BYTES = 1 << 30
+"""The same as of benchmarks.doctor: buffers that ranks share."""
+LEAST_MEMLOCK_BYTES = 1 << 30
+"""RCCL and NCCL lock the buffers of every rank; 64 KiB is what a container gets without --ulimit=memlock=-1."""
+BUSY_BYTES, BUSY_PERCENT = 3 << 30, 5
+"""The same as of benchmarks.bringup: more than a driver takes on an idle GPU, more than a monitor's own query."""
+CLOCK_SLACK = 0.98
+"""Part of a product's top clock below which it counts as limited: parts of one product differ by a step of 15 MHz."""
+
+Level = Literal["error", "warning"]
+
+
+def problems(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    """Everything that is wrong."""
+    for rule in (_count, _product, _partitions, _power, _clocks, _memory, _links, _others, _host, _space, _libraries):
+        yield from rule(facts, wanted)
+
+
+def _count(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    if wanted.count and len(facts.gpus) != wanted.count:
+        said = f"{len(facts.gpus)} GPUs can be used, and the job has {wanted.count}"
+        yield _error("gpu count", said, "read `dmesg | grep -iE 'amdgpu|nvrm'`; correct the pool or the allocation")
+
+
+def _product(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    kinds = Counter(gpu.product or gpu.name or gpu.chip_id for gpu in facts.gpus)
+    said = ", ".join(f"{number} x {name}" for name, number in kinds.items())
+    if len(kinds) > 1:
+        yield _error("product", f"mixed products: {said}", "measure one product at a time")
+    elif wanted.product and kinds and wanted.product not in kinds:
+        yield _error("product", f"{said}, and the pool is of {wanted.product}", "correct gpu in ci/runners.toml")
+
+
+def _partitions(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    kinds = Counter("/".join(filter(None, (gpu.compute, gpu.memory))) for gpu in facts.gpus)
+    if len(kinds) > 1:
+        said = ", ".join(f"{mode or 'unknown'} on {number}" for mode, number in kinds.items())
+        next_step = "one mode for all: `sudo amd-smi set --compute-partition SPX`, `--memory-partition NPS1`"
+        yield _error("partition", f"GPUs in different modes: {said}", next_step)
+
+
+def _power(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    caps = {gpu.power_cap_w for gpu in facts.gpus if gpu.power_cap_w}
+    if len(caps) > 1:
+        said = f"power caps differ: {', '.join(f'{cap:g} W' for cap in sorted(caps))}"
+        yield _error("power cap", said, "give all GPUs one cap (amd-smi set --power-cap, nvidia-smi -pl)")
+        return
+    for gpu in facts.gpus[:1]:
+        if gpu.power_cap_w and gpu.power_default_w and gpu.power_cap_w < gpu.power_default_w:
+            said = f"the power cap is {gpu.power_cap_w:g} W of {gpu.power_default_w:g} W"
+            yield _warning("power cap", said, "times belong to this cap; records are kept apart by it")
+
+
+def _clocks(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    for index, gpu in enumerate(facts.gpus):
+        if gpu.clock_limit:
+            next_step = "set it back: `sudo amd-smi set --perf-level auto`, `nvidia-smi -rgc`"
+            yield _warning("clock", f"GPU {index}: {gpu.clock_limit}", next_step)
+        top = by_market_name(gpu.product).clock_mhz if gpu.product else 0
+        if gpu.max_clock_mhz and gpu.max_clock_mhz < top * CLOCK_SLACK:
+            said = f"GPU {index}: its clock is limited to {gpu.max_clock_mhz} of {top} MHz"
+            yield _warning("clock", said, "times belong to this limit")
+
+
+def _memory(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    for index, gpu in enumerate(facts.gpus):
+        if gpu.uncorrected:
+            said = f"GPU {index} ({gpu.address}): {gpu.uncorrected} uncorrected ECC errors since the driver was loaded"
+            yield _error("ECC", said, "reset or replace it; until then leave it out")
+        if gpu.bad_pages:
+            said = f"GPU {index} ({gpu.address}): memory pages wait to be retired"
+            yield _error("bad pages", said, "reset the GPU (amd-smi reset, nvidia-smi -r) or reboot the node")
+
+
+def _links(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    for index, gpu in enumerate(facts.gpus):
+        if gpu.links_down and len(facts.gpus) > 1:
+            said = f"GPU {index} ({gpu.address}): {gpu.links_down} of {gpu.links} links are down"
+            yield _error("links", said, "read `amd-smi xgmi` or `nvidia-smi nvlink -s`; reseat or replace the GPU")
+        if gpu.link_errors:
+            said = f"GPU {index} ({gpu.address}): its links count errors"
+            yield _warning("links", said, "`amd-smi reset --xgmierr` sets them to 0; look whether they come back")
+
+
+def _others(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    for index, gpu in enumerate(facts.gpus):
+        if gpu.processes:
+            said = f"GPU {index} is used by somebody else: {', '.join(gpu.processes[:5])}"
+            level: Level = "error" if _is_busy(gpu) else "warning"
+            yield NodeProblem("in use", level, said, "wait or stop them, or choose other GPUs")
+
+
+def _host(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    if not facts.gpus:
+        return
+    if facts.numa_balancing:
+        next_step = "as root: echo 0 > /proc/sys/kernel/numa_balancing"
+        yield _warning("NUMA balancing", "automatic NUMA balancing is on", next_step)
+    if facts.iommu_pt is False and _is_amd(facts.gpus):
+        yield _warning("IOMMU", "the kernel was booted without iommu=pt", "add it to the kernel's command line")
+    locked = facts.memlock_bytes
+    if locked is not None and 0 <= locked < LEAST_MEMLOCK_BYTES and len(facts.gpus) > 1:
+        said = f"a process may lock {locked >> 10} KiB of memory only"
+        yield _warning("memlock", said, "start the container with --ulimit=memlock=-1, or raise `ulimit -l`")
+
+
+def _space(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    for folder, free in facts.disk_bytes.items():
+        if free < LEAST_DISK_BYTES:
+            said = f"{free >> 20} MiB are free where {folder} lies"
+            yield _error("disk", said, f"free space, at least {LEAST_DISK_BYTES >> 20} MiB")
+    if facts.shm_bytes is not None and facts.shm_bytes < LEAST_SHM_BYTES and len(facts.gpus) > 1:
+        said = f"/dev/shm has {facts.shm_bytes >> 20} MiB free"
+        yield _warning("shm", said, "start the container with --shm-size=16G or --ipc=host")
+
+
+def _libraries(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+    """NVML alone, or both ways to AMD SMI: without them ECC, links and processes are not known in full."""
+    if {"nvml"} <= facts.absent.keys() or {"amdsmi", "amd-smi"} <= facts.absent.keys():
+        said = "; ".join(f"{name}: {why}" for name, why in facts.absent.items())
+        next_step = "install nvidia-ml-py, or amdsmi of ROCm"
+        yield _warning("library", f"the GPUs do not tell their state in full ({said})", next_step)
+
+
+def _is_busy(gpu: GpuFacts) -> bool:
+    """Whether its processes work, or hold much of its memory; also if nobody says it."""
+    silent = gpu.used_bytes is None and gpu.busy_percent is None
+    return silent or (gpu.used_bytes or 0) > BUSY_BYTES or (gpu.busy_percent or 0) > BUSY_PERCENT
+
+
+def _is_amd(gpus: Sequence[GpuFacts]) -> bool:
+    return any(gpu.product and by_market_name(gpu.product).arch.startswith("gfx") for gpu in gpus)
+
+
+def _error(kind: str, text: str, next_step: str) -> NodeProblem:
+    return NodeProblem(kind, "error", text, next_step)
+
+
+def _warning(kind: str, text: str, next_step: str) -> NodeProblem:
+    return NodeProblem(kind, "warning", text, next_step)

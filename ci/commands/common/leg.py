@@ -1,0 +1,154 @@
+"""What `ridgeline gate --trials` knows of a leg from sources that the measured code cannot write."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from ci.git.command import GitError, git_or_none, succeeds
+from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.judging import claims, run_file
+from ci.judging.claims import Expected
+from ci.judging.policy import Policy
+from ci.judging.run_file import MeasuringJob
+from ci.judging.trusted import TrustedOutcome, decided
+from ci.judging.types import Judgement, Verdict
+from ci.pools import file as pools_file
+from ci.pools.types import NO_GPU, Pool
+from ci.report.build import report_of
+from ci.report.model import Report, ReportWarning, Side
+from ci.trials import hostile
+from ci.trials.trial import Declaration
+
+HOSTED = Pool("hosted", NO_GPU, (0,))
+"""GitHub's own machines, where a pull request's tests and its `ridgeline check` run: CPUs."""
+
+
+class LegError(Exception):
+    """What was said of the leg cannot be; the text names the value and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HandedLeg:
+    """The part of a run that one pool measured.  head, base: 40 hex digits; base "": where head left our branch.
+
+    gpus: how many the job was given, None: any size that the pool offers.  run, job: the platform's word on it.
+    declared: what base declares (`python -m benchmarks list --json`), written by a job of our own.
+    """
+
+    head: str
+    base: str
+    pool: str
+    gpus: int | None = None
+    tier: str = "pr"
+    run: Path | None = None
+    job: str = ""
+    declared: Path | None = None
+
+
+def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy: Policy) -> Report:
+    """Judge what a leg handed over; a leg that handed over nothing is CANNOT TELL with its reason."""
+    job = run_file.read(leg.run, leg.job) if leg.run else None
+    _fetched(repository, leg.head)
+    base = leg.base or _merge_base(repository, leg.head)
+    expected = _expected(leg, base, job, repository)
+    there = [path for path in files if path.exists() or path.is_symlink()]
+    if there:
+        outcome = decided([hostile.read(path) for path in there], expected, policy, leg.tier)
+    else:
+        why = job.why_nothing(leg.pool) if job else f"nothing was measured: pool {leg.pool} handed over no trial file"
+        outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why), ())
+    return _report(outcome, expected, leg, repository)
+
+
+def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: Repository) -> Expected:
+    pool = HOSTED if leg.pool == HOSTED.name else pools_file.load().pool(leg.pool)
+    counts = pool.gpus if leg.gpus is None else (pool.size(leg.gpus),)
+    declared, python = _declared(leg.declared) if leg.declared else (None, "")
+    return Expected(
+        leg.head,
+        base,
+        None if pool.gpu == NO_GPU else pool.gpu,
+        counts,
+        job.started_ms if job else None,
+        job.ended_ms if job else None,
+        _same_kernels(repository, base, leg.head),
+        declared,
+        python,
+    )
+
+
+def _declared(path: Path) -> tuple[dict[str, Declaration], str]:
+    """Declarations by operator, and the Python that made them."""
+    try:
+        data = json.loads(path.read_bytes())
+        return {one["kernel"]: Declaration.of(one) for one in data["kernels"]}, str(data.get("python", ""))
+    except OSError as error:
+        raise LegError(f"--declared {path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        made = "`python -m benchmarks list --json` prints one"
+        raise LegError(
+            f"--declared {path} is no list of declarations ({type(error).__name__}: {error}); {made}"
+        ) from None
+
+
+# ---- what git knows --------------------------------------------------------------------------------------------------
+
+
+def _fetched(repository: Repository, commit: str) -> None:
+    """Bring the objects of a commit that is not here, such as one of a fork; nothing of it is checked out or run."""
+    if git_or_none(repository.root, "cat-file", "-e", f"{commit}^{{commit}}") is None:
+        succeeds(repository.root, "fetch", "--quiet", "--no-tags", "origin", commit)
+
+
+def _merge_base(repository: Repository, head: str) -> str:
+    found = repository.merge_base("HEAD", head)
+    if not found:
+        raise LegError(f"where {head[:8]} left this branch is not known here; --base names the commit (40 hex digits)")
+    return found
+
+
+def _same_kernels(repository: Repository, base: str, head: str) -> bool:
+    """Whether git knows that both commits have the same kernel files."""
+    try:
+        sides = [LocalCheckout(role, repository.root, repository.resolve(c)) for role, c in _roles(base, head)]
+        return repository.same_kernels(*sides)
+    except GitError:
+        return False
+
+
+def _roles(base: str, head: str) -> tuple[tuple[str, str], ...]:
+    return ("base", base), ("head", head)
+
+
+def _trusted(repository: Repository, commit: str) -> bool:
+    """Whether a commit is in the history of the branch that judges."""
+    return succeeds(repository.root, "merge-base", "--is-ancestor", commit, "HEAD")
+
+
+# ---- the report ------------------------------------------------------------------------------------------------------
+
+
+def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, repository: Repository) -> Report:
+    where = leg.pool if leg.gpus is None else f"{leg.pool}, {leg.gpus} GPU{'s' * (leg.gpus != 1)}"
+    checkouts = [LocalCheckout(role, repository.root, Commit(c, 0, "")) for role, c in _roles(expected.base, leg.head)]
+    made = report_of(outcome.judgement, outcome.trials, checkouts, title=f"pull request on {where}")
+    base, head = (
+        dataclasses.replace(side, commit=one.commit.hash, dirty=False)
+        for side, one in zip((made.base, made.head), checkouts, strict=True)
+    )
+    first = () if _trusted(repository, leg.head) else (_untrusted(head, outcome),)
+    more = () if leg.declared else (ReportWarning(UNCHECKED),)
+    return dataclasses.replace(made, base=base, head=head, warnings=(*first, *more, *made.warnings))
+
+
+UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"
+
+
+def _untrusted(head: Side, outcome: TrustedOutcome) -> ReportWarning:
+    count = len(outcome.trials)
+    return ReportWarning(
+        f"{count} trial{'s' * (count != 1)} judged here; {claims.UNTRUSTED.format(head=head.commit[:8])}"
+    )

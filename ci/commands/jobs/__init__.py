@@ -1,0 +1,1 @@
+"""Verbs of jobs on a queue or a cluster."""

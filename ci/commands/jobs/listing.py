@@ -1,0 +1,69 @@
+"""`ridgeline jobs`: the jobs that were submitted from here, on every executor; and how jobs are printed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from ci import executors
+from ci.executors import JobStatus, State
+from ci.options import JSON, PASS, USAGE, err_console, example
+from ci.report.words import plain
+
+QUEUE = click.option(
+    "--queue",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the jobs (default: .ridgeline/jobs here).",
+)
+
+VERDICTS = (0, 1, 2, 3, 130)
+"""Exit codes of our commands; any other code of a job is that of a crash."""
+
+
+@click.command(epilog=example("ridgeline jobs\n  ridgeline jobs --json 20261122T143118.803013392-e716"))
+@click.argument("ids", nargs=-1)
+@JSON
+@QUEUE
+def jobs(ids: tuple[str, ...], as_json: bool, queue: Path | None) -> int:
+    """The jobs that were submitted from here (all, or those named): where they are, and how they ended."""
+    known = set(executors.all_jobs(queue))
+    for one in ids:
+        if one not in known:
+            raise executors.ExecutorError(f"no job {one!r} here; `ridgeline jobs` without an id lists all of them")
+    return show(executors.status(ids, root=queue), as_json)
+
+
+def show(found: Sequence[JobStatus], as_json: bool) -> int:
+    """Print jobs, one a line; exit code 0."""
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(job) for job in found], indent=1))
+        return PASS
+    for job in found:
+        where = f"on {job.where}" if job.where else ""
+        log = f"log: {job.log}" if job.log else ""
+        click.echo("  ".join(filter(None, (job.id, job.name, str(job.state), where, plain(job.why, 500), log))))
+    return PASS
+
+
+def code_of(job: JobStatus) -> int:
+    """The exit code of waiting for a job: the command's, if it came to its end; else 3."""
+    if job.state in (State.DONE, State.FAILED):
+        code = job.exit_code or 0
+        return code if code in VERDICTS and (code or job.state is State.DONE) else USAGE
+    return USAGE
+
+
+@contextlib.contextmanager
+def following() -> Iterator[Callable[[JobStatus], None]]:
+    """Say on a terminal where a job is that is waited for."""
+    console = err_console()
+    if not console.is_terminal:
+        yield lambda job: None
+        return
+    with console.status("") as status:
+        yield lambda job: status.update(plain(f"{job.id} {job.state} {job.where} {job.why}", 200))

@@ -1,0 +1,161 @@
+"""`ridgeline runner`: serves GitHub's queue from Slurm, with one short-lived runner for each job."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from ci.github.client import API
+from ci.options import DRY_RUN, JSON, PASS, USAGE, example
+from ci.pools import file
+from ci.pools.types import Pools
+from ci.report.words import plain
+from ci.runner import memory
+from ci.runner.cluster import SlurmJobs
+from ci.runner.hub import GitHubQueue
+from ci.runner.service import RunnerService
+from ci.runner.settings import Serving, serving
+from ci.runner.types import Action, RunnerError
+from ci.slurm.client import Slurm
+
+INTERVAL_S = 15.0
+"""Seconds between two looks: GitHub counts 5,000 calls an hour, and a conditional one only if it brings news."""
+
+LINE = 500
+"""Characters of one line of the log."""
+
+
+@click.command(epilog=example("ridgeline runner --once --dry-run\n  ridgeline runner --pool mi300x"))
+@click.option("--pool", "only", multiple=True, metavar="NAME", help="Serve only this pool (repeatable).")
+@click.option("--site", metavar="NAME", help="The Slurm site (default: the one with a table [site.NAME.runner]).")
+@click.option("--once", is_flag=True, help="Look once, do what follows, and leave.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05, 3600),
+    default=INTERVAL_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two looks.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the service, which every node sees (default: runner in the site's shared folder).",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="GitHub's token, read again at every look (default: the variable GITHUB_TOKEN).",
+)
+@click.option("--file", "path", type=click.Path(path_type=Path), default=file.FILE, help="Default: ci/runners.toml.")
+@DRY_RUN
+@JSON
+def runner(
+    only: tuple[str, ...],
+    site: str | None,
+    once: bool,
+    interval: float,
+    state: Path | None,
+    token_file: Path | None,
+    path: Path,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Serve GitHub's queue from Slurm: one Slurm job, with a runner for one job, for each queued job of ours.
+
+    It survives restarts, and GitHub and Slurm being away.  The token needs "administration: write" and "actions:
+    write" of the repository.  --dry-run looks once and says what it would do.
+    """
+    pools = file.load(path)
+    site = site or _only_site(pools)
+    served = serving(pools, site, only)
+    state = (state or _folder(pools, site)).absolute()
+    service = _service(served, pools, state, _token(token_file))
+    if dry_run:
+        return _shown(service.plan(), as_json)
+    with memory.held(state), _Stopped() as stopped:
+        service.ledger = memory.load(state)
+        _log(f"serving {', '.join(offer.name for offer in served.offers)} of {served.repository}")
+        service.round()
+        while not once and not stopped.within(interval):
+            service.round()
+    return USAGE if once and service.away else PASS
+
+
+def _service(served: Serving, pools: Pools, state: Path, token: Callable[[], str]) -> RunnerService:
+    api = os.environ.get("GITHUB_API_URL") or API
+    hub = GitHubQueue(served, token, api)
+    return RunnerService(served, state, hub, SlurmJobs(served, pools, state, Slurm(patience_s=0)), _log)
+
+
+def _only_site(pools: Pools) -> str:
+    names = [site.name for site in pools.sites.values() if site.runner]
+    if len(names) != 1:
+        found = ", ".join(names) or "none"
+        raise RunnerError(f"--site says which site to serve; sites with a table [site.NAME.runner]: {found}")
+    return names[0]
+
+
+def _folder(pools: Pools, site: str) -> Path:
+    """In the folder that every node sees."""
+    shared = pools.sites[site].shared
+    return (Path(shared) if shared else Path.home() / ".ridgeline") / "runner"
+
+
+def _token(path: Path | None) -> Callable[[], str]:
+    if path is not None:
+        return lambda: path.read_text(encoding="utf-8").strip()
+    token = os.environ.get("GITHUB_TOKEN", "")
+    if not token:
+        raise RunnerError("there is no token; set GITHUB_TOKEN or give --token-file, and keep it out of the command")
+    return lambda: token
+
+
+def _shown(actions: tuple[Action, ...], as_json: bool) -> int:
+    """What would be done, line by line."""
+    if as_json:
+        documents = [{"action": type(action).__name__.lower(), **dataclasses.asdict(action)} for action in actions]
+        click.echo(json.dumps(documents, indent=1))
+        return PASS
+    for action in actions:
+        click.echo(plain(action, LINE))
+    if not actions:
+        click.echo("nothing to do")
+    return PASS
+
+
+def _log(text: str) -> None:
+    """One line; job names and branches in it are other people's words."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    click.echo(f"{now} {plain(text, LINE)}")
+
+
+class _Stopped:
+    """SIGTERM ends the service between two looks."""
+
+    def __enter__(self) -> _Stopped:
+        self._asked = False
+        self._before = signal.signal(signal.SIGTERM, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, self._before)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+    def within(self, seconds: float) -> bool:
+        """Wait so long, or until SIGTERM."""
+        deadline = time.monotonic() + seconds
+        while not self._asked and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+        return self._asked

@@ -1,0 +1,238 @@
+"""What a trial says of itself, held against what we know of the run that should have produced it.
+
+A trial that a stranger's code measured is a claim.  The platform knows which commits the run was started for and when;
+the pool knows which GPU it has and how many; the default branch knows its benchmark definitions; arithmetic knows that
+samples fit into the time and under the roof of the hardware.  A trial that contradicts one of them is refused by name.
+
+What this cannot show: that the numbers are true.  Whoever runs code on the measuring host can write any file, with the
+right commits, moments and digests.  `UNTRUSTED` is the sentence that says so in every such report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ci.trials.trial import Cost, Declaration, Trial
+from kernels import hardware
+
+UNTRUSTED = (
+    "these trials come from an untrusted tree ({head} is not in the history of this branch): its code ran on the host "
+    "that measured. Commits, machine, moments and benchmark definition fit the run; that the times themselves are not "
+    "made up cannot be shown from outside the host"
+)
+
+CLOCK_SLACK_S = 300.0
+"""Seconds that the clock of a host may differ from the platform's (RFC 4120 allows Kerberos as much)."""
+
+ROOF_SLACK = 1.25
+"""Times the peak of kernels/hardware.py that a rate may reach: boost above the clock of the data sheet, 8 % on H200
+(1,980 against 1,830 MHz), and declared costs that count masked work."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What is known of a run from sources that its measured code cannot write.
+
+    head, base: 40 hex digits.  product: of `kernels.hardware`, None for a CPU.  counts: GPUs it may have, empty: any.
+    started_ms, ended_ms: of the measuring job, milliseconds since 1970 UTC; None: not known.
+    same_kernels: git says that both commits have the same kernel files, so that head alone is measured.
+    declared: what base declares, by operator, from a tree of our own; None: not known.  python: its version, "3.12".
+    """
+
+    head: str
+    base: str
+    product: str | None
+    counts: tuple[int, ...] = ()
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    same_kernels: bool = False
+    declared: Mapping[str, Declaration] | None = None
+    python: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RefusedTrial:
+    """A trial that does not fit its run, and the first reason."""
+
+    id: str
+    operator: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"trial {self.id} of {self.operator} is refused: {self.why}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sifted:
+    """The trials of a file that fit their run, those that do not, and what is missing between them."""
+
+    trials: tuple[Trial, ...]
+    refused: tuple[RefusedTrial, ...] = ()
+    gaps: tuple[str, ...] = ()
+
+
+def sift(trials: Sequence[Trial], expected: Expected) -> Sifted:
+    """Hold every trial against what is expected, then the trials against each other."""
+    reasons = {trial.id: why for trial in trials if (why := contradiction(trial, expected))}
+    reasons |= dict(_between([trial for trial in trials if trial.id not in reasons]))
+    fitting = tuple(trial for trial in trials if trial.id not in reasons)
+    refused = tuple(RefusedTrial(t.id, t.operator, reasons[t.id]) for t in trials if t.id in reasons)
+    return Sifted(fitting, refused, tuple(_gaps(trials)))
+
+
+def contradiction(trial: Trial, expected: Expected) -> str:
+    """Why a trial cannot be of this run, "" if it can."""
+    found = (check(trial, expected) for check in CHECKS)
+    return next((why for why in found if why), "")
+
+
+# ---- one trial -------------------------------------------------------------------------------------------------------
+
+
+def _sides(trial: Trial, expected: Expected) -> str:
+    if trial.paired:
+        return ""
+    alone = "head alone was measured" if "head" in trial.checkouts else "its head was not measured"
+    return "" if expected.same_kernels and "head" in trial.checkouts else f"{alone}; base and head run in lock-step"
+
+
+def _commits(trial: Trial, expected: Expected) -> str:
+    for role, commit in (("head", expected.head), ("base", expected.base)):
+        checkout = trial.checkouts.get(role)
+        if checkout is None:
+            continue
+        if checkout.named:
+            return f"its {role} was renamed to {checkout.named}; a run measures commits under their own names"
+        if checkout.dirty:
+            return f"its {role} has uncommitted changes"
+        if checkout.commit != commit:
+            return f"it says its {role} is {checkout.commit}; the run was started for {commit}"
+    return ""
+
+
+def _machine(trial: Trial, expected: Expected) -> str:
+    machine = trial.machine
+    if expected.product is None:
+        return "" if machine.kind == "cpu" else f"it says it ran on {machine.market_name}; the pool has no GPU"
+    if machine.kind != "gpu" or machine.market_name != expected.product:
+        said = machine.market_name or machine.device or "a machine without a known GPU"
+        return f"it says it ran on {said}; the pool has {expected.product}"
+    known = hardware.by_market_name(expected.product)
+    if machine.arch != known.arch:
+        return f"it says its {expected.product} is of {machine.arch}; that product is of {known.arch}"
+    if expected.counts and machine.count not in expected.counts:
+        allowed = " or ".join(map(str, expected.counts))
+        return f"it says it had {machine.count} GPUs; the leg was given {allowed}"
+    return ""
+
+
+def _moment(trial: Trial, expected: Expected) -> str:
+    slack, first, last = 1000 * CLOCK_SLACK_S, expected.started_ms, expected.ended_ms
+    if first is not None and trial.started_ms < first - slack:
+        return f"it started at {trial.started_at}, before its run"
+    if last is not None and trial.started_ms > last + slack:
+        return f"it started at {trial.started_at}, after its run"
+    return ""
+
+
+def _id(trial: Trial, expected: Expected) -> str:
+    body = json.loads(trial.text)
+    body.pop("id")
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+    return "" if trial.id == digest else f"its id is not that of its content, {digest}: the line was edited"
+
+
+def _definition(trial: Trial, expected: Expected) -> str:
+    """Whether base declares what our own tree of it declares.  Digests of two versions of Python are not alike."""
+    base = trial.checkouts.get("base") or trial.checkouts["head"]
+    if expected.declared is None or base.environment.python != expected.python:
+        return ""
+    ours, theirs = expected.declared.get(trial.operator), base.declaration
+    if ours is None or theirs is None:
+        return "" if ours is theirs else f"base does not declare {trial.operator} as its commit does"
+    if set(ours.baselines) != set(theirs.baselines) or ours.cases.keys() != theirs.cases.keys():
+        return "it lists other cases or baselines of base than its commit declares"
+    changed = (name for name in trial.cases.keys() & ours.cases.keys() if _differs(ours, theirs, name))
+    return next((f"its benchmark definition of {name} in base is not that of the commit" for name in changed), "")
+
+
+def _differs(ours: Declaration, theirs: Declaration, case: str) -> bool:
+    """Costs are left out: they may depend on the machine, which is not ours."""
+    one, other = (dataclasses.replace(declared.cases[case], cost=Cost()) for declared in (ours, theirs))
+    return one != other
+
+
+def _arithmetic(trial: Trial, expected: Expected) -> str:
+    """Samples are taken one after the other, so they fit into their trial, and the trial into its run."""
+    spent = float(sum(arm.seconds.sum() for _, _, _, arm in trial.arms()))
+    if spent > trial.duration_s:
+        return f"its samples add up to {spent:.3g} s and it lasted {trial.duration_s:.3g} s"
+    if expected.started_ms is None or expected.ended_ms is None:
+        return ""
+    run_s = (expected.ended_ms - expected.started_ms) / 1000 + CLOCK_SLACK_S
+    return f"it lasted {trial.duration_s:.3g} s, longer than its run" if trial.duration_s > run_s else ""
+
+
+def _roof(trial: Trial, expected: Expected) -> str:
+    """No call beats the matrix units; the cost is what base declares, in our own tree of it where there is one."""
+    if expected.product is None:
+        return ""
+    declared = (expected.declared or {}).get(trial.operator) or trial.declaration()
+    device = hardware.by_market_name(expected.product)
+    for case, role, backend, arm in trial.arms():
+        one = declared.cases.get(case) if declared else None
+        if one is None or not arm.ok or not one.cost.flops or one.dtype not in device.peak_flops:
+            continue
+        rate = one.cost.flops / float(np.median(arm.seconds))
+        if rate > ROOF_SLACK * device.peak_flops[one.dtype]:
+            most = device.peak_flops[one.dtype] / 1e12
+            return f"{role}/{backend} of {case} runs at {rate / 1e12:.0f} TFLOPS; {expected.product} has {most:.0f}"
+    return ""
+
+
+Contradiction = Callable[[Trial, Expected], str]
+CHECKS: tuple[Contradiction, ...] = (_sides, _commits, _machine, _moment, _id, _definition, _arithmetic, _roof)
+"""Each gives a reason against a trial, or ""."""
+
+
+# ---- trials beside each other ----------------------------------------------------------------------------------------
+
+
+def _between(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
+    """(id, reason) of trials that do not go together with earlier ones: another machine, or a copy."""
+    seen: dict[tuple[str, str, str, bytes], str] = {}
+    for trial in trials:
+        if trial.machine.name != trials[0].machine.name:
+            yield trial.id, f"it says it ran on {trial.machine.name}, others of its leg on {trials[0].machine.name}"
+        for key in _samples(trial):
+            if seen.setdefault(key, trial.id) != trial.id:
+                yield trial.id, f"its samples of {key[0]} are those of trial {seen[key]}"
+
+
+def _samples(trial: Trial) -> Iterator[tuple[str, str, str, bytes]]:
+    """The samples of every arm that has several different ones; two runs never agree in all of them."""
+    for case, role, backend, arm in trial.arms():
+        if len(set(arm.seconds.tolist())) >= FEWEST_TO_COPY:
+            yield f"{trial.operator}/{case}", role, backend, arm.seconds.tobytes()
+
+
+FEWEST_TO_COPY = 8
+"""Different samples from which an equal row is a copy.  None of 6,492 recorded rows on H200 equals another one;
+single samples repeat, for clocks have few digits (results/ and tests/recordings, 2026-11-22)."""
+
+
+def _gaps(trials: Iterable[Trial]) -> Iterator[str]:
+    """A session numbers its trials one after the other: one between that is not there was left out by somebody."""
+    numbers: dict[tuple[str, str], set[int]] = {}
+    for trial in trials:
+        numbers.setdefault((trial.session, trial.operator), set()).add(trial.number)
+    for (session, operator), found in numbers.items():
+        wanted = max(found) - min(found) + 1
+        if len(found) < wanted:
+            lost = f"{wanted - len(found)} of {wanted} trials"
+            yield f"{lost} of {operator} in session {session} are not in the file"

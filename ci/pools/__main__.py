@@ -1,0 +1,66 @@
+"""`python3 -m ci.pools`: the matrix of the workflows, before anything is installed.
+
+    python3 -m ci.pools --matrix [--only NAME] [--gpus N] -- python -m ci run --out trials.jsonl
+
+Prints one line of JSON: a list of legs (ci.pools.matrix.Leg), whose `script` runs what stands after `--`.  In a
+workflow it also sets the step's output `legs`.  `ridgeline pools` does more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ci.pools import file, matrix
+from ci.pools.types import PoolsError
+
+USAGE = 3
+
+
+def main(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Print the matrix; returns 3 for a bad file or an unknown name."""
+    asked = _parser().parse_args(argv)
+    only = [name for name in asked.only if name]  # an input that was left empty
+    try:
+        found = matrix.legs(file.load(asked.file), asked.command, only, int(asked.gpus) if asked.gpus else None)
+    except PoolsError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return USAGE
+    publish(matrix.as_json(found), environ)
+    return 0
+
+
+def publish(line: str, environ: Mapping[str, str]) -> None:
+    """Print a line and, inside a workflow, make it the step's output `legs`."""
+    print(line)
+    if environ.get("GITHUB_OUTPUT"):
+        with open(environ["GITHUB_OUTPUT"], "a", encoding="utf-8") as output:
+            output.write(f"legs={line}\n")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(USAGE, f"Error: {message}; see --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python3 -m ci.pools", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--matrix", action="store_true", required=True, help="print the legs as JSON")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this pool; repeatable")
+    parser.add_argument("--gpus", default="", type=_count, metavar="N", help="only legs of N GPUs")
+    parser.add_argument("--file", default=file.FILE, type=Path, metavar="FILE", help="default: ci/runners.toml")
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="what a leg runs, after --")
+    return parser
+
+
+def _count(text: str) -> str:
+    if text and not (text.isdecimal() and len(text) < 4):
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number of GPUs")
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+enter() { supervise env -i PATH="$PATH" ${HOME+HOME="$HOME"} "${environment[@]}" bash -c "$(entry)"; }

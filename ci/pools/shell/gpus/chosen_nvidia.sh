@@ -1,0 +1,4 @@
+choose_devices() {
+  find_entries
+  devices=("--gpus=\"device=$entries\"")
+}

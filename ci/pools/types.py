@@ -1,0 +1,212 @@
+"""A pool, a Slurm site, and the file that describes them, as values."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+
+from kernels.hardware import by_market_name
+
+NO_GPU = "none"
+"""The product of a pool that has no GPU."""
+
+SIZE = "{gpus}"
+"""In a runner's label, the number of GPUs of the job: projects name one label for each size."""
+
+
+class PoolsError(ValueError):
+    """The file of pools, or what was asked of it, is wrong; the text says where, what is allowed, and what to do."""
+
+
+class Container(enum.StrEnum):
+    """What stands between the host and a job.  none: nothing, or the runner itself lives in the container."""
+
+    NONE = "none"
+    DOCKER = "docker"
+    APPTAINER = "apptainer"
+    PYXIS = "pyxis"
+
+
+class Isolation(enum.StrEnum):
+    """What says which of a node's GPUs a job may use.
+
+    whole: nothing does, a job has all of them.  env-file, render-devices: files that a pod brings (see ENV_FILE and
+    RENDER_DEVICES in ci.pools.command).  visible-devices: ROCR_VISIBLE_DEVICES (HIP_, CUDA_) of the runner.
+    slurm: the allocation.
+    """
+
+    WHOLE = "whole"
+    ENV_FILE = "env-file"
+    RENDER_DEVICES = "render-devices"
+    VISIBLE_DEVICES = "visible-devices"
+    SLURM = "slurm"
+
+
+class User(enum.StrEnum):
+    """Who a command is inside a docker container: root, or the user of the runner."""
+
+    ROOT = "root"
+    RUNNER = "runner"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunsOn:
+    """Which of GitHub's runners take a pool's jobs: all of the labels, and a runner group if one is named."""
+
+    labels: tuple[str, ...]
+    group: str = ""
+
+    def sized(self, gpus: int) -> RunsOn:
+        """Of a job with this many GPUs."""
+        return RunsOn(tuple(label.replace(SIZE, str(gpus)) for label in self.labels), self.group)
+
+    @property
+    def value(self) -> list[str] | dict[str, str | list[str]]:
+        """As a workflow's `runs-on`."""
+        if not self.group:
+            return list(self.labels)
+        return {"group": self.group, **({"labels": list(self.labels)} if self.labels else {})}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Machines of one kind that one label or one partition leads to.
+
+    gpu: the product that the devices must report (kernels.hardware), NO_GPU for a pool of CPUs.
+    gpus: how many GPUs a job may ask for; node_gpus: how many a node has.
+    runs_on: None where no GitHub runner serves the pool.
+    image, options, mounts ("HOST:INSIDE[:ro]"), user, packages (Debian's or Fedora's names, installed first): of the
+    container.  venv: an environment inside it that has Ridgeline's dependencies; "" makes one in every job.
+    variables: names of further environment variables that may enter.  minutes: the longest a job may take.
+    site, partition, gres (the type in gpu:TYPE:COUNT), constraint, exclusive, account, time, sbatch (further options):
+    of Slurm; site is "" where no Slurm leads to the pool.
+    """
+
+    name: str
+    gpu: str
+    gpus: tuple[int, ...]
+    node_gpus: int = 8
+    runs_on: RunsOn | None = None
+    container: Container = Container.NONE
+    image: str = ""
+    options: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    user: User = User.ROOT
+    isolation: Isolation = Isolation.WHOLE
+    packages: tuple[str, ...] = ()
+    venv: str = ""
+    variables: tuple[str, ...] = ()
+    minutes: int = 60
+    site: str = ""
+    partition: str = ""
+    gres: str = ""
+    constraint: str = ""
+    exclusive: bool = False
+    account: str = ""
+    time: str = ""
+    sbatch: tuple[str, ...] = ()
+
+    @property
+    def vendor(self) -> str:
+        """ "amd", "nvidia", or "" without a GPU."""
+        if self.gpu == NO_GPU:
+            return ""
+        return "nvidia" if by_market_name(self.gpu).arch.startswith("sm_") else "amd"
+
+    @property
+    def time_limit(self) -> str:
+        """Slurm's --time: `time`, or the minutes."""
+        return self.time or str(self.minutes)
+
+    def size(self, gpus: int | None) -> int:
+        """The number of GPUs of a job: as asked, or the most; PoolsError for one that the pool does not offer."""
+        if gpus is None:
+            return max(self.gpus)
+        if gpus not in self.gpus:
+            offered = ", ".join(map(str, self.gpus))
+            raise PoolsError(
+                f"pool {self.name!r} offers jobs of {offered} GPUs, not {gpus}; ask for one of these sizes"
+            )
+        return gpus
+
+    def gres_of(self, gpus: int) -> str:
+        """Slurm's --gres for so many GPUs, "" for none."""
+        return ":".join(filter(None, ("gpu", self.gres, str(gpus)))) if gpus else ""
+
+    def title(self, gpus: int) -> str:
+        """ "8 x MI300X", for people."""
+        return f"{gpus} x {self.gpu}" if gpus else "CPU only"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunnerSettings:
+    """How `ridgeline runner` serves GitHub from a Slurm site.
+
+    program: path of the runner's run.sh on the nodes.  repository: OWNER/NAME.  group: id of the runner group.
+    workflows: paths of the workflow files whose jobs are served; refs: the git refs that these must come from.
+    jobs: most Slurm jobs at a time in one partition; reruns: how often a GitHub job whose node was lost is run again.
+    organization: where runners are registered, "" for the repository itself.
+    """
+
+    program: str
+    repository: str
+    workflows: tuple[str, ...]
+    refs: tuple[str, ...]
+    group: int = 1
+    jobs: int = 4
+    reruns: int = 2
+    organization: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """One Slurm cluster.
+
+    shared: a folder that every node sees; "" is the home folder.  account: of pools that name none.
+    sbatch: options of every job.  login: GitHub's runner on its login node, which submits the jobs of pools that have
+    no runner of their own.  runner: None where `ridgeline runner` does not serve it.
+    """
+
+    name: str
+    account: str = ""
+    shared: str = ""
+    sbatch: tuple[str, ...] = ()
+    login: RunsOn | None = None
+    runner: RunnerSettings | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Pools:
+    """All pools and sites of a file, by name."""
+
+    pools: Mapping[str, Pool]
+    sites: Mapping[str, Site]
+
+    def pool(self, name: str) -> Pool:
+        """The pool of that name; PoolsError names those there are."""
+        if name not in self.pools:
+            raise PoolsError(f"no pool {name!r}; ci/runners.toml has {', '.join(self.pools) or 'none'}")
+        return self.pools[name]
+
+    def site(self, name: str) -> Site:
+        """The Slurm site of that name; PoolsError names those there are."""
+        if name not in self.sites:
+            raise PoolsError(f"no site {name!r}; ci/runners.toml has {', '.join(self.sites) or 'none'}")
+        return self.sites[name]
+
+    def on_slurm(self, name: str) -> tuple[Pool, Site]:
+        """A pool that Slurm leads to, and its site; PoolsError for another one."""
+        pool = self.pool(name)
+        if not pool.site:
+            reached = ", ".join(one.name for one in self.pools.values() if one.site) or "none"
+            raise PoolsError(f"pool {name!r} has no `site`: no Slurm leads to it; pools that have one: {reached}")
+        return pool, self.sites[pool.site]
+
+    def runner_of(self, pool: Pool) -> RunsOn | None:
+        """Which of GitHub's runners take a pool's jobs: its own, or the one that submits them to its site."""
+        return pool.runs_on or (self.sites[pool.site].login if pool.site else None)
+
+    def account(self, pool: Pool) -> str:
+        """Slurm's --account for a pool: its own, else its site's."""
+        return pool.account or self.sites[pool.site].account

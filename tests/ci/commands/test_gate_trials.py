@@ -1,0 +1,206 @@
+"""`ridgeline gate --trials`: what a leg handed over, judged in a clone of the default branch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ci.__main__ import main
+from ci.judging import claims
+from ci.report import json_report
+from tests.ci import made_trials as made
+from tests.ci.git.test_repository import commit, git
+from tests.ci.judging.test_claims import sealed
+from tests.ci.judging.test_live import Player, play
+
+GATE = "gate --pool h200 --gpus 1 --trials trials.jsonl --report out"
+MACHINE = {**made.MACHINE, "name": "h200x1-1a2b3c4d", "count": 1}
+ONE = "a" * 40
+BOTH = f"--base {ONE} --head {ONE}"
+PROJECT = '[tool.ridgeline]\nkernels = ["kernels"]\n'
+
+
+class Scene:
+    """A clone of the default branch, a hub with a fork's commit, and the trial file of the leg that measured it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.hub, self.clone = folder / "hub", folder / "clone"
+        self.hub.mkdir()
+        git(self.hub, "init", "-q", "-b", "main")
+        self.base = commit(self.hub, kernels__a="one", pyproject="")
+        (self.hub / "pyproject.toml").write_text(PROJECT)
+        self.base = commit(self.hub)
+        git(self.hub, "checkout", "-q", "-b", "fork")
+        self.head = commit(self.hub, kernels__a="two")
+        self.same = commit(self.hub, kernels__a="one", notes="words")
+        git(self.hub, "checkout", "-q", "main")
+        commit(self.hub, readme="main went on")
+        git(folder, "clone", "-q", "--single-branch", str(self.hub), str(self.clone))
+        monkeypatch.chdir(self.clone)
+
+    def measured(self, slower: float = 0.0, change: Callable[[dict[str, Any]], None] = lambda line: None) -> None:
+        out = self.clone / "live.jsonl"
+        out.unlink(missing_ok=True)
+        play(Player(slower), out)
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        for line in lines:
+            line["machine"] = MACHINE
+            line["trees"]["base"]["commit"], line["trees"]["head"]["commit"] = self.base, self.head
+            change(line)
+        made.write(self.clone / "trials.jsonl", *map(sealed, lines))
+
+    def gate(self, *more: str, head: str = "") -> Result:
+        return CliRunner().invoke(main, [*GATE.split(), "--head", head or self.head, *more], catch_exceptions=False)
+
+    @property
+    def report(self) -> json_report.Report:
+        return json_report.read(self.clone / "out.json")
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(("slower", "code"), [(0.0, 0), (0.03, 1)])
+def test_a_forks_trials_are_judged_here(scene: Scene, slower: float, code: int) -> None:
+    scene.measured(slower)
+    done = scene.gate()
+    assert done.exit_code == code, done.output
+    report = scene.report
+    assert (report.base.commit, report.head.commit) == (scene.base, scene.head)
+    assert report.title == "pull request on h200, 1 GPU"
+
+
+def test_the_report_says_which_trials_come_from_an_untrusted_tree(scene: Scene) -> None:
+    scene.measured()
+    scene.gate()
+    (said, *_) = scene.report.warnings
+    trials = (scene.clone / "trials.jsonl").read_text().count("\n")
+    assert said.text.startswith(f"{trials} trials judged here; these trials come from an untrusted tree")
+    assert "cannot be shown" in claims.UNTRUSTED
+    assert "untrusted tree" in (scene.clone / "out.md").read_text()
+
+
+def test_a_commit_of_this_branch_is_no_stranger(scene: Scene) -> None:
+    git(scene.clone, "fetch", "-q", "origin", "fork")
+    git(scene.clone, "merge", "-q", "FETCH_HEAD")
+    scene.measured()
+    scene.gate("--base", scene.base)
+    assert not any("untrusted" in str(warning) for warning in scene.report.warnings)
+
+
+def test_a_forged_verdict_counts_for_nothing(scene: Scene) -> None:
+    """The leg's own opinion, in whatever form, is not asked for."""
+    scene.measured(0.03, lambda line: line.update(verdict="SAME", warnings=["verdict: SAME"]))
+    (scene.clone / "report.json").write_text('{"verdict": "SAME"}')
+    assert scene.gate().exit_code == 1
+
+
+def test_trials_of_another_commit_are_no_verdict(scene: Scene) -> None:
+    scene.measured(0.0, lambda line: line["trees"]["head"].update(commit="c" * 40))
+    done = scene.gate()
+    assert done.exit_code == 2
+    assert "is refused: it says its head is" in (scene.clone / "out.md").read_text()
+
+
+def test_trials_of_another_machine_are_no_verdict(scene: Scene) -> None:
+    scene.measured(0.0, lambda line: line.update(machine={**MACHINE, "market_name": "H100 SXM"}))
+    assert scene.gate().exit_code == 2
+
+
+def test_a_hosted_machine_is_a_cpu(scene: Scene) -> None:
+    hosted = ["gate", "--pool", "hosted", "--trials", "trials.jsonl", "--head", scene.head]
+    scene.measured()
+    assert CliRunner().invoke(main, hosted).exit_code == 2
+    scene.measured(0.05, lambda line: line.update(machine={**MACHINE, "kind": "cpu", "market_name": None}))
+    assert CliRunner().invoke(main, hosted).exit_code == 1
+
+
+def test_the_base_that_is_said_must_be_the_one_that_was_measured(scene: Scene) -> None:
+    scene.measured()
+    assert scene.gate("--base", "d" * 40).exit_code == 2
+
+
+def test_head_alone_counts_only_where_git_sees_the_same_kernels(scene: Scene) -> None:
+    def alone(line: dict[str, Any]) -> None:
+        del line["trees"]["base"]
+        for case in line["cases"].values():
+            case["arms"] = {key: arm for key, arm in case["arms"].items() if key.startswith("head")}
+
+    scene.measured(0.0, alone)
+    assert scene.gate().exit_code == 2
+    scene.measured(0.0, lambda line: (alone(line), line["trees"]["head"].update(commit=scene.same))[1])
+    assert scene.gate(head=scene.same).exit_code == 0
+
+
+# ---- the platform's word ---------------------------------------------------------------------------------------------
+
+
+def run_file(scene: Scene, **job: Any) -> tuple[str, ...]:
+    told = {"name": "h200-1 / Measure", "status": "completed", "runner_name": "node-7", "conclusion": "success", **job}
+    (scene.clone / "run.json").write_text(json.dumps({"total_count": 1, "jobs": [told, {"name": "other"}]}))
+    return "--run", "run.json", "--job", "h200-1 / Measure"
+
+
+def test_trials_of_an_earlier_run_are_no_verdict(scene: Scene) -> None:
+    scene.measured()
+    now = run_file(scene, started_at="2026-11-22T12:00:00Z", completed_at="2026-11-22T13:00:00Z")
+    assert scene.gate(*now).exit_code == 2
+    assert "before its run" in (scene.clone / "out.md").read_text()
+    then = run_file(scene, started_at="2026-11-20T12:00:00Z", completed_at="2026-11-20T13:00:00Z")
+    assert scene.gate(*then).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        ({"runner_name": None, "status": "queued", "conclusion": None}, "absent: no machine of pool h200"),
+        ({"conclusion": "failure", "steps": [{"name": "Set up", "conclusion": "failure"}]}, "at its step 'Set up'"),
+        ({"conclusion": "cancelled"}, "it ended as cancelled"),
+    ],
+)
+def test_a_leg_without_trials_says_why(scene: Scene, job: dict[str, Any], why: str) -> None:
+    assert scene.gate(*run_file(scene, **job)).exit_code == 2
+    assert why in scene.report.judgement.why
+
+
+def test_a_leg_without_a_word_of_the_platform_is_told_too(scene: Scene) -> None:
+    assert scene.gate().exit_code == 2
+    assert "handed over no trial file" in scene.report.judgement.why
+
+
+# ---- usage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("gate --trials t.jsonl --pool h200", "--trials needs --head SHA and --pool NAME"),
+        ("gate --trials t.jsonl --head " + ONE, "--trials needs --head SHA and --pool NAME"),
+        ("gate a b --trials t.jsonl --pool h200 --head " + ONE, "takes no BASE HEAD"),
+        ("gate --trials t.jsonl --pool h200 --head main", "not a full commit hash"),
+        ("gate --trials t.jsonl --pool nosuch " + BOTH, "no pool 'nosuch'"),
+        ("gate --trials t.jsonl --pool h200 --gpus 3 " + BOTH, "not 3"),
+        ("gate --trials t.jsonl --pool h200 --head " + ONE, "left this branch is not known"),
+        ("gate --trials t --pool h200 --run r --head " + ONE, "r cannot be read"),
+        ("gate --trials t --pool h200 --declared d " + BOTH, "--declared d cannot"),
+        ("gate", "BASE and HEAD are missing"),
+    ],
+)
+def test_what_was_asked_wrongly_leaves_with_3(scene: Scene, arguments: str, said: str) -> None:
+    done = CliRunner().invoke(main, arguments.split())
+    assert done.exit_code == 3, done.output
+    assert said in done.output
+
+
+def test_a_run_file_without_the_job_names_those_it_has(scene: Scene) -> None:
+    run_file(scene)
+    done = CliRunner().invoke(main, [*GATE.split(), "--head", scene.head, "--run", "run.json", "--job", "x"])
+    assert done.exit_code == 3
+    assert "'h200-1 / Measure', 'other'" in done.output

@@ -1,0 +1,161 @@
+"""submit, jobs and cancel at the command line: what is refused before it is queued, what a cluster would get."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ci.__main__ import main
+from ci.executors import locks
+from ci.pools import file as pools
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "ci/pools/examples"
+
+ON_SLURM = """
+[site.hpc]
+account = "kernels"
+sbatch = ["--qos=benchmark"]
+
+[pool.apptainer]
+gpu = "MI355X"
+gpus = [1, 8]
+container = "apptainer"
+image = "/images/rocm.sif"
+isolation = "slurm"
+site = "hpc"
+partition = "mi355x"
+gres = "mi355x"
+constraint = "nps1"
+time = "1-00:00:00"
+
+[pool.pyxis]
+gpu = "MI325X"
+gpus = [8]
+container = "pyxis"
+image = "rocm/pytorch:latest"
+isolation = "slurm"
+site = "hpc"
+partition = "mi325x"
+exclusive = true
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """A command of ours with a queue and a machine of its own."""
+    monkeypatch.setenv(locks.VARIABLE, str(tmp_path / "locks"))
+
+    def invoke(verb: str, *arguments: str) -> Result:
+        return CliRunner().invoke(main, [verb, "--queue", str(tmp_path / "queue"), *arguments])
+
+    return invoke
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--gpu", "8", "--", "run"], "No such option '--gpu'"),
+        (["--on", "mi300x", "--", "run"], "--on and --array are of clusters"),
+        (["--array", "3", "--", "run"], "--on and --array are of clusters"),
+        (["--", "rn"], "'rn' is not a verb that can be a job"),
+        (["--", "submit", "--", "run"], "'submit' is not a verb that can be a job"),
+        (["--", "run", "--trails", "3"], "No such option '--trails'"),
+        (["--", "run", "--trials", "0"], "0 is not in the range"),
+        (["nightly", "--tier", "hourly"], "'hourly' is not one of"),
+        (["--status", "nope"], "No such option '--status'"),
+        (["--timeout", "0", "--", "run"], "0.0 is not in the range"),
+        (["--executor", "slurm", "--", "run"], "needs --on POOL"),
+        (["--executor", "slurm", "--on", "mi999x", "--", "run", "--out", "x"], "no pool 'mi999x'"),
+        (["--executor", "slurm", "--on", "mi300x", "--gpus", "3", "--", "run", "--out", "x"], "not 3; ask for one of"),
+        (["--executor", "slurm", "--on", "mi300x", "--array", "2", "--", "isa"], "'isa' cannot be split"),
+        (["--executor", "slurm", "--on", "mi300x", "--timeout", "1e7", "--", "isa"], "timeout_s is 1e+07"),
+        ([], "say what to run after --"),
+    ],
+)
+def test_nothing_is_queued_that_would_die_later(
+    here: Callable[..., Result], tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    result = here("submit", *arguments)
+    assert result.exit_code == 3, result.output
+    assert said in result.output
+    assert not (tmp_path / "queue").exists()
+
+
+def test_unknown_ids_are_errors(here: Callable[..., Result]) -> None:
+    for verb, id_ in [("jobs", "nope"), ("cancel", "nope"), ("cancel", "../x"), ("jobs", "../x")]:
+        result = here(verb, id_)
+        assert (result.exit_code, "lists" in result.output) == (3, True), result.output
+    assert here("submit", "--resume", "nope").exit_code == 3
+
+
+# ---- the local queue ----
+
+
+def test_a_job_that_takes_too_long_leaves_with_3_and_a_sentence(here: Callable[..., Result]) -> None:
+    result = here("submit", "--timeout", "1", "--wait", "--", "doctor")
+    assert result.exit_code == 3, result.output
+    assert "still running after 1 s" in result.output
+
+
+def test_the_code_of_the_command_is_that_of_waiting(here: Callable[..., Result], tmp_path: Path) -> None:
+    table = tmp_path / "steady.csv"
+    table.write_text("value\n" + "1\n2\n" * 20)
+    assert here("submit", "--wait", "--", "detect", str(table)).exit_code == 0
+    assert here("submit", "--wait", "--", "detect", str(tmp_path / "absent.csv")).exit_code == 3
+    listed = json.loads(here("jobs", "--json").output)
+    assert [job["state"] for job in listed] == ["done", "failed"]
+    assert here("jobs", listed[0]["id"]).output.startswith(f"{listed[0]['id']}  detect  done  on cpu")
+    assert "would cancel" in here("cancel", "--dry-run", listed[0]["id"]).output
+    assert here("cancel", listed[0]["id"]).exit_code == 0
+
+
+# ---- what a cluster would get ----
+
+
+def shown(result: Result, tmp_path: Path) -> str:
+    """The parts of a dry run that are ours; the way into the environment is ci.pools'."""
+    assert result.exit_code == 0, result.output
+    kept = re.compile(r"#SBATCH|==>|command=|pool=|image=|exec python|sbatch|cd ")
+    lines = [line for line in result.output.splitlines() if kept.match(line)]
+    text = "\n".join(lines).replace(str(tmp_path / "queue"), "QUEUE").replace(str(ROOT), "CLONE")
+    return re.sub(r"pytorch:\S+", "pytorch:TAG", text) + "\n"
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
+def test_the_runners_of_six_projects(
+    here: Callable[..., Result], file: Path, tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    """A pool that Slurm leads to shows what would run there; another one says how it is reached."""
+    for pool in pools.load(file).pools.values():
+        at = ("--executor", "slurm", "--runners", str(file), "--on", pool.name, "--array", "8", "--dry-run")
+        result = here("submit", *at, "--", "nightly", "--trials", "3", "--out", "nightly.jsonl")
+        if pool.site:
+            golden(f"slurm/{file.stem}_{pool.name}.txt", shown(result, tmp_path))
+        else:
+            assert result.exit_code == 3
+            assert f"pool {pool.name!r} has no `site`" in result.output
+
+
+@pytest.mark.parametrize("pool", ["apptainer", "pyxis"])
+def test_containers_of_clusters(
+    here: Callable[..., Result], tmp_path: Path, golden: Callable[[str, str], None], pool: str
+) -> None:
+    file = tmp_path / "runners.toml"
+    file.write_text(ON_SLURM)
+    at = ("--executor", "slurm", "--runners", str(file), "--on", pool, "--array", "2", "--dry-run")
+    golden(f"slurm/{pool}.txt", shown(here("submit", *at, "--", "ab", "HEAD", "HEAD"), tmp_path))
+
+
+def test_our_own_pool(here: Callable[..., Result], tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    at = ("--executor", "slurm", "--on", "mi300x", "--gpus", "1", "--timeout", "600", "--dry-run")
+    command = ("run", "--kernel", "gemm", "--out", "gemm.jsonl", "--first-trial", "4")
+    golden("slurm/mi300x.txt", shown(here("submit", *at, "--", *command), tmp_path))

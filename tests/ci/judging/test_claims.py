@@ -1,0 +1,196 @@
+"""A trial's claims against its run: every lie that can be seen from outside is refused by name."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ci.judging.claims import Expected, contradiction, sift
+from ci.trials.trial import Declaration, Trial
+from tests.ci import made_trials as made
+
+RANDOM = np.random.default_rng(7)
+START, END = 1_795_176_000_000, 1_795_179_600_000
+"""The hour of 2026-11-20 in which the made trials lie, 12:00 to 13:00 UTC, in ms since 1970."""
+
+Line = dict[str, Any]
+
+
+def expected(**changes: Any) -> Expected:
+    given: Line = {"product": "H200 SXM", "counts": (2,), "started_ms": START, "ended_ms": END, **changes}
+    return Expected(made.HEAD, made.BASE, given.pop("product"), **given)
+
+
+def sealed(line: Line) -> Line:
+    """The line with the id of its content, as its writer gives it."""
+    body = {key: value for key, value in line.items() if key != "id"}
+    return {**body, "id": hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]}
+
+
+def times() -> list[float]:
+    return [float(one) for one in RANDOM.normal(1e-3, 1e-5, 8)]
+
+
+def honest(number: int = 0, **changes: Any) -> Line:
+    arms = {f"{role}/{b}": made.ok(times()) for role in ("base", "head") for b in ("triton", "blas")}
+    trees = {"base": made.tree(made.BASE), "head": made.tree(made.HEAD)}
+    return made.trial({"m16": arms}, number=number, trees=trees, **changes)
+
+
+def parsed(line: Line) -> Trial:
+    return made.parsed(sealed(line))
+
+
+def test_the_hour_is_the_hour_of_the_made_trials() -> None:
+    assert START <= parsed(honest()).started_ms <= END
+
+
+def test_an_honest_trial_passes() -> None:
+    assert contradiction(parsed(honest()), expected()) == ""
+
+
+def set_at(path: str, value: Any) -> Callable[[Line], None]:
+    def change(line: Line) -> None:
+        *folders, last = path.split("/")
+        for folder in folders:
+            line = line[folder]
+        line[last] = value
+
+    return change
+
+
+def without_base(line: Line) -> None:
+    del line["trees"]["base"]
+    line["cases"]["m16"]["arms"] = {k: v for k, v in line["cases"]["m16"]["arms"].items() if k.startswith("head")}
+
+
+def with_fast_head(line: Line) -> None:
+    line["cases"]["m16"]["arms"]["head/triton"]["seconds"] = [1e-7 + i * 1e-10 for i in range(8)]
+
+
+def with_long_samples(line: Line) -> None:
+    line["cases"]["m16"]["arms"]["head/triton"]["seconds"] = [30.0 + i for i in range(8)]
+
+
+LIES: dict[str, tuple[Callable[[Line], None], str]] = {
+    "another head": (set_at("trees/head/commit", "c" * 40), "says its head is cccc"),
+    "another base": (set_at("trees/base/commit", "c" * 40), "says its base is cccc"),
+    "no commit": (set_at("trees/head/commit", None), "says its head is None"),
+    "base and head are one commit": (set_at("trees/base/commit", made.HEAD), "says its base"),
+    "a renamed head": (set_at("trees/head/recorded_as", made.HEAD), "was renamed"),
+    "a dirty head": (set_at("trees/head/dirty", True), "uncommitted changes"),
+    "head alone": (without_base, "head alone was measured"),
+    "another product": (set_at("machine/market_name", "MI300X"), "ran on MI300X; the pool has H200 SXM"),
+    "an unknown product": (set_at("machine/market_name", None), "the pool has H200 SXM"),
+    "another architecture": (set_at("machine/arch", "gfx942"), "is of gfx942"),
+    "a CPU": (set_at("machine/kind", "cpu"), "the pool has H200 SXM"),
+    "more GPUs": (set_at("machine/count", 8), "had 8 GPUs; the leg was given 2"),
+    "an earlier run": (set_at("started_at", "2026-11-20T11:00:00+00:00"), "before its run"),
+    "a later run": (set_at("started_at", "2026-11-20T14:00:00+00:00"), "after its run"),
+    "too fast for the hardware": (with_fast_head, "TFLOPS; H200 SXM has 989"),
+    "samples longer than the trial": (with_long_samples, "its samples add up to"),
+    "a trial longer than the run": (set_at("duration_s", 5000.0), "longer than its run"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_refused_by_name(lie: str) -> None:
+    change, said = LIES[lie]
+    line = honest()
+    change(line)
+    assert said in contradiction(parsed(line), expected())
+
+
+def test_an_edited_line_is_refused() -> None:
+    line = sealed(honest())
+    line["cases"]["m16"]["arms"]["head/triton"]["seconds"][0] *= 0.5
+    assert "the line was edited" in contradiction(made.parsed(line), expected())
+
+
+def test_head_alone_counts_where_git_says_that_the_kernels_are_the_same() -> None:
+    line = honest()
+    without_base(line)
+    assert contradiction(parsed(line), expected(same_kernels=True)) == ""
+
+
+def test_a_cpu_pool_takes_cpu_trials_only() -> None:
+    line = honest(machine={**made.MACHINE, "kind": "cpu", "market_name": None, "arch": "x86_64"})
+    assert contradiction(parsed(line), expected(product=None, counts=())) == ""
+    assert "the pool has no GPU" in contradiction(parsed(honest()), expected(product=None, counts=()))
+
+
+# ---- the benchmark definition ----------------------------------------------------------------------------------------
+
+
+def declared(**changes: Any) -> dict[str, Declaration]:
+    return {"gemm": Declaration.of({**made.declaration(), **changes})}
+
+
+def test_the_definition_of_our_own_tree_fits() -> None:
+    assert contradiction(parsed(honest()), expected(declared=declared(), python="3.12")) == ""
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"),
+    [
+        (declared(case_yardsticks={"m16": "f" * 16, "m64": "f" * 16}), "definition of m16"),
+        (declared(baselines=[]), "other cases or baselines"),
+        (declared(cases=made.declaration(cases=("m16",))["cases"], case_yardsticks={}, costs={}), "other cases"),
+        ({}, "does not declare gemm"),
+    ],
+)
+def test_another_definition_of_base_is_refused(ours: dict[str, Declaration], said: str) -> None:
+    assert said in contradiction(parsed(honest()), expected(declared=ours, python="3.12"))
+
+
+def test_digests_of_another_python_are_not_compared() -> None:
+    other = declared(case_yardsticks={"m16": "f" * 16, "m64": "f" * 16})
+    assert contradiction(parsed(honest()), expected(declared=other, python="3.11")) == ""
+
+
+def test_the_roof_uses_the_cost_of_our_own_tree() -> None:
+    """A host that declares a tiny cost could hide a rate that no hardware reaches."""
+    line = honest()
+    for tree in line["trees"].values():
+        tree["declaration"]["costs"]["m16"]["flops"] = 1
+    with_fast_head(line)
+    assert contradiction(parsed(line), expected()) == ""
+    assert "TFLOPS" in contradiction(parsed(line), expected(declared=declared(), python="3.12"))
+
+
+# ---- trials beside each other ----------------------------------------------------------------------------------------
+
+
+def test_a_copied_trial_is_refused() -> None:
+    first = honest()
+    again = copy.deepcopy(first)
+    again["trial"] = 1
+    found = sift([parsed(first), parsed(again)], expected())
+    assert [one.number for one in found.trials] == [0]
+    assert "are those of trial" in found.refused[0].why
+
+
+def test_another_machine_in_one_leg_is_refused() -> None:
+    other = honest(1, machine={**made.MACHINE, "name": "h200x2-ffffffff"})
+    found = sift([parsed(honest()), parsed(other)], expected())
+    assert "others of its leg on h200x2-1a2b3c4d" in found.refused[0].why
+
+
+def test_a_trial_left_out_is_seen() -> None:
+    found = sift([parsed(honest(0)), parsed(honest(2))], expected())
+    assert found.gaps == (f"1 of 3 trials of gemm in session {'5' * 16} are not in the file",)
+    assert sift([parsed(honest(0)), parsed(honest(1))], expected()).gaps == ()
+
+
+def test_a_refusal_names_the_trial() -> None:
+    line = honest()
+    line["trees"]["head"]["commit"] = "c" * 40
+    trial = parsed(line)
+    (refused,) = sift([trial], expected()).refused
+    assert str(refused).startswith(f"trial {trial.id} of gemm is refused: it says its head is")

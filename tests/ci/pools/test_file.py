@@ -1,0 +1,207 @@
+"""ci/runners.toml: what is accepted, and how each wrong value is refused: by pool, key, value and what is allowed."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ci.pools import file
+from ci.pools.types import Container, Isolation, Pool, Pools, PoolsError, RunsOn
+from kernels.hardware import by_market_name
+
+EXAMPLES = sorted((Path(file.__file__).parent / "examples").glob("*.toml"))
+
+DOCKER = """
+[pool.m]
+gpu = "MI300X"
+gpus = [1, 8]
+runs_on = "gpu-{gpus}"
+container = "docker"
+image = "rocm/pytorch:1"
+isolation = "env-file"
+[pool.s]
+gpu = "MI355X"
+gpus = [8]
+container = "pyxis"
+image = "rocm/pytorch:1"
+isolation = "slurm"
+site = "c"
+partition = "p"
+[site.c]
+account = "a"
+[site.c.runner]
+program = "/opt/actions-runner/run.sh"
+repository = "owner/name"
+workflows = [".github/workflows/gpu.yml"]
+refs = ["refs/heads/main"]
+"""
+
+
+def changed(where: str, key: str, value: object) -> dict[str, object]:
+    """The document above with one key of "pool.m" changed, or removed with value None."""
+    document = copy.deepcopy(tomllib.loads(DOCKER))
+    table = document
+    for part in where.split("."):
+        table = table[part]
+    if value is None:
+        del table[key]
+    else:
+        table[key] = value
+    return document
+
+
+def test_ours_are_known_hardware_in_sizes_1_and_8() -> None:
+    pools = file.load().pools
+    assert {"MI300X", "MI325X", "MI355X", "H200 SXM"} == {pool.gpu for pool in pools.values()}
+    for pool in pools.values():
+        assert by_market_name(pool.gpu).market_name == pool.gpu
+        assert pool.gpus == ((1,) if pool.gpu == "H200 SXM" else (1, 8))
+
+
+@pytest.mark.parametrize("name", [name for name, pool in file.load().pools.items() if pool.vendor == "amd"])
+def test_amd_containers_get_locked_memory_and_shared_memory(name: str) -> None:
+    options = file.load().pools[name].options
+    assert {"--ulimit=memlock=-1", "--security-opt=seccomp=unconfined"} <= set(options)
+    assert any(option.startswith("--shm-size=") for option in options)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
+def test_the_runners_of_other_projects_are_accepted(path: Path) -> None:
+    assert file.load(path).pools
+
+
+def test_the_six_projects_are_there() -> None:
+    assert [path.stem for path in EXAMPLES] == ["aiter", "flydsl", "iris", "primus_turbo", "therock", "triton"]
+
+
+def test_a_file_is_read_into_types() -> None:
+    pools = file.parse(tomllib.loads(DOCKER))
+    assert pools.pool("m") == Pool(
+        name="m",
+        gpu="MI300X",
+        gpus=(1, 8),
+        runs_on=RunsOn(("gpu-{gpus}",)),
+        container=Container.DOCKER,
+        image="rocm/pytorch:1",
+        isolation=Isolation.ENV_FILE,
+    )
+    pool, site = pools.on_slurm("s")
+    assert (pools.account(pool), site.runner.jobs if site.runner else 0) == ("a", 4)
+    assert (pool.gres_of(8), pool.time_limit, pool.vendor) == ("gpu:8", "60", "amd")
+
+
+@pytest.mark.parametrize(
+    ("value", "runs_on"),
+    [
+        ("amd-gfx942", ["amd-gfx942"]),
+        (["self-hosted", "gfx90a"], ["self-hosted", "gfx90a"]),
+        ({"group": "AMD GPUs", "labels": ["mi300x-{gpus}"]}, {"group": "AMD GPUs", "labels": ["mi300x-8"]}),
+        ({"group": "AMD GPUs"}, {"group": "AMD GPUs"}),
+        ("linux.rocm.gpu.gfx942.8", ["linux.rocm.gpu.gfx942.8"]),
+    ],
+)
+def test_any_label_is_accepted(value: object, runs_on: object) -> None:
+    found = file.parse(changed("pool.m", "runs_on", value)).pool("m").runs_on
+    assert found is not None
+    assert found.sized(8).value == runs_on
+
+
+WRONG = [
+    ("pool.m", "gpu", "mi300", r"\[pool.m\] gpu = 'mi300' is not one of none, MI300X"),
+    ("pool.m", "gpu", None, r"\[pool.m\] needs the key 'gpu'; add it"),
+    ("pool.m", "gpus", [], "gpus = .* list of different numbers from 1"),
+    ("pool.m", "gpus", [1, 1], "different numbers"),
+    ("pool.m", "gpus", [True], "different numbers"),
+    ("pool.m", "gpus", 8, "list of different numbers"),
+    ("pool.m", "gpus", [16], r"gpus = \[16\] is more than node_gpus = 8"),
+    ("pool.m", "runs_on", ["a\nb"], r"runs_on\] labels = 'a\\nb' is not a label of a runner"),
+    ("pool.m", "runs_on", {"labels": []}, "is not a label, a list of labels, or"),
+    ("pool.m", "runs_on", {"label": "x"}, "has no key 'label'; known: labels, group"),
+    ("pool.m", "runs_on", "gpu-{size}", "braces stand only for the number of GPUs"),
+    ("pool.m", "runs_on", None, "nothing leads to it"),
+    ("pool.m", "container", "podman", "container = 'podman' is not one of none, docker, apptainer, pyxis"),
+    ("pool.m", "container", "none", "needs a container"),
+    ("pool.m", "container", "pyxis", "needs site and partition"),
+    ("pool.m", "image", None, "needs the key image"),
+    ("pool.m", "image", "a b", "is not the name of an image"),
+    ("pool.m", "image", "--privileged", "is not the name of an image"),
+    ("pool.m", "isolation", "all", "isolation = 'all' is not one of whole, env-file"),
+    ("pool.m", "isolation", "whole", "all of /dev/dri, and a job may ask for 1 of 8 GPUs"),
+    ("pool.m", "isolation", "slurm", "needs site and partition"),
+    ("pool.m", "options", ["video"], "is not an option that starts with"),
+    ("pool.m", "options", ["--device=/dev/dri"], "is what the key isolation is for"),
+    ("pool.m", "options", ["--privileged"], "is what the key isolation is for"),
+    ("pool.m", "options", ["--gpus=all"], "is what the key isolation is for"),
+    ("pool.m", "options", ["--env=GITHUB_TOKEN"], "is what the key variables is for"),
+    ("pool.m", "options", ["-eGITHUB_TOKEN"], "is not an option that starts with"),
+    ("pool.m", "options", ["--env-file=/x"], "is what the key variables is for"),
+    ("pool.m", "options", ["--volume=/var/run/docker.sock:/s"], "is what the key mounts is for"),
+    ("pool.m", "mounts", ["/var/run/docker.sock:/var/run/docker.sock"], "opens the host"),
+    ("pool.m", "mounts", ["/:/host"], "HOST:INSIDE"),
+    ("pool.m", "mounts", ["/etc/:/host"], "opens the host"),
+    ("pool.m", "mounts", ["/data/../etc:/host"], "opens the host"),
+    ("pool.m", "variables", ["GITHUB_TOKEN"], "may hold a secret"),
+    ("pool.m", "variables", ["HF_TOKEN"], "may hold a secret"),
+    ("pool.m", "variables", ["ACTIONS_RUNTIME_URL"], "may hold a secret"),
+    ("pool.m", "variables", ["A=B"], "is not the name of an environment variable"),
+    ("pool.m", "packages", ["git; id"], "is not the name of a package"),
+    ("pool.m", "minutes", 0, "whole number from 1 to"),
+    ("pool.m", "minutes", "60", "whole number from 1 to"),
+    ("pool.m", "exclusive", 1, "true or false"),
+    ("pool.m", "exclusive", True, "exclusive = true is Slurm's and needs site"),
+    ("pool.m", "user", "nobody", "one of root, runner"),
+    ("pool.m", "image_name", "x", "has no key 'image_name'; known: gpu, gpus"),
+    ("pool", "M 1", {}, "the name 'M 1' is not 1 to 40 of"),
+    ("pool", "x", 3, "is 3, not a table"),
+    ("pool.s", "site", "d", "site = 'd' is not described; add a table"),
+    ("pool.s", "partition", None, "site needs the key partition"),
+    ("pool.s", "partition", "p -w n", "is not the name of a Slurm partition"),
+    ("pool.s", "time", "1h", "is not minutes, H:MM:SS or D-HH:MM:SS"),
+    ("pool.s", "sbatch", ["--export=ALL"], "which Ridgeline sets itself"),
+    ("pool.s", "user", "runner", 'with container = "pyxis" it is always so'),
+    ("site.c", "shared", "rel", "is not the absolute path"),
+    ("site.c.runner", "program", None, "needs the key 'program'"),
+    ("site.c.runner", "refs", [], "without it any job would be served"),
+    ("site.c.runner", "workflows", ["gpu.yml"], "is not the path of a workflow file"),
+]
+
+
+@pytest.mark.parametrize(("where", "key", "value", "message"), WRONG)
+def test_a_wrong_value_is_refused_by_name(where: str, key: str, value: object, message: str) -> None:
+    with pytest.raises(PoolsError, match=message):
+        file.parse(changed(where, key, value))
+
+
+def test_two_pools_that_wait_for_the_same_runners() -> None:
+    document = changed("pool.m", "runs_on", ["gpu-8", "linux"])
+    document["pool"]["n"] = {**document["pool"]["m"], "runs_on": ["Linux", "gpu-{gpus}"], "gpus": [8]}  # type: ignore[index]
+    with pytest.raises(PoolsError, match="is that of pool 'm' for 8 GPUs"):
+        file.parse(document)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "runners.toml"
+    with pytest.raises(PoolsError, match="cannot be read: No such file"):
+        file.load(path)
+    for text, message in (("[", "is not TOML"), ("", "describes no pool"), ("[machine]", "no key 'machine'")):
+        path.write_text(text)
+        with pytest.raises(PoolsError, match=message):
+            file.load(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(PoolsError, match="is not TOML"):
+        file.load(path)
+
+
+def test_what_is_asked_for_and_not_there() -> None:
+    pools: Pools = file.parse(tomllib.loads(DOCKER))
+    with pytest.raises(PoolsError, match="no pool 'x'; ci/runners.toml has m, s"):
+        pools.pool("x")
+    with pytest.raises(PoolsError, match="no site 'x'"):
+        pools.site("x")
+    with pytest.raises(PoolsError, match="offers jobs of 1, 8 GPUs, not 4"):
+        pools.pool("m").size(4)
+    with pytest.raises(PoolsError, match="'m' has no `site`.*: s"):
+        pools.on_slurm("m")

@@ -1,0 +1,145 @@
+"""A GitHub, a Slurm and a runner program for one site."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci.pools import file
+from ci.runner import memory
+from ci.runner.cluster import SlurmJobs
+from ci.runner.hub import GitHubQueue
+from ci.runner.service import RunnerService
+from ci.runner.settings import serving
+from tests.standins.runner import RunnerHub, install
+from tests.standins.slurm import SlurmCluster, slurm_cluster, until
+
+__all__ = ["slurm_cluster"]
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "token-of-the-service"
+
+RUNNERS = """\
+[pool.mi300x]
+gpu = "MI300X"
+gpus = [1, 8]
+runs_on = ["linux", "mi300x", "mi300x-{{gpus}}"]
+container = "none"
+isolation = "slurm"
+site = "cluster"
+partition = "mi300x"
+gres = "mi300x"
+
+[pool.mi355x]
+gpu = "MI355X"
+gpus = [8]
+runs_on = ["linux", "mi355x"]
+container = "none"
+isolation = "slurm"
+site = "cluster"
+partition = "mi355x"
+gres = "mi355x"
+
+[site.cluster]
+shared = "{shared}"
+[site.cluster.runner]
+program = "{program}"
+repository = "o/r"
+workflows = [".github/workflows/gpu.yml"]
+refs = ["refs/heads/main", "refs/heads/ridgeline/gpu"]
+jobs = 2
+"""
+
+
+class Site:
+    """One cluster that serves one repository; the service is a process of its own."""
+
+    def __init__(self, folder: Path, hub: RunnerHub, slurm: SlurmCluster) -> None:
+        self.folder, self.hub, self.slurm = folder, hub, slurm
+        self.state = folder / "runner"
+        self.log = folder / "service.log"
+        self.program = install(folder / "actions-runner", hub.url)
+        self.settings = folder / "runners.toml"
+        self.settings.write_text(RUNNERS.format(shared=folder, program=self.program))
+        self.said: list[str] = []
+        self._service: subprocess.Popen[bytes] | None = None
+
+    def serve(self) -> None:
+        """Start the service."""
+        argv = [sys.executable, "-m", "ci", "runner", "--interval", "0.1", "--file", str(self.settings)]
+        env = self.slurm.env | {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": self.hub.url, "PYTHONPATH": str(ROOT)}
+        with self.log.open("ab") as log:
+            self._service = subprocess.Popen(argv, cwd=self.folder, env=env, stdout=log, stderr=log)
+
+    def service(self, **changed: Any) -> RunnerService:
+        """A service in this process, with other settings; it says its lines into `said`."""
+        pools = file.load(self.settings)
+        served = dataclasses.replace(serving(pools, "cluster"), **changed)
+        hub = GitHubQueue(served, lambda: TOKEN, self.hub.url)
+        self.state.mkdir(mode=0o700)
+        made = RunnerService(
+            served, self.state, hub, SlurmJobs(served, pools, self.state, self.slurm.slurm), self.said.append
+        )
+        made.ledger = memory.load(self.state)
+        return made
+
+    def end_service(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End the service; returns its exit code."""
+        assert self._service is not None
+        self._service.send_signal(number)
+        code = self._service.wait(20)
+        self._service = None
+        return code
+
+    def close(self) -> None:
+        """End everything."""
+        if self._service is not None:
+            self.end_service(signal.SIGKILL)
+        for row in self.slurm.slurm.mine("rl-"):
+            self.slurm.command("scancel", row.array_id, check=False)
+        until(lambda: not self.slurm.processes(), "the end of all jobs")
+
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+        """Wait until something is true; the service must live."""
+
+        def lives() -> object:
+            assert self._service is None or self._service.poll() is None, self.log.read_text()
+            return condition()
+
+        try:
+            until(lives, what, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log.read_text()}\n{self.outputs()}") from None
+
+    def outputs(self) -> str:
+        """What the jobs printed."""
+        return "\n".join(path.read_text() for path in (self.state / "logs").glob("*.log"))
+
+    def jobs(self) -> list[str]:
+        """Names of all jobs of runners that Slurm knows of, of this site."""
+        found = self.state / "instance"
+        return [row.name for row in self.slurm.slurm.mine(f"rl-{found.read_text().strip()}-")] if found.exists() else []
+
+    def clean(self) -> bool:
+        """Nothing is left: no runner, no slot, no job in Slurm."""
+        folders = self.state / "slots"
+        living = [row for row in self.slurm.slurm.mine("rl-") if not row.ended]
+        return not (self.hub.runners or living or (folders.exists() and os.listdir(folders)))
+
+
+@pytest.fixture
+def site(tmp_path: Path, slurm_cluster: SlurmCluster) -> Iterator[Site]:
+    with RunnerHub() as hub:
+        one = Site(tmp_path, hub, slurm_cluster)
+        try:
+            yield one
+        finally:
+            one.close()
