@@ -104,7 +104,7 @@ def read(path: Path) -> TrialFile:
         why = f"cannot be read: {error.strerror or error}"
         return TrialFile(path, (), (Rejected(0, Fault.UNREADABLE, why),))
     content, damage = unpacked(content)
-    found = parse(path, content.split(b"\n"), 1)
+    found = parse_record(path, content.split(b"\n"), 1)
     return dataclasses.replace(found, rejected=(*damage, *found.rejected))
 
 
@@ -132,20 +132,31 @@ class Followed:
             self._file = read(self.path)
             return self._file
         *lines, _ = new.split(b"\n")
-        found = parse(self.path, lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
+        trials, rejected = parse(lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
         self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
         before = self._file
-        self._file = TrialFile(self.path, (*before.trials, *found.trials), (*before.rejected, *found.rejected))
+        self._file = TrialFile(self.path, (*before.trials, *trials), (*before.rejected, *rejected))
         return self._file
 
 
 GZIP = b"\x1f\x8b"
 
 
-def parse(path: Path, lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
-    """Trials and rejected lines of lines numbered from `first`.  The same trial twice counts once.
+def parse(
+    lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None
+) -> tuple[tuple[Trial, ...], tuple[Rejected, ...]]:
+    """Trials with their samples, and rejected lines, of lines numbered from `first`.  See :func:`parse_record`."""
+    found = parse_record(Path(), lines, first, known)
+    away = {trial.id for trial in found.trials if trial.samples}
+    whys = (f"trial {id_} has its samples elsewhere; give the trial file as it was measured" for id_ in sorted(away))
+    refused = tuple(Rejected(0, Fault.NOT_A_TRIAL, why) for why in whys)
+    return tuple(trial for trial in found.trials if trial.id not in away), (*found.rejected, *refused)
 
-    known: trials by id of the lines before these; they are not given again.
+
+def parse_record(path: Path, lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
+    """Trials and rejected lines of lines numbered from `first`, as a record may hold them: compact and pooled too.
+
+    The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
     """
     trials, rejected, pooled = dict(known or {}), list[Rejected](), list[PooledLine]()
     for number, line in enumerate(lines, first):

@@ -26,7 +26,7 @@ from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
 from ci.trials import compact
 from ci.trials.compared import Comparison
 from ci.trials.comparisons import ROLES, comparisons
-from ci.trials.file import Rejected, parse, unpacked
+from ci.trials.file import Rejected, parse_record, unpacked
 from ci.trials.trial import Trial
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -69,7 +69,7 @@ def opened(path: Path | str, complete: Callable[[Sequence[Trial]], Sequence[Tria
     lines = [(number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
     first = next((value for value in (_parsed(line) for _, line in lines) if isinstance(value, dict)), {})
     if first.get("format") in (FORMAT, compact.FORMAT):
-        found = parse(path, content.split(b"\n"), 1)
+        found = parse_record(path, content.split(b"\n"), 1)
         return _whole_trials(path, complete(found.trials), (*damage, *found.rejected))
     reader = _Reader(path)
     for number, line in lines:

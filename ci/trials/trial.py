@@ -299,8 +299,8 @@ class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
-    heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.  samples: where they
-    are, None if they are in the line.
+    heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
+    samples: where they are, None if they are in the line.
     """
 
     id: str

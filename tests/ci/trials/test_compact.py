@@ -96,6 +96,14 @@ def test_a_compact_trial_with_other_results_is_a_conflict(tmp_path: Path) -> Non
     assert [(r.number, r.fault) for r in found.rejected] == [(3, file.Fault.CONFLICT)]
 
 
+def test_a_measured_file_has_no_compact_trials() -> None:
+    """What is judged at once must hold its samples: a stranger's line does not say where to fetch them."""
+    small = compact.compacted(parsed(trial()), PATH).text.encode()
+    trials, rejected = file.parse([small, json.dumps(trial(number=1)).encode()], 1)
+    assert [one.number for one in trials] == [1]
+    assert "samples elsewhere" in rejected[0].why
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
