@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -192,7 +193,8 @@ def _list(arguments: argparse.Namespace) -> int:
     chosen = Selection(arguments.plan or "pr", tuple(arguments.case))
     planned = planned_worlds({name: found.kernels[name] for name in names}, machine, chosen) if arguments.plan else {}
     if arguments.json:
-        known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned}
+        python = ".".join(platform.python_version_tuple()[:2])  # digests of two versions are not alike
+        known = {"kernels": list(found.kernels.values()), "broken": found.broken, "planned": planned, "python": python}
         print(json.dumps(known, allow_nan=False))
         return MEASURED
     for name, kernel in found.kernels.items():

@@ -19,19 +19,15 @@ from ci.report import terminal
 from ci.report.build import report_of
 from ci.report.model import Report
 
-EXISTING = click.Path(path_type=Path, dir_okay=False)
+ANY = click.Path(path_type=Path)
 
 OF_A_LEG = together(
-    click.option("--trials", "files", type=EXISTING, multiple=True, help="Judge this file, which is not trusted."),
+    click.option("--trials", "files", type=ANY, multiple=True, help="Judge this file, or folder; it is not trusted."),
     click.option("--head", "head_commit", callback=full_hash, metavar="SHA", help="The commit that was measured."),
     click.option(
         "--base", "base_commit", callback=full_hash, metavar="SHA", help="Its base (default: where it left HEAD)."
     ),
-    click.option("--pool", metavar="NAME", help="The pool that measured; hosted: GitHub's own CPUs."),
-    click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs it was given (default: any of its sizes)."),
-    click.option("--run", type=EXISTING, help="The platform's list of the run's jobs, as JSON."),
-    click.option("--job", default="", metavar="NAME", help="Which of them measured (default: the only one)."),
-    click.option("--declared", type=EXISTING, help="What base declares (`python -m benchmarks list --json`)."),
+    click.option("--declared", type=leg.EXISTING, help="What base declares (`python -m benchmarks list --json`)."),
 )
 
 
@@ -44,6 +40,7 @@ OF_A_LEG = together(
 @click.argument("base", required=False)
 @click.argument("head", required=False)
 @OF_A_LEG
+@leg.WHERE
 @click.option("--machine", metavar="NAME", help="Machine of the records (default: every machine that has both).")
 @POLICY
 @click.option("--report", type=NewFile(), help="Also write REPORT.md and REPORT.json.")

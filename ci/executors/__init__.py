@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ci.executors import scheduler
-from ci.executors.cluster import SlurmExecutor, executor_of
 from ci.executors.local import LocalExecutor
 from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, Scheduler, Sharding, State, default_root, script
 
@@ -23,7 +22,6 @@ __all__ = [
     "LocalExecutor",
     "Scheduler",
     "Sharding",
-    "SlurmExecutor",
     "State",
     "cancel",
     "default_root",
@@ -35,7 +33,14 @@ __all__ = [
     "wait",
 ]
 
-EXECUTORS: dict[str, Callable[[Path], Scheduler]] = {"local": LocalExecutor, "slurm": SlurmExecutor}
+
+def _slurm(root: Path) -> Scheduler:
+    from ci.executors.cluster import SlurmExecutor  # needs more than a node has that only measures
+
+    return SlurmExecutor(root)
+
+
+EXECUTORS: dict[str, Callable[[Path], Scheduler]] = {"local": LocalExecutor, "slurm": _slurm}
 """Name -> how to open it on a folder."""
 
 

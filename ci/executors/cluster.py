@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ci.executors import gather, job
 from ci.executors.job import Result
-from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, new_id, stored
+from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, executor_of, new_id, stored
 from ci.pools import drained
 from ci.pools import file as pools_file
 from ci.pools.command import wrapped
@@ -90,7 +90,13 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
         options=(*site.sbatch, *pool.sbatch),
     )
     end = dataclasses.replace(
-        common, time=GATHER_TIME, output=f"{folder}/output-end.txt", gres="", exclusive=False, shards=()
+        common,
+        time=GATHER_TIME,
+        output=f"{folder}/output-end.txt",
+        gres="",
+        exclusive=False,
+        requeue=False,  # two copies at once would append twice
+        shards=(),
     )
 
     def inside(pool: Pool, module: str, gpus: int) -> str:
@@ -256,16 +262,9 @@ def judged(
     if any(not row.ended for row in last):
         return Result(State.RUNNING, "all shards have ended; their lines are gathered")
     found = gather.ending(results, cancelled)
-    lost = "it was not gathered: `python -m ci.executors.gather` on its folder does that"
-    return dataclasses.replace(found, why="; ".join(filter(None, (found.why, lost))))
-
-
-def executor_of(folder: Path) -> str:
-    """The executor of the job in a folder, "" where there is none."""
-    try:
-        return str(json.loads((folder / "job.json").read_text()).get("executor", "local"))
-    except (OSError, ValueError):
-        return ""
+    lost = "its lines were not put together; `ridgeline submit --resume ID` does that"
+    state = State.LOST if found.state is State.DONE else found.state
+    return dataclasses.replace(found, state=state, why="; ".join(filter(None, (found.why, lost))))
 
 
 def pools_of(spec: JobSpec) -> Pools:

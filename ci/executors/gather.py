@@ -6,6 +6,7 @@ The scheduler is not asked: its accounts lag, or are off, and it calls a cancell
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -54,7 +55,7 @@ def gather(folder: Path) -> Result:
     spec = stored(folder)
     lines = merged(folder, spec)
     _replace(folder / "trials.jsonl", b"".join(line + b"\n" for line in lines))
-    if spec.sharding.out:
+    if spec.sharding.out and lines:
         append_new(Path(spec.cwd) / spec.sharding.out, lines)
     results = {number: shard.result() for number, shard in enumerate(shards(folder, spec))}
     result = _finished(folder, spec, ending(results, (folder / "cancel").exists()), bool(lines))
@@ -82,11 +83,20 @@ def _finished(folder: Path, spec: JobSpec, result: Result, any_lines: bool) -> R
 
 
 def append_new(path: Path, lines: list[bytes]) -> None:
-    """Append the lines that a file does not hold yet."""
+    """Append the lines that a trial file (`.jsonl`, `.jsonl.gz`) does not hold yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    known = set(path.read_bytes().splitlines()) if path.exists() else set()
+    known = set(_content(path).splitlines()) if path.exists() else set()
+    new = b"".join(line + b"\n" for line in lines if line not in known)
     with path.open("ab") as file:
-        file.write(b"".join(line + b"\n" for line in lines if line not in known))
+        file.write(gzip.compress(new) if path.suffix == ".gz" and new else new)
+
+
+def _content(path: Path) -> bytes:
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    from ci.trials.file import unpacked  # needs numpy, which a node that only measures has not
+
+    return unpacked(path.read_bytes())[0]
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -159,6 +159,14 @@ def stored(folder: Path) -> JobSpec:
     return JobSpec(**{**known, "sharding": Sharding(**{**sharding, "finish": tuple(sharding.get("finish", ()))})})
 
 
+def executor_of(folder: Path) -> str:
+    """The executor of the job in a folder, "" where there is none."""
+    try:
+        return str(json.loads((folder / "job.json").read_text()).get("executor", "local"))
+    except (OSError, ValueError):
+        return ""
+
+
 def wait(
     executor: Scheduler,
     ids: Sequence[str],

@@ -63,8 +63,8 @@ class GitHub:
         repository: str,
         token: str,
         api: str = API,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] | None = None,
+        clock: Callable[[], float] | None = None,
         timeout_s: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class GitHub:
         if not token:
             raise GitHubError("there is no token; set GITHUB_TOKEN (a job needs `permissions: pull-requests: write`)")
         self.repository, self.api = repository, api.rstrip("/")
-        self._sleep, self._clock = sleep, clock
+        self._sleep, self._clock = sleep or time.sleep, clock or time.time
         self._http = httpx.Client(
             timeout=timeout_s,
             transport=transport,
@@ -193,8 +193,10 @@ class GitHub:
             raise _lost(str(error), what, repeatable) from error
 
     def _followed(self, method: str, url: str, value: object) -> httpx.Response:
+        body = None if value is None else json.dumps(value).encode()  # half a character of UTF-16 as an escape
+        kind = {} if value is None else {"Content-Type": "application/json"}
         for _ in range(HOPS + 1):
-            answer = self._http.request(method, url, json=value)
+            answer = self._http.request(method, url, content=body, headers=kind)
             place = answer.headers.get("location")
             if answer.status_code not in MOVED or not place:
                 return answer
@@ -219,7 +221,8 @@ class GitHub:
         return _plain(value, answer, what), following
 
     def _url(self, path: str) -> str:
-        return f"{self.api}{path}" if path.startswith("/") else f"{self.api}/repos/{self.repository}/{path}"
+        """The address of a path; "" is the repository itself, and no address ends in a slash."""
+        return self.api + (path if path.startswith("/") else f"/repos/{self.repository}/{path}".removesuffix("/"))
 
     def _own(self, url: str, what: str) -> str:
         """The address, if it is on the API's own host."""

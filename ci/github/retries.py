@@ -38,6 +38,7 @@ class Patience:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._began, self._waited = clock, clock(), 0.0
+        self._slept = 0.0
         self._limits = self._faults = 0
 
     def wait(self, state: tenacity.RetryCallState) -> float:
@@ -55,7 +56,8 @@ class Patience:
         """Whether the pause that was worked out is one too many."""
         pause = state.upcoming_sleep
         if not _trouble(state).limited:
-            return self._clock() - self._began - self._waited + pause > BUSY_S
+            self._slept += pause  # also where somebody's clock stands still
+            return max(self._slept, self._clock() - self._began - self._waited + pause) > BUSY_S
         if pause > LONGEST_PAUSE_S or self._waited + pause > LIMITED_S:
             return True
         self._waited += pause

@@ -36,7 +36,7 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
     """Judge the trials of a leg's files, as far as they fit what is expected of the run."""
     trials = sorted({trial.id: trial for file in files for trial in file.trials}.values(), key=lambda one: one.order)
     sifted = claims.sift(trials, expected)
-    doubts = [*_rejected(files), *_few(list(map(str, sifted.refused))), *sifted.gaps]
+    doubts = [*_few(rejected(files)), *_few(list(map(str, sifted.refused))), *sifted.gaps]
     doubts += _few([f"{case} was not measured" for case in missing(sifted, expected, tier)])
     judgement = _judged(sifted.trials, expected, policy) if sifted.trials else _nothing()
     return TrustedOutcome(_doubted(judgement, doubts), sifted.trials, tuple(doubts))
@@ -85,8 +85,9 @@ def _doubted(judgement: Judgement, doubts: Sequence[str]) -> Judgement:
     return dataclasses.replace(judgement, verdict=verdict, why=why, warnings=(*judgement.warnings, *doubts))
 
 
-def _rejected(files: Sequence[TrialFile]) -> list[str]:
-    return _few([f"{one.at(Path(file.path.name))}: {one.why}" for file in files for one in file.rejected])
+def rejected(files: Sequence[TrialFile]) -> list[str]:
+    """A sentence on every line that is not a trial."""
+    return [f"{one.at(Path(file.path.name))}: {one.why}" for file in files for one in file.rejected]
 
 
 def _few(sentences: list[str]) -> list[str]:

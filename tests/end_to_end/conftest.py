@@ -74,10 +74,20 @@ class Site:
 
     def serve(self) -> None:
         """Start the service."""
-        argv = [sys.executable, "-m", "ci", "runner", "--interval", "0.1", "--file", str(self.settings)]
-        env = self.slurm.env | {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": self.hub.url, "PYTHONPATH": str(ROOT)}
+        argv = [*self._argv(), "--interval", "0.1"]
         with self.log.open("ab") as log:
-            self._service = subprocess.Popen(argv, cwd=self.folder, env=env, stdout=log, stderr=log)
+            self._service = subprocess.Popen(argv, cwd=self.folder, env=self._env(), stdout=log, stderr=log)
+
+    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """The command with these options, to its end."""
+        argv = [*self._argv(), *options]
+        return subprocess.run(argv, cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=60)
+
+    def _argv(self) -> list[str]:
+        return [sys.executable, "-m", "ci", "runner", "--file", str(self.settings)]
+
+    def _env(self) -> dict[str, str]:
+        return self.slurm.env | {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": self.hub.url, "PYTHONPATH": str(ROOT)}
 
     def service(self, **changed: Any) -> RunnerService:
         """A service in this process, with other settings; it says its lines into `said`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -149,3 +150,26 @@ def test_the_secret_is_nowhere_but_in_its_file(site: Site, tmp_path: Path) -> No
     assert (site.state / "slots" / row.name).stat().st_mode & 0o777 == 0o700
     gate.touch()
     site.until(site.clean, "nothing to be left")
+
+
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(site: Site) -> None:
+    site.hub.queue(ONE, ["true"])
+    site.hub.queue(ONE, ["true"], event="pull_request", name="\x1b[31mred")
+    said = site.run("--dry-run", "--json")
+    assert said.returncode == 0, said.stderr
+    submit, refused = sorted(json.loads(said.stdout), key=lambda one: one["action"], reverse=True)
+    assert submit["action"] == "submit"
+    assert "of run" in refused["text"]
+    assert "\x1b" not in site.run("--dry-run").stdout
+    assert not site.state.exists()
+    assert site.jobs() == []
+
+
+def test_once_looks_once_and_tells_when_somebody_is_away(site: Site) -> None:
+    site.hub.queue(ONE, ["true"])
+    assert site.run("--once").returncode == 0
+    assert len(site.jobs()) == 1
+    site.hub.fault("GET", "", Response("", 502), times=10**6)
+    assert site.run("--once").returncode == 3
+    absent = site.run("--once", "--pool", "mi250")
+    assert (absent.returncode, "no pool 'mi250'" in absent.stderr) == (3, True)

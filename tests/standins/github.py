@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -119,11 +120,13 @@ GET    {repo}/actions/permissions                               setting
 GET    {repo}/actions/permissions/selected-actions              setting
 GET    {repo}/actions/permissions/workflow                      setting
 GET    {repo}/actions/permissions/fork-pr-contributor-approval  setting
+GET    {repo}/actions/permissions/fork-pr-workflows-private-repos  setting
 GET    {repo}/branches/<branch>/protection                      setting
 GET    {repo}/rules/branches/<branch>                           setting
 GET    {repo}/environments                                      setting
 GET    {repo}/git/ref/heads/<path:branch>                       one_ref
 POST   {repo}/git/refs                                          make_ref
+PATCH  {repo}/git/refs/heads/<path:branch>                      move_ref
 GET    {repo}/contents/<path:path>                              read_file
 PUT    {repo}/contents/<path:path>                              write_file
 """
@@ -167,12 +170,7 @@ class StandIn:
         self.unknown: list[str] = []
         self._ids = itertools.count(1)
         self._lock = threading.RLock()
-        rules = [line.split() for line in ROUTES.strip().splitlines()]
-        repo = f"/repos/{repository}"
-        self._map = Map(
-            [Rule(path.format(repo=repo), methods=[method], endpoint=name) for method, path, name in rules],
-            strict_slashes=False,
-        )
+        self._map = routes(repository)
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -522,6 +520,7 @@ class StandIn:
         self.dispatches.append({"workflow": name, "ref": call.value["ref"], "inputs": call.value.get("inputs", {})})
 
     def _list_runners(self, call: Call) -> Listed:
+        self._administrator(call)
         return Listed(self.runners, "runners")
 
     def _one_runner(self, call: Call, id: int) -> Json:
@@ -585,7 +584,7 @@ class StandIn:
         return Listed([{"full_name": name, "private": False} for name in names], "repositories")
 
     def _setting(self, call: Call, branch: str = "") -> Any:
-        if not call.path.startswith("rules/"):
+        if not call.path.startswith(("rules/", "environments")):
             self._administrator(call)
         if call.path not in self.settings:
             raise Refused(404, "Branch not protected" if call.path.endswith("/protection") else "Not Found")
@@ -614,6 +613,12 @@ class StandIn:
             if name == origin:
                 self.files[branch, path] = text
         return {"ref": call.value["ref"], "object": {"sha": call.value["sha"]}}
+
+    def _move_ref(self, call: Call, branch: str) -> Json:
+        if branch not in self.refs:
+            raise Refused(422, "Reference does not exist")
+        self.refs[branch] = call.value["sha"]
+        return {"ref": f"refs/heads/{branch}", "object": {"sha": call.value["sha"]}}
 
     def _read_file(self, call: Call, path: str) -> Json:
         branch = call.query.get("ref", self.default_branch)
@@ -680,6 +685,14 @@ class Clock:
 class _Quiet(WSGIRequestHandler):
     def log(self, *_: object) -> None:
         """Nothing: the calls are in `StandIn.calls`."""
+
+
+@functools.cache
+def routes(repository: str) -> Map:
+    """What answers which call."""
+    listed = (line.split() for line in ROUTES.strip().splitlines())
+    rules = [Rule(path.format(repo=f"/repos/{repository}"), methods=[by], endpoint=name) for by, path, name in listed]
+    return Map(rules)
 
 
 def said(status: int, message: str, **headers: str) -> Response:

@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
+
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.judging import claims, run_file
@@ -15,12 +17,23 @@ from ci.judging.policy import Policy
 from ci.judging.run_file import MeasuringJob
 from ci.judging.trusted import TrustedOutcome, decided
 from ci.judging.types import Judgement, Verdict
+from ci.options import together
 from ci.pools import file as pools_file
 from ci.pools.types import NO_GPU, Pool
 from ci.report.build import report_of
 from ci.report.model import Report, ReportWarning, Side
 from ci.trials import hostile
+from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration
+
+EXISTING = click.Path(path_type=Path, dir_okay=False)
+WHERE = together(
+    click.option("--pool", metavar="NAME", help="The pool that measured; hosted: GitHub's own CPUs."),
+    click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs it was given (default: any of its sizes)."),
+    click.option("--run", type=EXISTING, help="The platform's list of the run's jobs, as JSON."),
+    click.option("--job", default="", metavar="NAME", help="Which of them measured (default: the only one)."),
+)
+"""Where trials were measured, in the platform's and our own words."""
 
 HOSTED = Pool("hosted", NO_GPU, (0,))
 """GitHub's own machines, where a pull request's tests and its `ridgeline check` run: CPUs."""
@@ -54,19 +67,37 @@ def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy
     _fetched(repository, leg.head)
     base = leg.base or _merge_base(repository, leg.head)
     expected = _expected(leg, base, job, repository)
-    there = [path for path in files if path.exists() or path.is_symlink()]
-    if there:
-        outcome = decided([hostile.read(path) for path in there], expected, policy, leg.tier)
+    handed = handed_over(files)
+    if handed:
+        outcome = decided(handed, expected, policy, leg.tier)
     else:
         why = job.why_nothing(leg.pool) if job else f"nothing was measured: pool {leg.pool} handed over no trial file"
         outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why), ())
     return _report(outcome, expected, leg, repository)
 
 
+def handed_over(files: Sequence[Path]) -> list[TrialFile]:
+    """The trial files that are there, and those in folders, read as hostile."""
+    inside = [sorted(path.glob("*.jsonl"))[:MOST_FILES] if path.is_dir() else [path] for path in files]
+    return [hostile.read(path) for paths in inside for path in paths if path.exists() or path.is_symlink()]
+
+
+MOST_FILES = 20
+"""Files of a folder that are read: one leg hands over one."""
+
+
+def expected_alone(leg: HandedLeg, repository: Repository) -> Expected:
+    """What is expected of a run that measured one commit, without a base."""
+    job = run_file.read(leg.run, leg.job) if leg.run else None
+    return dataclasses.replace(_expected(leg, leg.head, job, repository), same_kernels=True)
+
+
 def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: Repository) -> Expected:
+    if not leg.pool:
+        raise LegError("--pool NAME is missing: it says which GPU the trials must be of")
     pool = HOSTED if leg.pool == HOSTED.name else pools_file.load().pool(leg.pool)
     counts = pool.gpus if leg.gpus is None else (pool.size(leg.gpus),)
-    declared, python = _declared(leg.declared) if leg.declared else (None, "")
+    declared, python = _declared(leg.declared) if leg.declared and leg.declared.exists() else (None, "")
     return Expected(
         leg.head,
         base,
@@ -139,8 +170,8 @@ def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, reposit
         dataclasses.replace(side, commit=one.commit.hash, dirty=False)
         for side, one in zip((made.base, made.head), checkouts, strict=True)
     )
-    first = () if _trusted(repository, leg.head) else (_untrusted(head, outcome),)
-    more = () if leg.declared else (ReportWarning(UNCHECKED),)
+    first = () if _trusted(repository, leg.head) or not outcome.trials else (_untrusted(head, outcome),)
+    more = () if expected.declared or not outcome.trials else (ReportWarning(UNCHECKED),)
     return dataclasses.replace(made, base=base, head=head, warnings=(*first, *more, *made.warnings))
 
 

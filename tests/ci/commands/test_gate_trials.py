@@ -175,6 +175,20 @@ def test_a_leg_without_a_word_of_the_platform_is_told_too(scene: Scene) -> None:
     assert "handed over no trial file" in scene.report.judgement.why
 
 
+def test_a_base_without_declarations_of_our_own_is_told(scene: Scene) -> None:
+    scene.measured()
+    assert scene.gate("--declared", "not-there.json").exit_code == 0
+    assert any("no declarations of our own" in str(warning) for warning in scene.report.warnings)
+
+
+def test_what_our_own_tree_of_the_base_declares_is_held_against_the_trials(scene: Scene) -> None:
+    scene.measured()
+    declared = made.declaration(yardstick="2" * 16)
+    (scene.clone / "d.json").write_text(json.dumps({"python": "3.12", "kernels": [declared]}))
+    assert scene.gate("--declared", "d.json").exit_code == 2
+    assert "its benchmark definition of" in (scene.clone / "out.md").read_text()
+
+
 # ---- usage -----------------------------------------------------------------------------------------------------------
 
 
@@ -189,7 +203,7 @@ def test_a_leg_without_a_word_of_the_platform_is_told_too(scene: Scene) -> None:
         ("gate --trials t.jsonl --pool h200 --gpus 3 " + BOTH, "not 3"),
         ("gate --trials t.jsonl --pool h200 --head " + ONE, "left this branch is not known"),
         ("gate --trials t --pool h200 --run r --head " + ONE, "r cannot be read"),
-        ("gate --trials t --pool h200 --declared d " + BOTH, "--declared d cannot"),
+        ("gate --trials t --pool h200 --declared kernels/a " + BOTH, "is no list of declarations"),
         ("gate", "BASE and HEAD are missing"),
     ],
 )

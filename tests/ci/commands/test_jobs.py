@@ -106,14 +106,12 @@ def test_a_job_that_takes_too_long_leaves_with_3_and_a_sentence(here: Callable[.
     assert "still running after 1 s" in result.output
 
 
-def test_the_code_of_the_command_is_that_of_waiting(here: Callable[..., Result], tmp_path: Path) -> None:
-    table = tmp_path / "steady.csv"
-    table.write_text("value\n" + "1\n2\n" * 20)
-    assert here("submit", "--wait", "--", "detect", str(table)).exit_code == 0
-    assert here("submit", "--wait", "--", "detect", str(tmp_path / "absent.csv")).exit_code == 3
+def test_the_code_of_the_command_is_that_of_waiting(here: Callable[..., Result]) -> None:
+    assert here("submit", "--wait", "--", "pools").exit_code == 0
+    assert here("submit", "--wait", "--", "pools", "--show", "mi999x").exit_code == 3
     listed = json.loads(here("jobs", "--json").output)
     assert [job["state"] for job in listed] == ["done", "failed"]
-    assert here("jobs", listed[0]["id"]).output.startswith(f"{listed[0]['id']}  detect  done  on cpu")
+    assert here("jobs", listed[0]["id"]).output.startswith(f"{listed[0]['id']}  pools  done  on cpu")
     assert "would cancel" in here("cancel", "--dry-run", listed[0]["id"]).output
     assert here("cancel", listed[0]["id"]).exit_code == 0
 

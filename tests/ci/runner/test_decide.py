@@ -43,6 +43,8 @@ def settled(world: World, rounds: int = 150) -> None:
             advance(world, token)
         for token in {job.runner for job in world.jobs.values() if job.status == "in_progress"} - set(world.living()):
             world.notice(token)
+        if not (world.waiting() or world.service.ledger.slots or world.service.ledger.lost or world.runners):
+            return
 
 
 def advance(world: World, token: str) -> None:

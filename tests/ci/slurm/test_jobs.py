@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ci import executors
-from ci.executors import ExecutorError, JobSpec, JobStatus, Sharding, SlurmExecutor, State
+from ci.executors import ExecutorError, JobSpec, JobStatus, Sharding, State
+from ci.executors.cluster import SlurmExecutor
 from tests.standins.slurm import SlurmCluster, alive, until
 
 ROOT = Path(__file__).parents[3]

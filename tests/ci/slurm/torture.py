@@ -19,8 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ci import executors
-from ci.executors import JobSpec, Sharding, SlurmExecutor, State
+from ci.executors import JobSpec, Sharding, State
 from ci.executors.attempt import Shard
+from ci.executors.cluster import SlurmExecutor
 from tests.standins.slurm import SlurmCluster, cluster, until
 
 ROOT = Path(__file__).parents[3]

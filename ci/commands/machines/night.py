@@ -1,0 +1,54 @@
+"""`ridgeline night`: what a pool does in a night, as one command: look, measure, ask the gate about known changes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from ci.harness import TIERS
+from ci.options import DRY_RUN, PASS, NewFile, example, folder
+
+Run = Callable[[Sequence[str]], int]
+"""Runs `ridgeline` with these arguments; its exit code."""
+
+
+@click.command(epilog=example("ridgeline night --tier nightly --out trials.jsonl --dry-run"))
+@click.option("--tier", type=click.Choice(TIERS), default="nightly", show_default=True, help="Which cases.")
+@click.option("--kernels", default="", metavar="NAMES", help="Only these operators, separated by spaces.")
+@click.option("--out", type=NewFile(), required=True, help="Trial file to append to.")
+@folder("--known", "known", "Folder for the gate's answers about known changes.")
+@DRY_RUN
+def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int:
+    """Say what this machine is, measure, and ask the gate about known changes.
+
+    The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
+    """
+    planned = steps(tier, kernels.split(), out, known)
+    if dry_run:
+        for words in planned:
+            click.echo(f"would run: ridgeline {' '.join(words)}")
+        return PASS
+    return through(planned, _run)
+
+
+def steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tuple[str, ...], ...]:
+    """The commands of a night, each as arguments.  The gate is asked on full nights, not after a look at a few."""
+    chosen = [word for name in kernels for word in (f"--kernel={name}",)]
+    measure = ("run", f"--tier={tier}", *chosen, f"--out={out}")
+    asked = (("canary", f"--results={known}"),) if tier == "nightly" and not kernels else ()
+    return (("doctor",), measure, *asked)
+
+
+def through(planned: Sequence[Sequence[str]], run: Run) -> int:
+    """Run all of them; the exit code of the one that measures."""
+    codes = {words[0]: run(words) for words in planned}
+    return codes["run"]
+
+
+def _run(words: Sequence[str]) -> int:
+    click.echo(f"ridgeline {' '.join(words)}", err=True)
+    return subprocess.run([sys.executable, "-m", "ci", *words], check=False).returncode

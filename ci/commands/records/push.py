@@ -1,0 +1,28 @@
+"""`ridgeline push`: records that are written, committed and pushed to a branch that others push to as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ci.git import push as pushing
+from ci.options import DRY_RUN, PASS, example
+
+WHAT = {"results_isa": "Record machine code"}
+
+
+@click.command(epilog=example("ridgeline push results main --dry-run"))
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("branch")
+@DRY_RUN
+def push(folder: Path, branch: str, dry_run: bool) -> int:
+    """Commit what is new in a folder of records, and nothing else, and push it to a branch.
+
+    GITHUB_TOKEN is shown to GITHUB_SERVER_URL only.
+    """
+    if dry_run:
+        click.echo(f"would commit what is new in {folder} and push it to {branch}")
+        return PASS
+    click.echo(pushing.pushed(folder, branch, WHAT.get(folder.name, "Record measurements")))
+    return PASS
