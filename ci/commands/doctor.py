@@ -9,20 +9,47 @@ import click
 
 from ci import doctor as examination
 from ci.commands.common import github_settings
-from ci.options import JSON, PASS, RESULTS, USAGE, example, out_console
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, out_console
+from ci.pools import node as node_check
 
 
-@click.command(epilog=example("ridgeline doctor --json"))
+@click.command(epilog=example("ridgeline doctor --json\n  ridgeline doctor --node --pool mi300x --gpus 8"))
+@click.option("--node", is_flag=True, help="Only the preflight of a run: is this node fit to measure?")
+@click.option("--pool", default="", metavar="NAME", help="With --node: the pool (default: the one that started us).")
+@click.option("--gpus", type=click.IntRange(min=0), help="With --node: how many GPUs the job has.")
+@click.option("--drain", is_flag=True, help="With --node: keep our jobs away from a node that fails.")
 @RESULTS
 @click.option(
     "--github", is_flag=True, help="Instead: what the repository's settings on GitHub leave open to strangers."
 )
 @JSON
-def doctor(as_json: bool, results: Path, github: bool) -> int:
-    """What this machine is, what can be measured on it, what is broken and what to do about it."""
+@DRY_RUN
+def doctor(
+    as_json: bool, dry_run: bool, results: Path, node: bool, github: bool, pool: str, gpus: int | None, drain: bool
+) -> int:
+    """What this machine is, what can be measured on it, what is broken and what to do about it.
+
+    Exit code 3 if something is broken.
+    """
     if github:
         return github_settings.examine(as_json)
-    diagnosis = examination.diagnose(Path.cwd(), results)
+    if node:
+        return _node(pool, gpus, results, drain, as_json, dry_run)
+    if pool or gpus is not None or drain:
+        raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")
+    return _shown(examination.diagnose(Path.cwd(), results), as_json)
+
+
+def _node(pool: str, gpus: int | None, results: Path, drain: bool, as_json: bool, dry_run: bool) -> int:
+    report = node_check.look(node_check.check(pool, gpus), results)
+    code = _shown(report.diagnosis, as_json)
+    if drain and (reason := node_check.drain(report, dry_run)):
+        asked, done = report.asked, "would be" if dry_run else "is"
+        click.echo(f"{asked.name} {done} drained from our jobs ({reason}), in {asked.folder}", err=True)
+    return code
+
+
+def _shown(diagnosis: examination.Diagnosis, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(diagnosis.document(), indent=1))
     else:

@@ -9,10 +9,10 @@ refuse() {
 # NAME=VALUE of the variables that may enter, in `environment`.
 allow() {
   local name
-  environment=(RIDGELINE_POOL="$pool" RIDGELINE_GPUS="$gpus")
+  environment=(RIDGELINE_POOL="$pool" RIDGELINE_GPUS="$gpus" RIDGELINE_NODE="${SLURMD_NODENAME:-$HOSTNAME}")
   for name in $(compgen -e); do
     case $name in
-      RIDGELINE_POOL | RIDGELINE_GPUS) ;;
+      RIDGELINE_POOL | RIDGELINE_GPUS | RIDGELINE_NODE) ;;
       @SECRET@) ;;  # no secret enters
       RIDGELINE_* | @ALLOWED@) environment+=("$name=${!name}") ;;
     esac

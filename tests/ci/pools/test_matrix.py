@@ -115,6 +115,7 @@ def _shown(host: Host, path: Path):  # type: ignore[no-untyped-def]
                 words = [str(pool.container), *host.started()]
                 said = " ".join(words[: words.index("-c")]).replace(str(host.workspace), "/w")
                 said = re.sub(r"(--name=\S+?)-\d+-\d+ ", r"\1 ", said)
+                said = re.sub(r"RIDGELINE_NODE=\S+", "RIDGELINE_NODE=HOST", said)
                 yield "  " + re.sub(r"--group-add=\d+", "--group-add=RENDER", said)
             else:
                 yield "  here: the runner is the container"

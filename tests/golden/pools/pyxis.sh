@@ -22,10 +22,10 @@ refuse() {
 # NAME=VALUE of the variables that may enter, in `environment`.
 allow() {
   local name
-  environment=(RIDGELINE_POOL="$pool" RIDGELINE_GPUS="$gpus")
+  environment=(RIDGELINE_POOL="$pool" RIDGELINE_GPUS="$gpus" RIDGELINE_NODE="${SLURMD_NODENAME:-$HOSTNAME}")
   for name in $(compgen -e); do
     case $name in
-      RIDGELINE_POOL | RIDGELINE_GPUS) ;;
+      RIDGELINE_POOL | RIDGELINE_GPUS | RIDGELINE_NODE) ;;
       *TOKEN* | *SECRET* | *PASSW* | *CREDENTIAL* | *PRIVATE* | *JWT* | *AUTH* | *_KEY*) ;;  # no secret enters
       RIDGELINE_* | LANG | LC_ALL | TZ | USER | LOGNAME | ROCR_VISIBLE_DEVICES | HIP_VISIBLE_DEVICES | CUDA_VISIBLE_DEVICES | GPU_DEVICE_ORDINAL | SLURM_JOB_ID | SLURM_ARRAY_JOB_ID | SLURM_ARRAY_TASK_ID | SLURM_RESTART_COUNT | SLURM_JOB_PARTITION | SLURM_JOB_NODELIST | SLURMD_NODENAME | SLURM_CLUSTER_NAME) environment+=("$name=${!name}") ;;
     esac

@@ -1,0 +1,123 @@
+"""Is this node fit to measure for its pool?  The measuring program's preflight, and whether the node is drained."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import getpass
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from ci.doctor import Diagnosis, Finding
+from ci.harness import MeasureError, query
+from ci.pools import drained, file
+from ci.pools.drained import Drained
+from ci.pools.types import NO_GPU, Pool, Site
+from ci.trials.node import NodeFault, faults_of
+
+EXAMINE_S = 120.0
+"""Seconds for the preflight: amd-smi on a loaded node takes some seconds a call, a hanging driver for ever."""
+
+PASSING = {"in use", "disk", "product", "preflight", "drained"}
+"""Kinds of faults that do not drain a node: they pass, or are of the pool's description."""
+
+WHY: Mapping[bool, str] = {True: "no verdict rests on times of this node until then", False: "kept beside the times"}
+"""Why a fault matters, by whether it is fatal."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeCheck:
+    """A node and what it is held to.  pool: None for any; gpus: of the job.  folder: where drained nodes are listed."""
+
+    name: str
+    folder: Path
+    pool: Pool | None = None
+    gpus: int = 0
+
+
+def check(
+    pool_name: str, gpus: int | None, path: Path = file.FILE, environ: Mapping[str, str] = os.environ
+) -> NodeCheck:
+    """What this node is to be held to: as asked, else as the pool that started us says in RIDGELINE_POOL and _GPUS."""
+    name = node_name(environ)
+    asked = pool_name or environ.get("RIDGELINE_POOL", "")
+    if not asked:
+        return NodeCheck(name, drained.folder_of(None, environ), None, gpus or 0)
+    pools = file.load(path)
+    pool = pools.pool(asked)
+    given = environ.get("RIDGELINE_GPUS", "")
+    if gpus is None and given and not pool_name:
+        gpus = int(given) if given.isdecimal() else None
+    return NodeCheck(name, drained.folder_of(_site(pools.sites, pool), environ), pool, pool.size(gpus))
+
+
+def _site(sites: Mapping[str, Site], pool: Pool) -> Site | None:
+    return sites.get(pool.site)
+
+
+def node_name(environ: Mapping[str, str] = os.environ) -> str:
+    """This node, as Slurm or the host of the container calls it."""
+    return environ.get("RIDGELINE_NODE") or environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def look(asked: NodeCheck, results: Path) -> NodeReport:
+    """Run the preflight here; a node that gives no answer, or is drained, has a fault."""
+    try:
+        answer = query(*_question(asked, results), limit_s=EXAMINE_S)
+        faults, facts = faults_of(answer), answer["facts"]
+    except (MeasureError, KeyError, TypeError) as error:
+        next_step = "run `python -m benchmarks doctor --node` and correct what it reports"
+        faults, facts = (NodeFault("preflight", f"the preflight gives no answer: {error}", next_step),), {}
+    if why := drained.why(asked.name, asked.folder):
+        next_step = f"`ridgeline pools --resume {asked.name}` once it is repaired"
+        faults = (NodeFault("drained", why, next_step), *faults)
+    return NodeReport(asked, tuple(sorted(faults, key=lambda one: not one.fatal)), facts)
+
+
+def _question(asked: NodeCheck, results: Path) -> list[str]:
+    words = ["doctor", "--node", "--folder", str(results.absolute())]
+    if asked.pool and asked.pool.gpu != NO_GPU:
+        words += ["--product", asked.pool.gpu]
+    return [*words, "--gpus", str(asked.gpus)] if asked.gpus else words
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeReport:
+    """What was found, the worst first, and what the node told (see benchmarks.preflight.types.NodeFacts)."""
+
+    asked: NodeCheck
+    faults: tuple[NodeFault, ...]
+    facts: Mapping[str, object]
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """For the doctor to show."""
+        findings = tuple(
+            Finding("error" if one.fatal else "warning", one.text, WHY[one.fatal], one.next_step) for one in self.faults
+        )
+        return Diagnosis(findings or (self._sound(),), self.facts)
+
+    def _sound(self) -> Finding:
+        gpus, pool = self.facts.get("gpus"), self.asked.pool
+        count = gpus.get("count", 0) if isinstance(gpus, dict) else 0
+        return Finding(
+            "ok", f"{self.asked.name} is fit to measure{f' for pool {pool.name}' if pool else ''}: {count} GPUs"
+        )
+
+    @property
+    def lasting(self) -> list[str]:
+        """Faults that stay until somebody repairs the node."""
+        return [one.text for one in self.faults if one.fatal and one.kind not in PASSING]
+
+
+def drain(report: NodeReport, dry_run: bool = False) -> str:
+    """Drain a node with a lasting fault from our jobs; returns the reason, "" if it stays as it is."""
+    asked = report.asked
+    if not report.lasting or drained.why(asked.name, asked.folder):
+        return ""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    one = Drained(asked.name, f"preflight: {'; '.join(report.lasting)}", now, getpass.getuser())
+    drained.drain(one, asked.folder, dry_run)
+    return one.reason
