@@ -12,7 +12,17 @@ from pathlib import Path
 
 from ci.executors import scheduler
 from ci.executors.local import LocalExecutor
-from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, Scheduler, Sharding, State, default_root, script
+from ci.executors.scheduler import (
+    ExecutorError,
+    JobSpec,
+    JobStatus,
+    Scheduler,
+    Sharding,
+    State,
+    default_root,
+    executor_of,
+    script,
+)
 
 __all__ = [
     "EXECUTORS",
