@@ -12,7 +12,7 @@ from ci.commands.common.outcome import print_recorded
 from ci.git import push
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example
 from ci.records import store
-from ci.records.samples.places import configured
+from ci.records.samples.places import published
 from ci.report.words import plain
 
 
@@ -58,8 +58,7 @@ def _push(results: Path, branch: str | None, message: str) -> None:
     """The samples first: a record never refers to samples that nobody else has."""
     if branch is None:
         return
-    place = configured(results)
-    if place and (said := place.publish()):
+    if said := published(results):
         click.echo(said)
     click.echo(push.pushed(results, branch, message))
 

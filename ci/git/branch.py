@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ci.git.command import GitError, git, git_or_none, succeeds
-from ci.git.push import author
+from ci.git.push import author, authority
 
 ATTEMPTS = 5
 """Of a writer whose branch moved meanwhile: each is a matter of milliseconds."""
@@ -45,6 +45,11 @@ class Branch:
     def ref(self) -> str:
         """Its full name."""
         return f"refs/heads/{self.name}"
+
+    @property
+    def exists(self) -> bool:
+        """Whether this repository has it as a branch of its own."""
+        return self._known(self.ref) is not None
 
     def tip(self) -> str | None:
         """Its newest commit: ours, else what was fetched of it, else what `origin` has; None if nobody has it."""
@@ -138,6 +143,7 @@ class Branch:
         """What `origin` has now, None if it cannot be asked or has none."""
         if git_or_none(self.root, "remote", "get-url", "origin") is None:
             return None
-        if git_or_none(self.root, "fetch", "--quiet", "origin", f"+{self.ref}:{self._remote}") is None:
+        wanted = f"+{self.ref}:{self._remote}"
+        if git_or_none(self.root, "fetch", "--quiet", "origin", wanted, env=authority()) is None:
             return None
         return self._known(self._remote)

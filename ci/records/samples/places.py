@@ -138,6 +138,8 @@ class BranchPlace(SamplesPlace):
             raise _unwritable(self.name, error) from error
 
     def publish(self) -> str:
+        if not self.branch.exists:
+            return ""
         try:
             return f"pushed {self.branch.push({**author(), **authority()})[:8]} to {self.branch.name}"
         except (GitError, PushError) as error:
@@ -175,6 +177,12 @@ def configured(results_dir: Path) -> SamplesPlace | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, AttributeError) as error:
         raise RecordError(f"{file} cannot be read as TOML: {error}; correct the file") from error
     return None if found is None else named(found, project)
+
+
+def published(results_dir: Path) -> str:
+    """Send samples to where others see them, before the records that refer to them; a sentence for people, or ""."""
+    place = configured(results_dir)
+    return place.publish() if place else ""
 
 
 def named(text: object, project: Path) -> SamplesPlace:
