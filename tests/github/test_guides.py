@@ -146,7 +146,9 @@ def test_github_only(clone: Clone, hub: StandIn) -> None:
 def cpu_only(text: str) -> str:
     """The pool of a guide, without GPUs: its nodes are this machine."""
     kept = [line for line in text.splitlines() if not re.match(r"(gpu|gpus|gres) = ", line)]
-    return "\n".join(kept).replace("[pool.mi300x]", '[pool.mi300x]\ngpu = "none"')
+    return (
+        "\n".join(kept).replace("minutes = 240", "minutes = 10").replace("[pool.mi300x]", '[pool.mi300x]\ngpu = "none"')
+    )
 
 
 def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
@@ -154,12 +156,11 @@ def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
     (clone.folder / "ci/runners.toml").write_text(cpu_only(blocks("slurm.md", "toml")[0]))
     said = clone.walk("slurm.md")
     assert "#SBATCH --partition=mi300x" in said
-    assert "#SBATCH --array=0-7" not in said, "it is submitted, not shown"
     (notes,) = (clone.folder / "results").glob("*/*.notes.jsonl")
-    assert notes.read_text().count('"kernel":"sort"') >= 24
+    assert notes.read_text().count('"kernel":"sort"') == 3
     (line,) = blocks("slurm.md", "cron")
     submitted = line.split(".venv/bin/", 1)[1].replace("submit", "submit --dry-run")
-    assert "#SBATCH --array=0-7" in clone.run([submitted])
+    assert "#SBATCH --array=0-2" in clone.run([submitted])
 
 
 def test_github_and_slurm(tmp_path: Path, slurm_cluster: SlurmCluster, hub: StandIn) -> None:
@@ -178,17 +179,14 @@ def test_github_and_slurm(tmp_path: Path, slurm_cluster: SlurmCluster, hub: Stan
     assert [option for option in options if option not in shown] == []
 
 
-@pytest.mark.parametrize("place", ["as in the guide", "a folder"])
-def test_samples(clone: Clone, place: str) -> None:
+def test_samples(clone: Clone) -> None:
     clone.run(["ridgeline run --trials 1 --rounds 8", "git add results", "git commit -qm records"])
     (text,) = blocks("samples.md", "toml")
-    text = text if place == "as in the guide" else '[tool.ridgeline]\nsamples = "../samples"\n'
     project = clone.folder / "pyproject.toml"
     project.write_text(project.read_text().replace("[tool.ridgeline]", text))
     said = clone.walk("samples.md")
-    assert re.search(r"would be .*; samples would be at", said)
+    assert re.search(r"would be .*; samples would be at branch:ridgeline-samples", said)
     assert "16 samples in samples_of_all" in said
-    assert "sort" in said.splitlines()[-3] or "sort" in said
+    assert re.search(r"sort .* library", said), said
     assert git(clone.folder, "status", "--porcelain", "results") == ""
-    if place == "as in the guide":
-        assert git(clone.folder, "ls-tree", "-r", "--name-only", "ridgeline-samples").count(".parquet") == 1
+    assert git(clone.folder, "ls-tree", "-r", "--name-only", "ridgeline-samples").count(".parquet") == 1
