@@ -22,7 +22,8 @@ from benchmarks.shapes import Unfit, maybe, name, number, record, table, whole
 from benchmarks.trial_file import LONGEST_S, SHORTEST_S
 from ci.stats.anomalies import COLLAPSE_FACTOR
 from ci.stats.types import FloatArray
-from ci.trials.trial import Arm, KeptTimes, SamplesAt, Trial
+from ci.trials.kept import KeptTimes, SamplesAt
+from ci.trials.trial import Arm, Json, Trial
 
 FORMAT, VERSION = "ridgeline-compact-trial", 1
 
@@ -144,14 +145,14 @@ def _results(trial: Trial) -> tuple[str, Any]:
     return there, data["cases"]
 
 
-def _arms(data: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _arms(data: Json) -> Iterator[tuple[str, str, Any]]:
     """(case, ROLE/BACKEND, arm) of a line."""
     for case, found in data["cases"].items():
         for key, arm in found.get("arms", {}).items():
             yield case, key, arm
 
 
-def _samples(data: Mapping[str, Any]) -> Iterator[ArmSamples]:
+def _samples(data: Json) -> Iterator[ArmSamples]:
     for case, key, arm in _arms(data):
         if "seconds" in arm:
             role, _, backend = key.partition("/")
@@ -159,7 +160,7 @@ def _samples(data: Mapping[str, Any]) -> Iterator[ArmSamples]:
             yield ArmSamples(case, role, backend, seconds, skew)
 
 
-def _beside(data: Mapping[str, Any], key: str, seconds: Mapping[str, FloatArray]) -> Iterator[tuple[str, FloatArray]]:
+def _beside(data: Json, key: str, seconds: Mapping[str, FloatArray]) -> Iterator[tuple[str, FloatArray]]:
     """Seconds of the baselines that ran in the rounds of an arm, by name; none for a baseline itself."""
     role, _, backend = key.partition("/")
     baselines = (data["trees"][role].get("declaration") or {}).get("baselines", ())
@@ -176,7 +177,7 @@ def _kept(seconds: FloatArray, beside: Mapping[str, FloatArray]) -> KeptTimes:
     return KeptTimes(len(seconds), median, q25, q75, float(np.max(seconds)), collapsed, ratios)
 
 
-def _of_json(kept: Mapping[str, Any]) -> KeptTimes:
+def _of_json(kept: Json) -> KeptTimes:
     median, q25, q75, longest = (float(kept[field]) for field in ("median", "q25", "q75", "longest"))
     return KeptTimes(kept["rounds"], median, q25, q75, longest, kept.get("collapsed", 0), kept.get("log_ratio", {}))
 

@@ -19,6 +19,7 @@ import numpy as np
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
+from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, NodeFault, faults_of, heaps_of
 
 Scalar = str | int | float | bool | None
@@ -206,31 +207,6 @@ class Checkout:
         return self.named or (None if self.dirty else self.commit)
 
 
-@dataclasses.dataclass(frozen=True)
-class KeptTimes:
-    """What a trial keeps of the times of an arm when its samples are elsewhere.
-
-    rounds: how many.  median, q25, q75, longest: seconds.  collapsed: calls that took at least 3 times the median.
-    log_ratio: median over the rounds of log(baseline's time / own time), by the baselines that ran beside it.
-    """
-
-    rounds: int
-    median: float
-    q25: float
-    q75: float
-    longest: float
-    collapsed: int = 0
-    log_ratio: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class SamplesAt:
-    """Where the samples of a trial are, below the project's place for samples.  digest: of all of them."""
-
-    path: str
-    digest: str
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
@@ -266,10 +242,8 @@ class Arm:
 
     @property
     def median(self) -> float:
-        """Seconds, the median over the rounds; NaN without any."""
-        if self.kept:
-            return self.kept.median
-        return float(np.median(self.seconds)) if len(self.seconds) else float("nan")
+        """Seconds, the median over the rounds; only of an arm that is ok."""
+        return self.kept.median if self.kept else float(np.median(self.seconds))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

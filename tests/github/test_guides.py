@@ -145,10 +145,8 @@ def test_github_only(clone: Clone, hub: StandIn) -> None:
 
 def cpu_only(text: str) -> str:
     """The pool of a guide, without GPUs: its nodes are this machine."""
-    kept = [line for line in text.splitlines() if not re.match(r"(gpu|gpus|gres) = ", line)]
-    return (
-        "\n".join(kept).replace("minutes = 240", "minutes = 10").replace("[pool.mi300x]", '[pool.mi300x]\ngpu = "none"')
-    )
+    kept = "\n".join(line for line in text.splitlines() if not re.match(r"(gpu|gpus|gres) = ", line))
+    return kept.replace("minutes = 240", "minutes = 10").replace("[pool.mi300x]", '[pool.mi300x]\ngpu = "none"')
 
 
 def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
@@ -157,7 +155,7 @@ def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
     said = clone.walk("slurm.md")
     assert "#SBATCH --partition=mi300x" in said
     (notes,) = (clone.folder / "results").glob("*/*.notes.jsonl")
-    assert notes.read_text().count('"kernel":"sort"') == 3
+    assert len(notes.read_text().splitlines()) == 3
     (line,) = blocks("slurm.md", "cron")
     submitted = line.split(".venv/bin/", 1)[1].replace("submit", "submit --dry-run")
     assert "#SBATCH --array=0-2" in clone.run([submitted])

@@ -14,7 +14,7 @@ from ci.trials.file import Problem, RecordError
 
 
 @dataclasses.dataclass(frozen=True)
-class Moved:
+class MovedSamples:
     """What was moved: records, and the bytes of all of them before and after.  place: where the samples are.
 
     parts, samples_bytes: how many files of samples there would be, and their bytes; None where they were written.
@@ -34,7 +34,7 @@ class Moved:
         return said if self.parts is None else f"{said}: {self.parts} files, {self.samples_bytes:,} bytes"
 
 
-def compact(results: Path, dry_run: bool) -> Moved:
+def compact(results: Path, dry_run: bool) -> MovedSamples:
     """Move all samples that still are in the notes.  What an interruption leaves is done by running it again."""
     place = configured(results)
     if place is None:
@@ -48,7 +48,7 @@ def compact(results: Path, dry_run: bool) -> Moved:
     records = [record for machine in folders for record in store.places(results, machine, "")]
     shown = track(records, "compact", console=err_console(), disable=not err_console().is_terminal)
     done = [store.compact(results, record, chosen, dry_run) for record in shown]
-    return Moved(
+    return MovedSamples(
         place.name,
         len(done),
         sum(one.before for one in done),

@@ -45,7 +45,7 @@ RATIOS = """
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class TimedQuery:
     """One query.  seconds: wall clock.  cpu: seconds of all threads.  rows: of the answer."""
 
     name: str
@@ -76,7 +76,7 @@ def make(folder: Path, points: int) -> tuple[int, int]:
     return rows, size
 
 
-def ask(folder: Path, threads: int, memory: str) -> list[Asked]:
+def ask(folder: Path, threads: int, memory: str) -> list[TimedQuery]:
     """Both queries."""
     engine = duckdb.connect(
         config={"threads": threads, "memory_limit": memory, "temp_directory": str(folder / "spill")}
@@ -128,10 +128,10 @@ def _texts(codes: np.ndarray, texts: Sequence[str]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(codes.astype(np.int32), pa.array(list(texts), pa.string()))
 
 
-def _timed(engine: duckdb.DuckDBPyConnection, name: str, query: str) -> Asked:
+def _timed(engine: duckdb.DuckDBPyConnection, name: str, query: str) -> TimedQuery:
     start, cpu = time.perf_counter(), time.process_time()
     rows = len(engine.sql(query).fetchall())
-    return Asked(name, time.perf_counter() - start, time.process_time() - cpu, rows)
+    return TimedQuery(name, time.perf_counter() - start, time.process_time() - cpu, rows)
 
 
 if __name__ == "__main__":
