@@ -98,7 +98,8 @@ def _read(file: Path, links: Mapping[str, str], missing: str) -> tuple[Report, i
         if not missing:
             raise
         click.echo(f"Error: {error}", err=True)
-        return posting.unmeasured(f"the report is refused: {error}", links), USAGE
+        why = str(error).removeprefix(f"{file}: ")  # people on the pull request know no path of this machine
+        return posting.unmeasured(f"the report is refused: {why}", links), USAGE
 
 
 def _summarised(found: Report, topic: str, wanted: bool) -> None:

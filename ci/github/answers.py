@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import re
 import urllib.parse
 from typing import Any
@@ -16,6 +17,10 @@ from ci.history.triage import InAdvance
 MAY = ("admin", "maintain", "write")
 """Permissions that count (docs.github.com, "Get repository permissions for a user", 2026-11-22)."""
 ANSWER = "<!-- ridgeline:answer:{} -->"
+GPU_RUN = "GPU {}"
+"""The name of a run that measures a commit (`run-name` of .github/workflows/gpu.yml)."""
+NEWEST = 300
+"""Runs started by hand among which that of a commit is looked for: a few days of a busy repository."""
 AGAIN = ("failure", "timed_out", "cancelled", "startup_failure")
 """Conclusions of runs that `rerun` starts again; never "action_required": that is somebody's approval to give."""
 
@@ -120,9 +125,16 @@ def _from_elsewhere(pull: Any, github: GitHub) -> bool:
 
 
 def failed_runs(github: GitHub, sha: str) -> list[int]:
-    """The workflow runs of a commit that did not pass and are over."""
-    runs = github.items(f"actions/runs?head_sha={sha}", "workflow_runs")
-    return [int(run["id"]) for run in runs if run.get("status") == "completed" and run.get("conclusion") in AGAIN]
+    """The workflow runs about a commit that did not pass and are over.
+
+    Those that measured it on GPUs ran at a commit of the default branch: they are known by their name, which only
+    people with write access can give a run that is started by hand or by `ridgeline start`.
+    """
+    own = github.items(f"actions/runs?head_sha={sha}", "workflow_runs")
+    started = itertools.islice(github.items("actions/runs?event=workflow_dispatch", "workflow_runs"), NEWEST)
+    measured = (run for run in started if run.get("display_title") == GPU_RUN.format(sha))
+    over = (run for run in (*own, *measured) if run.get("status") == "completed" and run.get("conclusion") in AGAIN)
+    return sorted({int(run["id"]) for run in over})
 
 
 def carry_out(outcome: OrderOutcome, github: GitHub) -> None:

@@ -26,6 +26,8 @@ from ci.github.retries import Patience, Trouble
 
 API = "https://api.github.com"
 API_VERSION = "2022-11-28"
+LOOPBACK = [("http", host) for host in ("127.0.0.1", "localhost", "::1")]
+"""Where an address without TLS leaves no machine: a proxy of one's own, a test."""
 HOPS = 5
 """Redirections that are followed for one call: a repository that was renamed and moved needs two."""
 PAGES = 1000
@@ -72,6 +74,8 @@ class GitHub:
             raise GitHubError(f"repository {repository!r} must look like owner/name")
         if not token:
             raise GitHubError("there is no token; set GITHUB_TOKEN (a job needs `permissions: pull-requests: write`)")
+        if not (api.startswith("https://") or _origin(api)[:2] in LOOPBACK):
+            raise GitHubError(f"the API {api!r:.100} must be an https address: the token would be seen on the way")
         self.repository, self.api = repository, api.rstrip("/")
         self._sleep, self._clock = sleep or time.sleep, clock or time.time
         self._http = httpx.Client(
@@ -205,7 +209,7 @@ class GitHub:
 
     def _read(self, answer: httpx.Response, what: str) -> tuple[Any, str | None]:
         said = _said(answer)
-        if answer.status_code >= 500:
+        if answer.status_code >= 500 or answer.status_code == 408:  # 408: it waited for us too long
             raise _BrokenServer(said)
         trouble = retries.limit(answer.status_code, answer.headers, said, self._clock())
         if trouble:

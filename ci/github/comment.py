@@ -42,7 +42,7 @@ def pull_requests(github: GitHub, sha: str) -> list[int]:
         raise GitHubError(f"{sha!r} is not a full commit hash (40 hex digits)")
     numbers = {
         int(found["number"])
-        for path in (f"commits/{sha}/pulls", "pulls?state=open&sort=updated&direction=desc")
+        for path in (f"commits/{sha}/pulls", "pulls?state=open&sort=created&direction=asc")
         for found in github.items(path, none_for=(404, 422))
         if found.get("state") == "open" and found["head"]["sha"] == sha
     }
@@ -149,7 +149,10 @@ class _Keeper:
 
 
 def _login(github: GitHub) -> str:
-    """Whose the token is, "" if GitHub does not say.  REST does not tell an App its own name, GraphQL does."""
+    """Whose the token is, "" if GitHub does not say.
+
+    REST does not tell an App its own name, GraphQL does: "slug[bot]" (seen in fullsend-ai/fullsend#1953, 2026-06).
+    """
     try:
         answer = github.graphql("query { viewer { login } }")
         return str(answer["viewer"]["login"])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ci.github.annotations import remarks
 from ci.github.checks import CheckRun, changed_in, post_check
-from ci.github.client import GitHub
+from ci.github.client import GitHub, GitHubError
 from ci.github.comment import Comments, Posted, pull_requests
 from ci.github.sections import TOPIC, Section
 from ci.judging.types import Judgement, Verdict
@@ -53,17 +54,34 @@ def unmeasured(why: str, links: Mapping[str, str]) -> Report:
 
 
 def post(report: Report, target: PostTarget, github: GitHub, root: Path) -> list[Posted]:
-    """Put a report on every open pull request whose head is the commit, and on the commit itself.
+    """Put a report on the commit itself, and on every open pull request whose head it is.
 
-    root: our own checkout, which says where kernels are declared.  Raises GitHubError if GitHub refuses.
+    root: our own checkout, which says where kernels are declared.  What GitHub refuses (a check run, the comment on a
+    locked pull request) keeps nothing else from being posted; then GitHubError names all of it.
     """
     numbers = pull_requests(github, target.sha)
     text = markdown.section(report, target.topic)
     comments, section = Comments(github), Section(target.topic, target.sha, text)
-    posted = [comments.keep_section(number, markdown.MARKER, section) for number in numbers]
-    if target.check:
-        _check(report, target, github, numbers, text, root)
+    refused: list[GitHubError] = []
+    posted: list[Posted] = []
+    with _kept(refused):
+        if target.check:
+            _check(report, target, github, numbers, text, root)
+    for number in numbers:
+        with _kept(refused):
+            posted.append(comments.keep_section(number, markdown.MARKER, section))
+    if refused:
+        raise GitHubError("; ".join(map(str, refused)), refused[0].status)
     return posted
+
+
+@contextlib.contextmanager
+def _kept(refused: list[GitHubError]) -> Iterator[None]:
+    """Keep an error for later."""
+    try:
+        yield
+    except GitHubError as error:
+        refused.append(error)
 
 
 def _check(report: Report, target: PostTarget, github: GitHub, numbers: list[int], text: str, root: Path) -> None:

@@ -20,7 +20,8 @@ DEFAULT_FILE = Path("ci/events.toml")
 
 HEADER = """\
 # What we decided about events of the history (`ridgeline events`).  Written by `ridgeline ack`, `accept` and `reopen`,
-# reviewed like code; one table per event, sorted by id, so that two branches merge.
+# reviewed like code; one table per event, sorted by id, so that two branches merge.  [[accepted]]: slow-downs that were
+# accepted on their pull request (`/ridgeline accept CASE REASON`).
 """
 
 STATES = (EventState.OPEN, EventState.ACKNOWLEDGED, EventState.ACCEPTED)

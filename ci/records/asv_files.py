@@ -15,7 +15,8 @@ from typing import Any
 
 from ci.records.paired import times_of
 from ci.records.pooling import Cell, PooledTrials
-from ci.trials.trial import Cost, Declaration, Machine
+from ci.trials.cost import Cost
+from ci.trials.trial import Declaration, Machine
 
 Json = dict[str, Any]
 """An object of asv's files, as asv writes and reads it."""

@@ -19,25 +19,13 @@ import numpy as np
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
+from ci.trials.cost import Cost
 from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, NodeFault, faults_of, heaps_of
 
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
 """An object of a line that `benchmarks.trial_file.check` has let pass."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What one call of a case must do, per rank (see kernels.spec.Cost); None where the declaration does not say.
-
-    flops: FLOP.  hbm_bytes, link_bytes, payload_bytes: bytes; link_bytes by the bus convention of nccl-tests.
-    """
-
-    flops: int | None = None
-    hbm_bytes: int | None = None
-    link_bytes: int | None = None
-    payload_bytes: int | None = None
 
 
 _NOT_SHAPE = ("name", "tier", "dtype", "world", "distribution")
@@ -211,8 +199,8 @@ class Checkout:
 class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
-    code_hash: digest of the code objects it launched, None where they are not known.  kept: what is known of its times
-    where the samples are elsewhere; `seconds` is empty then.
+    code_hash: digest of the code objects it launched, None where they are not known.  rank_s: median of each rank, s.
+    kept: what is known of its times where the samples are elsewhere; `seconds` is empty then.
     """
 
     status: Status
@@ -220,6 +208,7 @@ class Arm:
     why: str = ""
     knobs: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     code_hash: str | None = None
+    rank_s: tuple[float, ...] = ()
     kept: KeptTimes | None = None
 
     @classmethod
@@ -227,8 +216,8 @@ class Arm:
         """From its JSON."""
         seconds = np.array(data.get("seconds", ()), dtype=np.float64)
         seconds.flags.writeable = False
-        knobs = data.get("knobs") or {}
-        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"))
+        knobs, ranks = data.get("knobs") or {}, tuple(data.get("rank_s") or ())
+        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"), ranks)
 
     @property
     def ok(self) -> bool:

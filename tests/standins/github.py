@@ -142,6 +142,7 @@ class StandIn:
         self.repository, self.hang_s = repository, hang_s
         self.author, self.identity = BOT, True
         self.default_branch, self.public = "main", True
+        self.owner_type = "Organization"
         self.pulls: list[Json] = []
         self.known_to_commit: set[int] | None = None
         """Pull requests that the list by commit knows; None for all (GitHub's own does not know every fork)."""
@@ -336,7 +337,7 @@ class StandIn:
             "default_branch": self.default_branch,
             "private": not self.public,
             "visibility": "public" if self.public else "private",
-            "owner": {"login": owner, "type": "Organization"},
+            "owner": {"login": owner, "type": self.owner_type},
             "permissions": {"admin": not call.token.endswith("-reader"), "push": True, "pull": True},
         }
 

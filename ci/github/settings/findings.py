@@ -118,11 +118,16 @@ def standing_runners(look: _Look) -> Iterator[SettingFinding]:
     if unread:
         yield unread
         return
-    standing = [str(runner.get("name")) for runner in runners if not runner.get("ephemeral")]
+    level: Level = "high" if look.settings.public else "medium"
+    standing = [str(runner.get("name")) for runner in runners if runner.get("ephemeral") is False]
+    unsaid = sum("ephemeral" not in runner for runner in runners)
+    if unsaid and not standing:
+        said = f"GitHub does not say whether {unsaid} of {len(runners)} runners stay after their job"
+        yield SettingFinding(name, "unread", level, said, f"look at {page}")
+        return
     listed = ", ".join(standing[:5]) + (", ..." if len(standing) > 5 else "")
     problem = f"{len(standing)} of {len(runners)} runners stay after their job ({listed}): use just-in-time runners"
     problems = [problem] if standing else []
-    level: Level = "high" if look.settings.public else "medium"
     yield _judged(name, level, problems, f"{len(runners)} runners, each for one job", f"`ridgeline runner`; {page}")
 
 
@@ -216,19 +221,20 @@ def _held(rules: tuple[Any, ...], classic: Any) -> set[str]:
 
 
 def environment(look: _Look) -> Iterator[SettingFinding]:
-    """Jobs that run a pull request's code on a GPU wait for a person who sees the commit."""
+    """Jobs that run a pull request's code on a GPU: from which branches, and whether a person sees the commit first."""
     name, page = f"environment {ENVIRONMENT}", look.page("environments")
     environments, unread = look.of("environments", name, "medium", page)
     if unread:
         yield unread
         return
-    ours = next((one for one in environments if one.get("name") == ENVIRONMENT), None)
-    rules = (ours or {}).get("protection_rules") or ()
+    ours = next((one for one in environments if one.get("name") == ENVIRONMENT), None) or {}
+    missing = [] if ours else ["there is no such environment: make it"]
+    loose = [] if ours.get("deployment_branch_policy") else ["a workflow on any branch may use it: name the branches"]
+    yield _judged(f"{name}: branches", "medium", missing or loose, "named branches only", page)
+    rules = ours.get("protection_rules") or ()
     reviewed = any(rule.get("type") == "required_reviewers" and rule.get("reviewers") for rule in rules)
-    missing = "there is no such environment" if ours is None else "nobody has to approve its jobs"
-    yield _judged(
-        name, "medium", [] if reviewed else [f"{missing}: name required reviewers"], "reviewers approve", page
-    )
+    alone = [] if reviewed else ["nobody has to approve its jobs: name required reviewers"]
+    yield _judged(f"{name}: reviewers", "low", missing or alone, "required reviewers approve its jobs", page)
 
 
 LOOKS = (runner_groups, standing_runners, fork_approval, workflow_token, allowed_actions, default_branch, environment)

@@ -61,7 +61,7 @@ def test_a_pause_that_is_too_long(github: StandIn, client: GitHub, clock: Clock)
 # ---- faults of the server and of the network ----
 
 
-@pytest.mark.parametrize("fault", [Response("bad gateway", 502), Response("", 520), DROP, HANG])
+@pytest.mark.parametrize("fault", [Response("bad gateway", 502), Response("", 520), Response("", 408), DROP, HANG])
 def test_faults_that_pass_are_waited_out(github: StandIn, client: GitHub, clock: Clock, fault: object) -> None:
     github.pull(7, "a" * 40)
     github.fault("GET", "pulls", fault, times=2)
@@ -218,3 +218,21 @@ def test_the_token_is_sent(github: StandIn, client: GitHub) -> None:
 def test_bad_settings(repository: str, token: str, message: str) -> None:
     with pytest.raises(GitHubError, match=message):
         GitHub(repository, token)
+
+
+@pytest.mark.parametrize("api", ["http://api.github.com", "ftp://127.0.0.1", "api.github.com", "http://127.0.0.1.x.y"])
+def test_the_token_is_not_sent_in_the_clear(api: str) -> None:
+    with pytest.raises(GitHubError, match="must be an https address"):
+        GitHub("o/r", "t", api)
+
+
+def test_half_a_character_is_sent_as_an_escape(github: StandIn, client: GitHub) -> None:
+    assert client.post("issues/7/comments", {"body": "a\ud800b"})["body"] == "a\ud800b"
+
+
+def test_a_clock_that_stands_still_ends_it_too(github: StandIn) -> None:
+    github.fault("GET", "pulls", Response("", 502), times=1000)
+    slept: list[float] = []
+    with pytest.raises(GitHubError, match="no success"):
+        GitHub("o/r", "t", github.url, slept.append, lambda: 0.0).get("pulls")
+    assert sum(slept) <= 600

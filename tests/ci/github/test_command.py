@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from werkzeug import Response
 
 from ci.__main__ import main
-from ci.github import comment
+from ci.github import answers, comment
 from ci.github.orders import FORMS, OrderError, parse, read_event
 from ci.history import triage
 from tests.standins.github import StandIn
@@ -134,9 +134,14 @@ def test_rerun_starts_again_what_failed_for_the_head(github: StandIn, ask) -> No
         github.job(["ubuntu"], runs[conclusion]["id"], status="completed", conclusion=conclusion)
     github.run("in_progress", SHA)
     github.run("completed", OTHER, conclusion="failure")
+    gpu = github.run("completed", "0" * 40, conclusion="failure", display_title=f"GPU {SHA}")
+    forged = github.run("completed", OTHER, conclusion="failure", display_title=f"GPU {SHA}", event="pull_request")
+    for run in (gpu, forged):
+        github.job(["mi300x"], run["id"], status="completed", conclusion="failure")
     assert outcome(ask("/ridgeline rerun"))["action"] == "rerun"
     again = [run["conclusion"] for run in github.runs if run["run_attempt"] == 2]
-    assert (len(again), len(github.told("POST", "rerun-failed-jobs"))) == (2, 2)
+    assert (len(again), len(github.told("POST", "rerun-failed-jobs"))) == (3, 3)
+    assert (gpu["run_attempt"], forged["run_attempt"]) == (2, 1)
     assert runs["action_required"]["run_attempt"] == 1, "an approval is somebody's to give"
 
 
@@ -241,6 +246,11 @@ def test_an_event_that_is_none(tmp_path: Path, text: str, said: str) -> None:
 
 
 # ---- twice, and without effect ----
+
+
+def test_the_name_of_a_gpu_run_is_the_workflows() -> None:
+    text = (Path(__file__).parents[3] / ".github" / "workflows" / "gpu.yml").read_text()
+    assert f"run-name: {answers.GPU_RUN.format('${{ inputs.sha }}')}\n" in text
 
 
 @pytest.mark.parametrize("path", ["reactions", "issues/7/comments"])

@@ -291,6 +291,13 @@ def test_a_writer_that_never_rests_is_said(github: StandIn, client: GitHub) -> N
         keep(client)
 
 
+def test_what_was_just_written_may_not_be_listed_yet(github: StandIn, client: GitHub) -> None:
+    github.fault("GET", COMMENTS, None)
+    github.fault("GET", COMMENTS, Response("[]", 200, content_type="application/json"), times=3)
+    assert keep(client) == "created"
+    assert github.bodies(7) == [ONE]
+
+
 def test_a_body_without_its_marker(client: GitHub) -> None:
     with pytest.raises(GitHubError, match="start with its marker"):
         keep(client, "hello")

@@ -13,7 +13,7 @@ from ci.github import comment
 from ci.report import json_report
 from ci.report.model import Report
 from tests.ci.report import samples
-from tests.standins.github import StandIn
+from tests.standins.github import StandIn, said
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
@@ -84,7 +84,7 @@ def test_a_report_that_is_refused_is_told_where_that_is_wanted(github: StandIn, 
     refused = posted('{"verdict": "@all http://evil.example"}', "--missing", "absent")
     assert refused.exit_code == 3
     (body,) = github.bodies(7)
-    assert "CANNOT TELL: the report is refused" in body
+    assert "CANNOT TELL: the report is refused: at " in body
     assert "http://evil" not in body
 
 
@@ -99,6 +99,18 @@ def test_links_of_a_stranger_are_dropped(github: StandIn, posted) -> None:
 def test_a_commit_that_heads_no_pull_request_has_a_check_run_only(github: StandIn, posted) -> None:
     assert posted(samples.same(), "--check", "ridgeline").output == "nothing: no open pull request\n"
     assert (len(github.checks), github.comments) == (1, {})
+
+
+def test_what_is_refused_keeps_nothing_else_from_being_posted(github: StandIn, posted) -> None:
+    github.pull(7, SHA)
+    github.pull(8, SHA, fork=True)
+    github.fault("POST", "check-runs", said(403, "no", x_accepted_github_permissions="checks=write"))
+    github.fault("POST", "issues/7/comments", said(403, "the conversation is locked"))
+    refused = posted(samples.same(), "--check", "ridgeline")
+    assert refused.exit_code == 3
+    assert "checks=write" in refused.stderr
+    assert "the conversation is locked" in refused.stderr
+    assert (len(github.bodies(7)), len(github.bodies(8))) == (0, 1)
 
 
 def test_a_dry_run_posts_nothing(github: StandIn, posted, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ GROUP = {
     "restricted_to_workflows": True,
     "selected_workflows": ["o/r/.github/workflows/gpu.yml@refs/heads/main"],
 }
+REVIEWED = [{"type": "required_reviewers", "reviewers": [{"type": "User"}]}]
 CLOSED = {
     "actions/permissions": {"enabled": True, "allowed_actions": "selected", "sha_pinning_required": True},
     "actions/permissions/selected-actions": {"github_owned_allowed": True, "patterns_allowed": ["o/*"]},
@@ -36,7 +37,11 @@ CLOSED = {
     "environments": {
         "total_count": 1,
         "environments": [
-            {"name": "gpu", "protection_rules": [{"type": "required_reviewers", "reviewers": [{"type": "User"}]}]}
+            {
+                "name": "gpu",
+                "deployment_branch_policy": {"protected_branches": False, "custom_branch_policies": True},
+                "protection_rules": REVIEWED,
+            }
         ],
     },
 }
@@ -49,7 +54,8 @@ NAMES = [
     "allowed actions",
     "pinned actions",
     "branch main",
-    "environment gpu",
+    "environment gpu: branches",
+    "environment gpu: reviewers",
 ]
 
 
@@ -93,8 +99,18 @@ def test_everything_closed(closed: StandIn, client: GitHub) -> None:
         ("branch main", "branches/main/protection", {"required_pull_request_reviews": None}, "needs no review"),
         ("branch main", "branches/main/protection", {"allow_force_pushes": {"enabled": True}}, "can be rewritten"),
         ("branch main", "branches/main/protection", {"allow_deletions": {"enabled": True}}, "can be deleted"),
-        ("environment gpu", "environments", {"environments": []}, "there is no such environment"),
-        ("environment gpu", "environments", {"environments": [{"name": "gpu"}]}, "nobody has to approve"),
+        (
+            "environment gpu: reviewers",
+            "environments",
+            {"environments": [{"name": "gpu", "deployment_branch_policy": {"protected_branches": True}}]},
+            "nobody has to approve",
+        ),
+        (
+            "environment gpu: branches",
+            "environments",
+            {"environments": [{"name": "gpu", "protection_rules": REVIEWED}]},
+            "a workflow on any branch",
+        ),
     ],
 )
 def test_each_setting_open(
@@ -139,12 +155,28 @@ def test_what_forks_of_a_private_repository_get(closed: StandIn, client: GitHub,
     assert states(client)["workflows of forks"] == "open"
 
 
-@pytest.mark.parametrize("runner", [{"ephemeral": False}, {}])
-def test_runners_that_stay(closed: StandIn, client: GitHub, runner: dict) -> None:
-    closed.runners.append({"id": 2, "name": "old\x1b[31m", **runner})
+def test_no_environment(closed: StandIn, client: GitHub) -> None:
+    closed.settings["environments"]["environments"] = [{"name": "github-pages"}]
+    found = [one for one in findings(read_settings(client)) if one.state == "open"]
+    assert [one.said for one in found] == ["there is no such environment: make it"] * 2
+
+
+def test_runners_of_which_github_does_not_say_whether_they_stay(closed: StandIn, client: GitHub) -> None:
+    closed.runners.append({"id": 2, "name": "old"})
+    assert states(client)["standing runners"] == "unread"
+
+
+def test_runners_that_stay(closed: StandIn, client: GitHub) -> None:
+    closed.runners.append({"id": 2, "name": "old\x1b[31m", "ephemeral": False})
     first = findings(read_settings(client))[0]
     assert (first.name, first.state) == ("standing runners", "open")
     assert "2 of 4 runners stay" in first.said, "the repository's and the organisation's"
+
+
+def test_a_repository_of_a_person_has_no_groups(closed: StandIn, client: GitHub) -> None:
+    closed.owner_type = "User"
+    assert states(client)["runner groups"] == "closed"
+    assert closed.told("GET", "^orgs/") == []
 
 
 def test_a_branch_that_rulesets_protect(closed: StandIn, client: GitHub) -> None:
@@ -165,7 +197,7 @@ def reader(closed: StandIn, clock) -> GitHub:
 
 def test_a_token_without_the_rights_says_what_it_could_not_read(closed: StandIn, reader: GitHub) -> None:
     found = {one.name: one for one in findings(read_settings(reader))}
-    assert {name for name, one in found.items() if one.state == "closed"} == {"environment gpu"}
+    assert {name for name, one in found.items() if one.state == "closed"} == set(NAMES[-2:])
     unread = {
         "runner groups",
         "standing runners",
@@ -206,7 +238,7 @@ def doctor(closed: StandIn, monkeypatch: pytest.MonkeyPatch):
 
 def test_exit_codes_and_words(closed: StandIn, doctor) -> None:
     shown = doctor()
-    assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (0, "0 open, 0 unread, 9 closed")
+    assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (0, "0 open, 0 unread, 10 closed")
     assert doctor("a-reader").exit_code == 3
     closed.runners.append({"id": 2, "name": "old\x1b[31m", "ephemeral": False})
     shown = doctor()

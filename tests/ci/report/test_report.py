@@ -313,10 +313,9 @@ def test_a_comment_of_very_long_evidence_fits() -> None:
     assert "<sub>" in text
 
 
-def test_a_topic_cannot_leave_its_marker() -> None:
-    assert markdown.render(sample("same"), "mi300x").startswith("<!-- ridgeline:report:mi300x -->\n")
-    with pytest.raises(ValueError, match="use letters"):
-        markdown.render(sample("same"), topic="--> <b>")
+def test_the_heading_names_the_pool() -> None:
+    assert markdown.section(sample("same"), "mi300x-8").startswith("## ✅ SAME on mi300x-8: ")
+    assert markdown.section(sample("same"), "<b>").startswith("## ✅ SAME on &#60;b&#62;: ")
 
 
 # ---- json ----
@@ -378,7 +377,7 @@ def test_a_file_that_is_not_a_report(data: bytes, message: str) -> None:
 @pytest.mark.parametrize("key", ["cases", "warnings", "floors", "groups", "skipped", "case_warnings"])
 def test_millions_of_entries_are_counted_before_they_are_looked_at(key: str) -> None:
     data = broken_document(lambda document: document.update({key: [0] * 2_000_000}))
-    with pytest.raises(json_report.ReportError, match=f"at \\$.{key}, rule maxItems"):
+    with pytest.raises(json_report.ReportError, match=f"at \\$.{key}, rule maxItems: 2000000, and at most"):
         json_report.loads(data)
 
 
