@@ -80,11 +80,6 @@ def overview_data(rows: Columns) -> dict[str, Any]:
     }
 
 
-def table_rows(rows: Columns) -> list[dict[str, Any]]:
-    """The rows of the overview for some kernels; `at` and `good_at` count the commits of `rows`."""
-    return _shown(_Lane.of(rows))
-
-
 def newest(rows: Columns) -> list[dict[str, Any]]:
     """The newest number of every arm, vendor libraries too, with the same columns for all: for CSV and JSON files.
 
@@ -141,9 +136,11 @@ def columns_text() -> str:
     lines = [f"{names}\n    {meaning}" for names, meaning in COLUMNS.items()]
     head = """MACHINE/overview.json and .csv: the newest number of every arm of a machine.
 MACHINE/kernel-NAME.csv: the same of one kernel.
-MACHINE/kernel-NAME.json: its whole history: "commits" [hash, date, place in "envs"], "cases", and "series" with one
-value per commit: us (median, microseconds), low, high (99 % interval), ratio (vendor's time / time); null where nothing
-was measured, "bad" then says why.  samples, trials and cost are [first index, value] where they change.
+MACHINE/kernel-NAME.json: which cases and series a kernel has, and "blocks", the files of its history, oldest first.
+MACHINE/0/kernel-NAME.json and so on: the blocks, 64 commits of the machine each: "commits" [hash, date, place in
+"envs"], "cases", and "series" with one value per commit: us (median, microseconds), low, high (99 % interval), ratio
+(vendor's time / time); null where nothing was measured, "bad" then says why.  samples, trials and cost are
+[first index, value] where they change.  A full block is never written again.
 The .js files are the same for the pages.  A cell of a CSV file that a spreadsheet would run begins with an apostrophe.
 
 Columns of the newest numbers:

@@ -71,7 +71,7 @@ class Indexed:
 
     def rows(self, names: Sequence[str]) -> list[pa.Table]:
         """The rows of some units, in this order."""
-        found = dict(self.parts.rows_of(name for name in names if name not in self.held)) | self.held
+        found = {**dict(self.parts.rows_of(name for name in names if name not in self.held)), **self.held}
         tables = [found[name] if name in found else self.parse(name)[0] for name in names]
         return [table.select(self.parts.schema.names[:-1]) for table in tables if len(table)]
 

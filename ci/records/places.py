@@ -46,7 +46,8 @@ class MachineRows:
     def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
         """Rows of some places, with the columns of :func:`ci.records.store.load`."""
         wanted = {(place.commit, place.env) for place in places}
-        units = dict.fromkeys(unit for place in self.places if (place.commit, place.env) in wanted for unit in place.units)
+        found = (place for place in self.places if (place.commit, place.env) in wanted)
+        units = dict.fromkeys(unit for place in found for unit in place.units)
         pieces = [FramePiece(self.machine, table) for table in self.indexed.rows(list(units))]
         return assembled(pieces, self.repository, self.later)
 

@@ -15,7 +15,8 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def beside(path: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bytes]]:
     """data/PATH.json and data/PATH.csv of rows that share their keys; of no rows, nothing."""
     if rows:
-        yield f"data/{path}.json", (json.dumps(rows, allow_nan=False, indent=0) + "\n").encode("ascii")
+        lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+        yield f"data/{path}.json", f"[\n{lines}\n]\n".encode("ascii")
         yield f"data/{path}.csv", _csv(rows)
 
 

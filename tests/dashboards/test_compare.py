@@ -12,11 +12,16 @@ import pytest
 
 from dashboards import lanes
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
-from dashboards.views.compare import compare_data
+from dashboards.views import compare
 from tests.dashboards import node, synthetic
 
 ROOT = Path(__file__).parents[2]
 LIMITS = {"beside": MOVED_BESIDE_BASELINE, "alone": MOVED_ALONE}
+
+
+def compare_data(rows: Any) -> dict[str, Any]:
+    """Of all rows of a lane."""
+    return compare.compare_data(rows, lanes.CommitCounts.of(rows))
 
 
 def in_node(expression: str, value: Any) -> Any:
@@ -147,7 +152,7 @@ def test_the_usual_pair_shares_the_most_series() -> None:
     anew = rows.assign(yardstick=np.where(rows["commit"] == order[4], "b" * 16, rows["yardstick"]))
     assert compare_data(anew)["usual"] == [2, 3], "what is defined anew is not comparable"
     assert compare_data(anew.assign(case_yardstick="c" * 16))["usual"] == [3, 4], "the case was not"
-    assert [count for *_, count in compare_data(rows)["commits"]] == [2] * 5
+    assert [count for *_, count, _ in compare_data(rows)["commits"]] == [2] * 5
 
 
 def test_a_lane_without_definitions_or_rows_has_none() -> None:

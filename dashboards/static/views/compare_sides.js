@@ -27,12 +27,14 @@
   /** The kernels that are measured in one of these lanes: [{name, slug}]. */
   const kernelsIn = (...lanes) => R.site.kernels.filter(({slug}) => lanes.some(lane => lane.kernels.includes(slug)));
 
-  /** Data files of the kernels of a lane. */
-  const filesOf = (lane, wanted) =>
+  /** The block of the history that has the commit of a side, of each kernel. */
+  const filesOf = ({lane, data, place}, wanted) =>
     Promise.all(
       kernelsIn(lane)
         .filter(({name}) => wanted === "*" || name === wanted)
-        .map(({slug}) => R.data(lane.slug + "/kernel-" + slug)),
+        .map(({slug}) => `${lane.slug}/${data.commits[place][4]}/kernel-${slug}`)
+        .filter(R.has)
+        .map(R.data),
     );
 
   /** Everything measured at the commit of a side: Map of [kernel, case, backend] to what R.comparison compares. */
