@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from ci.records.places import RecordPlace
+from ci.records.frame import RecordPlace
 from dashboards import overview, past_file
 from dashboards.columns import columns
 from dashboards.draft import Draft, File

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ci.records import derived
-from ci.records.places import MachineRows, RecordPlace
+from ci.records.frame import MachineRows, RecordPlace
 from dashboards.columns import NO_DATE, Ints, TextColumn, columns, milliseconds
 from dashboards.lanes import lane_slug, tidy
 

@@ -27,7 +27,7 @@ from ci.whole_files import WriteError, replace
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ci.records.places import OpenedRecords
+    from ci.records.frame import OpenedRecords
 
 __all__ = [
     "Place",
@@ -265,9 +265,9 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
 
 def opened(results_dir: Path) -> OpenedRecords:
     """The records by where they stand in the history; their rows are read as they are asked for."""
-    from ci.records import places as by_place
+    from ci.records import frame as frames
 
-    return by_place.opened(results_dir, _notes_path)
+    return frames.opened(results_dir, _notes_path)
 
 
 def notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Trial]:
