@@ -19,7 +19,7 @@ from dashboards.lanes import BLOCK, Lane, slug
 from dashboards.recent import and_then
 from dashboards.script import receive, script_json
 from dashboards.sources import LaneSource
-from dashboards.views.beside import beside
+from dashboards.views.beside import as_csv, beside, csv_lines
 
 
 def read_lane(source: LaneSource, draft: Draft, code: str, kept: Path | None) -> tuple[Lane, str]:
@@ -77,14 +77,23 @@ def newest_files(lane: Lane, shown: dict[str, Any], broken: Sequence[Any], paths
     path, numbers = f"{lane.slug}/overview", overview.newest(lane.columns)
     yield f"data/{path}.js", receive(path, script_json(shown | {"broken": broken}))
     yield from beside(path, numbers)
-    blocks, rows, listed = _by_kernel(lane, paths), _grouped(shown["rows"]), _grouped(numbers)
+    csv_head, *lines = csv_lines(numbers)
+    of_kernel = [row["kernel"] for row in numbers]
+    blocks, rows, listed = _by_kernel(lane, paths), _grouped(shown["rows"]), _lines_of(of_kernel, lines)
     for part in lane.columns.parts("kernel"):
         kernel = part.texts["kernel"].at(0)
         head = kernel_head(part, blocks[slug(kernel)], shown["commits"], rows.get(kernel, []))
         content, name = script_json(head), f"{lane.slug}/kernel-{slug(kernel)}"
         yield f"data/{name}.js", receive(name, content)
         yield f"data/{name}.json", content + b"\n"
-        yield f"data/{name}.csv", dict(beside(name, listed[kernel]))[f"data/{name}.csv"]
+        yield f"data/{name}.csv", as_csv([csv_head, *listed[kernel]])
+
+
+def _lines_of(kernels: Sequence[str], lines: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for kernel, line in zip(kernels, lines, strict=True):
+        found.setdefault(kernel, []).append(line)
+    return found
 
 
 def _grouped(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -12,7 +12,7 @@ import dataclasses
 import fnmatch
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,12 +69,17 @@ LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELI
 
 
 def build(
-    results_dir: Path | str, out_dir: Path | str, repo_url: str | None = None, reports: Sequence[Path] = ()
+    results_dir: Path | str,
+    out_dir: Path | str,
+    repo_url: str | None = None,
+    reports: Sequence[Path] = (),
+    untouched: bool = False,
 ) -> Path:
     """Build the site of all records in `results_dir` into `out_dir`, replacing an older site; returns `out_dir`.
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
     reports: report files of a pull request, for a page of their own.
+    untouched: the files of the older site are as they were built (`dashboards.standing`): they need not be read.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
@@ -86,7 +91,7 @@ def build(
     past, peers = _history(results_dir)
     sources, problems, kept = read(results_dir)
     site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, tuple(map(pull_request.read, reports)), (), peers)
-    return _build(site, sources, out_dir, repo_url, problems, kept)
+    return _build(site, sources, out_dir, repo_url, problems, kept, untouched)
 
 
 def _history(results_dir: Path) -> tuple[History, pd.DataFrame]:
@@ -154,9 +159,10 @@ def _build(
     repo_url: str | None,
     problems: Sequence[str],
     kept: Path | None = None,
+    untouched: bool = False,
 ) -> Path:
     out, address = Path(out_dir).absolute(), repository(repo_url)
-    with replacing(out) as draft:
+    with replacing(out, untouched) as draft:
         _write(draft, site, sources, address, problems, kept)
     return out
 
@@ -260,9 +266,10 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
             .encode()
         )
 
-    yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js", "/verdict.js"))
+    named = _by_name(draft)
+    yield "index.html", page("index.html", _loaded(named, "overview", "events", "verdict"))
     for kernel in kernels:
-        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js", "/events.js")
+        data = _loaded(named, f"kernel-{slug(kernel)}", f"history-{slug(kernel)}", "events")
         yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
     for view, own in views.items():
         data = {*own, *_reading(draft, view)}
@@ -270,8 +277,17 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
         yield f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view)
 
 
-def _loaded(draft: Draft, *ends: str) -> list[str]:
-    return [path for path in draft.digests if path.startswith("data/") and path.endswith(ends)]
+def _by_name(draft: Draft) -> dict[str, list[str]]:
+    """The data files by their name without folder and suffix."""
+    found: dict[str, list[str]] = {}
+    for path in draft.digests:
+        if path.startswith("data/") and path.endswith(".js"):
+            found.setdefault(path.rpartition("/")[2].removesuffix(".js"), []).append(path)
+    return found
+
+
+def _loaded(named: Mapping[str, list[str]], *names: str) -> list[str]:
+    return [path for name in names for path in named.get(name, ())]
 
 
 def _reading(draft: Draft, view: View) -> list[str]:
