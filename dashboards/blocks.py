@@ -16,6 +16,7 @@ from dashboards.columns import columns
 from dashboards.draft import Draft, File
 from dashboards.kernel_page import kernel_block, kernel_head
 from dashboards.lanes import BLOCK, Lane, slug
+from dashboards.paired_block import paired_block
 from dashboards.recent import and_then
 from dashboards.script import receive, script_json
 from dashboards.sources import LaneSource
@@ -61,7 +62,8 @@ def chain_of(before: str, more: str) -> str:
 
 
 def _block(path: str, rows: functools._lru_cache_wrapper[pd.DataFrame]) -> Iterator[File]:
-    """The files of each kernel in a block."""
+    """The files of each kernel in a block, and what was timed in turn there."""
+    yield f"data/{path}/paired.js", receive(f"{path}/paired", script_json(paired_block(rows())))
     for part in columns(rows()).parts("kernel"):
         content = script_json(kernel_block(part))
         name = f"{path}/kernel-{slug(part.texts['kernel'].at(0))}"

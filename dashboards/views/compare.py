@@ -97,6 +97,6 @@ VIEW = View(
     "Compare",
     scripts=("values.js", *CHARTS, *(f"views/{name}.js" for name in SCRIPTS)),
     styles=("views/views.css",),
-    reads=("*/*/kernel-*",),
+    reads=("*/*/kernel-*", "*/*/paired"),
     data=_data,
 )

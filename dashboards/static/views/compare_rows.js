@@ -6,6 +6,9 @@
     {h} = R;
   const WORDS = {slower: "▼ slower", faster: "▲ faster", broken: "✕ broken", mended: "✓ mended"};
 
+  const KINDS = {paired: "paired with", separate: "separate intervals, with", alone: "time alone"};
+  const known = row => (row.kind ? `${KINDS[row.kind]} ${row.with || ""}`.trim() : "");
+
   /** "+1.2 %" from a logarithm of speeds. */
   const percent = log => (log === null || log === undefined ? "–" : R.signedPercent(Math.expm1(log)));
   const share = log => (log === null || log === undefined ? null : Number(Math.expm1(log).toPrecision(5)));
@@ -62,6 +65,14 @@
       value: row => share(row.least),
       cell: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : "–"),
       plain: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : ""),
+    },
+    {
+      key: "kind",
+      title: "how it is known",
+      help: "paired: both commits against one baseline, each ratio and its interval from rounds that both ran in; separate: against one baseline, with the separate intervals of all four times; alone: the two times, with their separate intervals",
+      value: row => KINDS[row.kind] || "",
+      cell: row => (row.kind ? [KINDS[row.kind], row.with ? h("span", {class: "sub"}, R.foreign(row.with)) : null] : "–"),
+      plain: row => known(row),
     },
     {
       key: "speed",
@@ -172,6 +183,7 @@
       ["operator", row.kernel],
       ["backend", row.backend],
       ["change", `${percent(row.change)} (${around(row)})`],
+      ["known by", known(row)],
       ["time alone", percent(row.alone)],
       ["before", plainAt(row, row.before)],
       ["after", plainAt(row, row.after)],
