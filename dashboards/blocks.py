@@ -30,8 +30,8 @@ def read_lane(source: LaneSource, draft: Draft, code: str, kept: Path | None) ->
     """
     blocks, folder = source.blocks(BLOCK), source.slug
     made_of = [source.rows.made_of(block) for block in blocks]
-    chain, file = _chain(code, made_of), kept / f"{folder}.arrow" if kept else None
-    full = sum(map(_is_full, blocks))
+    chain, file = chain_of_blocks(code, made_of), kept / f"{folder}.arrow" if kept else None
+    full = sum(map(is_full, blocks))
     count, past = past_file.load(file, chain[: full + 1])
     for n, places in enumerate(blocks):
         rows = functools.cache(functools.partial(source.rows.rows, places))
@@ -44,11 +44,12 @@ def read_lane(source: LaneSource, draft: Draft, code: str, kept: Path | None) ->
     return Lane(source.machine, source.env, past.rows, past.counts), chain[-1]
 
 
-def _is_full(block: Sequence[RecordPlace]) -> bool:
+def is_full(block: Sequence[RecordPlace]) -> bool:
+    """Whether no commit comes to a block any more, as long as the history only grows."""
     return len({place.commit for place in block}) == BLOCK
 
 
-def _chain(code: str, made_of: Sequence[str]) -> list[str]:
+def chain_of_blocks(code: str, made_of: Sequence[str]) -> list[str]:
     """Digest of the first 0, 1, ... blocks."""
     found = [chain_of(code, "")]
     for one in made_of:

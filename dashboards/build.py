@@ -26,6 +26,7 @@ from ci.trials.trial import Trial
 from dashboards import history, machines, overview
 from dashboards.blocks import chain_of, newest_files, read_lane
 from dashboards.draft import MARKER, Draft, File, SiteError, aside, digest, replacing
+from dashboards.history_rows import history_rows
 from dashboards.lanes import Lane, slug, tidy
 from dashboards.recent import stacked
 from dashboards.script import receive, script_json
@@ -88,16 +89,24 @@ def build(
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
-    past, peers = _history(results_dir)
     sources, problems, kept = read(results_dir)
+    past, peers = _history(results_dir, sources, kept)
     site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, tuple(map(pull_request.read, reports)), (), peers)
     return _build(site, sources, out_dir, repo_url, problems, kept, untouched)
 
 
-def _history(results_dir: Path) -> tuple[History, pd.DataFrame]:
+def _history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> tuple[History, pd.DataFrame]:
     """What the records say happened, and what machines of one product say of each other; rows are not held on to."""
-    frame = derived.derive(store.load(results_dir))
+    frame = rows_for_history(results_dir, sources, kept)
     return history.read(frame, results_dir), history.peers(frame)
+
+
+def rows_for_history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:
+    """The rows of all machines, derived."""
+    cached = [source for source in sources if isinstance(source, ReadRows)]
+    if len(cached) == len(sources) > 0:
+        return history_rows(cached, _code(), kept)
+    return derived.derive(store.load(results_dir))
 
 
 def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:

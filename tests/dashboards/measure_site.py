@@ -3,9 +3,9 @@
     python -m tests.dashboards.measure_site --series 3000 --commits 1000
 
 The records are synthetic (`tests.dashboards.large_records`).  A build reads them, makes the data of all pages and
-writes the site; the history of events is measured by `python -m ci.study.history.planted` and is not in it.  Each build
-is a process of its own; the libraries that it imports are told apart.  With --chromium the seconds until the compare
-page can be used are told too.  Not a test: it has no limit to hold.
+writes the site; so is the reading of the rows that the history is judged by, and that history itself is told apart
+(with --history).  Each build is a process of its own; so are the libraries that it imports.  With --chromium the
+seconds until the compare page can be used are told too.  Not a test: it has no limit to hold.
 """
 
 from __future__ import annotations
@@ -37,19 +37,27 @@ def told(what: str) -> Iterator[None]:
     print(f"{what:44} {time.process_time() - begin:7.2f} s   {most:5.2f} GiB", flush=True)
 
 
-def build(what: str, results: Path, out: Path, profile: bool) -> None:
-    """The site without a history, in this process."""
-    import pandas as pd
-
+def build(what: str, results: Path, out: Path, profile: bool, with_history: bool) -> None:
+    """The site in this process."""
     gc.set_threshold(200_000, 20, 100)  # as `python -m dashboards` does
     with told(f"{what}: importing libraries"):
+        import pandas as pd
+
         from dashboards import build as site
+        from dashboards import history
         from dashboards.views import SiteInput
     profiler = cProfile.Profile(time.process_time) if profile else contextlib.nullcontext()
-    with told(what), profiler:
-        untouched = standing.untouched(out, results)
+    untouched = standing.untouched(out, results)
+    with told(f"{what}: rows for the history"), profiler:
         sources, _, kept = site.read(results)
-        site._build(SiteInput(pd.DataFrame(), results_dir=results, known=()), sources, out, None, (), kept, untouched)
+        rows = site.rows_for_history(results, sources, kept)
+    if with_history:
+        with told(f"{what}: the history itself"):
+            history.read(rows, results)
+    del rows
+    with told(f"{what}: the site"), profiler:
+        blank = SiteInput(pd.DataFrame(), results_dir=results, known=())
+        site._build(blank, sources, out, None, (), kept, untouched)
         standing.remember(out, results, "")
     if isinstance(profiler, cProfile.Profile):
         pstats.Stats(profiler).sort_stats("cumulative").print_stats(60)
@@ -62,16 +70,17 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=1000)
     parser.add_argument("--folder", type=Path, help="keep the records and the site here")
     parser.add_argument("--profile", action="store_true", help="also the functions of the build with one more commit")
+    parser.add_argument("--history", action="store_true", help="also the analysis of the history")
     parser.add_argument("--chromium", action="store_true", help="also the compare page in a browser")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = (wanted.folder or Path(folder)) / "results"
         site = results.parent / "site"
         in_process(all_but_one, wanted.series, wanted.commits, results)
-        in_process(build, "all but one commit, afresh", results, site, False)
+        in_process(build, "all but one commit, afresh", results, site, False, wanted.history)
         in_process(one_more, wanted.series, wanted.commits, results)
-        in_process(build, "one more commit", results, site, wanted.profile)
-        in_process(build, "again", results, site, False)
+        in_process(build, "one more commit", results, site, wanted.profile, wanted.history)
+        in_process(build, "again", results, site, False, wanted.history)
         if wanted.chromium:
             compare_page(site)
 

@@ -6,8 +6,7 @@
     {h} = R;
   const WORDS = {slower: "▼ slower", faster: "▲ faster", broken: "✕ broken", mended: "✓ mended"};
 
-  const KINDS = {paired: "paired with", separate: "separate intervals, with", alone: "time alone"};
-  const known = row => (row.kind ? `${KINDS[row.kind]} ${row.with || ""}`.trim() : "");
+  const known = row => (row.kind ? row.kind + (row.with ? ", beside " + row.with : "") : "");
 
   /** "+1.2 %" from a logarithm of speeds. */
   const percent = log => (log === null || log === undefined ? "–" : R.signedPercent(Math.expm1(log)));
@@ -68,10 +67,10 @@
     },
     {
       key: "kind",
-      title: "how it is known",
+      title: "known by",
       help: "paired: both commits against one baseline, each ratio and its interval from rounds that both ran in; separate: against one baseline, with the separate intervals of all four times; alone: the two times, with their separate intervals",
-      value: row => KINDS[row.kind] || "",
-      cell: row => (row.kind ? [KINDS[row.kind], row.with ? h("span", {class: "sub"}, R.foreign(row.with)) : null] : "–"),
+      value: row => row.kind || "",
+      cell: row => (row.kind ? [row.kind, row.with ? h("span", {class: "sub"}, R.foreign(row.with)) : null] : "–"),
       plain: row => known(row),
     },
     {
