@@ -33,7 +33,8 @@ def paired_block(rows: pd.DataFrame) -> dict[str, Any]:
     points = list(zip(commit.tolist(), baseline.tolist(), *ratios, strict=True))
     starts = np.flatnonzero(np.diff(series, prepend=-1)).tolist()
     named = rows[KEY].iloc[starts].astype(str).itertuples(index=False)
-    parts = zip(named, starts, [*starts[1:], len(points)], strict=True)
+    ends = [*starts[1:], len(points)] if starts else []
+    parts = zip(named, starts, ends, strict=True)
     return {
         "commits": commits.tolist(),
         "baselines": baselines.tolist(),

@@ -199,4 +199,5 @@ def test_a_block_tells_what_was_timed_in_the_same_rounds() -> None:
     points = [(0, 0, 1.5, 1.4, 1.6), (1, 0, 1.7, 1.6, 1.8)]
     wanted = {"commits": [order[0], order[2]], "baselines": ["blas"]}
     assert paired_block(rows) == wanted | {"series": [["gemm", "llm_down_m64", "triton", points]]}
+    assert paired_block(rows[~triton]) == {"commits": [], "baselines": [], "series": []}
     assert paired_block(synthetic.one_case(2)) == {"commits": [], "baselines": [], "series": []}
