@@ -5,7 +5,7 @@ Of a record the history wants a third of the columns, and the Parquet parts take
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import pandas as pd
 
 from ci.history.attribution import VERSIONS
 from ci.history.health.series import CASE
-from ci.records import derived
+from ci.records.frame import RecordPlace
 from dashboards import past_file
 from dashboards.blocks import chain_of_blocks, is_full
 from dashboards.lanes import BLOCK, slug
@@ -47,15 +47,15 @@ def _of_machine(source: ReadRows, code: str, file: Path | None) -> pd.DataFrame:
     chain = chain_of_blocks(code, [source.made_of(block) for block in blocks])
     full = sum(map(is_full, blocks))
     count, past = past_file.load(file, chain[: full + 1])
-    settled = [*([past.rows] if past else []), *(_rows(source, blocks[n : n + 1]) for n in range(count, full))]
+    settled = [*([past.rows] if past else []), *(_rows(source, blocks[n]) for n in range(count, full))]
     if count < full:
         settled = [stacked(settled)]
         past_file.save(file, chain[full], Past(settled[0]))
-    return stacked([*settled, *(_rows(source, blocks[n : n + 1]) for n in range(full, len(blocks)))])
+    return stacked([*settled, *(_rows(source, blocks[n]) for n in range(full, len(blocks)))])
 
 
-def _rows(source: ReadRows, blocks: Iterable[Sequence[object]]) -> pd.DataFrame:
-    frame = derived.derive(source.read.rows(place for block in blocks for place in block))
+def _rows(source: ReadRows, places: Sequence[RecordPlace]) -> pd.DataFrame:
+    frame = source.derived(places)
     return frame[[name for name in COLUMNS if name in frame]]
 
 

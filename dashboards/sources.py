@@ -31,9 +31,10 @@ class RowSource(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReadRows:
-    """Out of the cache of the records."""
+    """Out of the cache of the records.  The rows that were asked for last are remembered."""
 
     read: MachineRows
+    _last: dict[tuple[RecordPlace, ...], pd.DataFrame] = dataclasses.field(default_factory=dict)
 
     @property
     def machine(self) -> str:
@@ -47,7 +48,15 @@ class ReadRows:
         return self.read.made_of(places)
 
     def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
-        return tidy(derived.derive(self.read.rows(places)))
+        return tidy(self.derived(places))
+
+    def derived(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
+        """Rows of some places as they were recorded, with the columns of `ci.records.derived`."""
+        wanted = tuple(places)
+        if wanted not in self._last:
+            self._last.clear()
+            self._last[wanted] = derived.derive(self.read.rows(wanted))
+        return self._last[wanted]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -34,8 +34,8 @@ UNIT = "record"
 PART_ROWS = 262_144
 """Rows from which on a part is left alone: about 10 MB, which are written in 0.3 s (2026-11)."""
 
-REMEMBERED = 2
-"""Parts whose rows stay in memory: who reads units in the order of their dates goes from one part to the next."""
+REMEMBERED = 4
+"""Parts whose rows stay in memory: the newest units are in a large part and a few small ones (about 60 MB in all)."""
 
 LOCK_SECONDS = 60.0
 """How long a writer waits for another.  Parts are written in a second or two; a minute means that the other hangs."""

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.records import derived, store
-from dashboards import blocks, build, lanes, past_file, recent
+from dashboards import blocks, build, history_rows, lanes, past_file, recent
 from dashboards.views import SiteInput, compare
 from dashboards.views.listed import VIEWS
 from tests.dashboards import large_records, node, shown, synthetic
@@ -30,6 +30,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three commits to a block."""
     monkeypatch.setattr(blocks, "BLOCK", 3)
     monkeypatch.setattr(compare, "BLOCK", 3)
+    monkeypatch.setattr(history_rows, "BLOCK", 3)
 
 
 def joined(files: dict[str, bytes]) -> dict[tuple[str, str], Any]:
