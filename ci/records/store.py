@@ -35,6 +35,8 @@ from ci.whole_files import WriteError, replace
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ci.records.frame import OpenedRecords
+
 __all__ = [
     "Compacted",
     "Place",
@@ -45,6 +47,7 @@ __all__ = [
     "keep_grids",
     "load",
     "notes",
+    "opened",
     "places",
     "pool_at",
     "read_benchmarks",
@@ -337,6 +340,13 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     )  # pandas and pyarrow take most of a second to import; recording needs neither
 
     return frames.load(results_dir, machine, _notes_path)
+
+
+def opened(results_dir: Path) -> OpenedRecords:
+    """The records by where they stand in the history; their rows are read as they are asked for."""
+    from ci.records import frame as frames
+
+    return frames.opened(results_dir, _notes_path)
 
 
 def notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Trial]:
