@@ -3,6 +3,9 @@
     python -m ci.study.history.at_scale FOLDER --make 50     # 50 million synthetic points, Parquet parts
     python -m ci.study.history.at_scale FOLDER               # both queries with DuckDB: seconds and memory
 
+Measured 2026-11-22 on 2 busy cores of an EPYC, 50 million points in 1.3 GB: the history of one case takes 0.1 s of CPU,
+the ratios of 16.7 million pairs 22 s of CPU and at most 1.6 GB of memory.
+
 A point is a row of the long frame: one machine, commit, kernel, backend and case.  Three backends a case, of which one
 is the baseline; so a third of the points are a pair.
 """

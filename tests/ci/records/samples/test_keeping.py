@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 import pytest
+from asv import results as asv_results
 from click.testing import CliRunner, Result
 
 from ci.__main__ import main
@@ -157,6 +158,10 @@ def test_what_is_recorded_compact_reads_as_what_is_not(project: Path, tmp_path: 
     )
     assert str(TIMES)[1:20] not in notes(project).read_text()
     assert git(project, "status", "--porcelain", "--", "pyproject.toml") == ""
+    of_asv = [folder / MACHINE["name"] / f"{HEAD[:8]}-{ENV}.json" for folder in (plain, project / "results")]
+    rows = [{name: row[:11] for name, row in json.loads(file.read_text())["results"].items()} for file in of_asv]
+    assert rows[0] == rows[1], "asv's columns but for the samples"
+    assert asv_results.Results.load(str(of_asv[1]), machine_name=MACHINE["name"]).commit_hash == HEAD
 
 
 def test_the_gate_fetches_the_rounds(project: Path, tmp_path: Path) -> None:
