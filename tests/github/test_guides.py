@@ -35,8 +35,8 @@ NAMES = sorted(path.name for path in GUIDES.glob("*.md"))
 ELSEWHERE = re.compile(r"git clone |cd ridgeline$|make setup$|source \.venv/bin/activate$")
 """The first steps: each test begins where they end.  test_the_first_steps_exist looks at them."""
 
-LIMIT_S = 180.0
-"""Seconds for all commands of a guide: they take 15 on a machine with nothing else to do."""
+LIMIT_S = 400.0
+"""Seconds for all commands of a guide: the longest takes 20 s of CPU, and 130 s on a busy machine (2026-11-22)."""
 
 
 def blocks(name: str, language: str) -> list[str]:
@@ -124,7 +124,7 @@ def test_the_pools_of_a_guide_are_sound(name: str, tmp_path: Path) -> None:
     assert pools_file.load(tmp_path / "runners.toml").pool("mi300x").gpus == (1, 8)
 
 
-def test_workflows_take_what_gh_is_told(clone: Clone) -> None:
+def test_workflows_take_what_gh_is_told() -> None:
     for name in NAMES:
         for file, rest in re.findall(r"^gh workflow run (\S+)(.*)$", (GUIDES / name).read_text(), re.MULTILINE):
             workflow = yaml.safe_load((ROOT / ".github/workflows" / file).read_text())
@@ -157,7 +157,7 @@ def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
     (notes,) = (clone.folder / "results").glob("*/*.notes.jsonl")
     assert len(notes.read_text().splitlines()) == 3
     (line,) = blocks("slurm.md", "cron")
-    submitted = line.split(".venv/bin/", 1)[1].replace("submit", "submit --dry-run")
+    submitted = line.strip().split(".venv/bin/", 1)[1].replace("submit", "submit --dry-run")
     assert "#SBATCH --array=0-2" in clone.run([submitted])
 
 
