@@ -8,7 +8,7 @@ READY  := $(VENV)/ready
 # packages of that Python, be it a venv, conda or the system's, and only Ridgeline's own dependencies are added.
 GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
 
-.PHONY: setup light lock check test lint golden bundle machines clean
+.PHONY: setup light lock check test lint golden bundle clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints-cpu.txt
@@ -62,10 +62,6 @@ light:
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --extra locked \
 	  --custom-compile-command "make lock" -c constraints-cpu.txt -o requirements.lock pyproject.toml
-
-# The matrix of the GPU workflows; MACHINE=name for one machine.
-machines:
-	@$(PYTHON) -m ci.github.machines $(MACHINE)
 
 clean:
 	rm -rf $(VENV) .ridgeline site .mypy_cache .ruff_cache .pytest_cache

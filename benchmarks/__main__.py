@@ -216,8 +216,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 def _node(arguments: argparse.Namespace) -> int:
     """The preflight alone; see :mod:`benchmarks.preflight`."""
-    expected = preflight.Expected(arguments.product, arguments.gpus)
-    report = preflight.examine(None, expected, [Path(arguments.tree).resolve(), *arguments.folder])
+    demand = preflight.Demand(arguments.product, arguments.gpus)
+    report = preflight.examine(None, demand, [Path(arguments.tree).resolve(), *arguments.folder])
     print(json.dumps(report, allow_nan=False) if arguments.json else preflight.in_words(report))
     return FAULTS if any(one["level"] == "error" for one in report["problems"]) else MEASURED
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.preflight import host, judge, sources
-from benchmarks.preflight.types import Expected, NodeFacts, NodeProblem
+from benchmarks.preflight.types import Demand, NodeFacts, NodeProblem
 
-__all__ = ["Expected", "examine", "facts", "in_words", "problems"]
+__all__ = ["Demand", "examine", "facts", "in_words", "problems"]
 
 
 def examine(
     ours: Collection[str] | None = None,
-    wanted: Expected | None = None,
+    wanted: Demand | None = None,
     folders: Sequence[Path] = (),
     root: Path = Path("/"),
 ) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def examine(
     ours: PCI addresses of the GPUs that the run uses; None: all that this process may use.
     """
     found = facts(ours, folders, root)
-    said = problems(found, wanted or Expected())
+    said = problems(found, wanted or Demand())
     return {"problems": [dataclasses.asdict(one) for one in said], "facts": found.compact()}
 
 
@@ -44,6 +44,6 @@ def facts(ours: Collection[str] | None = None, folders: Sequence[Path] = (), roo
     return NodeFacts(tuple(sources.chosen(gpus, ours)), absent, **host.read(root, folders))
 
 
-def problems(found: NodeFacts, wanted: Expected) -> list[NodeProblem]:
+def problems(found: NodeFacts, wanted: Demand) -> list[NodeProblem]:
     """What is wrong with the node, errors first.  Pure."""
     return sorted(judge.problems(found, wanted), key=lambda one: one.level != "error")

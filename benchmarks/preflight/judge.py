@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from benchmarks.preflight.types import Expected, GpuFacts, NodeFacts, NodeProblem
+from benchmarks.preflight.types import Demand, GpuFacts, NodeFacts, NodeProblem
 from kernels.hardware import by_market_name
 
 LEAST_DISK_BYTES = 100 << 20
@@ -23,19 +23,19 @@ CLOCK_SLACK = 0.98
 Level = Literal["error", "warning"]
 
 
-def problems(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def problems(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     """Everything that is wrong."""
     for rule in (_count, _product, _partitions, _power, _clocks, _memory, _links, _others, _host, _space, _libraries):
         yield from rule(facts, wanted)
 
 
-def _count(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _count(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     if wanted.count and len(facts.gpus) != wanted.count:
         said = f"{len(facts.gpus)} GPUs can be used, and the job has {wanted.count}"
         yield _error("gpu count", said, "read `dmesg | grep -iE 'amdgpu|nvrm'`; correct the pool or the allocation")
 
 
-def _product(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _product(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     kinds = Counter(gpu.product or gpu.name or gpu.chip_id for gpu in facts.gpus)
     said = ", ".join(f"{number} x {name}" for name, number in kinds.items())
     if len(kinds) > 1:
@@ -44,7 +44,7 @@ def _product(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
         yield _error("product", f"{said}, and the pool is of {wanted.product}", "correct gpu in ci/runners.toml")
 
 
-def _partitions(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _partitions(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     kinds = Counter("/".join(filter(None, (gpu.compute, gpu.memory))) for gpu in facts.gpus)
     if len(kinds) > 1:
         said = ", ".join(f"{mode or 'unknown'} on {number}" for mode, number in kinds.items())
@@ -52,7 +52,7 @@ def _partitions(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
         yield _error("partition", f"GPUs in different modes: {said}", next_step)
 
 
-def _power(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _power(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     caps = {gpu.power_cap_w for gpu in facts.gpus if gpu.power_cap_w}
     if len(caps) > 1:
         said = f"power caps differ: {', '.join(f'{cap:g} W' for cap in sorted(caps))}"
@@ -64,7 +64,7 @@ def _power(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
             yield _warning("power cap", said, "times belong to this cap; records are kept apart by it")
 
 
-def _clocks(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _clocks(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     for index, gpu in enumerate(facts.gpus):
         if gpu.clock_limit:
             next_step = "set it back: `sudo amd-smi set --perf-level auto`, `nvidia-smi -rgc`"
@@ -75,7 +75,7 @@ def _clocks(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
             yield _warning("clock", said, "times belong to this limit")
 
 
-def _memory(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _memory(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     for index, gpu in enumerate(facts.gpus):
         if gpu.uncorrected:
             said = f"GPU {index} ({gpu.address}): {gpu.uncorrected} uncorrected ECC errors since the driver was loaded"
@@ -85,7 +85,7 @@ def _memory(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
             yield _error("bad pages", said, "reset the GPU (amd-smi reset, nvidia-smi -r) or reboot the node")
 
 
-def _links(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _links(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     for index, gpu in enumerate(facts.gpus):
         if gpu.links_down and len(facts.gpus) > 1:
             said = f"GPU {index} ({gpu.address}): {gpu.links_down} of {gpu.links} links are down"
@@ -95,7 +95,7 @@ def _links(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
             yield _warning("links", said, "`amd-smi reset --xgmierr` sets them to 0; look whether they come back")
 
 
-def _others(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _others(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     for index, gpu in enumerate(facts.gpus):
         if gpu.processes:
             said = f"GPU {index} is used by somebody else: {', '.join(gpu.processes[:5])}"
@@ -103,7 +103,7 @@ def _others(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
             yield NodeProblem("in use", level, said, "wait or stop them, or choose other GPUs")
 
 
-def _host(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _host(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     if not facts.gpus:
         return
     if facts.numa_balancing:
@@ -117,7 +117,7 @@ def _host(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
         yield _warning("memlock", said, "start the container with --ulimit=memlock=-1, or raise `ulimit -l`")
 
 
-def _space(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _space(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     for folder, free in facts.disk_bytes.items():
         if free < LEAST_DISK_BYTES:
             said = f"{free >> 20} MiB are free where {folder} lies"
@@ -127,7 +127,7 @@ def _space(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
         yield _warning("shm", said, "start the container with --shm-size=16G or --ipc=host")
 
 
-def _libraries(facts: NodeFacts, wanted: Expected) -> Iterator[NodeProblem]:
+def _libraries(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     """NVML alone, or both ways to AMD SMI: without them ECC, links and processes are not known in full."""
     if {"nvml"} <= facts.absent.keys() or {"amdsmi", "amd-smi"} <= facts.absent.keys():
         said = "; ".join(f"{name}: {why}" for name, why in facts.absent.items())

@@ -73,7 +73,7 @@ class NodeFacts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Expected:
+class Demand:
     """What the pool says of its machines: the product, and how many GPUs the job has; "" and 0: whatever is there."""
 
     product: str = ""

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from ci import doctor as examination
-from ci.commands.common import github_settings
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example, out_console
 from ci.pools import node as node_check
 
@@ -18,25 +17,27 @@ from ci.pools import node as node_check
 @click.option("--pool", default="", metavar="NAME", help="With --node: the pool (default: the one that started us).")
 @click.option("--gpus", type=click.IntRange(min=0), help="With --node: how many GPUs the job has.")
 @click.option("--drain", is_flag=True, help="With --node: keep our jobs away from a node that fails.")
-@RESULTS
 @click.option(
     "--github", is_flag=True, help="Instead: what the repository's settings on GitHub leave open to strangers."
 )
+@RESULTS
 @JSON
 @DRY_RUN
 def doctor(
-    as_json: bool, dry_run: bool, results: Path, node: bool, github: bool, pool: str, gpus: int | None, drain: bool
+    as_json: bool, dry_run: bool, results: Path, node: bool, pool: str, gpus: int | None, drain: bool, github: bool
 ) -> int:
     """What this machine is, what can be measured on it, what is broken and what to do about it.
 
     Exit code 3 if something is broken.
     """
-    if github:
-        return github_settings.examine(as_json)
     if node:
         return _node(pool, gpus, results, drain, as_json, dry_run)
     if pool or gpus is not None or drain:
         raise click.UsageError("--pool, --gpus and --drain belong to --node; add it")
+    if github:
+        from ci.commands.common import github_settings  # a node that measures has no client of GitHub's API
+
+        return github_settings.examine(as_json)
     return _shown(examination.diagnose(Path.cwd(), results), as_json)
 
 

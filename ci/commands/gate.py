@@ -28,6 +28,7 @@ OF_A_LEG = together(
         "--base", "base_commit", callback=full_hash, metavar="SHA", help="Its base (default: where it left HEAD)."
     ),
     click.option("--declared", type=leg.EXISTING, help="What base declares (`python -m benchmarks list --json`)."),
+    click.option("--code", type=ANY, help="Folder with the compiled code of both sides, as `check` leaves it."),
 )
 
 
@@ -57,6 +58,7 @@ def gate(
     run: Path | None,
     job: str,
     declared: Path | None,
+    code: Path | None,
     machine: str | None,
     policy_file: Path | None,
     report: Path | None,
@@ -72,7 +74,7 @@ def gate(
     if files:
         if base or not head_commit or not pool:
             raise click.UsageError("--trials needs --head SHA and --pool NAME, and takes no BASE HEAD")
-        asked = HandedLeg(head_commit, base_commit or "", pool, gpus, "pr", run, job, declared)
+        asked = HandedLeg(head_commit, base_commit or "", pool, gpus, "pr", run, job, declared, code)
         made = leg.judged(files, asked, repository, rules)
         return _told([made], [to_json(made.judgement)], report, as_json)
     if not base or not head:

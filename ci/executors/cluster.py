@@ -54,12 +54,12 @@ class Submitted:
 
     @classmethod
     def of(cls, folder: Path) -> Submitted:
-        """As written; ExecutorError if the job's folder has none."""
+        """As written.  A file that is damaged makes one job unknown to Slurm, and hides no other job."""
         try:
             value = json.loads((folder / "slurm.json").read_text())
             return cls(value["token"], value["array"], value["gather"], tuple(value["shards"]))
-        except (OSError, ValueError, KeyError) as error:
-            raise ExecutorError(f"{folder}/slurm.json cannot be read: {error}; the job cannot be followed") from error
+        except (OSError, ValueError, KeyError, TypeError):
+            return cls("")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
     )
 
     def inside(pool: Pool, module: str, gpus: int) -> str:
-        argv, setup = ["python", "-m", module, str(folder)], _sets_up(pool, spec)
+        argv, setup = ["python", "-m", module, str(folder)], pool.container is not Container.NONE
         return wrapped(pool, argv, gpus, workspace=spec.cwd, setup=setup)
 
     return Scripts(
@@ -114,19 +114,21 @@ class SlurmExecutor:
 
     poll_s = 1.0
 
-    def __init__(self, root: Path, slurm: Slurm | None = None) -> None:
-        self.root = root.resolve()
+    def __init__(self, root: Path, slurm: Slurm | None = None, ask_s: float = ASK_S) -> None:
+        self.root, self._ask_s = root.resolve(), ask_s
         self.slurm = slurm or Slurm()
         self._rows: tuple[float, frozenset[str], list[QueueRow]] = (0.0, frozenset(), [])
 
     # ---- submitting ----
 
     def submit(self, script: str, spec: JobSpec) -> str:
-        """Submit a job; returns its id.  ExecutorError if the pool, the folder or Slurm refuses it: nothing is left."""
+        """Submit a job; returns its id.  ExecutorError if the pool or Slurm refuses it; its folder then says so."""
         name = new_id()
         folder, submitted = self.root / "jobs" / name, Submitted(new_token(spec.name))
         texts = scripts(spec, folder)
-        _refuse_unseen(self.root, _found(spec)[2])
+        _, pool, site = _found(spec)
+        _refuse_unseen(self.root, site)
+        _refuse_without_environment(pool, spec)
         self._write(folder, script, spec, submitted)
         try:
             self._sbatch(folder, texts, submitted, tuple(range(spec.sharding.shards)))
@@ -188,6 +190,8 @@ class SlurmExecutor:
         found = JobStatus(folder.name, spec.name, State.PENDING, submitted_at=facts["submitted_at"], log=_log(folder))
         if submitted is None:
             return _with(found, _result(folder))
+        if not submitted.token:
+            return _with(found, Result(State.LOST, f"{folder}/slurm.json is damaged: Slurm cannot be asked"))
         mine = [row for row in rows if row.array_id == submitted.array and row.is_ours(submitted.token)]
         last = [row for row in rows if row.array_id == submitted.gather and row.is_ours(submitted.gather_token)]
         results = {number: shard.result() for number, shard in enumerate(gather.shards(folder, spec))}
@@ -197,7 +201,7 @@ class SlurmExecutor:
         if not ids:
             return []
         at, of, rows = self._rows
-        if time.monotonic() - at > ASK_S or not of >= set(ids):
+        if time.monotonic() - at > self._ask_s or not of >= set(ids):
             try:
                 rows = self.slurm.squeue(ids)
             except SlurmError as error:
@@ -287,9 +291,10 @@ def _size(pool: Pool, spec: JobSpec) -> int:
         raise ExecutorError(str(error)) from error
 
 
-def _sets_up(pool: Pool, spec: JobSpec) -> bool:
-    """Whether the job makes an environment.  Without a container it is the clone's own, which is made once."""
-    return pool.container is not Container.NONE or not (Path(spec.cwd) / ".venv/bin/python").exists()
+def _refuse_without_environment(pool: Pool, spec: JobSpec) -> None:
+    """Without a container the environment is the clone's own, which all shards would make at once."""
+    if pool.container is Container.NONE and not pool.venv and not (Path(spec.cwd) / ".venv/bin/python").exists():
+        raise ExecutorError(f"{spec.cwd}/.venv is not there, and pool {pool.name!r} has no `venv`: `make setup` first")
 
 
 def _refuse_unseen(root: Path, site: Site) -> None:

@@ -24,6 +24,9 @@ from ci.history.triage import Triage
 from ci.history.types import CommitFacts, HistoryEvent, Moved, SeriesKey
 from ci.stats import steps as detector
 
+NEVER = int(np.iinfo(np.int64).max)
+"""Milliseconds: the date of a commit without records."""
+
 
 @dataclasses.dataclass(frozen=True)
 class History:
@@ -65,7 +68,7 @@ def analyse(
     candidates = list(Evidence(tracks, found, around.same_below).candidates())
     candidates += of_paths(tracks, paths, detector.find, around.same_compiler)
     groups = grouped(candidates, _alone(tracks), around.same_compiler)
-    events = [*told(groups, around, found, triage), *code_events(code or (), order, triage)]
+    events = [*told(groups, around, found, triage, kept), *code_events(code or (), order, triage)]
     return History(
         events=tuple(sorted(events, key=lambda one: (order.place[one.first_bad.hash], one.id))),
         steps=_steps(candidates, order),
@@ -78,11 +81,13 @@ def analyse(
 
 def _dates(frame: pd.DataFrame, code: Sequence[RecordedCommit]) -> dict[str, int]:
     """Milliseconds since 1970 UTC of every recorded commit: of its oldest record."""
-    codes, names = pd.factorize(frame["commit"])
-    stamps = frame["date"].dt.tz_convert(None).to_numpy().astype("datetime64[ms]").astype(np.int64)
-    oldest = np.full(len(names), np.iinfo(np.int64).max)
-    np.minimum.at(oldest, codes, stamps)
-    measured = dict(zip(map(str, names), map(int, oldest), strict=True))
+    codes, names = series.coded(frame["commit"])
+    start = series.runs(codes)
+    stamps = frame["date"].dt.tz_convert(None).to_numpy()
+    first = np.minimum.reduceat(stamps, start) if len(start) else stamps
+    oldest = np.full(len(names), NEVER)
+    np.minimum.at(oldest, codes[start], first.astype("datetime64[ms]").astype(np.int64))
+    measured = {str(name): int(date) for name, date in zip(names, oldest, strict=True) if date < NEVER}
     return {one.commit: one.date_ms for one in code} | measured
 
 
@@ -110,10 +115,10 @@ def _notes(order: CommitOrder) -> tuple[str, ...]:
 
 def _several_environments(frame: pd.DataFrame) -> Iterator[str]:
     """A sentence for each machine that recorded a commit in more than one environment."""
-    whole = pd.Series(series.codes(frame, ("machine", "commit", "env"))).drop_duplicates()
-    if len(whole) == pd.Series(series.codes(frame, ("machine", "commit"))).nunique():
+    rows = [series.first_rows(frame, columns) for columns in (("machine", "commit", "env"), ("machine", "commit"))]
+    if len(rows[0]) == len(rows[1]):
         return
-    pairs = frame[["machine", "commit"]].iloc[whole.index].astype(str)
+    pairs = frame[["machine", "commit"]].iloc[rows[0]].astype(str)
     twice = pairs[pairs.duplicated()].drop_duplicates()
     for machine, count in twice["machine"].value_counts().sort_index().items():
         yield (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 
 from ci.history.commits import CommitOrder
 from ci.history.exact import RecordedCommit, sentences
@@ -91,14 +93,23 @@ class Surroundings:
         return [change for change in both if change[1] and change[2] and change[1] != change[2]]
 
     def _versions_of(self, row: int) -> Mapping[str, str]:
-        named = dict(_IN_NAME.findall(self._text("env", row)))
+        named = _in_name(self._text("env", row))
         columns = {name: self._text(name, row) for name in VERSIONS}
         return {**named, **{name: text for name, text in columns.items() if text}}
 
     def _text(self, column: str, row: int) -> str:
         """A cell of the frame; "" where it has none: only a few rows are looked at, whatever the frame's size."""
-        value = self.frame[column].iat[row] if column in self.frame else None
-        return str(value) if isinstance(value, str) else ""
+        value = self._columns[column][row] if column in self._columns else None
+        return value if isinstance(value, str) else ""
+
+    @functools.cached_property
+    def _columns(self) -> Mapping[str, ExtensionArray]:
+        return {name: self.frame[name].array for name in (*VERSIONS, "env", "code") if name in self.frame}
+
+
+@functools.lru_cache(maxsize=256)
+def _in_name(env: str) -> Mapping[str, str]:
+    return dict(_IN_NAME.findall(env))
 
 
 def _at_place(group: StepGroup) -> list[Candidate]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
+from pathlib import Path
 
 from ci.history import identity
 from ci.history.attribution import Surroundings
 from ci.history.commits import CommitOrder
 from ci.history.identity import EventPlace
 from ci.history.steps import first_told
+from ci.history.steps.gone import Measured
 from ci.history.steps.grouping import StepGroup
 from ci.history.steps.machines import root
 from ci.history.steps.moved_work import MovedWork, moved_work
@@ -21,17 +21,22 @@ from ci.history.triage import Triage, TriageEntry
 from ci.history.types import Cause, Direction, EventState, HistoryEvent
 from ci.stats.types import Step
 
-REDEFINED = "the benchmark definition changed there: times before and after it do not compare"
-
 
 def told(
-    groups: Sequence[StepGroup], around: Surroundings, steps: Sequence[Sequence[Step]], triage: Triage
+    groups: Sequence[StepGroup],
+    around: Surroundings,
+    steps: Sequence[Sequence[Step]],
+    triage: Triage,
+    kept: Path | None = None,
 ) -> list[HistoryEvent]:
-    """The events of groups, without those that are only the way back or the other half of another one."""
-    names = _names(groups, around, triage)
+    """The events of groups, without those that are only the way back or the other half of another one.
+
+    kept: a folder for what a next call need not compute again.
+    """
+    names = _names(groups, first_told.places(groups, around.tracks, kept), around, triage)
     entries = {n: entry for n, name in enumerate(names) if (entry := _entry(name, groups[n], around.order, triage))}
     accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
-    ends = outcome(groups, around.tracks, steps, accepted)
+    ends = outcome(groups, Measured(around.tracks, around.order.place), steps, accepted)
     moves = moved_work(groups)
     halves = {move.faster for move in moves.values()} - set(entries)
     make = EventMaker(around.order, around.causes)
@@ -42,10 +47,10 @@ def told(
     ]
 
 
-def _names(groups: Sequence[StepGroup], around: Surroundings, triage: Triage) -> list[str]:
-    """The id of each group."""
+def _names(groups: Sequence[StepGroup], told_first: Sequence[int], around: Surroundings, triage: Triage) -> list[str]:
+    """The id of each group.  told_first: the place that each had at its first alarm."""
     commits = around.order.names
-    first = zip(groups, first_told.places(groups, around.tracks), strict=True)
+    first = zip(groups, told_first, strict=True)
     places = [EventPlace(root(g.machine, triage.renamed), g.kind, g.direction, commits[bad]) for g, bad in first]
     known = {name: place for name, entry in triage.entries.items() if (place := entry.place)}
     known = {name: dataclasses.replace(one, machine=root(one.machine, triage.renamed)) for name, one in known.items()}
@@ -56,8 +61,7 @@ def _machine_order(around: Surroundings, triage: Triage) -> Mapping[str, Mapping
     """By machine, the index of each commit it recorded."""
     tracks, commits = around.tracks, around.order.names
     found = {}
-    for machine, where in tracks.of_machine.items():
-        places = np.unique(np.concatenate([tracks.place[tracks.span(int(track))] for track in where]))
+    for machine, places in tracks.places_of.items():
         found[root(machine, triage.renamed)] = {commits[place]: rank for rank, place in enumerate(places)}
     return found
 
@@ -100,7 +104,7 @@ class EventMaker:
             p_value=min(step.p_value for step in steps),
             causes=self.causes(group),
             state=ending.state,
-            reason=REDEFINED if ending.state is EventState.ACCEPTED and ended else "",
+            reason=ending.reason,
             ended_at=ended,
         )
 
@@ -125,7 +129,7 @@ def decided(event: HistoryEvent, entry: TriageEntry | None) -> HistoryEvent:
     """
     if entry is None:
         return event
-    ended = event.state in (EventState.RECOVERED, EventState.FIXED)
+    ended = event.ended_at is not None
     state = event.state if ended and entry.state is EventState.ACKNOWLEDGED else entry.state
     said = {name: getattr(entry, name) for name in ("owner", "reason", "link") if getattr(entry, name)}
     return dataclasses.replace(event, state=state, **said)

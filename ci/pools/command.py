@@ -7,6 +7,7 @@ Otherwise the code is the command's.  What enters is an allow-list of variables:
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,22 +50,32 @@ VENV = "/tmp/ridgeline-venv.$$.$RANDOM"
 
 
 def wrapped(
-    pool: Pool, argv: Sequence[str], gpus: int | None = None, *, workspace: str = "", setup: bool = True, root: str = ""
+    pool: Pool,
+    argv: Sequence[str],
+    gpus: int | None = None,
+    *,
+    workspace: str = "",
+    mounts: Sequence[str] = (),
+    setup: bool = True,
+    preflight: bool = False,
+    root: str = "",
 ) -> str:
     """Bash text that runs `argv` on `gpus` GPUs of the pool (default: the most it offers), in the folder `workspace`.
 
     workspace: absolute, seen under the same path inside; "" is the folder in which the text is run.  It is a checkout
-    of Ridgeline: `python -m ci VERB ...` is the way to call a verb.  setup: make an environment where the pool has
-    none.  root: stands for / in tests.  Raises PoolsError for a size that the pool does not offer.
+    of Ridgeline: `python -m ci VERB ...` is the way to call a verb.  mounts: more than the pool's, "HOST:INSIDE[:ro]".
+    setup: make an environment where the pool has none.  preflight: look at the node first, and drain it from our jobs
+    if it fails; the command runs all the same, since its trials carry the reason to the verdict.  root: stands for /
+    in tests.  Raises PoolsError for a size that the pool does not offer.
     """
     size = pool.size(gpus)
     lines = [
         "#!/bin/bash",
         f"# {pool.title(size)} of pool {pool.name}: {_way(pool)}.  Written by `ridgeline pools`.",
         "set -uo pipefail",
-        *_settings(pool, size, workspace, root),
+        *_settings(dataclasses.replace(pool, mounts=(*pool.mounts, *mounts)), size, workspace, root),
         f"venv={_venv(pool)}",
-        f"setup={'yes' if setup and not pool.venv else ''}",
+        f"setup={'yes' if setup and not pool.venv else ''} preflight={'yes' if preflight else ''}",
         f"command={_array(argv)}",
         "",
         *(_part(name, pool) for name in _parts(pool)),

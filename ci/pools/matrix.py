@@ -58,7 +58,7 @@ def leg(pools: Pools, pool: Pool, gpus: int, argv: Sequence[str]) -> Leg:
         argv = submission(pool, gpus, argv)
     else:
         pool_here, size = pool, gpus
-    clean, script = cleaning(pool_here), wrapped(pool_here, argv, size)
+    clean, script = cleaning(pool_here), wrapped(pool_here, argv, size, preflight=pool_here is pool)
     value = runner.sized(gpus).value
     return Leg(f"{pool.name}-{gpus}", pool.name, pool.gpu, gpus, value, pool.minutes, clean, script)
 

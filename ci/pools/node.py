@@ -15,7 +15,7 @@ from ci.harness import MeasureError, query
 from ci.pools import drained, file
 from ci.pools.drained import Drained
 from ci.pools.types import NO_GPU, Pool, Site
-from ci.trials.node import NodeFault, faults_of
+from ci.trials.faults import NodeFault, faults_of
 
 EXAMINE_S = 120.0
 """Seconds for the preflight: amd-smi on a loaded node takes some seconds a call, a hanging driver for ever."""

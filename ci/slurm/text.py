@@ -59,7 +59,7 @@ class QueueRow:
 
     def is_ours(self, token: str) -> bool:
         """Whether it carries our token: Slurm gives the id of a job that it lost to another job."""
-        return token in (self.name, self.comment)
+        return bool(token) and token in (self.name, self.comment)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class AccountRow:
 
     def is_ours(self, token: str) -> bool:
         """Whether it carries our token."""
-        return token in (self.name, self.comment)
+        return bool(token) and token in (self.name, self.comment)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from ci.stats import steps_scan
-from ci.stats.steps_critical import p_value
-from ci.stats.steps_noise import Sums, Wander, size, wander, without_spikes
+from ci.stats import steps_quiet, steps_scan
+from ci.stats.steps_critical import critical, p_value
+from ci.stats.steps_noise import Sums, Wander, median, size, wander, without_spikes
 from ci.stats.types import FloatArray, Step
 
 WINDOW, UNDECIDED, OVERLAP = 1024, 256, 512
@@ -94,7 +94,7 @@ def _advance(tails: Sequence[Tail], series: Sequence[FloatArray], *, logs: bool)
     while waiting:
         full = []
         for (start, stop), rows in _alike(now, series, waiting).items():
-            seen = np.stack([_scaled(series[i][start:stop], logs=logs) for i in rows])
+            seen = _scaled(np.stack([series[i][start:stop] for i in rows]), logs=logs)
             for i, found in zip(rows, _analysed(seen, start, logs=logs), strict=True):
                 steps[i] = [*now[i].steps, *found]
                 if stop < len(series[i]):
@@ -135,9 +135,14 @@ def _analysed(seen: FloatArray, start: int, *, logs: bool) -> list[list[Step]]:
     """The steps of each row; `start`: points of the history before them."""
     if seen.shape[1] < 2 * steps_scan.SHORTEST:
         return [[] for _ in seen]
-    sums = Sums.of(without_spikes(seen))
-    found = enumerate(steps_scan.places(sums, start + seen.shape[1]))
-    return [_described(seen[i], sums, i, places, start, logs=logs) if places else [] for i, places in found]
+    length = start + seen.shape[1]
+    loud = steps_quiet.loud(seen, critical(length))
+    steps: list[list[Step]] = [[] for _ in seen]
+    if len(loud):
+        sums = Sums.of(without_spikes(seen[loud]))
+        for row, (i, places) in enumerate(zip(loud.tolist(), steps_scan.places(sums, length), strict=True)):
+            steps[i] = _described(seen[i], sums, row, places, start, logs=logs) if places else []
+    return steps
 
 
 def _described(seen: FloatArray, sums: Sums, row: int, places: list[int], start: int, *, logs: bool) -> list[Step]:
@@ -154,7 +159,7 @@ def _step(
     seen: FloatArray, split: tuple[int, int, int], noise: Wander, p_value: float, start: int, *, logs: bool
 ) -> Step:
     a, k, b = split
-    before, after = float(np.median(seen[a:k])), float(np.median(seen[k:b]))
+    before, after = median(seen[a:k]), median(seen[k:b])
     error = MEDIAN_ERROR * float(np.sqrt(noise.variance(k - a) + noise.variance(b - k)))
     reach = float(stdtrit(max(b - a - 2, 1), (1 + INTERVAL) / 2)) * error
     gap = after - before

@@ -10,14 +10,16 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import median_filter
 
 from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.intp]
+Single = npt.NDArray[np.float32]
+Points = TypeVar("Points", FloatArray, Single)
 Index = IntArray | int
 """A place in each of several series, or in one."""
 
@@ -25,6 +27,10 @@ MEDIAN_OF = 9
 """Points of the running median: it follows a level of five points, also at the end, and ignores a spike of four.
 With 7, 5 % of null series of t noise (3 degrees, 1,000 points) raise an alarm; with 11, a level is seen a point
 later."""
+
+ROWS = 64
+"""Series that are freed of spikes together: what is worked on stays in a core's cache (of 64 to 512 the fastest, 350
+points, 2026-11-22)."""
 
 CLIP, CLIPPED_SHARE = 2.0, 0.1
 """Points further from the running median than 2 robust standard deviations are pulled back to it, but at most this
@@ -85,8 +91,16 @@ class Wander:
         return np.asarray(self.sigma**2 * stretch / count)
 
 
-def without_spikes(series: FloatArray) -> FloatArray:
+def without_spikes(series: Points) -> Points:
     """The series with each point pulled to within reach of its running median."""
+    found = np.empty_like(series)
+    for first in range(0, len(series), ROWS):
+        part = slice(first, first + ROWS)
+        found[part] = _without_spikes(series[part])
+    return found
+
+
+def _without_spikes(series: Points) -> Points:
     centre = running_median(series)
     off = np.sort(np.abs(series - centre), axis=1)
     points = off.shape[1]
@@ -95,14 +109,41 @@ def without_spikes(series: FloatArray) -> FloatArray:
     return np.clip(series, centre - reach, centre + reach)
 
 
-def running_median(series: FloatArray) -> FloatArray:
+def running_median(series: Points) -> Points:
     """Median of the points about each one; at the ends, of the first or last full stretch."""
     points = series.shape[1]
     width = min(MEDIAN_OF, points - 1 + points % 2)
     side = width // 2
-    found = np.asarray(median_filter(series, size=(1, width), mode="nearest"))
+    found = np.empty_like(series)
+    found[:, side : points - side] = _medians_of_nine(series) if width == 9 else _medians(series, width)
     found[:, :side], found[:, points - side :] = found[:, [side]], found[:, [points - 1 - side]]
     return found
+
+
+def _medians(series: Points, width: int) -> Points:
+    return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(series, width, axis=1), axis=2))
+
+
+def _medians_of_nine(series: Points) -> Points:
+    """Of each nine points in a row: the median of the largest low, the middle middle and the smallest high one of
+    three sorted threes, which neighbouring nines share.  Ten times as fast as sorting each (2026-11-22)."""
+    a, b, c = series[:, :-2], series[:, 1:-1], series[:, 2:]
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    middle = np.maximum(low, np.minimum(high, c))
+    low, high = np.minimum(low, c), np.maximum(high, c)
+    lows, middles, highs = ([one[:, :-6], one[:, 3:-3], one[:, 6:]] for one in (low, middle, high))
+    return _middle(functools.reduce(np.maximum, lows), _middle(*middles), functools.reduce(np.minimum, highs))
+
+
+def median(values: FloatArray) -> float:
+    """Of one series; np.median takes ten times as long for some hundred values."""
+    ranked, points = np.sort(values), len(values)
+    return float((ranked[(points - 1) // 2] + ranked[points // 2]) / 2)
+
+
+def _middle(a: Points, b: Points, c: Points) -> Points:
+    """The median of three, point by point."""
+    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 
 
 def wander(sums: Sums, rows: Index, edges: Sequence[Index]) -> Wander:

@@ -48,8 +48,7 @@ def places(sums: Sums, length: int) -> list[list[int]]:
     for first in range(0, len(found), ROWS):
         part = sums.block(slice(first, first + ROWS))
         splits = scan(part)
-        for row in loud(part, splits, critical(length)).tolist():
-            found[first + row] = levels(part, splits, row, critical(length))
+        found[first : first + ROWS] = [levels(part, splits, row, critical(length)) for row in range(len(part.points))]
     return found
 
 
@@ -91,18 +90,6 @@ def _shares(points: int) -> tuple[FloatArray, FloatArray]:
     left = np.arange(SHORTEST, points - SHORTEST + 1)
     share = left / points
     return share, 1 / (left * (1 - share))
-
-
-def loud(sums: Sums, splits: Splits, bar: float) -> IntArray:
-    """The series in which one of the clearest splits stands out of the noise beside it."""
-    tries = min(TRIES, splits.gain.shape[1])
-    clearest = np.argpartition(-splits.gain, tries - 1, axis=1)[:, :tries]
-    rows, points = np.arange(len(clearest)), np.full(len(clearest), sums.points.shape[1])
-    out = np.zeros(len(clearest), dtype=bool)
-    for window in clearest.T:
-        split = (splits.start[window], splits.place[rows, window], splits.stop[window])
-        out |= size(sums, rows, split, wander(sums, rows, [np.zeros_like(points), *split, points])) >= bar
-    return np.flatnonzero(out)
 
 
 def levels(sums: Sums, splits: Splits, row: int, bar: float) -> list[int]:

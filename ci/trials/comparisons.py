@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.trial_file import WORST_FIRST, Status
 from ci.stats.types import Clocks, PairedRounds, Role
 from ci.trials.compared import Comparison
+from ci.trials.faults import unfit
 from ci.trials.trial import Arm, CaseResult, Declaration, Trial
 
 ROLES: tuple[Role, Role] = ("base", "head")
@@ -97,13 +98,13 @@ class _OneCase:
     @cached_property
     def having(self) -> list[tuple[int, CaseResult]]:
         """Those of nodes that were fit, or all where none was."""
-        fit = [(number, result) for number, result in self.tried if not self.operator.trials[number].unfit]
+        fit = [(number, result) for number, result in self.tried if not unfit(self.operator.trials[number].faults)]
         return fit or self.tried
 
     @cached_property
     def unfit(self) -> tuple[str, ...]:
         """What failed the nodes of the trials, each reason once."""
-        found = (self.operator.trials[number].unfit for number, _ in self.tried)
+        found = (unfit(self.operator.trials[number].faults) for number, _ in self.tried)
         return tuple(f"the node failed its preflight: {why}" for why in dict.fromkeys(found) if why)
 
     def arms(self, role: Role) -> list[Arm]:
@@ -208,8 +209,8 @@ class _OneCase:
 
     def lost(self, timed: Sequence[PairedRounds]) -> tuple[str, ...]:
         """A trial without this case is no loss (only open cases are measured further); a lost arm is."""
-        lost, unfit = len(self.having) - len(timed), len(self.tried) - len(self.having)
-        said = [f"{unfit} of {len(self.tried)} trials left out: {why}" for why in self.unfit]
+        lost, away = len(self.having) - len(timed), len(self.tried) - len(self.having)
+        said = [f"{away} of {len(self.tried)} trials left out: {why}" for why in self.unfit]
         if timed and lost:
             said.append(f"{lost} of {len(self.having)} trials have no time on one side; the others are used")
         return tuple(said)

@@ -23,12 +23,12 @@ MOST_REJECTED = 20
 def read(path: Path) -> TrialFile:
     """The trials of a file that is not trusted; a file beyond the limits has none and says why."""
     try:
-        content = _content(path)
+        found = content(path)
     except OSError as error:
         return _refused(path, f"cannot be read: {error.strerror or error}")
-    if isinstance(content, str):
-        return _refused(path, content)
-    lines = content.split(b"\n")
+    if isinstance(found, str):
+        return _refused(path, found)
+    lines = found.split(b"\n")
     if len(lines) > MOST_LINES:
         return _refused(path, f"has more than {MOST_LINES} lines; one leg measures some hundred trials")
     long = {number for number, line in enumerate(lines, 1) if len(line) > LARGEST_LINE}
@@ -37,16 +37,16 @@ def read(path: Path) -> TrialFile:
     return TrialFile(path, trials, _few((*too_long, *rejected)))
 
 
-def _content(path: Path) -> bytes | str:
-    """The bytes of a plain file of a bearable size, or why it is none.  Links and devices are not followed."""
+def content(path: Path) -> bytes | str:
+    """The bytes of a plain file of a bearable size, or why it is none; links are not followed.  Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return "is not a plain file"
-        content = file.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
+        found = file.read(LARGEST_FILE + 1)
+    if len(found) > LARGEST_FILE:
         return f"is larger than {LARGEST_FILE} bytes"
-    return "is compressed; a leg hands over plain JSON lines" if content[:2] == GZIP else content
+    return "is compressed; a leg hands over plain text" if found[:2] == GZIP else found
 
 
 def _refused(path: Path, why: str) -> TrialFile:

@@ -1,4 +1,4 @@
-"""What a trial says of the machine it ran on beyond its fingerprint: fitness, device readings, links, compute dies."""
+"""What a trial says of the machine it ran on beyond its fingerprint: device readings, links, compute dies."""
 
 from __future__ import annotations
 
@@ -46,27 +46,6 @@ def _devices(data: Json) -> tuple[Clocks, ...]:
 def _clocks(data: Json) -> Clocks:
     clock, power, temperature = (data.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c"))
     return Clocks(clock, power, temperature, data.get("throttle") or "")
-
-
-@dataclasses.dataclass(frozen=True)
-class NodeFault:
-    """What was wrong with the node before the run.  fatal: its times are not those of a healthy node."""
-
-    kind: str
-    text: str
-    next_step: str = ""
-    fatal: bool = True
-
-    @property
-    def sentence(self) -> str:
-        """What is wrong, and what to do."""
-        return f"{self.text}; {self.next_step}" if self.next_step else self.text
-
-
-def faults_of(data: Json) -> tuple[NodeFault, ...]:
-    """The problems of a line's `preflight`."""
-    rows = data.get("problems") or ()
-    return tuple(NodeFault(row["kind"], row["text"], row.get("next_step", ""), row["level"] == "error") for row in rows)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,8 +20,9 @@ from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
 from ci.trials.cost import Cost
+from ci.trials.faults import NodeFault, faults_of
 from ci.trials.kept import KeptTimes, SamplesAt
-from ci.trials.node import DeviceState, Dispatch, HeapHome, NodeFault, faults_of, heaps_of
+from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
 
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
@@ -318,11 +319,6 @@ class Trial:
     def started_ms(self) -> int:
         """When it started, milliseconds since 1970 UTC."""
         return round(datetime.datetime.fromisoformat(self.started_at).timestamp() * 1000)
-
-    @property
-    def unfit(self) -> str:
-        """Why no verdict can rest on it: what failed its node before the run; "" for a node that was fit."""
-        return "; ".join(fault.sentence for fault in self.faults if fault.fatal)
 
     @property
     def paired(self) -> bool:

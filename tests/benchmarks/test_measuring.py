@@ -73,6 +73,7 @@ def test_a_trial_of_a_sound_kernel(toy_tree, toy_log):
     assert 0 < line["busy_share"] <= 1
     assert line["state"]["before"] is None
     assert line["state"]["why_absent"]
+    assert line["preflight"]["facts"]["gpus"] == {"count": 0}
     logged = toy_log.read_text().splitlines()
     assert "tree reference small 0 cpu cpu" in logged
     assert "tree knobs 16 columns" in logged

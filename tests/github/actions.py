@@ -54,30 +54,36 @@ class Expressions:
 
     folder: Path
 
-    def values(self, texts: Sequence[str], contexts: Json, status: str = "success") -> list[Any]:
-        """The value of each expression, without its braces."""
-        if not texts:
+    def values(self, asked: Sequence[tuple[str, Json, str]]) -> list[Any]:
+        """The values of expressions without their braces, each with its contexts and the status of the job."""
+        if not asked:
             return []
-        asked = [{"text": text.strip(), "contexts": contexts, "status": status} for text in texts]
+        given = [{"text": text.strip(), "contexts": contexts, "status": status} for text, contexts, status in asked]
         done = subprocess.run(
-            ["node", "evaluate.mjs"], cwd=self.folder, input=json.dumps(asked), capture_output=True, text=True
+            ["node", "evaluate.mjs"], cwd=self.folder, input=json.dumps(given), capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         found: list[Any] = json.loads(done.stdout)
         return found
 
+    def hold(self, asked: Sequence[tuple[Any, Json, str]]) -> list[bool]:
+        """Whether conditions of `if:` hold; one without a word about the status asks for success, as GitHub has it."""
+        return [bool(one) for one in self.values([(_condition(c), contexts, status) for c, contexts, status in asked])]
+
     def holds(self, condition: Any, contexts: Json, status: str = "success") -> bool:
-        """Whether an `if:` holds; without a word about the status it asks for success, as GitHub has it."""
-        text = "success()" if condition is None else str(condition).removeprefix("${{").removesuffix("}}")
-        if not any(word in text for word in STATUS):
-            text = f"success() && ({text})"
-        return bool(self.values([text], contexts, status)[0])
+        """One of them."""
+        return status == "success" if condition is None else self.hold([(condition, contexts, status)])[0]
 
     def filled(self, texts: Mapping[str, Any], contexts: Json) -> dict[str, str]:
         """Texts by name with their ${{ }} put in."""
         found = {name: EXPRESSION.findall(str(text)) for name, text in texts.items()}
-        values = iter(self.values([one for those in found.values() for one in those], contexts))
+        values = iter(self.values([(one, contexts, "success") for those in found.values() for one in those]))
         return {name: EXPRESSION.sub(lambda _: _word(next(values)), str(text)) for name, text in texts.items()}
+
+
+def _condition(condition: Any) -> str:
+    text = "success()" if condition is None else str(condition).removeprefix("${{").removesuffix("}}")
+    return text if any(word in text for word in STATUS) else f"success() && ({text})"
 
 
 def _word(value: Any) -> str:
@@ -141,10 +147,9 @@ class JobRun:
         for path in files.values():
             path.touch()
         env |= {**{key: str(path) for key, path in files.items()}, "RUNNER_TEMP": str(self.temp)}
-        command = self.expressions.filled({"run": step["run"]}, self.contexts)["run"]
-        assert command == step["run"], "no expression stands in a command"
+        assert not EXPRESSION.search(step["run"]), "no expression stands in a command"
         done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-e", "-c", command],  # GitHub's default shell, less its file
+            ["bash", "--noprofile", "--norc", "-e", "-c", step["run"]],  # GitHub's default shell, less its file
             cwd=self.folder,
             env=env,
             capture_output=True,

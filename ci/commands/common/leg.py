@@ -11,6 +11,9 @@ import click
 
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.isa import check as isa_check
+from ci.isa import compiled
+from ci.isa.compiled import CompiledTree, IsaError
 from ci.judging import claims, run_file
 from ci.judging.claims import Expected
 from ci.judging.policy import Policy
@@ -49,6 +52,7 @@ class HandedLeg:
 
     gpus: how many the job was given, None: any size that the pool offers.  run, job: the platform's word on it.
     declared: what base declares (`python -m benchmarks list --json`), written by a job of our own.
+    code: folder with what the run says it compiled both sides to (ci.isa.check.SIDES).
     """
 
     head: str
@@ -59,6 +63,7 @@ class HandedLeg:
     run: Path | None = None
     job: str = ""
     declared: Path | None = None
+    code: Path | None = None
 
 
 def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy: Policy) -> Report:
@@ -73,7 +78,34 @@ def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy
     else:
         why = job.why_nothing(leg.pool) if job else f"nothing was measured: pool {leg.pool} handed over no trial file"
         outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why), ())
+    if leg.code:
+        outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, leg.code))
     return _report(outcome, expected, leg, repository)
+
+
+CLAIMED_CODE = "the machine code is what the run of the pull request says it compiled to; it is judged here"
+
+
+def _with_code(judgement: Judgement, folder: Path) -> Judgement:
+    """What the run says it compiled can make a verdict worse, never better."""
+    if not folder.is_dir():
+        return judgement  # the kernels are the same files, or nothing got so far
+    try:
+        found, said = isa_check.joined(judgement, isa_check.of_files(folder, _compiled)), CLAIMED_CODE
+    except IsaError as error:
+        found, said = judgement, f"the machine code could not be compared: {error}"
+    return dataclasses.replace(found, warnings=(*found.warnings, said))
+
+
+def _compiled(path: Path) -> CompiledTree:
+    """A result of compiling, from a file that is not trusted."""
+    try:
+        found = hostile.content(path)
+    except OSError as error:
+        raise IsaError(f"{path.name} cannot be read: {error.strerror or error}") from None
+    if isinstance(found, str):
+        raise IsaError(f"{path.name} {found}")
+    return compiled.parse(found.decode("utf-8", "replace"), path.name)
 
 
 def handed_over(files: Sequence[Path]) -> list[TrialFile]:

@@ -25,6 +25,8 @@ MEMORY, FEWEST = 100, 3
 """Points over which the level that a series is compared with follows it, and how many it needs before it votes.  Errors
 of the path add up as 1 / MEMORY: 20 gave four times as many false steps in made histories (ci.study.history.planted,
 2026-11-22)."""
+TOGETHER = 512
+"""Tracks at a time, so that what is worked on stays in a core's cache."""
 CLIP = 2.0
 """Mean absolute deviations to which a point counts for the level: a step moves it slowly, an outlier hardly."""
 AGREE = 0.01
@@ -58,15 +60,25 @@ def beside(tracks: Tracks, found: Mapping[str, MachinePath]) -> Tracks:
     values = tracks.values.copy()
     for machine, where in tracks.of_machine.items():
         if np.any(found[machine].path):
-            for track in where[~tracks.by_ratio[where]]:
-                span = tracks.span(int(track))
-                values[span] /= np.exp(found[machine].at(tracks.place[span]))
+            factor = np.ones(int(tracks.place.max()) + 1)
+            factor[found[machine].places] = np.exp(found[machine].path)
+            for some in np.array_split(where, len(where) // TOGETHER + 1):
+                _divide(values, tracks, some, factor)
     return dataclasses.replace(tracks, values=values)
 
 
+def _divide(values: FloatArray, tracks: Tracks, some: IntArray, factor: FloatArray) -> None:
+    """Divide, in place, the values of tracks that are judged by seconds; factor: by place."""
+    first, last = int(some[0]), int(some[-1]) + 1
+    mine = np.zeros(last - first, bool)
+    mine[some - first] = ~tracks.by_ratio[some]
+    span = slice(int(tracks.starts[first]), int(tracks.starts[last]))
+    there = np.repeat(mine, np.diff(tracks.starts[first : last + 1]))
+    np.divide(values[span], factor[tracks.place[span]], out=values[span], where=there)
+
+
 def _path(tracks: Tracks, where: IntArray) -> MachinePath:
-    spans = [tracks.span(int(track)) for track in where]
-    places = np.unique(np.concatenate([tracks.place[span] for span in spans]))
+    places = tracks.places_of[tracks.keys[int(where[0])].machine]
     groups = [_operators(tracks, where, baseline) for baseline in (True, False)]
     tables = [_Votes.of(tracks, group, places) for group in groups if len(group) >= VOTERS]
     path, votes = np.zeros(len(places)), np.zeros(len(places), np.int64)
@@ -89,13 +101,18 @@ def _smaller(moves: list[float]) -> float:
 
 def _operators(tracks: Tracks, where: IntArray, baseline: bool) -> list[list[int]]:
     """Tracks that vote, by operator: of up to CASES series all their stretches."""
-    ours = sorted((tracks.keys[int(t)], int(t)) for t in where if tracks.is_baseline[t] == baseline)
-    found = {}
-    for kernel, group in itertools.groupby(ours, key=lambda pair: pair[0].kernel):
-        by_key = [list(same) for _, same in itertools.groupby(group, key=lambda pair: pair[0])]
-        found[kernel] = [track for same in by_key[:CASES] for _, track in same]
-    drawn = sorted(found, key=lambda name: zlib.crc32(name.encode("utf-8", "replace")))[:OPERATORS]
-    return [found[kernel] for kernel in drawn]
+    found: dict[str, list[int]] = {}
+    for track in where[tracks.is_baseline[where] == baseline].tolist():
+        found.setdefault(tracks.keys[track].kernel, []).append(track)
+    drawn = sorted(found, key=lambda name: (zlib.crc32(name.encode("utf-8", "replace")), name))[:OPERATORS]
+    return [_voting(tracks, found[kernel]) for kernel in drawn]
+
+
+def _voting(tracks: Tracks, listed: list[int]) -> list[int]:
+    """All stretches of up to CASES series."""
+    ordered = sorted(listed, key=lambda track: (tracks.keys[track], track))
+    by_key = [list(same) for _, same in itertools.groupby(ordered, key=lambda track: tracks.keys[track])]
+    return [track for same in by_key[:CASES] for track in same]
 
 
 @dataclasses.dataclass(eq=False)

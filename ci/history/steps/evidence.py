@@ -15,6 +15,7 @@ import numpy as np
 
 from ci.history.steps.series import Tracks
 from ci.history.steps.words import Direction, EventKind, Moved, SeriesKey
+from ci.stats.steps_noise import median
 from ci.stats.types import FloatArray, Step
 
 SLACK = 2
@@ -161,12 +162,12 @@ class Evidence:
             return step
         first, index, stop = self._levels(track, number)
         seconds = self.tracks.seconds[self.tracks.span(track)]
-        before, after = float(np.median(seconds[first:index])), float(np.median(seconds[index:stop]))
+        before, after = median(seconds[first:index]), median(seconds[index:stop])
         return dataclasses.replace(step, before=before, after=after)
 
     def _seconds_after(self, track: int, number: int) -> float:
         _, index, stop = self._levels(track, number)
-        return float(np.median(self.tracks.seconds[self.tracks.span(track)][index:stop]))
+        return median(self.tracks.seconds[self.tracks.span(track)][index:stop])
 
     def _slack(self, track: int, number: int) -> int:
         """Points by which the place of a step may be off, by its size beside the scatter its interval tells of."""
@@ -232,7 +233,7 @@ def went_along(tracks: Tracks, track: int, leader: Candidate, low: int, high: in
 
 def level_change(before: FloatArray, after: FloatArray, index: int, p_value: float) -> Step:
     """The step between two given levels: of their medians, with an interval from the scatter about them."""
-    old, new = float(np.median(before)), float(np.median(after))
+    old, new = median(before), median(after)
     error = MEDIAN_TO_MEAN * math.hypot(_error(np.log(before)), _error(np.log(after)))
     ratio = new / old
     reach = math.exp(NORMAL_99 * error)
@@ -245,4 +246,4 @@ def _error(logs: FloatArray) -> float:
 
 
 def _log_change(values: FloatArray, first: int, index: int, stop: int) -> float:
-    return float(np.log(np.median(values[index:stop])) - np.log(np.median(values[first:index])))
+    return math.log(median(values[index:stop])) - math.log(median(values[first:index]))

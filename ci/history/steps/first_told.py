@@ -1,16 +1,22 @@
 """Where a step was placed when it could first be told: ids are made of that, so more history changes none.
 
 A detector that has seen more places a step better, so its place moves; what it said of the points up to the first
-alarm does not.
+alarm does not.  Those are few points and stay as they are, so their answers are kept for the next call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from ci.history.steps.evidence import SLACK, Candidate
+from ci.history.steps.finding import UNUSABLE, made_by, replaced
 from ci.history.steps.grouping import StepGroup
 from ci.history.steps.series import Tracks
 from ci.stats import steps as detector
@@ -19,43 +25,92 @@ from ci.stats.types import FloatArray
 BEFORE, AFTER = 40, range(3, 16)
 """Points before a step that are looked at, and after it: most steps of a history of noise as it is are told by then."""
 
+NAME = "first_told.npz"
+"""The file of kept answers."""
 
-def places(groups: Sequence[StepGroup], tracks: Tracks) -> list[int]:
-    """The place of each group as its first alarm had it; the place it has now where none of those looks found it."""
+Told = tuple[int, int]
+"""Points after the step when it could first be told, and its index then among those looked at; (-1, -1): never."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Look:
+    """The points about a step.  index: of the step among them; slower: its direction; start: points before them."""
+
+    values: FloatArray
+    index: int
+    slower: bool
+    start: int
+
+    @classmethod
+    def at(cls, one: Candidate, tracks: Tracks) -> Look:
+        """At a candidate's series."""
+        start = max(one.step.index - BEFORE, 0)
+        values = tracks.values[tracks.span(one.track)][start : one.step.index + AFTER[-1]]
+        return cls(values, one.step.index - start, one.step.ratio > 1, start)
+
+    @functools.cached_property
+    def key(self) -> int:
+        """64 bits of all that the answer depends on, but the detector."""
+        text = f"{self.index} {self.slower} {BEFORE} {AFTER} {SLACK} ".encode()
+        return int.from_bytes(hashlib.blake2b(text + self.values.tobytes(), digest_size=8).digest(), signed=True)
+
+    def up_to(self, after: int) -> FloatArray | None:
+        """The points up to so many of the new level; None if there are fewer."""
+        stop = self.index + after
+        return self.values[:stop] if stop <= len(self.values) else None
+
+
+def places(groups: Sequence[StepGroup], tracks: Tracks, kept: Path | None = None) -> list[int]:
+    """The place of each group as its first alarm had it; the place it has now where none of those looks found it.
+
+    kept: a folder for answers; one that cannot be used only costs time.
+    """
     asked = [(number, one) for number, group in enumerate(groups) for one in group.counting if one.number >= 0]
+    looks = [Look.at(one, tracks) for _, one in asked]
     first: dict[int, tuple[int, Candidate, int]] = {}
-    for (number, one), (alarm, place) in zip(asked, _first([one for _, one in asked], tracks), strict=True):
-        told = (alarm, one, place)
-        if place >= 0 and (number not in first or (alarm, one.key) < (first[number][0], first[number][1].key)):
+    for (number, one), look, (after, index) in zip(asked, looks, _answers(looks, kept), strict=True):
+        if after < 0:
+            continue
+        place = tracks.place[tracks.span(one.track)]
+        told = (int(place[one.step.index + after - 1]), one, int(place[look.start + index]))
+        if number not in first or (told[0], one.key) < (first[number][0], first[number][1].key):
             first[number] = told
     return [first[number][2] if number in first else group.bad for number, group in enumerate(groups)]
 
 
-def _first(candidates: Sequence[Candidate], tracks: Tracks) -> Iterator[tuple[int, int]]:
-    """(place of the newest point at the first alarm, place of the step then) of each; (-1, -1) if never."""
-    found: dict[int, tuple[int, int]] = {}
+def _answers(looks: Sequence[Look], kept: Path | None) -> list[Told]:
+    known = _read(kept / NAME) if kept else {}
+    new = {look.key: look for look in looks if look.key not in known}
+    answers = {**known, **dict(zip(new, _first(list(new.values())), strict=True))}
+    if kept and (new or len(known) > len(looks)):
+        _write(kept, {look.key: answers[look.key] for look in looks})
+    return [answers[look.key] for look in looks]
+
+
+def _first(looks: Sequence[Look]) -> Iterator[Told]:
+    """The first alarm of each."""
+    found: dict[int, Told] = {}
     for after in AFTER:
-        waiting = [number for number in range(len(candidates)) if number not in found]
-        looks = {number: _look(candidates[number], tracks, after) for number in waiting}
-        whole = {number: values for number, values in looks.items() if values is not None}
+        seen = {number: look.up_to(after) for number, look in enumerate(looks) if number not in found}
+        whole = {number: values for number, values in seen.items() if values is not None}
         for number, steps in zip(whole, detector.find_many(list(whole.values())), strict=True):
-            one = candidates[number]
-            start = max(one.step.index - BEFORE, 0)
-            near = [step.index + start for step in steps if _is_it(step.index + start, step.ratio, one)]
+            look = looks[number]
+            near = [
+                one.index for one in steps if abs(one.index - look.index) <= SLACK and (one.ratio > 1) == look.slower
+            ]
             if near:
-                point = tracks.span(one.track).start
-                newest = point + one.step.index + after - 1
-                found[number] = int(tracks.place[newest]), int(tracks.place[point + near[0]])
-    return (found.get(number, (-1, -1)) for number in range(len(candidates)))
+                found[number] = after, near[0]
+    return (found.get(number, (-1, -1)) for number in range(len(looks)))
 
 
-def _is_it(index: int, ratio: float, one: Candidate) -> bool:
-    return abs(index - one.step.index) <= SLACK and (ratio > 1) == (one.step.ratio > 1)
+def _read(path: Path) -> dict[int, Told]:
+    with contextlib.suppress(*UNUSABLE), np.load(path, allow_pickle=False) as file:
+        if str(file["made_by"]) == made_by():
+            told = map(tuple, file["told"].tolist())
+            return dict(zip(file["keys"].tolist(), told, strict=True))
+    return {}
 
 
-def _look(one: Candidate, tracks: Tracks, after: int) -> FloatArray | None:
-    """The points about a step up to `after` ones of the new level; None if there are not so many."""
-    span = tracks.span(one.track)
-    stop = span.start + one.step.index + after
-    start = span.start + max(one.step.index - BEFORE, 0)
-    return np.asarray(tracks.values[start:stop]) if stop <= span.stop else None
+def _write(folder: Path, answers: Mapping[int, Told]) -> None:
+    keys, told = np.array(list(answers), np.int64), np.array(list(answers.values()), np.int64)
+    replaced(folder / NAME, made_by=np.array(made_by()), keys=keys, told=told.reshape(len(keys), 2))

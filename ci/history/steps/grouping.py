@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +18,10 @@ MACHINE_OPERATORS = 3
 """And from so many operators on: fewer share code with each other more often than a machine moves.  A choice."""
 
 
+Leader = tuple[int, int, Candidate]
+"""Place, rank by sureness, and the candidate itself."""
+
+
 @dataclasses.dataclass(frozen=True)
 class StepGroup:
     """Candidates that are one change.  good, bad: places of the last good and the first bad commit."""
@@ -27,7 +33,7 @@ class StepGroup:
     good: int
     bad: int
 
-    @property
+    @functools.cached_property
     def operators(self) -> frozenset[str]:
         """The kernels that moved."""
         return frozenset(one.key.kernel for one in self.members)
@@ -66,15 +72,24 @@ def _apart(candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
 
 def _groups(candidates: Sequence[Candidate]) -> Iterator[StepGroup]:
     """Around the surest step first; a step joins the leader it is nearest to."""
-    leaders: list[Candidate] = []
-    for one in sorted(candidates, key=_sureness):
-        if not any(one.agrees(leader) for leader in leaders):
-            leaders.append(one)
+    reach = max((max(one.bad - one.low, one.high - one.bad) for one in candidates), default=0)
+    leaders: list[Leader] = []
+    for rank, one in enumerate(sorted(candidates, key=_sureness)):
+        if not any(one.agrees(leader) for _, _, leader in _within(leaders, one.bad, reach)):
+            bisect.insort(leaders, (one.bad, rank, one))
     members: dict[int, list[Candidate]] = {}
     for one in candidates:
-        near = (number for number, leader in enumerate(leaders) if one is leader or one.agrees(leader))
-        members.setdefault(min(near, key=lambda number: abs(leaders[number].bad - one.bad)), []).append(one)
+        around = _within(leaders, one.bad, reach)
+        near = ((abs(bad - one.bad), rank) for bad, rank, leader in around if one is leader or one.agrees(leader))
+        members.setdefault(min(near)[1], []).append(one)
     return (group_of(each) for each in members.values())
+
+
+def _within(
+    leaders: Sequence[tuple[int, int, Candidate]], place: int, reach: int
+) -> Sequence[tuple[int, int, Candidate]]:
+    """Leaders that may agree with a candidate at a place."""
+    return leaders[bisect.bisect_left(leaders, (place - reach,)) : bisect.bisect_left(leaders, (place + reach + 1,))]
 
 
 def group_of(members: Sequence[Candidate]) -> StepGroup:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
+from ci.history.steps.series import first_rows
+
 HARDWARE = ("kind", "arch", "device", "market_name", "count", "compute_units", "memory_bytes")
 """What two names of one machine have in common.  The chip id may differ: a device may have been exchanged."""
 
@@ -37,7 +39,8 @@ def suggestions(frame: pd.DataFrame) -> Iterator[str]:
     columns = [name for name in HARDWARE if name in frame]
     if not columns:
         return
-    spans = [frame.drop_duplicates("machine", keep=keep).set_index("machine") for keep in ("first", "last")]
+    rows = first_rows(frame, ["machine"]), len(frame) - 1 - first_rows(frame.iloc[::-1], ["machine"])
+    spans = [frame[["machine", "date", *columns]].iloc[one].set_index("machine") for one in rows]
     for old, new in itertools.permutations(spans[0].index, 2):
         ended, began = spans[1].loc[old], spans[0].loc[new]
         if ended["date"] < began["date"] and all(_same(ended[name], began[name]) for name in columns):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,8 +17,18 @@ from ci.stats.types import FloatArray
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.signedinteger]
+
+MOST = int(np.iinfo(np.int32).max)
+"""Largest number that four bytes hold."""
 
 KEY = ("machine", "kernel", "backend", "case")
+
+SPARSE = 4
+"""Cells of a table for each row in it up to which the table is made.  A choice: 16 bytes for each row."""
+
+TOGETHER = 1 << 17
+"""Points at a time, so that what is worked on stays in a core's cache."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,8 +45,8 @@ class Tracks:
     starts: IntArray
     values: FloatArray
     seconds: FloatArray
-    place: IntArray
-    row: IntArray
+    place: Codes
+    row: Codes
     by_ratio: BoolArray
     is_baseline: BoolArray
     frame: pd.DataFrame
@@ -58,7 +70,7 @@ class Tracks:
 
     def arrays(self) -> list[FloatArray]:
         """What is judged of every track."""
-        return np.split(self.values, self.starts[1:-1]) if len(self.keys) else []
+        return [self.values[a:b] for a, b in itertools.pairwise(self.starts.tolist())]
 
     @functools.cached_property
     def of_key(self) -> Mapping[SeriesKey, Sequence[int]]:
@@ -74,6 +86,17 @@ class Tracks:
         machines = pd.Series([key.machine for key in self.keys], dtype=object)
         return {str(name): np.asarray(where) for name, where in machines.groupby(machines, sort=True).indices.items()}
 
+    @functools.cached_property
+    def places_of(self) -> Mapping[str, IntArray]:
+        """The places of the commits that each machine recorded, rising."""
+        return {machine: self._places(where) for machine, where in self.of_machine.items()}
+
+    def _places(self, where: IntArray) -> IntArray:
+        there = np.zeros(int(self.place.max(initial=-1)) + 1, bool)
+        for tracks in np.split(where, np.flatnonzero(np.diff(where) > 1) + 1):
+            there[self.place[self.starts[tracks[0]] : self.starts[tracks[-1] + 1]]] = True
+        return np.flatnonzero(there)
+
 
 def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     """The tracks of a derived frame (ci.records.store.load, ci.records.derived.derive).
@@ -82,99 +105,181 @@ def tracks(frame: pd.DataFrame, place: Mapping[str, int]) -> Tracks:
     machine recorded a commit in several environments, the one that it had first counts: a history that alternated
     between two compilers would have a step at each change.
     """
-    seconds = _numbers(frame, "seconds")
-    where = _places(frame, place)
-    rows = np.flatnonzero(np.isfinite(seconds) & (seconds > 0) & (where >= 0))
-    series, where = codes(frame, KEY)[rows], where[rows]
-    order = _sorted(series, where)
-    if np.any(_same(series[order], where[order])):
-        order = order[np.argsort(_first_seen(frame, rows[order], where[order]), kind="stable")]
-        order = order[_sorted(series[order], where[order])]
-    rows, series, where = rows[order], series[order], where[order]
-    first = ~_same(series, where)
-    return _cut(frame, rows[first], series[first], where[first])
+    seconds, where = _numbers(frame, "seconds"), _places(frame, place)
+    timed = (seconds > 0) & (seconds < np.inf) & (where >= 0)
+    rows = np.arange(len(frame), dtype=np.int32) if timed.all() else np.flatnonzero(timed).astype(np.int32)
+    return _cut(frame, *_ordered(frame, rows, where))
 
 
-def _places(frame: pd.DataFrame, place: Mapping[str, int]) -> IntArray:
+def _places(frame: pd.DataFrame, place: Mapping[str, int]) -> Codes:
     """The place of each row's commit, -1 for one that has none."""
-    codes, names = pd.factorize(frame["commit"])
-    known = np.array([place.get(str(name), -1) for name in names], np.int64)
-    return known[codes] if len(known) else codes.astype(np.int64)
+    found, names = coded(frame["commit"])
+    known = np.array([*(place.get(str(name), -1) for name in names), -1], np.int32)
+    return np.asarray(known[found])
 
 
-def _same(*columns: IntArray) -> BoolArray:
-    """Whether a row is the same as the one before in all columns."""
-    same = np.ones(len(columns[0]), bool)
-    same[:1] = False
-    for column in columns:
-        same[1:] &= column[1:] == column[:-1]
-    return same
+def _ordered(frame: pd.DataFrame, rows: Codes, where: Codes) -> tuple[Codes, IntArray, Codes]:
+    """(rows, one for each series and place, by series, then place; points of each series; place of each of the rows).
+
+    Each row is put into the cell of its series and place: that takes one pass, where a sort takes twenty.
+    """
+    series, width = codes(frame, KEY), int(where.max(initial=0)) + 1
+    count = int(series.max(initial=-1)) + 1
+    series, count = _close(series, count, SPARSE * len(rows) // width)
+    series, where = (one if len(rows) == len(one) else one[rows] for one in (series, where))
+    cell = series * (np.int32 if count * width <= MOST else np.int64)(width)
+    cell += where
+    if sparse := count * width > SPARSE * len(rows):
+        names, cell = np.unique(cell, return_inverse=True)
+    cells = len(names) if sparse else count * width
+    found = _of_cells(cell, rows, cells)
+    if np.count_nonzero(found >= 0) < len(rows):
+        wanted = np.argsort(_first_seen(frame, rows, where), kind="stable")[::-1]  # what comes last stays
+        found = _of_cells(cell[wanted], rows[wanted], cells)
+    if sparse:
+        counts = np.unique(names // width, return_counts=True)[1]
+        return found, counts, names % width
+    there = (found >= 0).reshape(count, width)
+    counts = np.count_nonzero(there, axis=1)
+    places = np.broadcast_to(np.arange(width, dtype=np.int32), there.shape)[there]
+    return found[there.ravel()], counts[counts > 0], places
 
 
-def _cut(frame: pd.DataFrame, rows: IntArray, series: IntArray, place: IntArray) -> Tracks:
-    """Sorted points, one per series and commit, as tracks."""
-    seconds, relative = _numbers(frame, "seconds")[rows], _relative(frame)[rows]
-    begin = ~_same(series, pd.factorize(frame["yardstick"])[0].astype(np.int64)[rows])
-    track = np.cumsum(begin) - 1
-    share = np.bincount(track, np.isfinite(relative)) / np.maximum(np.bincount(track), 1)
-    by_ratio = share > 0.5
-    values = np.where(by_ratio[track], relative, seconds) if len(rows) else seconds
-    kept = np.isfinite(values)
-    counts = np.bincount(track[kept], minlength=len(share)).astype(np.int64)
-    head = frame[[*KEY, "baseline"]].iloc[rows[begin]]
+def _of_cells(cell: Codes, rows: Codes, count: int) -> Codes:
+    """The row in each cell, the last one of several; -1 for none."""
+    found = np.full(count, -1, np.int32)
+    found[cell] = rows
+    return found
+
+
+def _cut(frame: pd.DataFrame, rows: Codes, counts: IntArray, place: Codes) -> Tracks:
+    """Sorted points, one per series and commit, as tracks.  counts: points of each series."""
+    begin = np.zeros(len(rows), bool)
+    begin[np.cumsum(counts) - counts] = True
+    definition, several = coded(frame["yardstick"])
+    if len(several) > 1 or definition.min(initial=0) < 0:
+        definition = definition[rows]
+        begin[1:] |= definition[1:] != definition[:-1]
+    first = np.flatnonzero(begin)
+    counts = np.diff(first, append=len(rows))
+    seconds, values = _taken(_numbers(frame, "seconds"), rows), _relative(frame, rows)
+    measured = np.add.reduceat(np.isfinite(values), first, dtype=np.int64) if len(rows) else counts
+    by_ratio = measured > 0.5 * counts
+    np.copyto(values, seconds, where=np.repeat(~by_ratio, counts))
+    head = frame[[*KEY, "baseline"]].iloc[rows[first]]
+    if not (kept := np.isfinite(values)).all():
+        counts = np.add.reduceat(kept, first, dtype=np.int64)
+        values, seconds, place, rows = values[kept], seconds[kept], place[kept], rows[kept]
     return Tracks(
-        keys=[SeriesKey(*names) for names in zip(*(head[name].astype(str) for name in KEY), strict=True)],
+        keys=[SeriesKey(*names) for names in zip(*(_texts(head, name) for name in KEY), strict=True)],
         starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        values=values[kept],
-        seconds=seconds[kept],
-        place=place[kept],
-        row=rows[kept],
+        values=values,
+        seconds=seconds,
+        place=place,
+        row=rows,
         by_ratio=by_ratio,
         is_baseline=head["baseline"].to_numpy(bool),
         frame=frame,
     )
 
 
-def _relative(frame: pd.DataFrame) -> FloatArray:
+def _relative(frame: pd.DataFrame, rows: Codes) -> FloatArray:
     """Our time / the baseline's: of the paired rounds of one trial where there are such, else of pooled times; or NaN.
 
     A baseline has nothing to be divided by: beside itself it always takes as long as itself.
     """
-    paired, pooled = _numbers(frame, "paired_ratio"), _numbers(frame, "baseline_ratio")
-    ratio = np.where(np.isfinite(paired), paired, pooled)
-    ratio[~(ratio > 0) | frame["baseline"].to_numpy(bool)] = np.nan
-    return 1 / ratio
+    baseline, found = frame["baseline"].to_numpy(bool), _taken(_numbers(frame, "baseline_ratio"), rows)
+    paired = _numbers(frame, "paired_ratio") if "paired_ratio" in frame else None
+    for first in range(0, len(rows), TOGETHER):
+        ratio, some = found[first : first + TOGETHER], rows[first : first + TOGETHER]
+        if paired is not None:
+            both = paired[some]
+            np.copyto(ratio, both, where=np.isfinite(both))
+        ratio[~((ratio > 0) & (ratio < np.inf)) | baseline[some]] = np.nan
+        np.divide(1, ratio, out=ratio)
+    return found
+
+
+def _taken(column: FloatArray, rows: Codes) -> FloatArray:
+    """Some rows of a column, a few at a time: numpy makes eight bytes of each of their numbers."""
+    found = np.empty(len(rows))
+    for first in range(0, len(rows), TOGETHER):
+        part = slice(first, first + TOGETHER)
+        np.take(column, rows[part], out=found[part], mode="clip")
+    return found
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> FloatArray:
-    return frame[column].to_numpy(np.float64) if column in frame else np.full(len(frame), np.nan)
+    """A column, read-only; NaN where the frame has none."""
+    return frame[column].to_numpy(np.float64) if column in frame else np.broadcast_to(np.nan, len(frame))
 
 
 def _texts(frame: pd.DataFrame, column: str) -> list[str]:
-    return [str(text) for text in frame[column]] if column in frame else [""] * len(frame)
+    if column not in frame:
+        return [""] * len(frame)
+    found, names = coded(frame[column])
+    texts = [*map(str, names), "nan"]
+    return [texts[number] for number in found.tolist()]
 
 
-def codes(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
+def coded(column: pd.Series) -> tuple[Codes, Sequence[object]]:
+    """(a number for each value of a column, what the numbers stand for); -1 for a missing value."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.array.codes, column.cat.categories.tolist()
+    found, names = pd.factorize(column)
+    return found, list(names)
+
+
+def codes(frame: pd.DataFrame, columns: Sequence[str]) -> Codes:
     """One number for each combination of values."""
-    code = np.zeros(len(frame), np.int64)
-    for column in columns:
-        found, names = pd.factorize(frame[column])
-        code = code * max(len(names), 1) + found
-        if len(names) * int(code.max(initial=0)) > np.iinfo(np.int32).max:
-            code = pd.factorize(code)[0].astype(np.int64)
+    found = [coded(frame[column]) for column in columns]
+    missing = [int(numbers.min(initial=0) < 0) for numbers, _ in found]
+    counts = [len(names) + more for (_, names), more in zip(found, missing, strict=True)]
+    code: Codes = np.zeros(len(frame), np.int32 if math.prod(counts) <= MOST else np.int64)
+    size = 1
+    for (numbers, _), more, count in zip(found, missing, counts, strict=True):
+        if count > 1:
+            code *= count
+            code += numbers
+            code += more
+            code, size = _close(code, size * count, len(code))
     return code
 
 
-def _first_seen(frame: pd.DataFrame, rows: IntArray, place: IntArray) -> IntArray:
+def _close(code: Codes, size: int, most: int) -> tuple[Codes, int]:
+    """The same numbers in their order, without gaps if there can be more than `most`; and how many there can be."""
+    if size <= most or not len(code):
+        return code, size
+    if size > SPARSE * len(code):
+        names, found = np.unique(code, return_inverse=True)
+        return found.astype(code.dtype), len(names)
+    there = np.zeros(size, bool)
+    there[code] = True
+    number = np.cumsum(there, dtype=code.dtype) - 1
+    return np.asarray(number[code]), int(number[-1]) + 1
+
+
+def first_rows(frame: pd.DataFrame, columns: Sequence[str]) -> IntArray:
+    """The first row of each combination of values, rising."""
+    code = codes(frame, columns)
+    start = runs(code)
+    return np.sort(start[np.unique(code[start], return_index=True)[1]])
+
+
+def runs(code: Codes) -> IntArray:
+    """Where numbers begin that differ from the one before: of a frame in the order of dates there are few."""
+    begin = np.ones(len(code), bool)
+    np.not_equal(code[1:], code[:-1], out=begin[1:])
+    return np.flatnonzero(begin)
+
+
+def _first_seen(frame: pd.DataFrame, rows: Codes, place: Codes) -> IntArray:
     """Rank of each row's environment on its machine: 0 for the one with the oldest commit there."""
     pair = codes(frame, ("machine", "env"))[rows]
-    seen = pd.DataFrame({"pair": pair, "place": place, "env": frame["env"].astype(str).to_numpy()[rows]})
-    firsts = seen.groupby("pair", sort=False).agg(place=("place", "min"), env=("env", "first"))
-    ranked = firsts.sort_values(["place", "env"])
-    return pd.Series(np.arange(len(ranked)), index=ranked.index).reindex(pair).to_numpy(np.int64)
-
-
-def _sorted(series: IntArray, place: IntArray) -> IntArray:
-    """Indices by series, then place."""
-    key = series * (int(place.max(initial=0)) + 1) + place
-    return np.argsort(key, kind="stable").astype(np.int64)
+    _, one, pair = np.unique(pair, return_index=True, return_inverse=True)
+    oldest = np.full(len(one), np.iinfo(np.int64).max)
+    np.minimum.at(oldest, pair, place)
+    names = frame["env"].iloc[rows[one]].astype(str).tolist()
+    rank = np.empty(len(one), np.int64)
+    rank[sorted(range(len(one)), key=lambda number: (oldest[number], names[number]))] = np.arange(len(one))
+    return np.asarray(rank[pair])

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ci.history.steps.evidence import Candidate
+from ci.history.steps.gone import Measured
 from ci.history.steps.grouping import StepGroup
 from ci.history.steps.series import Tracks
 from ci.history.steps.words import Direction, EventState
@@ -20,12 +21,20 @@ FEW = 5
 revert before anybody looked.  The issue's bound for what is too short to be sure of (2026-11-22)."""
 
 
+REDEFINED = "the benchmark definition changed there: times before and after it do not compare"
+GONE = "no longer measured: the operator's records have none of these series from there on"
+
+
 @dataclasses.dataclass(frozen=True)
 class Ending:
-    """State of a group by its series alone, and the place of the commit at which it ended; -1 while it stands."""
+    """State of a group by its series alone, and the place of the commit at which it ended; -1 while it stands.
+
+    reason: why it ended, where no level came back.
+    """
 
     state: EventState
     place: int = -1
+    reason: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +46,10 @@ class Endings:
 
 
 def outcome(
-    groups: Sequence[StepGroup], tracks: Tracks, steps: Sequence[Sequence[Step]], accepted: set[int]
+    groups: Sequence[StepGroup], measured: Measured, steps: Sequence[Sequence[Step]], accepted: set[int]
 ) -> Endings:
     """What became of groups (by index).  accepted: those whose level is the one to hold now; nothing ends them."""
-    reader = _Levels(tracks, steps)
+    reader = _Levels(measured.tracks, steps, measured)
     backs = {
         number: {(one.track, back) for one in group.members if (back := reader.back(one)) >= 0}
         for number, group in enumerate(groups)
@@ -76,6 +85,7 @@ class _Levels:
 
     tracks: Tracks
     steps: Sequence[Sequence[Step]]
+    measured: Measured
 
     def back(self, one: Candidate) -> int:
         """The later step of a candidate's series that brings its old level back; -1 if none does."""
@@ -95,18 +105,27 @@ class _Levels:
         return self.steps[one.track][number].index - one.step.index
 
     def ending(self, group: StepGroup) -> Ending:
-        """RECOVERED or FIXED if every series that counts is back, ACCEPTED if the others are measured no more as they
-        were, else OPEN."""
+        """RECOVERED or FIXED if every series that counts is back, ACCEPTED if the others are measured no more, or not
+        as they were, else OPEN."""
         counting = [one for one in group.counting if one.number >= 0]
         back = {one: self.back(one) for one in counting}
         standing = [one for one, number in back.items() if number < 0]
-        if not counting or any(self.next_track(one) < 0 for one in standing):
-            return Ending(EventState.OPEN)
-        if standing:
-            return Ending(EventState.ACCEPTED, max(self._first_place(self.next_track(one)) for one in standing))
+        if standing or not counting:
+            return self._closed(standing)
         short = all(self.points_to(one, number) <= FEW for one, number in back.items())
         place = max(self._place(one, number) for one, number in back.items())
         return Ending(EventState.RECOVERED if short else EventState.FIXED, place)
+
+    def _closed(self, standing: Sequence[Candidate]) -> Ending:
+        """ACCEPTED if nothing more can be learnt of any series that stands, else OPEN."""
+        ends = []
+        for one in standing:
+            following = self.next_track(one)
+            place = self._first_place(following) if following >= 0 else self.measured.gone(one.key)
+            if place < 0:
+                return Ending(EventState.OPEN)
+            ends.append((place, REDEFINED if following >= 0 else GONE))
+        return Ending(EventState.ACCEPTED, *max(ends)) if ends else Ending(EventState.OPEN)
 
     def next_track(self, one: Candidate) -> int:
         """The stretch of the same series under the next benchmark definition; -1 if there is none."""

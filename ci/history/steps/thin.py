@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from ci.history.steps.evidence import NORMAL_99
-from ci.history.steps.series import Tracks
+from ci.history.steps.series import IntArray, Tracks
 from ci.stats.types import FloatArray, Step
 
 FIRST = 7
@@ -41,6 +41,9 @@ TRIALS = 2
 REPEATED = 2
 """Points on both sides that bear each other out: then their own intervals, wide of two trials, need not."""
 
+ROUNDING = 1e-12
+"""Share by which the same median may differ that numpy takes of many rows."""
+
 Early = Mapping[int, Sequence[Step]]
 """Large early steps by track."""
 
@@ -52,14 +55,38 @@ def with_early(tracks: Tracks, found: Sequence[Sequence[Step]]) -> list[list[Ste
     if both levels were measured twice, or several trials of both points tell them apart: a first point alone may be an
     outlier.
     """
-    arrays = tracks.arrays()
-    seen = {int(t): steps for t in np.flatnonzero(tracks.by_ratio) if (steps := list(early(arrays[t])))}
+    looked_at = stepping(tracks)
+    seen = {int(t): steps for t in looked_at if (steps := list(early(tracks.values[tracks.span(int(t))])))}
     votes = _votes(tracks, seen)
     merged = [list(steps) for steps in found]
     for track, steps in seen.items():
         others = [one for one in steps if _believed(tracks, track, one, votes)]
         merged[track] = _merged(found[track], others)
     return merged
+
+
+def stepping(tracks: Tracks) -> IntArray:
+    """Tracks judged by ratio whose first points have a level LEAST from all before it; the others have no such step."""
+    where = np.flatnonzero(tracks.by_ratio)
+    start, stop = tracks.starts[where][:, None], tracks.starts[where + 1][:, None]
+    points = np.minimum(start + np.arange(FIRST - 1 + LASTING), stop - 1)  # the last one again where there are too few
+    values = tracks.values[points]
+    jumps = np.abs(np.diff(np.log(values[:, :FIRST]), axis=1)) >= LEAST
+    at = np.flatnonzero(jumps.any(axis=1))
+    values, left, found = values[at], (stop - start)[at, 0], np.zeros(len(at), bool)
+    for index in range(1, FIRST):
+        before, after = np.median(values[:, :index], axis=1), _after(values, left - index, index)
+        found |= np.abs(np.log(after / before)) >= LEAST * (1 - ROUNDING)
+    return where[at[found]]
+
+
+def _after(values: FloatArray, left: IntArray, index: int) -> FloatArray:
+    """Median of up to LASTING values from an index on, of which there are `left`; NaN where there are none."""
+    found = np.full(len(values), np.nan)
+    for count in range(1, LASTING + 1):
+        those = left >= count if count == LASTING else left == count
+        found[those] = np.median(values[those, index : index + count], axis=1)
+    return found
 
 
 def _votes(tracks: Tracks, seen: Early) -> Mapping[tuple[str, str, int, bool], float]:

@@ -48,6 +48,7 @@ inside() {
   install
   trust
   prepare
+  [ -z "$preflight" ] || python -m ci doctor --node --drain || say "no verdict will rest on times of this node"
   exec "${command[@]}"
 }
 
@@ -86,7 +87,7 @@ prepare() {
 }
 
 entry() {
-  declare -p pool workspace packages venv setup command
+  declare -p pool workspace packages venv setup preflight command
   declare -f say refuse inside install trust prepare
   echo inside
 }

@@ -6,7 +6,8 @@ that nobody touched.
 
 Times wander as those of a GPU do: a machine drifts slowly (all series alike), each series has noise of its own with
 heavier tails than a normal one, and 1 % of the points are outliers.  Half of the series have a baseline in the same
-trial, with the noise of a ratio; the others are judged by their seconds.  Prints JSON.
+trial, with the noise of a ratio; the others are judged by their seconds.  Prints JSON; `possible` is what an oracle
+could place: of 4 % at sigma 2 % 0.953, of which 0.90 are found (2026-11-22).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ci.history.analysis import History, analyse
 from ci.history.steps.series import BoolArray, IntArray
 from ci.history.types import EventKind, EventState, SeriesKey
 from ci.stats.types import FloatArray
+from ci.study.history.limit import limit
 
 SIZES = (0.04, 0.08)
 """Slow-downs, as shares of the time: 4 % is twice the noise of a point at sigma 2 %, 8 % four times (2026-11-22)."""
@@ -118,6 +120,7 @@ def _rows(plan: PlantedPlan, ours: FloatArray, vendor: FloatArray, paired: BoolA
     mine = _arm(plan, ours, np.arange(plan.series), "triton", ratio)
     theirs = _arm(plan, vendor[paired], np.flatnonzero(paired), "blas", np.ones((int(paired.sum()), ours.shape[1])))
     whole = pd.concat([mine, theirs], ignore_index=True)
+    whole = whole.astype(dict.fromkeys(("kernel", "backend", "case", "baseline_name"), "category"))  # as records
     return whole.sort_values("date", kind="stable", ignore_index=True)
 
 
@@ -146,10 +149,14 @@ def _arm(plan: PlantedPlan, seconds: FloatArray, series: IntArray, backend: str,
 
 @dataclasses.dataclass(frozen=True)
 class PlantedScore:
-    """planted, found: by size; alarmed: series that nobody touched and that are in an event."""
+    """planted, found: by size; alarmed: series that nobody touched and that are in an event.
+
+    possible: share of each size that an oracle places within RIGHT commits (ci.study.history.limit).
+    """
 
     planted: dict[str, int]
     found: dict[str, int]
+    possible: dict[str, float]
     untouched: int
     alarmed: int
     open_regressions: int
@@ -170,7 +177,9 @@ def score(plan: PlantedPlan, history: History) -> PlantedScore:
     sizes = [f"{one.size:.0%}" for one in marks]
     count = {size: sizes.count(size) for size in sorted(set(sizes))}
     hit = {size: sum(h for h, s in zip(hits, sizes, strict=True) if s == size) for size in count}
-    return PlantedScore(count, hit, plan.series - len(touched), len(alarmed), len(wanted))
+    noise = (plan.sigma, TAILS, OUTLIERS, float(np.log1p(OUTLIER)), RIGHT)
+    possible = {f"{size:.0%}": round(limit(float(np.log1p(size)), *noise), 3) for size in SIZES}
+    return PlantedScore(count, hit, possible, plan.series - len(touched), len(alarmed), len(wanted))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import preflight
-from benchmarks.preflight.types import Expected, GpuFacts, NodeFacts
+from benchmarks.preflight.types import Demand, GpuFacts, NodeFacts
 
 GPU = GpuFacts(
     address="0000:05:00.0",
@@ -31,7 +31,7 @@ GPU = GpuFacts(
     processes=(),
 )
 SOUND = NodeFacts((GPU,) * 8, {}, 0, True, -1, 16 << 30, {"/tmp": 8 << 30})
-POOL = Expected("MI300X", 8)
+POOL = Demand("MI300X", 8)
 
 
 def one(**changed: object) -> NodeFacts:
@@ -51,10 +51,10 @@ def node(**changed: object) -> NodeFacts:
 
 def test_a_sound_node_has_no_problem() -> None:
     assert preflight.problems(SOUND, POOL) == []
-    assert preflight.problems(SOUND, Expected()) == []
+    assert preflight.problems(SOUND, Demand()) == []
     silent = NodeFacts((GpuFacts("0000:05:00.0"),))
-    assert preflight.problems(silent, Expected()) == [], "what is not told is no fault"
-    assert preflight.problems(NodeFacts(numa_balancing=1, iommu_pt=False), Expected()) == [], "no GPU"
+    assert preflight.problems(silent, Demand()) == [], "what is not told is no fault"
+    assert preflight.problems(NodeFacts(numa_balancing=1, iommu_pt=False), Demand()) == [], "no GPU"
 
 
 FAULTS = [

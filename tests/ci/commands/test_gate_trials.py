@@ -11,10 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ci.__main__ import main
+from ci.commands.common import leg
 from ci.judging import claims
 from ci.report import json_report
 from tests.ci import made_trials as made
 from tests.ci.git.test_repository import commit, git
+from tests.ci.isa.documents import document_json, entry_json
 from tests.ci.judging.test_claims import sealed
 from tests.ci.judging.test_live import Player, play
 
@@ -187,6 +189,37 @@ def test_what_our_own_tree_of_the_base_declares_is_held_against_the_trials(scene
     (scene.clone / "d.json").write_text(json.dumps({"python": "3.12", "kernels": [declared]}))
     assert scene.gate("--declared", "d.json").exit_code == 2
     assert "its benchmark definition of" in (scene.clone / "out.md").read_text()
+
+
+# ---- what the run says that it compiled ------------------------------------------------------------------------------
+
+
+def code(scene: Scene, base: str, head: str) -> None:
+    (scene.clone / "code").mkdir()
+    (scene.clone / "code/base.json").write_text(base)
+    (scene.clone / "code/head.json").write_text(head)
+
+
+def test_compiled_code_that_spills_is_a_regression_by_our_rules(scene: Scene) -> None:
+    scene.measured()
+    spilling = entry_json("gemm", "b", vgpr_spills=65, scratch_bytes=260, scratch_ops=130, scratch_ops_in_loops=40)
+    code(scene, *(json.dumps(document_json(one)) for one in (entry_json("gemm", "a"), spilling)))
+    assert scene.gate("--code", "code").exit_code == 1
+    assert any("code of gemm" in one for one in scene.report.judgement.warnings)
+    assert leg.CLAIMED_CODE in scene.report.judgement.warnings
+
+
+@pytest.mark.parametrize("head", ["{}", "no JSON", "[" * 100_000, '{"format": "ridgeline-isa", "version": 1}'])
+def test_compiled_code_that_cannot_be_read_is_told_and_hides_nothing(scene: Scene, head: str) -> None:
+    scene.measured(0.03)
+    code(scene, json.dumps(document_json(entry_json())), head)
+    assert scene.gate("--code", "code").exit_code == 1
+    assert any("could not be compared" in one for one in scene.report.judgement.warnings)
+
+
+def test_no_compiled_code_changes_nothing(scene: Scene) -> None:
+    scene.measured()
+    assert scene.gate("--code", "nowhere").exit_code == 0
 
 
 # ---- usage -----------------------------------------------------------------------------------------------------------

@@ -7,11 +7,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from ci.__main__ import main
-from ci.executors import locks
+from ci.commands.jobs import inner
+from ci.commands.jobs.listing import code_of
+from ci.executors import JobStatus, State, locks
+from ci.pools import drained
 from ci.pools import file as pools
 
 ROOT = Path(__file__).parents[3]
@@ -50,6 +54,7 @@ exclusive = true
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """A command of ours with a queue and a machine of its own."""
     monkeypatch.setenv(locks.VARIABLE, str(tmp_path / "locks"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def invoke(verb: str, *arguments: str) -> Result:
         return CliRunner().invoke(main, [verb, "--queue", str(tmp_path / "queue"), *arguments])
@@ -116,7 +121,45 @@ def test_the_code_of_the_command_is_that_of_waiting(here: Callable[..., Result])
     assert here("cancel", listed[0]["id"]).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("state", "code", "wanted"),
+    [
+        (State.DONE, 0, 0),
+        (State.DONE, None, 0),
+        (State.FAILED, 1, 1),
+        (State.FAILED, 2, 2),
+        (State.FAILED, 137, 3),
+        (State.FAILED, -15, 3),
+        (State.FAILED, None, 3),
+        (State.TIMEOUT, 1, 3),
+        (State.CANCELLED, 130, 3),
+        (State.LOST, 0, 3),
+    ],
+)
+def test_a_job_that_did_not_come_to_its_end_leaves_with_3(state: State, code: int | None, wanted: int) -> None:
+    assert code_of(JobStatus("id", "name", state, code)) == wanted
+
+
 # ---- what a cluster would get ----
+
+
+@pytest.mark.parametrize("given", [["--out", "x.jsonl"], ["--out=x.jsonl"]])
+def test_out_is_where_the_lines_go_in_the_end(given: list[str]) -> None:
+    with click.Context(main):
+        command = inner.parsed(["nightly", *given, "--trials", "5", "--kernel", "gemm"])
+        split = inner.sharding(command, 4)
+    assert command.without_out == ("run", "--tier", "nightly", "--trials", "5", "--kernel", "gemm")
+    assert (split.out, split.trials, split.first_trial, split.resumes, split.finish) == ("x.jsonl", 5, 0, True, ())
+
+
+def test_what_comes_last() -> None:
+    with click.Context(main):
+        recorded = inner.sharding(inner.parsed(["run", "--results", "there"]), 1)
+        judged = inner.sharding(inner.parsed(["ab", "main", "HEAD"]), 3)
+        other = inner.sharding(inner.parsed(["isa"]), 1)
+    assert recorded.finish == ("-m", "ci", "record", "--results", "there")
+    assert judged.finish == ("-m", "ci", "ab", "--replay")
+    assert not other.publishes
 
 
 def shown(result: Result, tmp_path: Path) -> str:
@@ -151,6 +194,17 @@ def test_containers_of_clusters(
     file.write_text(ON_SLURM)
     at = ("--executor", "slurm", "--runners", str(file), "--on", pool, "--array", "2", "--dry-run")
     golden(f"slurm/{pool}.txt", shown(here("submit", *at, "--", "ab", "HEAD", "HEAD"), tmp_path))
+
+
+def test_drained_nodes_are_left_out(here: Callable[..., Result], tmp_path: Path) -> None:
+    file = tmp_path / "runners.toml"
+    file.write_text(ON_SLURM)
+    found = pools.load(file)
+    for node in ("node-7", "node-3"):
+        one = drained.Drained(node, "link 3 is down", "2026-11-22T14:00:00+00:00", "a.author")
+        drained.drain(one, drained.folder_of(found.sites["hpc"]))
+    at = ("--executor", "slurm", "--runners", str(file), "--on", "pyxis", "--dry-run")
+    assert "#SBATCH --exclude=node-3,node-7" in shown(here("submit", *at, "--", "run", "--out", "x.jsonl"), tmp_path)
 
 
 def test_our_own_pool(here: Callable[..., Result], tmp_path: Path, golden: Callable[[str, str], None]) -> None:

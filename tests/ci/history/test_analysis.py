@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 from pathlib import Path
@@ -211,6 +212,33 @@ def test_a_new_definition_ends_what_cannot_be_compared() -> None:
     event = one(*pair(1, COUNT, ours={30: 1.08, 45: 1.5}, yardstick=versions))
     assert (event.first_bad.hash, event.state, event.ended_at.hash) == (commit(30), EventState.ACCEPTED, commit(45))
     assert "definition changed" in event.reason
+
+
+def removed(*lines: Line, last: int = 49) -> list[Line]:
+    """Lines that end at a commit, beside a case of the same operator that goes on."""
+    ended = [dataclasses.replace(line, seconds=line.seconds[: last + 1]) for line in lines]
+    return [*ended, *pair(40, COUNT, case="stays")]
+
+
+def test_a_case_that_was_removed_is_no_longer_waited_for() -> None:
+    event = one(*removed(*pair(1, COUNT, ours={30: 1.08})))
+    assert (event.first_bad.hash, event.state, event.ended_at.hash) == (commit(30), EventState.ACCEPTED, commit(50))
+    assert "no longer measured" in event.reason
+    acked = decision(event, EventState.ACKNOWLEDGED, owner="A. Author")
+    assert one(*removed(*pair(1, COUNT, ours={30: 1.08})), triage=acked).state is EventState.ACCEPTED
+    everything = [dataclasses.replace(line, seconds=line.seconds[:50]) for line in pair(1, COUNT, ours={30: 1.08})]
+    assert one(*everything, *pair(40, COUNT, kernel="other")).state is EventState.OPEN
+
+
+def test_a_case_that_fails_or_comes_seldom_is_waited_for() -> None:
+    failing = pair(1, COUNT, ours={30: 1.08})
+    for line in failing:
+        line.seconds[50:] = np.nan
+    assert one(*failing, *pair(40, COUNT, case="stays")).state is EventState.OPEN
+    for last, state in ((56, EventState.OPEN), (55, EventState.ACCEPTED)):
+        at = range(last % 4, last + 1, 4)
+        seldom = pair(1, len(at), ours={8: 1.08}, at=at)
+        assert one(*seldom, *pair(40, COUNT, case="stays")).state is state
 
 
 # ---- ids -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from ci.history.analysis import analyse
-from ci.history.steps import finding, series
+from ci.history.steps import finding, series, thin
+from ci.records import store
+from ci.records.derived import derive
+from ci.study.history import planted
 from tests.ci.history.made import Line, commit, facts, frame, noisy, pair
 
 
@@ -23,6 +26,22 @@ def test_one_commit_after_the_other_is_as_all_at_once(tmp_path: Path) -> None:
     for count in range(58, 70, 3):
         whole = frame(lines(count))
         assert analyse(whole, commits=facts(70), kept=tmp_path) == analyse(whole, commits=facts(70))
+
+
+def test_the_recorded_history_grows_to_what_it_is(tmp_path: Path) -> None:
+    whole = derive(store.load(Path(__file__).parents[3] / "results"))
+    commits = whole["commit"].unique()
+    assert len(commits) > 6
+    for left_out in (4, 2, 0):
+        part = whole[~whole["commit"].isin(commits[len(commits) - left_out :])]
+        assert analyse(part, kept=tmp_path) == analyse(part)
+
+
+def test_a_planted_history_grows_to_what_it_is(tmp_path: Path) -> None:
+    plan = planted.PlantedPlan(series=150, commits=90, planted=50, sigma=0.02)
+    for more in (0, 1):
+        whole = planted.frame(dataclasses.replace(plan, more=more))
+        assert analyse(whole, kept=tmp_path) == analyse(whole)
 
 
 def test_what_was_seen_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +59,8 @@ def test_what_was_seen_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04torn", b"nonsense"])
 def test_damage_only_costs_time(tmp_path: Path, damage: bytes) -> None:
     whole = frame(lines(70))
-    (tmp_path / "steps.npz").write_bytes(damage)
+    for name in ("steps.npz", "first_told.npz"):
+        (tmp_path / name).write_bytes(damage)
     assert analyse(whole, kept=tmp_path) == analyse(whole)
     (tmp_path / "a file").write_text("")
     assert analyse(whole, kept=tmp_path / "a file") == analyse(whole)
@@ -63,3 +83,17 @@ def test_checksums_tell_values_and_their_order() -> None:
     assert first == second
     others = [[2.0, 1.0], [1.0], [1.0, 2.0, 1.0], [1.0, float(np.nextafter(2, 3))]]
     assert len({first, *(sums(values)[0] for values in others)}) == 5
+
+
+def test_only_tracks_with_an_early_step_need_to_be_asked_for_one() -> None:
+    """The oracle asks all of them."""
+    random = np.random.default_rng(0)
+    lines = [line for n in range(60) for line in pair(10 * n, 1 + n % 12, {1 + n % 7: 1.06}, case=str(n))]
+    for line in lines[::2]:
+        line.seconds = line.seconds * np.where(random.random(len(line.seconds)) < 0.1, 1.3, 1.0)
+    tracks = series.tracks(frame(lines), {commit(n): n for n in range(12)})
+    values = tracks.arrays()
+    all_of_them = [t for t in np.flatnonzero(tracks.by_ratio).tolist() if list(thin.early(values[t]))]
+    asked = thin.stepping(tracks).tolist()
+    assert set(all_of_them) <= set(asked)
+    assert 5 < len(all_of_them) <= len(asked) < 55

@@ -56,9 +56,15 @@ class Host:
         return self.folder / "root"
 
     def run(
-        self, pool: Pool, argv: Sequence[str], gpus: int = 1, setup: bool = False, **environ: str
+        self,
+        pool: Pool,
+        argv: Sequence[str],
+        gpus: int = 1,
+        setup: bool = False,
+        preflight: bool = False,
+        **environ: str,
     ) -> subprocess.CompletedProcess[str]:
-        text = wrapped(pool, argv, gpus, setup=setup, root=str(self.root))
+        text = wrapped(pool, argv, gpus, setup=setup, preflight=preflight, root=str(self.root))
         return subprocess.run(
             ["bash", "-c", text], cwd=self.workspace, env=self.environ(environ), capture_output=True, text=True
         )

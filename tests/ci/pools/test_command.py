@@ -246,6 +246,23 @@ def test_an_environment_is_made_and_found(host: Host, kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("fit", [True, False])
+def test_the_node_is_looked_at_first(host: Host, fit: bool) -> None:
+    """A node that fails measures all the same: its trials carry the reason to the verdict."""
+    fake(host, "python", f'echo "looked: $*"; {"true" if fit else "false"}')
+    done = host.run(KINDS["docker"], ["echo", "ran"], 1, preflight=True, ROCR_VISIBLE_DEVICES="0")
+    assert (done.returncode, done.stdout) == (0, "looked: -m ci doctor --node --drain\nran\n")
+    assert ("no verdict will rest on times of this node" in done.stderr) is not fit
+
+
+def test_what_is_mounted_beside_the_workspace(host: Host) -> None:
+    pool = dataclasses.replace(KINDS["docker"], mounts=("/data:/data:ro",))
+    text = wrapped(pool, ["true"], 1, setup=False, mounts=("/shared/job 7:/job",), root=str(host.root))
+    environ = host.environ({"ROCR_VISIBLE_DEVICES": "0"})
+    subprocess.run(["bash", "-c", text], cwd=host.workspace, env=environ, check=True)
+    assert {"--volume=/data:/data:ro", "--volume=/shared/job 7:/job"} <= set(host.started())
+
+
 def test_a_failed_set_up_is_no_result(host: Host) -> None:
     (host.workspace / "Makefile").write_text("setup:\n\t@echo no network >&2; exit 1\n")
     done = host.run(KINDS["none"], ["echo", "ran"], 1, setup=True)

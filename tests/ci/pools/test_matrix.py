@@ -91,6 +91,19 @@ def test_a_hostile_name_reaches_no_shell(tmp_path: Path, words: list[str]) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_make_hands_no_word_of_a_caller_to_a_shell(tmp_path: Path) -> None:
+    """`make machines MACHINE='x; id; #'` ran id: no recipe may hold a variable that is a caller's to set."""
+    names = ("MACHINE", "POOL", "ONLY", "GPUS", "KERNEL", "TIER", "SHA")
+    given = [f"{name}={HOSTILE}" for name in names]
+    targets = [line.split(":")[0] for line in (ROOT / "Makefile").read_text().splitlines() if line[:1].isalpha()]
+    for target in {name for name in targets if name.isalpha()}:
+        shown = subprocess.run(
+            ["make", "--dry-run", "--always-make", "--silent", target, *given, "PYTHON=true"],
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        assert "touch owned" not in shown.stdout, target
+
+
 def test_what_would_run_for_six_projects(host: Host, golden: object) -> None:
     """Labels, and the words with which each container would be started, for every pool and size of the examples."""
     for _ in range(4):

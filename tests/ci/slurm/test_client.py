@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,11 @@ def test_what_slurm_refuses_is_said(slurm_cluster: SlurmCluster, tmp_path: Path)
 def test_a_controller_that_is_away_is_no_lost_job(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
     job, token = submitted(slurm_cluster, tmp_path, "true", "-pmi300x")
     ended(slurm_cluster, job, token)
-    slurm_cluster.restart_controller()
+    restart = threading.Thread(target=slurm_cluster.restart_controller, kwargs={"away_s": 1.0})
+    restart.start()
+    until(lambda: "is DOWN" in slurm_cluster.command("scontrol", "ping", check=False), "the controller to be away")
     assert [row.state for row in slurm_cluster.slurm.find(job, token)] == ["COMPLETED"]
+    restart.join()
 
 
 def test_nodes_and_their_state(slurm_cluster: SlurmCluster) -> None:

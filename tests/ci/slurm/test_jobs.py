@@ -12,6 +12,7 @@ import pytest
 from ci import executors
 from ci.executors import ExecutorError, JobSpec, JobStatus, Sharding, State
 from ci.executors.cluster import SlurmExecutor
+from tests.ci.slurm import torture
 from tests.standins.slurm import SlurmCluster, alive, until
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +45,7 @@ for number in range(known, total):
 
 @pytest.fixture
 def place(slurm_cluster: SlurmCluster, tmp_path: Path) -> SlurmExecutor:
-    return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm)
+    return SlurmExecutor(tmp_path / "my jobs", slurm_cluster.slurm, ask_s=0.2)
 
 
 def runners(folder: Path, partition: str = "mi300x", gres: str = "mi300x", minutes: int = 10) -> str:
@@ -60,12 +61,19 @@ Submit = Callable[..., str]
 @pytest.fixture
 def submit(place: SlurmExecutor, tmp_path: Path) -> Submit:
     def submit_(
-        text: str, *, shards: int = 1, timeout: float = 60, gpus: int = 1, pool: str | None = None, **sharding: object
+        text: str,
+        *,
+        shards: int = 1,
+        timeout: float = 60,
+        gpus: int = 1,
+        pool: str | None = None,
+        cwd: Path = ROOT,
+        **sharding: object,
     ) -> str:
         script = tmp_path / f"{len(place.jobs())}.py"
         script.write_text(text)
         spec = JobSpec(
-            "test", gpus, timeout, 1.0, str(ROOT), pool="pool", runners=pool or runners(tmp_path),
+            "test", gpus, timeout, 1.0, str(cwd), pool="pool", runners=pool or runners(tmp_path),
             sharding=Sharding(shards, **{"publishes": True, **sharding}),
         )  # fmt: skip
         return place.submit(executors.script(["python", str(script)], spec), spec)
@@ -77,7 +85,7 @@ def count(total: int, pause: float = 0.05, machine: str = "'m'") -> str:
     return COUNT.format(total=total, pause=pause, machine=machine)
 
 
-def end(place: SlurmExecutor, job: str, seconds: float = 60.0) -> JobStatus:
+def end(place: SlurmExecutor, job: str, seconds: float = 120.0) -> JobStatus:
     until(lambda: place.poll([job])[job].state.final, f"the end of {job}: {place.poll([job])}", seconds)
     return place.poll([job])[job]
 
@@ -146,18 +154,18 @@ def test_a_lost_slurmd_makes_a_second_copy_and_no_second_line(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     """The old copy lives on while the requeued one starts, here on another node."""
-    job = submit(count(60, 0.2), pool=runners(tmp_path, "all", gres=""), gpus=1)
+    job = submit(count(45, 0.2), pool=runners(tmp_path, "all", gres=""), gpus=1)
     until(lambda: len(published(place, job)) >= 2, "lines")
     node = place.poll([job])[job].where
     old = {line["pid"] for line in map(json.loads, (path.read_text() for path in published(place, job)))}
     slurm_cluster.kill_slurmd(node)
     try:
-        until(lambda: attempts(place, job) == 2, "the second attempt", 40)
-        until(lambda: not any(alive(pid) for pid in old), "the end of the first copy", 10)
+        until(lambda: attempts(place, job) == 2, "the second attempt")
+        until(lambda: not any(alive(pid) for pid in old), "the end of the first copy")
         assert end(place, job).state is State.DONE
     finally:
         slurm_cluster.bring_back(node)
-    assert [line["number"] for line in lines(place, job)] == list(range(60))
+    assert [line["number"] for line in lines(place, job)] == list(range(45))
     assert len({line["pid"] for line in lines(place, job)}) == 2
 
 
@@ -165,11 +173,11 @@ def test_a_requeue_onto_another_machine_is_refused(
     place: SlurmExecutor, submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     job = submit(
-        count(20, 0.2, machine="os.environ['SLURMD_NODENAME']"), pool=runners(tmp_path, "all", gres=""), gpus=1
+        count(60, 0.2, machine="os.environ['SLURMD_NODENAME']"), pool=runners(tmp_path, "all", gres=""), gpus=1
     )
     until(lambda: published(place, job), "a line")
     node = place.poll([job])[job].where
-    slurm_cluster.kill_node(node)
+    slurm_cluster.kill_slurmd(node)
     try:
         status = end(place, job)
     finally:
@@ -177,6 +185,17 @@ def test_a_requeue_onto_another_machine_is_refused(
     assert status.state is State.FAILED
     assert "and the shard's first trials are of" in status.why
     assert {line["machine"]["name"] for line in lines(place, job)} == {node}
+
+
+def test_a_sharded_run_of_real_measurements_while_a_node_dies(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+    """The small form of `python -m tests.ci.slurm.torture`, which has the figures of 8 x 3 trials."""
+    run = torture.Torture(slurm_cluster, tmp_path, shards=2, trials=2)
+    run.reach(0.25)
+    slurm_cluster.kill_node(node := run.a_node_at_work())
+    slurm_cluster.bring_back(node)
+    found = run.finish()
+    assert torture.sound(found), found
+    assert int(str(found["attempts"])) > 2
 
 
 def test_a_controller_that_restarts_loses_nothing(
@@ -202,6 +221,9 @@ def test_a_job_that_slurm_forgot_is_lost_and_can_be_resumed(place: SlurmExecutor
     place.resume(job)
     assert end(place, job).state is State.DONE
     assert [line["number"] for line in lines(place, job)] == [0, 1, 2]
+    (folder / "result.json").unlink()
+    (folder / "slurm.json").write_text('{"token": ')
+    assert "slurm.json is damaged" in place.poll([job])[job].why
 
 
 def test_what_cannot_be_submitted_leaves_a_sentence(
@@ -213,5 +235,9 @@ def test_what_cannot_be_submitted_leaves_a_sentence(
     assert place.poll([job])[job].state is State.FAILED
     with pytest.raises(ExecutorError, match="offers jobs of 1, 8 GPUs, not 3"):
         submit(count(1), gpus=3)
+    bare = tmp_path / "bare.toml"
+    bare.write_text(Path(runners(tmp_path)).read_text().replace("venv =", "# venv ="))
+    with pytest.raises(ExecutorError, match="`make setup` first"):
+        submit(count(1), pool=str(bare), cwd=tmp_path)
     with pytest.raises(ExecutorError, match=r"700 s are more than pool 'pool' allows \(10\)"):
         submit(count(1), timeout=700)

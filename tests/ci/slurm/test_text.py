@@ -36,7 +36,7 @@ def test_the_queue(version: str) -> None:
     assert rows["1"].comment == "perfci req=1"
     assert rows["2"].comment == ""
     assert rows["1"].is_ours("ok")
-    assert not rows["1"].is_ours("")
+    assert not rows["2"].is_ours("")
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -47,7 +47,7 @@ class Torture:
 
     def __init__(self, broken: SlurmCluster, folder: Path, shards: int, trials: int) -> None:
         self.cluster, self.folder, self.shards, self.trials = broken, folder, shards, trials
-        self.place = SlurmExecutor(folder / "my jobs", broken.slurm)
+        self.place = SlurmExecutor(folder / "my jobs", broken.slurm, ask_s=0.5)
         self.job = self._submit()
 
     def _submit(self) -> str:

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from ci.stats import steps, steps_noise, steps_scan
+from ci.stats import steps, steps_noise, steps_quiet, steps_scan
 from ci.stats.steps import WINDOW, Tail, advance, find, find_many, find_shifts
 from ci.stats.steps_critical import LEVEL, TABLE, critical, p_value
 from ci.stats.steps_noise import Sums, wander, without_spikes
@@ -110,6 +110,28 @@ def test_many_series_are_found_as_each_alone():
     assert find_many(series) == [find(one) for one in series]
 
 
+@pytest.mark.parametrize("points", [6, 8, 11, 40, 351, 1024])
+def test_what_is_quiet_has_no_step_when_looked_at_closely(points, monkeypatch):
+    """The oracle looks closely at every series: null ones of every kind, some with a step, one constant."""
+    random = rng(points)
+    logs = np.concatenate([noise(random, 40, points) for noise in KINDS.values()])
+    for row in range(0, len(logs), 3):
+        logs[row, random.integers(points) :] += random.exponential(0.03)
+    logs[-1] = logs[-2, 0]
+    series = list(np.exp(logs))
+    found = find_many(series)
+    quiet = len(series) - len(steps_quiet.loud(np.log(series), critical(points)))
+    assert quiet >= 0.3 * len(series)
+    monkeypatch.setattr(steps_quiet, "loud", lambda values, bar: np.arange(len(values)))
+    assert find_many(series) == found
+
+
+def test_values_of_any_size_are_no_quieter():
+    values = np.where(np.arange(40) < 20, 1.0, 2.0) + gaussian(rng(7), 1, 40)[0]
+    for scale in (1e-100, 1e100):
+        assert [step.index for step in find_shifts(values * scale)] == [20]
+
+
 def test_processes_share_the_work(monkeypatch):
     series = [stepped(30, [(15, 1.05)], seed) for seed in range(5)]
     monkeypatch.setattr(steps, "WORTH_A_PROCESS", 1)
@@ -176,6 +198,14 @@ def test_the_best_split_is_the_one_that_explains_most():
     left = [np.sum((part - part.mean()) ** 2) - part[:k].var() * k - part[k:].var() * (23 - k) for k in range(3, 21)]
     assert int(place[0]) == 4 + 3 + int(np.argmax(left))
     assert float(gain[0]) == pytest.approx(max(left))
+
+
+def test_the_best_splits_of_many_windows_are_those_of_each():
+    sums = Sums.of(rng(8).normal(size=(5, 60)))
+    rows, start, stop = np.array([0, 3, 3, 4]), np.array([0, 10, 54, 7]), np.array([60, 31, 60, 15])
+    found = steps_quiet.best_places(sums.first, rows, start, stop).tolist()
+    each = zip(rows.tolist(), start.tolist(), stop.tolist(), strict=True)
+    assert found == [int(steps_scan.best_split(sums.first[row : row + 1], a, b)[0][0]) for row, a, b in each]
 
 
 def test_every_short_level_lies_in_a_window_not_much_longer():

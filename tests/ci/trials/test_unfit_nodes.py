@@ -11,6 +11,7 @@ from ci.judging.judge import judge
 from ci.judging.policy import load
 from ci.judging.types import Verdict
 from ci.trials.comparisons import comparisons
+from ci.trials.faults import unfit
 from ci.trials.trial import Trial
 from tests.ci.made_trials import BASE, TIMES, failed, ok, parsed, tree, trial
 
@@ -40,8 +41,8 @@ def verdict(*trials: Trial):  # type: ignore[no-untyped-def]
 def test_what_a_trial_says_of_its_node() -> None:
     found = paired(0, ECC, NUMA)
     assert [(fault.kind, fault.fatal) for fault in found.faults] == [("ECC", True), ("NUMA balancing", False)]
-    assert found.unfit == "GPU 3 (0000:c1:00.0): 2 uncorrected ECC errors; reset or replace it"
-    assert paired(0, NUMA).unfit == parsed(trial()).unfit == ""
+    assert unfit(found.faults) == "GPU 3 (0000:c1:00.0): 2 uncorrected ECC errors; reset or replace it"
+    assert unfit(paired(0, NUMA).faults) == unfit(parsed(trial()).faults) == ""
 
 
 def test_a_warning_leaves_the_verdict_alone() -> None:

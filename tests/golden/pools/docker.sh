@@ -9,7 +9,7 @@ mounts=()
 user=(--user=0:0)
 packages=()
 venv=/tmp/ridgeline-venv.$$.$RANDOM
-setup=yes
+setup=yes preflight=
 command=(python -m ci run --out 'a b.jsonl')
 
 say() { printf 'ridgeline: pool %s: %s\n' "$pool" "$*" >&2; }
@@ -62,6 +62,7 @@ inside() {
   install
   trust
   prepare
+  [ -z "$preflight" ] || python -m ci doctor --node --drain || say "no verdict will rest on times of this node"
   exec "${command[@]}"
 }
 
@@ -100,7 +101,7 @@ prepare() {
 }
 
 entry() {
-  declare -p pool workspace packages venv setup command
+  declare -p pool workspace packages venv setup preflight command
   declare -f say refuse inside install trust prepare
   echo inside
 }

@@ -8,7 +8,7 @@ options=(--ipc=host)
 mounts=()
 packages=()
 venv=/tmp/ridgeline-venv.$$.$RANDOM
-setup=yes
+setup=yes preflight=
 command=(python -m ci run --out 'a b.jsonl')
 
 say() { printf 'ridgeline: pool %s: %s\n' "$pool" "$*" >&2; }
@@ -61,6 +61,7 @@ inside() {
   install
   trust
   prepare
+  [ -z "$preflight" ] || python -m ci doctor --node --drain || say "no verdict will rest on times of this node"
   exec "${command[@]}"
 }
 
@@ -99,7 +100,7 @@ prepare() {
 }
 
 entry() {
-  declare -p pool workspace packages venv setup command
+  declare -p pool workspace packages venv setup preflight command
   declare -f say refuse inside install trust prepare
   echo inside
 }
@@ -152,7 +153,7 @@ enter() {
     case $name in *TOKEN* | *SECRET* | *PASSW* | *CREDENTIAL* | *PRIVATE* | *JWT* | *AUTH* | *_KEY*) ;; *) slurm+=("$name=${!name}") ;; esac
   done
   joined=$(IFS=,; echo "$workspace:$workspace${mounts[*]+,${mounts[*]}}")
-  supervise env -i PATH="$PATH" HOME="${HOME-/}" "${slurm[@]}" "${environment[@]}" srun --ntasks=1 --export=ALL \
+  supervise env -i PATH="$PATH" HOME="${HOME-/}" ${slurm[@]+"${slurm[@]}"} "${environment[@]}" srun --ntasks=1 --export=ALL \
     --container-image="$image" --container-mounts="$joined" --container-workdir="$workspace" \
     --no-container-mount-home ${options[@]+"${options[@]}"} bash -c "$(entry)"
 }

@@ -1,0 +1,275 @@
+"""The steps of the workflows, carried out: the real commands in a clone, against a stand-in of GitHub."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ci.commands.records.test_sift_and_push import night
+from tests.ci.commands.test_gate_trials import MACHINE, Scene
+from tests.ci.commands.test_gate_trials import scene as scene
+from tests.ci.git.test_repository import git
+from tests.github.actions import ROOT, Expressions, JobRun, StepDone, load
+from tests.standins.github import StandIn
+
+TRIED = "2026-11-20T12:00:00Z", "2026-11-20T13:00:00Z"
+"""The hour in which the made trials lie."""
+RIDGELINE = """#!{python}
+import sys
+sys.path.insert(0, {root!r})
+sys.argv = [one if one != "30" else "0" for one in sys.argv]  # nobody waits half an hour here
+if sys.argv[1] in ("canary", "site"):  # measured and built elsewhere
+    sys.exit(0)
+from ci.__main__ import main
+main()
+"""
+
+
+@pytest.fixture
+def there() -> Iterator[StandIn]:
+    with StandIn() as standin:
+        yield standin
+
+
+class Stage:
+    """A clone with our command in its .venv, `make` and `gh` that do nothing or answer from a file, and artifacts."""
+
+    def __init__(self, expressions: Expressions, scene: Scene, there: StandIn, folder: Path) -> None:
+        self.expressions, self.scene, self.there = expressions, scene, there
+        self.artifacts: dict[str, dict[str, str]] = {}
+        self.tools = folder / "tools"
+        self.tools.mkdir()
+        (scene.clone / ".venv/bin").mkdir(parents=True)
+        self.script(scene.clone / ".venv/bin/ridgeline", RIDGELINE.format(python=sys.executable, root=str(ROOT)))
+        self.script(self.tools / "make", "#!/bin/sh\n")
+        self.script(self.tools / "gh", f"#!/bin/sh\nexec cat {self.tools}/answer.json\n")
+
+    def script(self, path: Path, text: str) -> None:
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def answer(self, **job: Any) -> None:
+        """What GitHub says of the jobs of the run."""
+        told = {"status": "completed", "conclusion": "success", "runner_name": "node-7", **job}
+        (self.tools / "answer.json").write_text(json.dumps({"jobs": [told]}))
+
+    def run(self, file: str, job: str, at: Path | None = None, **contexts: Any) -> tuple[JobRun, dict[str, StepDone]]:
+        """A job of a workflow, in the clone; its steps by name."""
+        github = {"token": "t0ken", "server_url": "https://github.example", "repository": self.there.repository}
+        given = {"github": {**github, "run_id": "77", **contexts.pop("github", {})}, **contexts}
+        environ = {
+            "PATH": f"{self.tools}:{os.environ['PATH']}",
+            "GITHUB_REPOSITORY": self.there.repository,
+            "GITHUB_API_URL": self.there.url,
+            "GITHUB_RUN_ID": "77",
+            "GITHUB_SHA": self.scene.base,
+            "GITHUB_EVENT_PATH": str(self.tools / "event.json"),
+        }
+        uses = dict.fromkeys(("actions/checkout", "actions/setup-python"), lambda given: None)
+        uses |= {"actions/upload-artifact": self.upload, "actions/download-artifact": self.download}
+        uses |= {"actions/upload-pages-artifact": lambda given: None}
+        made = JobRun(self.expressions, load(file)["jobs"][job], at or self.scene.clone, given, environ, uses)
+        return made, {step.name: step for step in made.run()}
+
+    def upload(self, given: Mapping[str, str]) -> None:
+        path = self.scene.clone / given["path"]
+        if not path.exists() and given["if-no-files-found"] == "error":
+            raise FileNotFoundError(path)
+        if path.exists():
+            self.artifacts[given["name"]] = {path.name: path.read_text()}
+
+    def download(self, given: Mapping[str, str]) -> None:
+        if given["name"] not in self.artifacts:
+            raise FileNotFoundError(given["name"])
+        for name, text in self.artifacts[given["name"]].items():
+            (Path(given["path"]) / name).parent.mkdir(parents=True, exist_ok=True)
+            (Path(given["path"]) / name).write_text(text)
+
+
+@pytest.fixture
+def stage(expressions: Expressions, scene: Scene, there: StandIn, tmp_path: Path) -> Stage:
+    there.pull(7, head=scene.head, fork=True)
+    return Stage(expressions, scene, there, tmp_path)
+
+
+def leg(scene: Scene, **changes: Any) -> dict[str, Any]:
+    return {
+        "sha": scene.head,
+        "name": "h200-1",
+        "pool": "h200",
+        "gpus": 1,
+        "clean": "true",
+        "script": "true",
+        **changes,
+    }
+
+
+# ---- a leg: measure, hand over, judge, tell --------------------------------------------------------------------------
+
+
+def test_a_leg_from_its_trials_to_comment_and_check(stage: Stage) -> None:
+    stage.scene.measured(0.03)
+    measured = leg(stage.scene, script="cp trials.jsonl x && mv x trials.jsonl; exit 1")
+    run, done = stage.run("leg.yml", "measure", inputs=measured)
+    assert {step.outcome for step in done.values()} == {"success"}
+    stage.answer(name="h200-1 / Measure", started_at=TRIED[0], completed_at=TRIED[1])
+    (stage.scene.clone / "trials.jsonl").unlink()
+    stage.artifacts["trials-h200-1"] |= {"report.json": '{"verdict": "SAME"}', "run.json": "{}"}  # forged; not read
+    _, done = stage.run("leg.yml", "judge", inputs=leg(stage.scene))
+    assert done["Judge"].outcome == done["Post"].outcome == "success", done["Judge"].output + done["Post"].output
+    (check,) = stage.there.checks
+    assert (check["head_sha"], check["conclusion"]) == (stage.scene.head, "failure")
+    (comment,) = stage.there.bodies(7)
+    assert "untrusted tree" in comment
+    assert "h200" in comment
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(0, "success"), (1, "success"), (2, "success"), (3, "failure")])
+def test_verdicts_of_the_measuring_host_are_no_failure_of_its_job(stage: Stage, code: int, outcome: str) -> None:
+    _, done = stage.run("leg.yml", "measure", inputs=leg(stage.scene, script=f"exit {code}"))
+    assert done["Measure"].outcome == outcome
+    assert done["Hand over the trials"].outcome == "failure", "there are none"
+
+
+def test_a_leg_that_never_measured_is_told(stage: Stage) -> None:
+    stage.answer(name="h200-1 / Measure", conclusion="failure", steps=[{"name": "Measure", "conclusion": "failure"}])
+    _, done = stage.run("leg.yml", "judge", inputs=leg(stage.scene))
+    assert done["Fetch the trials"].outcome == "failure"
+    assert done["Post"].outcome == "success", done["Post"].output
+    assert stage.there.checks[0]["conclusion"] == "neutral"
+    assert "did not start" in stage.there.bodies(7)[0]
+
+
+@pytest.mark.parametrize(("status", "absent"), [("queued", True), ("in_progress", False)])
+def test_a_machine_that_never_comes_is_told_as_absent(stage: Stage, status: str, absent: bool) -> None:
+    run = stage.there.run(id=77)
+    stage.there.job(["h200"], run["id"], status, name="h200-1 / Measure")
+    _, done = stage.run("leg.yml", "wait", inputs=leg(stage.scene))
+    assert done["Say that it is absent"].outcome == ("success" if absent else "skipped")
+    assert [one["conclusion"] for one in stage.there.checks] == ["neutral"] * absent
+    assert ("absent" in "".join(stage.there.bodies(7))) is absent
+
+
+# ---- the hosted check ------------------------------------------------------------------------------------------------
+
+
+def test_the_trials_of_the_hosted_check_are_judged_and_told(stage: Stage) -> None:
+    cpu = {**MACHINE, "kind": "cpu", "market_name": None}
+    stage.scene.measured(0.0, lambda line: line.update(machine=cpu))
+    trials = (stage.scene.clone / "trials.jsonl").read_text()
+    stage.artifacts["trials"] = {"trials/some-name.jsonl": trials, "code/base.json": "{}", "code/head.json": "{}"}
+    stage.answer(name="Check", started_at=TRIED[0], completed_at=TRIED[1])
+    finished = {"id": 5, "head_sha": stage.scene.head, "html_url": "https://github.example/o/r/actions/runs/5"}
+    finished |= {"event": "pull_request", "conclusion": "failure"}
+    _, done = stage.run("comment.yml", "comment", github={"event": {"workflow_run": finished}})
+    assert done["Post"].outcome == "success", done["Post"].output
+    assert stage.there.checks[0]["conclusion"] == "success"
+    assert "the machine code could not be compared" in stage.there.bodies(7)[0]
+
+
+# ---- what starts a run -----------------------------------------------------------------------------------------------
+
+
+def legs(stage: Stage, **inputs: str) -> tuple[StepDone, list[dict[str, Any]]]:
+    given = {"sha": stage.scene.head, "pool": "", "gpus": "", **inputs}
+    run, done = stage.run("gpu.yml", "legs", at=ROOT, inputs=given)
+    shutil.rmtree(ROOT / "runner-temp")
+    return done["List the legs"], json.loads(run.outputs["legs"].get("legs", "[]"))
+
+
+def test_legs_are_pools_and_sizes(stage: Stage) -> None:
+    _, found = legs(stage, pool="mi300x")
+    assert [one["name"] for one in found] == ["mi300x-1", "mi300x-8"]
+    assert set(load("gpu.yml")["jobs"]["leg"]["with"]) - {"sha"} <= set(found[0])
+    assert stage.scene.head in found[0]["script"]
+
+
+@pytest.mark.parametrize("name", ["sha", "pool", "gpus"])
+def test_an_input_is_never_a_piece_of_a_shells_line(stage: Stage, name: str) -> None:
+    """(g) `x; touch FILE; #` in any input: refused, or a quoted word of the script; never carried out."""
+    mark = stage.tools / "ran"
+    step, found = legs(stage, **{name: f"x; touch {mark}; #"})
+    if found:  # the name of a commit is checked inside, by git
+        run, done = stage.run("leg.yml", "measure", inputs=leg(stage.scene, script=_words(found[0]["script"])))
+        assert done["Measure"].outcome == "success", done["Measure"].output
+    else:
+        assert step.outcome == "failure"
+    assert not mark.exists()
+
+
+def _words(script: str) -> str:
+    """The line of a leg's script that holds the command, printed instead of called."""
+    (line,) = (line for line in script.splitlines() if line.startswith("command="))
+    return line + '\nprintf "%s\\n" "${command[@]}"'
+
+
+def test_a_comment_of_a_writer_starts_a_run_of_the_commit_it_names(stage: Stage) -> None:
+    comment = {"id": 9, "body": f"/ridgeline gpu {stage.scene.head} h200", "user": {"login": "w", "type": "User"}}
+    outputs = said(stage, comment, "write")
+    assert outputs["action"] == "gpu"
+    stage.there.refs["main"] = stage.scene.base
+    _, done = stage.run("command.yml", "start", needs={"read": {"outputs": outputs}})
+    assert done["Start the GPU workflow for exactly this commit"].outcome == "success"
+    inputs = {"sha": stage.scene.head, "pool": "h200"}
+    assert stage.there.dispatches == [{"workflow": "gpu.yml", "ref": "ridgeline/gpu", "inputs": inputs}]
+
+
+@pytest.mark.parametrize(("permission", "sha"), [("read", None), ("write", "d" * 40)])
+def test_others_and_other_commits_start_nothing(stage: Stage, permission: str, sha: str | None) -> None:
+    """(d) Whoever may not write is refused, and so is a head that has moved on since it was read."""
+    body = f"/ridgeline gpu {sha or stage.scene.head}"
+    outputs = said(stage, {"id": 9, "body": body, "user": {"login": "w", "type": "User"}}, permission)
+    assert outputs["action"] == "refused"
+    assert stage.there.dispatches == []
+
+
+def said(stage: Stage, comment: dict[str, Any], permission: str) -> dict[str, str]:
+    """The outputs of the job that reads a comment."""
+    stage.there.permissions["w"] = permission
+    made = stage.there.comment(7, comment["body"], "w")
+    event = {
+        "action": "created",
+        "comment": {**made, **comment, "id": made["id"]},
+        "issue": {"number": 7, "pull_request": {"url": "x"}, "state": "open"},
+        "repository": {"full_name": stage.there.repository},
+        "sender": {"login": "w", "type": "User"},
+    }
+    (stage.tools / "event.json").write_text(json.dumps(event))
+    run, done = stage.run("command.yml", "read", github={"event": event})
+    assert done["Read the command"].outcome == "success", done["Read the command"].output
+    return run.outputs["command"]
+
+
+# ---- a night ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_night_records_what_fits_pushes_it_and_tells_the_rest(stage: Stage) -> None:
+    scene = stage.scene
+    git(scene.hub, "checkout", "-q", "--detach")
+    lines = [night(scene.base), night(scene.base, 1, machine={**MACHINE, "market_name": "MI300X"})]
+    stage.artifacts["trials-h200-1"] = {"trials.jsonl": "".join(json.dumps(one) + "\n" for one in lines) + "torn {"}
+    stage.answer(name="h200-1 / Measure", started_at=TRIED[0], completed_at=TRIED[1])
+    event = {"repository": {"default_branch": "main"}}
+    _, done = stage.run("night_leg.yml", "record", github={"event": event}, inputs=leg(scene))
+    outcomes = {name: step.outcome for name, step in done.items()}
+    assert outcomes["Sort out what does not fit the run"] == "failure", "the night is red"
+    assert outcomes["Record"] == outcomes["Push"] == outcomes["Build the site"] == "success", done["Record"].output
+    pushed = git(scene.hub, "ls-tree", "-r", "--name-only", "main")
+    assert f"results/h200x1-1a2b3c4d/{scene.base[:8]}-" in pushed
+    assert "left out: " in done["Sort out what does not fit the run"].output
+
+
+def test_the_legs_of_a_night_are_those_of_the_inputs(stage: Stage) -> None:
+    inputs = {"tier": "sweep", "pool": "h200", "gpus": "", "kernels": "gemm $(id) ; x"}
+    github = {"ref_name": "main", "event": {"repository": {"default_branch": "main"}}}
+    run, done = stage.run("nightly.yml", "legs", at=ROOT, inputs=inputs, github=github)
+    shutil.rmtree(ROOT / "runner-temp")
+    (found,) = json.loads(run.outputs["legs"]["legs"])
+    assert "night --tier sweep --kernels 'gemm $(id) ; x' --out trials.jsonl" in found["script"]
