@@ -50,7 +50,8 @@ def _build(wanted: argparse.Namespace) -> str:
     # A build keeps most of what it makes: looking for garbage took a tenth of its time (this repository, 2026-11-22).
     gc.set_threshold(200_000, 20, 100)
     try:
-        build(wanted.results, wanted.out, wanted.repo_url, wanted.report)
+        whole = standing.untouched(wanted.out, wanted.results)
+        build(wanted.results, wanted.out, wanted.repo_url, wanted.report, whole)
     except (SiteError, ReportFileError, TriageError, OSError) as error:
         return str(error)
     return ""

@@ -8,10 +8,11 @@ travel as scripts that call `Ridgeline.receive(...)`, because a browser does not
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,17 +24,21 @@ from ci.history.analysis import History
 from ci.records import derived, store
 from ci.trials.trial import Trial
 from dashboards import history, machines, overview
-from dashboards.columns import Columns
+from dashboards.blocks import chain_of, newest_files, read_lane
 from dashboards.draft import MARKER, Draft, File, SiteError, aside, digest, replacing
-from dashboards.kernel_page import kernel_data
+from dashboards.history_rows import history_rows
 from dashboards.lanes import Lane, slug, tidy
-from dashboards.script import script_json
+from dashboards.recent import stacked
+from dashboards.script import receive, script_json
+from dashboards.sources import HeldRows, ReadRows, RowSource, lane_sources
 from dashboards.views import SiteInput, View, pull_request
-from dashboards.views.beside import beside
 from dashboards.views.listed import VIEWS
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
+PAST = ".cache/site"
+"""Where, below a folder of records, a build keeps what lasts of them (`dashboards.past_file`)."""
+
 SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
 """Where the code is that makes the files: with other code they are made again."""
 
@@ -41,6 +46,7 @@ _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/
 _EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
 _KERNEL_SCRIPTS = [
     "values",
+    "timeline",
     "lanes",
     "chart_lines",
     "chart",
@@ -64,27 +70,53 @@ LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELI
 
 
 def build(
-    results_dir: Path | str, out_dir: Path | str, repo_url: str | None = None, reports: Sequence[Path] = ()
+    results_dir: Path | str,
+    out_dir: Path | str,
+    repo_url: str | None = None,
+    reports: Sequence[Path] = (),
+    untouched: bool = False,
 ) -> Path:
     """Build the site of all records in `results_dir` into `out_dir`, replacing an older site; returns `out_dir`.
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
     reports: report files of a pull request, for a page of their own.
+    untouched: the files of the older site are as they were built (`dashboards.standing`): they need not be read.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
-    frame = store.load(results_dir)
-    problems = [text.replace(f"{results_dir}/", "") for text in frame.attrs.get("problems", [])]
 
     @functools.cache  # several pages tell of a machine by its newest record
     def notes_of(machine: str, commit: str, env: str) -> Sequence[Trial]:
         return store.notes(results_dir, machine, commit, env)
 
-    frame = derived.derive(frame)
-    past = history.read(frame, results_dir)
-    frame = _tidy(frame)  # a large frame is held once
-    records = SiteInput(frame, past, notes_of, results_dir, tuple(map(pull_request.read, reports)))
-    return _build(records, out_dir, repo_url, problems)
+    sources, problems, kept = read(results_dir)
+    past, peers = _history(results_dir, sources, kept)
+    site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, tuple(map(pull_request.read, reports)), (), peers)
+    return _build(site, sources, out_dir, repo_url, problems, kept, untouched)
+
+
+def _history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> tuple[History, pd.DataFrame]:
+    """What the records say happened, and what machines of one product say of each other; rows are not held on to."""
+    frame = rows_for_history(results_dir, sources, kept)
+    return history.read(frame, results_dir), history.peers(frame)
+
+
+def rows_for_history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:
+    """The rows of all machines, derived."""
+    cached = [source for source in sources if isinstance(source, ReadRows)]
+    if len(cached) == len(sources) > 0:
+        return history_rows(cached, _code(), kept)
+    return derived.derive(store.load(results_dir))
+
+
+def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
+    """The rows of every machine, what could not be used of the records, and a folder for what lasts of them."""
+    opened = store.opened(results_dir)
+    frames = [store.load(results_dir, machine) for machine in opened.mixed]
+    held = [rows for frame in frames if len(frame) for rows in HeldRows.of(tidy(derived.derive(frame)))]
+    said = [*opened.problems, *(text for frame in frames for text in frame.attrs.get("problems", []))]
+    problems = [text.replace(f"{results_dir}/", "") for text in said]
+    return [*map(ReadRows, opened.machines), *held], problems, results_dir / PAST if opened.machines else None
 
 
 def build_frame(
@@ -105,7 +137,8 @@ def build_frame(
     results_dir: where the records lie, for views that read more of them than the frame.
     past: the events and steps of the frame; without it the pages have none.
     """
-    return _build(SiteInput(_tidy(frame), past, notes_of, results_dir, reports), out_dir, repo_url, problems)
+    site = SiteInput(frame, past, notes_of, results_dir, reports, (), frame)
+    return _build(site, _held(frame), out_dir, repo_url, problems)
 
 
 def site_files(
@@ -119,37 +152,56 @@ def site_files(
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
     with aside() as draft:
-        _write(draft, SiteInput(_tidy(frame), past, notes_of, results_dir, reports), repo, problems)
+        site = SiteInput(frame, past, notes_of, results_dir, reports, (), frame)
+        _write(draft, site, _held(frame), repo, problems)
         return {path: (draft.folder / path).read_bytes() for path in draft.digests}
 
 
-def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
-    return tidy(frame) if len(frame) else frame
+def _held(frame: pd.DataFrame) -> list[HeldRows]:
+    return HeldRows.of(tidy(frame)) if len(frame) else []
 
 
-def _build(records: SiteInput, out_dir: Path | str, repo_url: str | None, problems: Sequence[str]) -> Path:
+def _build(
+    site: SiteInput,
+    sources: Sequence[RowSource],
+    out_dir: Path | str,
+    repo_url: str | None,
+    problems: Sequence[str],
+    kept: Path | None = None,
+    untouched: bool = False,
+) -> Path:
     out, address = Path(out_dir).absolute(), repository(repo_url)
-    with replacing(out) as draft:
-        _write(draft, records, address, problems)
+    with replacing(out, untouched) as draft:
+        _write(draft, site, sources, address, problems, kept)
     return out
 
 
-def _write(draft: Draft, records: SiteInput, repo: str | None, problems: Sequence[str]) -> None:
+def _write(
+    draft: Draft,
+    site: SiteInput,
+    sources: Sequence[RowSource],
+    repo: str | None,
+    problems: Sequence[str],
+    kept: Path | None = None,
+) -> None:
     """Every file of the site."""
     for path in _static_files():
         draft.add(f"static/{path.relative_to(STATIC).as_posix()}", path.read_bytes())
     code = _code()
-    described = [_lane(draft, lane, records.notes_of, code) for lane in records.lanes]
+    found = [read_lane(source, draft, code, kept) for source in lane_sources(sources)]
+    lanes = tuple(lane for lane, _ in found)
+    records = dataclasses.replace(site, frame=stacked([lane.frame for lane in lanes] or [pd.DataFrame()]), known=lanes)
+    described = [_lane(draft, lane, records, made_of) for lane, made_of in found]
     shown = {view: _view(draft, view, records) for view in VIEWS if view.shown(records)}
     kernels = sorted({kernel for lane in records.lanes for kernel in lane.columns.texts["kernel"].present()})
-    site = {
+    told = {
         "repo": repo,
         "limits": LIMITS,
         "lanes": described,
         "problems": list(problems),
         "kernels": [{"name": kernel, "slug": slug(kernel)} for kernel in kernels],
     }
-    draft.add("data/site.js", b"Ridgeline.site = " + script_json(site) + b";\n")
+    draft.add("data/site.js", b"Ridgeline.site = " + script_json(told) + b";\n")
     for path, content in _pages(draft, kernels, shown, bool(described)):
         draft.add(path, content)
     draft.add("data/README.txt", overview.columns_text().encode())
@@ -170,31 +222,19 @@ def _code() -> str:
 # ---- data -----------------------------------------------------------------------------------------------------------
 
 
-def _lane(draft: Draft, lane: Lane, notes_of: machines.NotesOf, code: str) -> dict[str, Any]:
-    """Add the data files of a lane; return what the pages must know before they load one."""
-    facts = machines.describe(lane.frame, notes_of)
-    parts = {rows.texts["kernel"].at(0): rows for rows in lane.columns.parts("kernel")}
-    digests = {kernel: digest(f"{code} {rows.digest()}".encode()) for kernel, rows in parts.items()}
-    for kernel, rows in parts.items():
-        path = f"{lane.slug}/kernel-{slug(kernel)}"
-        draft.part(path, digests[kernel], functools.partial(_kernel, path, rows))
-    whole = digest("".join([*digests.values(), repr(facts.broken)]).encode(errors="surrogatepass"))
-    draft.part(f"{lane.slug}/overview", whole, lambda: _overview(lane, facts.broken))
+def _lane(draft: Draft, lane: Lane, site: SiteInput, made_of: str) -> dict[str, Any]:
+    """Add the files of what is newest in a lane; return what the pages must know before they load one."""
+    facts = machines.describe(lane.frame, site.notes_of)
+    kernels = [slug(kernel) for kernel in lane.columns.texts["kernel"].present()]
+    paths = list(draft.digests)
+    make = functools.partial(_newest, lane, site, facts.broken, paths)
+    draft.part(f"{lane.slug}/newest", chain_of(made_of, repr(facts.broken)), make)
     known = {"machine": lane.machine, "env": lane.env, "slug": lane.slug}
-    return known | {"title": facts.title, "facts": facts.rows, "kernels": [slug(kernel) for kernel in parts]}
+    return known | {"title": facts.title, "facts": facts.rows, "kernels": kernels}
 
 
-def _overview(lane: Lane, broken: list[dict[str, str]]) -> Iterator[File]:
-    path = f"{lane.slug}/overview"
-    yield _data(path, overview.overview_data(lane.columns) | {"broken": broken})
-    yield from beside(path, overview.newest(lane.columns))
-
-
-def _kernel(path: str, rows: Columns) -> Iterator[File]:
-    content = script_json(kernel_data(rows))
-    yield f"data/{path}.js", _receive(path, content)
-    yield f"data/{path}.json", content + b"\n"
-    yield f"data/{path}.csv", dict(beside(path, overview.newest(rows)))[f"data/{path}.csv"]
+def _newest(lane: Lane, site: SiteInput, broken: Sequence[Any], paths: Sequence[str]) -> Iterable[File]:
+    return newest_files(lane, site.overviews[lane.slug], broken, paths)
 
 
 def _view(draft: Draft, view: View, records: SiteInput) -> list[str]:
@@ -209,11 +249,7 @@ def _view(draft: Draft, view: View, records: SiteInput) -> list[str]:
 
 
 def _data(path: str, value: Any) -> File:
-    return f"data/{path}.js", _receive(path, script_json(value))
-
-
-def _receive(path: str, content: bytes) -> bytes:
-    return b"Ridgeline.receive(" + script_json(path) + b"," + content + b");\n"
+    return f"data/{path}.js", receive(path, script_json(value))
 
 
 # ---- pages ----------------------------------------------------------------------------------------------------------
@@ -239,9 +275,10 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
             .encode()
         )
 
-    yield "index.html", page("index.html", _loaded(draft, "/overview.js", "/events.js", "/verdict.js"))
+    named = _by_name(draft)
+    yield "index.html", page("index.html", _loaded(named, "overview", "events", "verdict"))
     for kernel in kernels:
-        data = _loaded(draft, f"/kernel-{slug(kernel)}.js", f"/history-{slug(kernel)}.js", "/events.js")
+        data = _loaded(named, f"kernel-{slug(kernel)}", f"history-{slug(kernel)}", "events")
         yield f"kernels/{slug(kernel)}.html", page("kernel.html", data, root="../", kernel=kernel, slug=slug(kernel))
     for view, own in views.items():
         data = {*own, *_reading(draft, view)}
@@ -249,8 +286,17 @@ def _pages(draft: Draft, kernels: Sequence[str], views: dict[View, list[str]], a
         yield f"{view.name}.html", page(view.template, data, [*_SHARED, *scripts], styles=styles, view=view)
 
 
-def _loaded(draft: Draft, *ends: str) -> list[str]:
-    return [path for path in draft.digests if path.startswith("data/") and path.endswith(ends)]
+def _by_name(draft: Draft) -> dict[str, list[str]]:
+    """The data files by their name without folder and suffix."""
+    found: dict[str, list[str]] = {}
+    for path in draft.digests:
+        if path.startswith("data/") and path.endswith(".js"):
+            found.setdefault(path.rpartition("/")[2].removesuffix(".js"), []).append(path)
+    return found
+
+
+def _loaded(named: Mapping[str, list[str]], *names: str) -> list[str]:
+    return [path for name in names for path in named.get(name, ())]
 
 
 def _reading(draft: Draft, view: View) -> list[str]:

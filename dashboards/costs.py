@@ -70,19 +70,25 @@ def plain_cost(cost: CostRow) -> dict[str, float]:
     return {name: int(value) if value.is_integer() and value < 2**53 else value for name, value in known.items()}
 
 
-def in_rates(rows: Columns, wanted: list[Rate], seconds: Floats) -> Floats:
-    """Seconds of each row in the rate wanted for it, NaN where that part of the cost is not known; TIME is in µs."""
+RATES = tuple(Rate)
+"""Rates by number."""
+
+
+def in_rates(rows: Columns, wanted: Ints, seconds: Floats) -> Floats:
+    """Seconds of each row in the rate wanted for it (its number among RATES); TIME is in µs.
+
+    NaN where that part of the cost is not known.
+    """
     found = np.full(len(rows), np.nan)
-    kinds = np.array([rate.value for rate in wanted], dtype=object)
-    for rate in set(wanted):
-        here = kinds == rate.value
-        found[here] = _in_rate(rows[here], rate, seconds[here])
+    for number in np.unique(wanted).tolist():
+        here = np.flatnonzero(wanted == number)
+        found[here] = _in_rate(rows, here, RATES[number], seconds[here])
     return found
 
 
-def _in_rate(rows: Columns, rate: Rate, seconds: Floats) -> Floats:
+def _in_rate(rows: Columns, here: Ints, rate: Rate, seconds: Floats) -> Floats:
     if rate is Rate.TIME:
         return seconds * 1e6
-    amount = rows.numbers[rates.AMOUNT[rate]]
+    amount = rows.numbers[rates.AMOUNT[rate]][here]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(amount > 0, rates.value(rate, amount, rows.numbers["world"], seconds), np.nan)
+        return np.where(amount > 0, rates.value(rate, amount, rows.numbers["world"][here], seconds), np.nan)

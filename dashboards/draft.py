@@ -41,17 +41,21 @@ class SitePart:
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """The site that stands: where, and its parts; none if there is no site or it says nothing that can be used."""
+    """The site that stands: where, and its parts; none if there is no site or it says nothing that can be used.
+
+    whole: nobody has touched its files since it was built, so that they need not be read to know.
+    """
 
     folder: Path
     parts: Mapping[str, SitePart]
+    whole: bool = False
 
     @classmethod
-    def at(cls, folder: Path) -> Self:
+    def at(cls, folder: Path, whole: bool = False) -> Self:
         """What the folder says of itself."""
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
             found = json.loads((folder / PARTS).read_text())
-            return cls(folder, {name: SitePart(**part) for name, part in found.items()})
+            return cls(folder, {name: SitePart(**part) for name, part in found.items()}, whole)
         return cls(folder, {})
 
 
@@ -89,14 +93,16 @@ class Draft:
 
     def _take(self, part: SitePart) -> bool:
         """Whether all files of a part stand as they were made; then they are linked (or copied) into the draft."""
-        for path, wanted in part.files.items():
+        for path, wanted in () if self.standing.whole else part.files.items():
             try:
                 if digest((self.standing.folder / path).read_bytes()) != wanted:
                     return False
             except OSError:
                 return False
+        for folder in {os.path.dirname(path) for path in part.files}:
+            (self.folder / folder).mkdir(parents=True, exist_ok=True)
         for path in part.files:
-            _link(self.standing.folder / path, self.folder / path)
+            _link(f"{self.standing.folder}/{path}", f"{self.folder}/{path}")
         self.digests.update(part.files)
         return True
 
@@ -106,8 +112,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def _link(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:  # a file system without links
@@ -118,16 +123,16 @@ def _link(source: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing(out: Path) -> Iterator[Draft]:
+def replacing(out: Path, whole: bool = False) -> Iterator[Draft]:
     """A draft that takes the place of the folder `out` when the block ends; if it fails, `out` is as before.
 
-    Raises SiteError if `out` holds anything but a site.
+    whole: see Standing.  Raises SiteError if `out` holds anything but a site.
     """
     _check_target(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        yield Draft(folder, Standing.at(out))
+        yield Draft(folder, Standing.at(out, whole))
         folder.chmod(0o777 & ~_umask())  # mkdtemp makes a folder that a web server cannot read
         _swap(folder, out)
     finally:

@@ -1,5 +1,8 @@
 """The data of a kernel's page: every series of one kernel in one lane, aligned to the commits of its rows.
 
+They travel in blocks of commits, each complete in itself, so that a new record changes the newest block alone, under a
+head that says what there is now.  static/timeline.js joins them to what one block of all commits would be.
+
 Pure: columns in, plain dictionaries and arrays out.  Times travel in microseconds with six significant digits (paired
 timing repeats to 0.1 %, and "12.3457" is shorter than "1.23457e-05").  Rates do not travel: static/values.js computes
 them from the time and the cost by the formulas of :mod:`ci.records.rates`.
@@ -8,14 +11,14 @@ them from the time and the cost by the formulas of :mod:`ci.records.rates`.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dashboards.columns import Bools, Columns, Commits, Floats, Ints, Runs
 from dashboards.costs import Costs, plain_cost
-from dashboards.lanes import definition_changes, natural
-from dashboards.overview import table_rows
+from dashboards.lanes import DEFINITION, definition_changes, natural
 from dashboards.values import rounded
 
 
@@ -34,14 +37,47 @@ class _Page:
         return self.series.number()
 
 
-def kernel_data(rows: Columns) -> dict[str, Any]:
-    """All that the page of a kernel draws; static/kernel.js reads it.
+def kernel_head(
+    rows: Columns, blocks: Sequence[str], commits: Sequence[Any], shown: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """What the page of a kernel loads first.
+
+    {"kernel", "cases": [name], "series": [[index of the case, backend, is it a baseline]], "blocks",
+     "commits": [[hash, date]], "rows": those of the overview, counting these commits}
+
+    rows: those that last; blocks: paths of its blocks, oldest first; commits, shown: of the overview, its rows.
+    """
+    last = rows.runs("case", "backend").last
+    cases = sorted(rows.texts["case"].present(), key=natural)
+    place = {case: n for n, case in enumerate(cases)}
+    names = (rows.texts[name][last].list() for name in ("case", "backend"))
+    listed = zip(*names, rows.baseline[last].tolist(), strict=True)
+    used = sorted({row[name] for row in shown for name in COUNTED if name in row})
+    number = {at: n for n, at in enumerate(used)}
+    return {
+        "kernel": rows.texts["kernel"].at(0),
+        "cases": cases,
+        "series": [[place[case], backend, baseline] for case, backend, baseline in listed],
+        "blocks": blocks,
+        "commits": [commits[at] for at in used],
+        "rows": [row | {name: number[row[name]] for name in COUNTED if name in row} for row in shown],
+    }
+
+
+COUNTED = ("at", "good_at")
+"""What of a row of the overview is the place of a commit."""
+
+
+def kernel_block(rows: Columns) -> dict[str, Any]:
+    """All that the page of a kernel draws of some commits.
 
     {"kernel", "commits": [[hash, "YYYY-MM-DD HH:MM", env index]], "envs": [...], "whys": [...],
      "cases": [{"name", "tier", "dtype", "world", "rate", "costs": [{field of CostRow: value}], newest last}],
+     "definitions": [[digest of the kernel's benchmark definition, of the case's]],
      "series": [{"case", "backend", "baseline", "us", "low", "high", "ratio", "samples", "trials", "cost", "breaks",
-                 "bad"}],
-     "rows": those of the overview, counting these commits}
+                 "bad", "defined"}]}
+
+    defined: [first commit whose row has a definition, its number, the number of the last one], null without any.
     """
     page = _Page(rows, rows.runs("case", "backend"), Commits.of(rows), Costs.of(rows), rows.texts["status"].equal("ok"))
     envs, whys = sorted(set(page.commits.envs)), rows.texts["why"][~page.good].present()
@@ -49,14 +85,16 @@ def kernel_data(rows: Columns) -> dict[str, Any]:
     commits = zip(page.commits.hashes, page.commits.dates, page.commits.envs, strict=True)
     names = page.costs.names
     places = {case: n for n, case in enumerate(sorted(names, key=natural))}
+    definitions, defined = _defined(page)
+    series = _series(page, places, {why: n for n, why in enumerate(whys)})
     return {
         "kernel": rows.texts["kernel"].at(0),
         "envs": envs,
         "commits": [[commit, date, numbers[env]] for commit, date, env in commits],
         "whys": whys,
         "cases": sorted(_cases(page), key=lambda case: places[case["name"]]),
-        "series": _series(page, places, {why: n for n, why in enumerate(whys)}),
-        "rows": table_rows(rows),
+        "definitions": definitions,
+        "series": [one | {"defined": told} for one, told in zip(series, defined, strict=True)],
     }
 
 
@@ -131,6 +169,24 @@ def _breaks(page: _Page) -> list[list[int]]:
     """Indices of commits from which on another benchmark definition holds: the line is broken before them."""
     row = definition_changes(page.rows, page.number)
     return _by_series(page, page.number[row], page.commits.at[row].tolist())
+
+
+def _defined(page: _Page) -> tuple[list[list[str]], list[list[int] | None]]:
+    """The definitions that occur, and of each series its first commit that has one, that and its last."""
+    stated = ~page.rows.texts[DEFINITION[0]].equal("")
+    last = page.series.latest(stated)
+    backwards = Runs(len(stated) - page.series.bounds[::-1])
+    first = len(stated) - 1 - backwards.latest(stated[::-1])[::-1]
+    has = np.flatnonzero(last >= 0)
+    ends = np.concatenate([first[has], last[has]])
+    pairs = list(zip(*(page.rows.texts[name][ends].list() for name in DEFINITION), strict=True))
+    number = {pair: n for n, pair in enumerate(sorted(set(pairs)))}
+    codes = [number[pair] for pair in pairs]
+    found: list[list[int] | None] = [None] * len(page.series)
+    told = zip(has.tolist(), page.commits.at[first[has]].tolist(), codes, codes[len(has) :], strict=False)
+    for n, at, start, end in told:
+        found[n] = [at, start, end]
+    return [list(pair) for pair in number], found
 
 
 def _bad(page: _Page, whys: dict[str, int]) -> list[dict[str, list[Any]]]:

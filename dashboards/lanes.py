@@ -19,6 +19,11 @@ import pandas as pd
 from ci.records import rates
 from dashboards.columns import NUMBERS, Bools, Columns, Ints, Runs, TextColumn, columns, milliseconds, plain, ranks
 
+BLOCK = 64
+"""Commits in a block of a lane's history: the files of a full one are never written again.  One more commit costs what
+the newest block costs, so it should be small; a page loads a file for each, so there should be few (2026-11-22, 3,000
+series: 64 commits of a kernel of 60 series are 120 kB)."""
+
 KEY = ["kernel", "case", "backend"]
 """What names a series within a lane."""
 
@@ -35,6 +40,11 @@ def slug(name: str) -> str:
         return name
     clean = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:60]
     return f"{clean or 'x'}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+
+
+def lane_slug(machine: str, env: str | None) -> str:
+    """Folder of the data files of a lane."""
+    return slug(machine if env is None else f"{machine}--{env}")
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -93,17 +103,50 @@ def _finite(column: pd.Series) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class CommitCounts:
+    """How many rows each commit of a lane has, oldest first.  ok: with this status; timed: with a time besides."""
+
+    commits: tuple[str, ...] = ()
+    ok: tuple[int, ...] = ()
+    timed: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> CommitCounts:
+        """Of tidy rows of a lane."""
+        place, names = pd.factorize(rows["commit"])
+        ok = rows["status"] == "ok"
+        count = [
+            np.bincount(place[good.to_numpy(bool)], minlength=len(names)) for good in (ok, ok & rows["seconds"].notna())
+        ]
+        return cls(tuple(map(str, names)), *(tuple(one.tolist()) for one in count))
+
+    def and_then(self, newer: CommitCounts) -> CommitCounts:
+        """Both, one after the other."""
+        return CommitCounts(*(getattr(self, f.name) + getattr(newer, f.name) for f in dataclasses.fields(self)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Lane:
-    """A machine, or one environment of a machine that measures commits under several; `frame` holds its tidy rows."""
+    """A machine, or one environment of a machine that measures commits under several.
+
+    frame: its tidy rows, all of them or those that `dashboards.recent.lasting` keeps; told: of all rows, where not all
+    are there.
+    """
 
     machine: str
     env: str | None
     frame: pd.DataFrame
+    told: CommitCounts | None = None
+
+    @functools.cached_property
+    def counts(self) -> CommitCounts:
+        """Rows of each commit."""
+        return CommitCounts.of(self.frame) if self.told is None else self.told
 
     @property
     def slug(self) -> str:
         """Folder of its data files."""
-        return slug(self.machine if self.env is None else f"{self.machine}--{self.env}")
+        return lane_slug(self.machine, self.env)
 
     @functools.cached_property
     def columns(self) -> Columns:

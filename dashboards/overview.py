@@ -6,6 +6,7 @@ Pure: columns in, plain dictionaries and lists out.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from ci.records.rates import Rate
 from dashboards.columns import NUMBERS, Bools, Columns, Commits, Floats, Ints, Runs
-from dashboards.costs import Costs, in_rates
+from dashboards.costs import RATES, Costs, in_rates
 from dashboards.lanes import KEY, alike, natural
 from dashboards.values import significant
 
@@ -59,6 +60,11 @@ class _Lane:
     def newest(self) -> Ints:
         return self.series.last
 
+    @functools.cached_property
+    def unit(self) -> Ints:
+        """The number of each series' rate."""
+        return np.array([RATES.index(rate) for rate in self.rate], np.int64)
+
 
 def overview_data(rows: Columns) -> dict[str, Any]:
     """What static/overview.js reads.
@@ -78,11 +84,6 @@ def overview_data(rows: Columns) -> dict[str, Any]:
         "baselines": _baselines(lane),
         "newest": {"at": newest, "measured": sum(row["good_at"] == newest for row in measured), "of": len(measured)},
     }
-
-
-def table_rows(rows: Columns) -> list[dict[str, Any]]:
-    """The rows of the overview for some kernels; `at` and `good_at` count the commits of `rows`."""
-    return _shown(_Lane.of(rows))
 
 
 def newest(rows: Columns) -> list[dict[str, Any]]:
@@ -108,7 +109,7 @@ def newest(rows: Columns) -> list[dict[str, Any]]:
         "date": [lane.commits.dates[n] for n in place],
         "env": [lane.commits.envs[n] for n in place],
         "unit": [UNITS[rate] for rate in lane.rate],
-        "value": significant(in_rates(rows[at], lane.rate, values["seconds"])),
+        "value": significant(in_rates(rows[at], lane.unit, values["seconds"])),
         "microseconds": significant(values["seconds"] * 1e6),
         "microseconds_low": significant(values["seconds_low"] * 1e6),
         "microseconds_high": significant(values["seconds_high"] * 1e6),
@@ -141,9 +142,11 @@ def columns_text() -> str:
     lines = [f"{names}\n    {meaning}" for names, meaning in COLUMNS.items()]
     head = """MACHINE/overview.json and .csv: the newest number of every arm of a machine.
 MACHINE/kernel-NAME.csv: the same of one kernel.
-MACHINE/kernel-NAME.json: its whole history: "commits" [hash, date, place in "envs"], "cases", and "series" with one
-value per commit: us (median, microseconds), low, high (99 % interval), ratio (vendor's time / time); null where nothing
-was measured, "bad" then says why.  samples, trials and cost are [first index, value] where they change.
+MACHINE/kernel-NAME.json: which cases and series a kernel has, and "blocks", the files of its history, oldest first.
+MACHINE/0/kernel-NAME.json and so on: the blocks, 64 commits of the machine each: "commits" [hash, date, place in
+"envs"], "cases", and "series" with one value per commit: us (median, microseconds), low, high (99 % interval), ratio
+(vendor's time / time); null where nothing was measured, "bad" then says why.  samples, trials and cost are
+[first index, value] where they change.  A full block is never written again.
 The .js files are the same for the pages.  A cell of a CSV file that a spreadsheet would run begins with an apostrophe.
 
 Columns of the newest numbers:
@@ -241,7 +244,7 @@ def _measured(lane: _Lane) -> list[dict[str, Any]]:
     rows, last = lane.rows, lane.last
     numbers = {name: rows.numbers[name][last] for name in ("seconds", "peak_share", "baseline_ratio")}
     values = {
-        "value": significant(in_rates(rows[last], lane.rate, numbers["seconds"])),
+        "value": significant(in_rates(rows[last], lane.unit, numbers["seconds"])),
         "us": significant(numbers["seconds"] * 1e6),
         "share": significant(numbers["peak_share"], 4),
         "ratio": significant(numbers["baseline_ratio"], 4),
@@ -265,8 +268,9 @@ def _sparks(lane: _Lane) -> list[list[float | None]]:
     end = behind[np.searchsorted(behind, np.arange(len(good)), side="right")] if len(good) else good
     recent = good[end - np.arange(len(good)) <= SPARK_POINTS]
     recent = recent[alike(lane.rows, recent, lane.last[number[recent]])]
-    wanted = [lane.rate[n] for n in number[recent].tolist()]
-    values = significant(in_rates(lane.rows[recent], wanted, lane.rows.numbers["seconds"][recent]), 4)
+    values = significant(
+        in_rates(lane.rows[recent], lane.unit[number[recent]], lane.rows.numbers["seconds"][recent]), 4
+    )
     bounds = np.searchsorted(number[recent], np.arange(len(lane.series) + 1)).tolist()
     return [values[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
 

@@ -29,6 +29,11 @@ def script_json(value: Any) -> bytes:
     return text
 
 
+def receive(path: str, content: bytes) -> bytes:
+    """A data file: a script that hands JSON to the page."""
+    return b"Ridgeline.receive(" + script_json(path) + b"," + content + b");\n"
+
+
 def _plain(value: Any) -> Any:
     """The same with texts that UTF-8 and HTML can carry, and in types that JSON knows."""
     if isinstance(value, str):

@@ -33,10 +33,20 @@ def inputs(results: Path, repo_url: str | None = None, reports: Sequence[Path] =
 
 def stands(out: Path, results: Path, made_of: str) -> bool:
     """Whether the site at `out` was made of these inputs and is as it was then."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+    said = _said(out, results)
+    return said.get("made_of") == made_of and untouched(out, results)
+
+
+def untouched(out: Path, results: Path) -> bool:
+    """Whether every file of the site at `out` is as it was when it was built."""
+    return _said(out, results).get("site") == _stats(out)
+
+
+def _said(out: Path, results: Path) -> dict[str, str]:
+    with contextlib.suppress(OSError, ValueError):
         said = json.loads(_note(out, results).read_text())
-        return bool(said["made_of"] == made_of and said["site"] == _stats(out))
-    return False
+        return said if isinstance(said, dict) else {}
+    return {}
 
 
 def remember(out: Path, results: Path, made_of: str) -> None:

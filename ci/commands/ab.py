@@ -28,6 +28,7 @@ from ci.options import (
     plan,
     with_rounds,
 )
+from ci.records.samples import keeping
 from ci.report import terminal
 from ci.report.build import report_of
 from ci.trials import replay as recorded
@@ -82,7 +83,7 @@ def ab(
 
 def _replayed(file: Path, rules: policy.Policy, as_json: bool) -> int:
     """Judge recorded trials by the same code as live ones."""
-    recording = recorded.opened(file)
+    recording = recorded.opened(file, lambda trials: keeping.whole_in(trials, file.parent))
     judgement = judge(recording.comparisons, rules)
     if as_json:
         click.echo(json.dumps(with_rejected(to_json(judgement), recording.rejected), indent=1))

@@ -12,24 +12,55 @@ from ci.commands.common.outcome import print_recorded
 from ci.git import push
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, USAGE, example
 from ci.records import store
+from ci.records.samples.places import published
+from ci.report.words import plain
 
 
-@click.command(epilog=example("ridgeline record trials.jsonl"))
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.command(epilog=example("ridgeline record trials.jsonl\n  ridgeline record --compact --dry-run"))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--compact", is_flag=True, help="Move samples to the place of [tool.ridgeline] samples (pyproject.toml).")
 @click.option("--push", "push_to", metavar="BRANCH", help="Commit the records and push them to this branch.")
 @RESULTS
 @JSON
 @DRY_RUN
-def record(files: tuple[Path, ...], push_to: str | None, results: Path, as_json: bool, dry_run: bool) -> int:
-    """Turn trial files, measured anywhere, into asv records and notes; twice is the same as once."""
+def record(
+    files: tuple[Path, ...], compact: bool, push_to: str | None, results: Path, as_json: bool, dry_run: bool
+) -> int:
+    """Turn trial files, measured anywhere, into asv records and notes; twice is the same as once.
+
+    Where pyproject.toml names a place for samples, they go there, and what they come to stays in the notes.
+    """
+    if compact == bool(files):
+        raise click.UsageError("name trial files to record, or give --compact to move the samples of all records")
+    if compact:
+        return _compact(results, push_to, as_json, dry_run)
     done = store.record(files, results, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps(_document(done), indent=1))
     else:
         print_recorded(done, dry_run)
-    if push_to and not dry_run:
-        click.echo(push.pushed(results, push_to, "Record measurements"))
+    _push(results, push_to if not dry_run else None, "Record measurements")
     return USAGE if done.problems else PASS
+
+
+def _compact(results: Path, push_to: str | None, as_json: bool, dry_run: bool) -> int:
+    from ci.commands.records.compact import compact
+
+    moved = compact(results, dry_run)
+    click.echo(json.dumps(dataclasses.asdict(moved), indent=1) if as_json else str(moved))
+    for problem in moved.problems:
+        click.echo(f"left out: {plain(problem, 2000)}", err=True)
+    _push(results, push_to if not dry_run else None, "Move samples out of the records")
+    return USAGE if moved.problems else PASS
+
+
+def _push(results: Path, branch: str | None, message: str) -> None:
+    """The samples first: a record never refers to samples that nobody else has."""
+    if branch is None:
+        return
+    if said := published(results):
+        click.echo(said)
+    click.echo(push.pushed(results, branch, message))
 
 
 def _document(done: store.Recorded) -> dict[str, object]:

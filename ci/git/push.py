@@ -45,7 +45,7 @@ def push_records(
     """
     if not re.fullmatch(r"(?!-)[\w./-]+", branch):
         raise PushError(f"{branch!r} cannot be the name of a branch")
-    where, env = folder.resolve().parent, {**_identity(), **_authority(token, server)}
+    where, env = folder.resolve().parent, {**author(), **_authority(token, server)}
     try:
         if not _commit(where, env, folder.name, message):
             return ""
@@ -61,7 +61,7 @@ def push_records(
 
 def pushed(folder: Path, branch: str, message: str) -> str:
     """push_records with the token of the environment, where there is one; a sentence for people."""
-    token, server = os.environ.get("GITHUB_TOKEN", ""), os.environ.get("GITHUB_SERVER_URL") or SERVER
+    token, server = _known_token()
     commit = push_records(folder, branch, message, token=token, server=server)
     return f"pushed {commit[:8]} to {branch}" if commit else "nothing new to push"
 
@@ -85,10 +85,20 @@ def _rebase(where: Path, env: Mapping[str, str], remote: str, branch: str) -> No
         )
 
 
-def _identity() -> dict[str, str]:
-    """Who commits."""
+def author() -> dict[str, str]:
+    """The variables that tell git who commits."""
     named = zip(("NAME", "EMAIL"), IDENTITY, strict=True)
     return {f"GIT_{role}_{key}": value for key, value in named for role in ("AUTHOR", "COMMITTER")}
+
+
+def authority() -> dict[str, str]:
+    """The variables by which git shows the environment's token to its server, none without a token."""
+    return _authority(*_known_token())
+
+
+def _known_token() -> tuple[str, str]:
+    """The token of the environment, "" without one, and its server."""
+    return os.environ.get("GITHUB_TOKEN", ""), os.environ.get("GITHUB_SERVER_URL") or SERVER
 
 
 def _authority(token: str, server: str) -> dict[str, str]:

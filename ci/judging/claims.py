@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ci.trials.trial import Cost, Declaration, Trial
+from ci.trials.cost import Cost
+from ci.trials.trial import Declaration, Trial
 from kernels import hardware
 
 UNTRUSTED = (

@@ -13,10 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from ci.records.pooling import Cell, PooledTrials, interval
-from ci.trials.trial import Cost, Declaration, Machine
+from ci.records.paired import times_of
+from ci.records.pooling import Cell, PooledTrials
+from ci.trials.cost import Cost
+from ci.trials.trial import Declaration, Machine
 
 Json = dict[str, Any]
 """An object of asv's files, as asv writes and reads it."""
@@ -195,12 +195,10 @@ def _row(
 
 def _stats(cell: Cell | None) -> tuple[float, ...] | None:
     """ci_99_a, ci_99_b, q_25, q_75, number, repeat of a timed cell."""
-    if cell is None or not cell.trials:
+    times = times_of(cell) if cell else None
+    if times is None:
         return None
-    samples = np.concatenate(cell.trials)
-    low, high = interval(cell.trials)
-    q25, q75 = np.percentile(samples, [25, 75])
-    return float(f"{low:.6g}"), float(f"{high:.6g}"), float(f"{q25:.6g}"), float(f"{q75:.6g}"), 1, len(samples)
+    return (*(float(f"{value:.6g}") for value in (times.low, times.high, times.q25, times.q75)), 1, times.samples)
 
 
 def _samples(cell: Cell | None) -> list[float] | None:

@@ -57,6 +57,42 @@ def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema,
     return Cached([part.rows for part in kept if len(part.rows)], [said for name in units for said in problems[name]])
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Indexed:
+    """Units whose rows are read when they are asked for.
+
+    units: what is known of each; held: rows of those that could not be kept; parse: for what a damaged part has lost.
+    """
+
+    parts: Parts
+    units: Mapping[str, ParsedUnit]
+    held: Mapping[str, pa.Table]
+    parse: Parser
+
+    def rows(self, names: Sequence[str]) -> list[pa.Table]:
+        """The rows of some units, in this order."""
+        found = {**dict(self.parts.rows_of(name for name in names if name not in self.held)), **self.held}
+        tables = [found[name] if name in found else self.parse(name)[0] for name in names]
+        return [table.select(self.parts.schema.names[:-1]) for table in tables if len(table)]
+
+
+def index(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema, store: Path, version: int) -> Indexed:
+    """As :func:`table`, but only what is new is parsed and no rows are read: what is known stands in the footers."""
+    parts = Parts(store, schema, version)
+    there = parts.units()
+    digests, seen = _digests(units, _read_seen(store))
+    stale = [name for name in units if name not in there or there[name].digest != digests[name]]
+    gone = there.keys() - units.keys()
+    fresh = list(_parsed(stale, parse, digests, parts))
+    if fresh or gone or seen is not None:
+        _write(parts, fresh, gone, seen)
+        there = parts.units()
+    new = {name: unit for part in fresh for name, unit in part.units.items()}
+    lost = {name for name in new if there.get(name) != new[name]}
+    held = {name: rows for part in fresh for name, rows in part.split(lost & part.units.keys())}
+    return Indexed(parts, {name: new.get(name) or there[name] for name in units}, held, parse)
+
+
 def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[TablePart]:
     """Units parsed anew, as parts of about PART_ROWS rows."""
     tables: dict[str, pa.Table] = {}
@@ -66,7 +102,7 @@ def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], par
         known[name] = ParsedUnit(digests[name], tuple(problems))
         if sum(map(len, tables.values())) >= PART_ROWS:
             yield parts.part(tables, known)
-            tables = {}
+            tables, known = {}, {}
     if tables:
         yield parts.part(tables, known)
 

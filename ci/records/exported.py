@@ -17,7 +17,9 @@ from urllib.parse import quote
 import pandas as pd
 
 from ci.records import derived, store
-from ci.trials.file import RecordError
+from ci.records.samples import keeping, parts
+from ci.trials.file import RecordError, read
+from ci.trials.trial import Trial
 
 FORMATS = ("parquet", "csv", "json")
 
@@ -43,11 +45,45 @@ def export(
     frame = derived.derive(chosen(store.load(results_dir), machines, kernels, since))
     if not len(frame) or dry_run:
         return Exported(len(frame), [])
-    try:
+    with _written(out):
         paths = _parquet(frame, out) if kind == "parquet" else [_file(frame, out, kind)]
-    except OSError as error:
-        raise RecordError(f"{out} cannot be written ({error.strerror or error}); name another: --out") from error
     return Exported(len(frame), paths)
+
+
+def export_samples(
+    results_dir: Path,
+    out: Path,
+    machines: Sequence[str] = (),
+    kernels: Sequence[str] = (),
+    since: datetime.datetime | None = None,
+    dry_run: bool = False,
+) -> Exported:
+    """Write every sample of the trials that match, a row each (`ci.records.samples.parts.SCHEMA`), wherever they are.
+
+    A trial of two commits counts once.  since: of trials that started on this day or later.  One file per machine,
+    operator and month.  Raises RecordError.
+    """
+    groups: dict[str, dict[str, Trial]] = {}
+    for path in sorted(results_dir.glob("*/*.notes.jsonl")):
+        for trial in read(path).trials if not machines or path.parent.name in machines else ():
+            if (not kernels or trial.operator in kernels) and (since is None or trial.started_ms >= _ms(since)):
+                groups.setdefault(parts.folder(trial), {})[trial.id] = trial
+    rows, paths = 0, []
+    for folder, trials in sorted(groups.items()):
+        ordered = sorted(trials.values(), key=lambda trial: trial.order)
+        if dry_run:
+            rows += sum(arm.rounds for trial in ordered for *_, arm in trial.arms())
+            continue
+        found = parts.table(keeping.whole_in(ordered, results_dir))
+        rows, path = rows + len(found), out / folder / "samples.parquet"
+        with _written(out), _replaced(path) as draft:
+            draft.write_bytes(parts.written(found))
+        paths.append(path)
+    return Exported(rows, paths)
+
+
+def _ms(day: datetime.datetime) -> int:
+    return round(day.replace(tzinfo=datetime.UTC).timestamp() * 1000)
 
 
 def chosen(
@@ -80,6 +116,14 @@ def _file(frame: pd.DataFrame, out: Path, kind: str) -> Path:
     with _replaced(out) as draft:
         write[kind](draft)
     return out
+
+
+@contextlib.contextmanager
+def _written(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(f"{out} cannot be written ({error.strerror or error}); name another: --out") from error
 
 
 @contextlib.contextmanager

@@ -1,15 +1,19 @@
-"""Records as one long frame, through the Parquet cache.  Read by :mod:`ci.records.store`, which owns the folder.
+"""Records as one long frame, or commit by commit, through the Parquet cache.  Read by :mod:`ci.records.store`.
 
 The cache is `results/.cache/v<VERSION>/machine=<name>/part-*.parquet`: plain Parquet with the columns of
 :data:`ci.records.columns.SCHEMA` and `record`, the asv file that a row came from (without ".json").  The machine is the
 partition, in the "hive" spelling that DuckDB, pandas, polars and Spark read.
+
+What is known without reading a row: every commit and environment that has rows, its date, and a digest of what the rows
+were parsed from.  Who keeps what it made of some commits can so tell whether it still holds (:func:`opened`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,8 +28,9 @@ from ci.records.columns import SCHEMA, TEXT, RowBlock
 from ci.records.rows import CACHED, rows_of
 
 Codes = npt.NDArray[np.signedinteger]
+Units = dict[str, tuple[Path, Path]]
 
-VERSION = 7
+VERSION = 8
 """Version of what the cache holds; raise it with any change of SCHEMA or of how rows are made."""
 
 
@@ -40,17 +45,12 @@ class FramePiece:
 def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Path]) -> pd.DataFrame:
     """See :func:`ci.records.store.load`."""
     pieces, problems = list[FramePiece](), list[str]()
-    for folder in sorted(results_dir.iterdir()) if results_dir.is_dir() else []:
-        hidden = folder.name.startswith(".") or folder.name == imported.FOLDER
-        if hidden or not folder.is_dir() or machine not in (None, folder.name):
-            continue
-        files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
-        units = {stem: (path, notes_path(path)) for stem, path in files.items()}
-        found = _cached(folder, units)
-        pieces += [FramePiece(folder.name, rows) for rows in found.tables]
-        alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in files)
-        problems += [f"{folder}/{said}" for said in found.problems]
-        problems += [f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone]
+    for folder in machine_folders(results_dir):
+        if machine in (None, folder.name):
+            units = units_in(folder, notes_path)
+            found = cache.table(*cached_in(folder, units))
+            pieces += [FramePiece(folder.name, rows) for rows in found.tables]
+            problems += problems_in(folder, units, found.problems)
     foreign, left_out = imported.times(results_dir, machine)
     pieces, problems = [*pieces, *(FramePiece(*found) for found in foreign)], [*problems, *left_out]
     frame = assembled(pieces, results_dir)
@@ -58,16 +58,36 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
     return frame
 
 
+def machine_folders(results_dir: Path) -> list[Path]:
+    """The folders of machines, in order."""
+    found = sorted(results_dir.iterdir()) if results_dir.is_dir() else []
+    return [one for one in found if one.is_dir() and not one.name.startswith(".") and one.name != imported.FOLDER]
+
+
+def units_in(folder: Path, notes_path: Callable[[Path], Path]) -> Units:
+    """The records of a machine: the asv file and the notes of each."""
+    files = {path.stem: path for path in sorted(folder.glob("*.json")) if path.name != "machine.json"}
+    return {stem: (path, notes_path(path)) for stem, path in files.items()}
+
+
+def problems_in(folder: Path, units: Units, said: Sequence[str]) -> Iterator[str]:
+    """What could not be used of a machine's records; said: of each file."""
+    yield from (f"{folder}/{one}" for one in said)
+    alone = (path for path in sorted(folder.glob("*.notes.jsonl")) if path.name.split(".notes.")[0] not in units)
+    yield from (f"{path}: notes without an asv file; to make it: ridgeline record {path}" for path in alone)
+
+
 def cache_folder(results_dir: Path, machine: str) -> Path:
     """Where the rows of a machine are cached."""
     return results_dir / ".cache" / f"v{VERSION}" / f"machine={quote(machine, safe='')}"
 
 
-def _cached(folder: Path, units: dict[str, tuple[Path, Path]]) -> cache.Cached:
+def cached_in(folder: Path, units: Units) -> tuple[Units, cache.Parser, pa.Schema, Path, int]:
+    """What `ci.records.cache` must be told of the records of a machine."""
     store = cache_folder(folder.parent, folder.name)
     if not store.is_dir():
         units = dict(sorted(units.items(), key=lambda pair: _dated(pair[1][0])))
-    return cache.table(units, lambda unit: rows_of(folder.name, *units[unit]), CACHED, store, VERSION)
+    return units, lambda unit: rows_of(folder.name, *units[unit]), CACHED, store, VERSION
 
 
 def _dated(path: Path) -> int:
@@ -80,11 +100,16 @@ def _dated(path: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def assembled(pieces: Sequence[FramePiece], repository: Path) -> pd.DataFrame:
-    """Pieces as one frame, oldest commit first; texts as categories, in alphabetical order."""
+def assembled(
+    pieces: Sequence[FramePiece], repository: Path, later: Mapping[tuple[str, int], int] | None = None
+) -> pd.DataFrame:
+    """Pieces as one frame, oldest commit first; texts as categories, in alphabetical order.
+
+    later: `ms_apart` of all records, where the pieces are a part of them.
+    """
     commit, date = _texts(pieces, "commit"), _values(pieces, "date")
     runs = _runs(commit.codes, date.view(np.int64))
-    date = np.add(date, _apart(commit, date, runs, repository))
+    date = np.add(date, _apart(commit, date, runs, repository, later))
     order = _by_date(date, commit.codes, runs)
     columns = {}
     for field in SCHEMA:
@@ -145,23 +170,31 @@ def _runs(commit: Codes, date: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
 
 
 def _apart(
-    commit: pd.Categorical, date: npt.NDArray[np.generic], runs: npt.NDArray[np.intp], repository: Path
+    commit: pd.Categorical,
+    date: npt.NDArray[np.generic],
+    runs: npt.NDArray[np.intp],
+    repository: Path,
+    later: Mapping[tuple[str, int], int] | None,
 ) -> npt.NDArray[np.generic]:
+    """What to add to the date of each row."""
+    of_run = list(zip(np.asarray(commit[runs], dtype=object), date[runs].view(np.int64).tolist(), strict=True))
+    later = ms_apart(of_run, repository) if later is None else later
+    lengths = np.diff(np.append(runs, len(date)))
+    return np.repeat(np.array([later.get(one, 0) for one in of_run], np.int64), lengths).astype("timedelta64[ms]")
+
+
+def ms_apart(dated: Iterable[tuple[str, int]], repository: Path) -> dict[tuple[str, int], int]:
     """Commits of one second, as a rebase makes them, 1 ms apart in the order of history: everything sorts by date.
 
-    Returns what to add to the date of each row.
+    dated: (commit, date in ms since 1970) of all records.  Returns what to add to the dates that are not alone.
     """
-    of_run = pd.DataFrame({"commit": np.asarray(commit[runs], dtype=object), "date": date[runs]})
-    dates = of_run.drop_duplicates()
-    tied = dates[dates.duplicated("date", keep=False)].copy()
-    later = np.zeros(len(runs), np.int64)
-    if not tied.empty:
-        tied["place"] = tied["commit"].map(history_order(repository, tied["commit"])).fillna(-1)
-        tied = tied.sort_values(["date", "place", "commit"])
-        tied["later"] = tied.groupby("date").cumcount()
-        later = of_run.merge(tied, how="left", on=["commit", "date"])["later"].fillna(0).to_numpy(np.int64)
-    lengths = np.diff(np.append(runs, len(date)))
-    return np.repeat(later, lengths).astype("timedelta64[ms]")
+    by_date: dict[int, set[str]] = {}
+    for commit, date in dated:
+        by_date.setdefault(date, set()).add(commit)
+    tied = {date: commits for date, commits in by_date.items() if len(commits) > 1}
+    place = history_order(repository, sorted(set().union(*tied.values()))) if tied else {}
+    ordered = {date: sorted(commits, key=lambda one: (place.get(one, -1), one)) for date, commits in tied.items()}
+    return {(commit, date): n for date, commits in ordered.items() for n, commit in enumerate(commits)}
 
 
 def _by_date(date: npt.NDArray[np.generic], commit: Codes, runs: npt.NDArray[np.intp]) -> npt.NDArray[np.intp] | slice:
@@ -172,3 +205,88 @@ def _by_date(date: npt.NDArray[np.generic], commit: Codes, runs: npt.NDArray[np.
     lengths = np.diff(np.append(runs, len(date)))[order]
     ends = np.cumsum(lengths)
     return np.repeat(runs[order] - (ends - lengths), lengths) + np.arange(len(date))
+
+
+# ---- commit by commit ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class RecordPlace:
+    """Rows of a commit in an environment.  date_ms: the latest of its rows, ms since 1970; units: records with rows."""
+
+    date_ms: int
+    commit: str
+    env: str
+    units: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MachineRows:
+    """The rows of a machine whose records are all in the cache.  places: oldest first."""
+
+    machine: str
+    places: Sequence[RecordPlace]
+    indexed: cache.Indexed
+    repository: Path
+    later: Mapping[tuple[str, int], int]
+
+    def made_of(self, places: Iterable[RecordPlace]) -> str:
+        """Digest of what the rows of some places were parsed from, and of how ties of their dates are broken."""
+        said = [(p.date_ms, p.commit, p.env, [self.indexed.units[unit].digest for unit in p.units]) for p in places]
+        return hashlib.sha256(repr(said).encode(errors="surrogatepass")).hexdigest()
+
+    def rows(self, places: Iterable[RecordPlace]) -> pd.DataFrame:
+        """Rows of some places, with the columns of :func:`ci.records.store.load`."""
+        wanted = {(place.commit, place.env) for place in places}
+        found = (place for place in self.places if (place.commit, place.env) in wanted)
+        units = dict.fromkeys(unit for place in found for unit in place.units)
+        pieces = [FramePiece(self.machine, table) for table in self.indexed.rows(list(units))]
+        return assembled(pieces, self.repository, self.later)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OpenedRecords:
+    """A folder of records.  machines: those in the cache; mixed: those that have imported rows too, or only these.
+
+    problems: what could not be used, without that of `mixed`.
+    """
+
+    machines: Sequence[MachineRows]
+    mixed: Sequence[str]
+    problems: Sequence[str]
+
+
+def opened(results_dir: Path, notes_path: Callable[[Path], Path]) -> OpenedRecords:
+    """See :func:`ci.records.store.opened`."""
+    mixed = imported.machines(results_dir)
+    found, problems = dict[str, cache.Indexed](), list[str]()
+    for folder in machine_folders(results_dir):
+        if folder.name not in mixed:
+            units = units_in(folder, notes_path)
+            found[folder.name] = cache.index(*cached_in(folder, units))
+            said = [text for name in units for text in found[folder.name].units[name].problems]
+            problems += problems_in(folder, units, said)
+    dated = [(commit, date) for one in found.values() for commit, _, date in _all_places(one)]
+    later = ms_apart(dated, results_dir)
+    machines = [
+        MachineRows(machine, _places(one, later), one, results_dir, later)
+        for machine, one in found.items()
+        if any(unit.places for unit in one.units.values())
+    ]
+    return OpenedRecords(machines, mixed, problems)
+
+
+def _all_places(indexed: cache.Indexed) -> Iterable[tuple[str, str, int]]:
+    return (place for unit in indexed.units.values() for place in unit.places or ())
+
+
+def _places(indexed: cache.Indexed, later: Mapping[tuple[str, int], int]) -> list[RecordPlace]:
+    """Every commit and environment, oldest first."""
+    date: dict[tuple[str, str], int] = {}
+    units: dict[tuple[str, str], dict[str, None]] = {}
+    for name, unit in indexed.units.items():
+        for commit, env, date_ms in unit.places or ():
+            shown = date_ms + later.get((commit, date_ms), 0)
+            date[commit, env] = max(shown, date.get((commit, env), shown))
+            units.setdefault((commit, env), {})[name] = None
+    return sorted(RecordPlace(date[key], *key, tuple(sorted(units[key]))) for key in date)

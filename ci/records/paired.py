@@ -6,23 +6,23 @@ The estimate is the median over trials of the median over rounds of the log rati
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from ci.records.pooling import Cell, interval
 from ci.stats.types import FloatArray
+from ci.trials.pooled import PairedRatio, PooledTimes
 
 
-@dataclasses.dataclass(frozen=True)
-class PairedRatio:
-    """Baseline time / our time, above 1 ours is faster, with its 99 % interval.  name: the fastest baseline."""
-
-    name: str
-    ratio: float
-    low: float
-    high: float
+def times_of(cell: Cell) -> PooledTimes | None:
+    """What the samples of a cell come to, None where it has no times."""
+    if cell.kept or not cell.trials:
+        return cell.kept
+    samples = np.concatenate(cell.trials)
+    q25, q75 = map(float, np.percentile(samples, [25, 75]))
+    low, high = interval(cell.trials)
+    return PooledTimes(cell.seconds, low, high, q25, q75, len(samples), len(cell.trials), beside_fastest(cell))
 
 
 def beside_fastest(cell: Cell) -> PairedRatio | None:

@@ -34,6 +34,9 @@ UNIT = "record"
 PART_ROWS = 262_144
 """Rows from which on a part is left alone: about 10 MB, which are written in 0.3 s (2026-11)."""
 
+REMEMBERED = 4
+"""Parts whose rows stay in memory: the newest units are in a large part and a few small ones (about 60 MB in all)."""
+
 LOCK_SECONDS = 60.0
 """How long a writer waits for another.  Parts are written in a second or two; a minute means that the other hangs."""
 
@@ -46,12 +49,14 @@ _WRITTEN = {"compression": "zstd", "row_group_size": PART_ROWS, "write_page_chec
 class ParsedUnit:
     """What a unit was parsed from (digest of its content), and what could not be used of it.
 
-    put_ns: when it was put here, in ns since 1970; 0 where that does not matter.
+    put_ns: when it was put here, in ns since 1970; 0 where that does not matter.  places: (commit, environment, date in
+    ms since 1970) of its rows, each once; None where its part does not say.
     """
 
     digest: str
     problems: tuple[str, ...] = ()
     put_ns: int = dataclasses.field(default=0, compare=False)
+    places: tuple[tuple[str, str, int], ...] | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,6 +74,16 @@ class TablePart:
             return self
         return TablePart(left, self.rows.filter(pc.is_in(self.rows[UNIT], value_set=pa.array(list(left), pa.string()))))
 
+    def split(self, units: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
+        """(unit, its rows) of some of its units."""
+        column = self.rows[UNIT].combine_chunks()
+        names, codes = column.dictionary.to_pylist(), column.indices.to_numpy()
+        number = {name: code for code, name in enumerate(names)}
+        for unit in units:
+            at = np.flatnonzero(codes == number.get(unit, -1))
+            together = len(at) and at[-1] - at[0] + 1 == len(at)
+            yield unit, self.rows.slice(at[0], len(at)) if together else self.rows.take(pa.array(at))
+
     @property
     def name(self) -> str:
         """Its file's name: the same for the same content."""
@@ -81,6 +96,7 @@ class Parts:
 
     def __init__(self, folder: Path, schema: pa.Schema, version: int) -> None:
         self.folder, self.version, self._unsound = folder, version, set[Path]()
+        self._last: dict[Path, TablePart] = {}
         self.schema = schema.append(pa.field(UNIT, TEXT))
 
     def read(self) -> list[TablePart]:
@@ -92,7 +108,8 @@ class Parts:
         """Tables of some units as a part without a file."""
         dated = sorted(tables.items(), key=lambda pair: oldest(pair[1]))
         named = [rows.append_column(UNIT, constant(name, len(rows))) for name, rows in dated]
-        return TablePart({name: units[name] for name in tables}, in_order(unified(named, self.schema).combine_chunks()))
+        placed = {name: dataclasses.replace(units[name], places=_places(rows)) for name, rows in tables.items()}
+        return TablePart(placed, in_order(unified(named, self.schema).combine_chunks()))
 
     def put(self, fresh: Sequence[TablePart], gone: Iterable[str] = ()) -> bool:
         """Add parts and take units away; what `fresh` holds replaces what was there.  False if it cannot be written.
@@ -110,6 +127,22 @@ class Parts:
         """The units of all sound parts, from their footers alone."""
         found = [self._footer(path) for path in self._paths()]
         return {name: unit for units in found for name, unit in (units or {}).items()}
+
+    def rows_of(self, wanted: Iterable[str]) -> Iterator[tuple[str, pa.Table]]:
+        """(unit, its rows) of those units that can be read; the parts that were read last are remembered."""
+        left = set(wanted)
+        for path in self._paths():
+            mine = left & (self._footer(path) or {}).keys()
+            if mine and (part := self._remembered(path)):
+                left -= mine
+                yield from part.split(mine)
+
+    def _remembered(self, path: Path) -> TablePart | None:
+        if path not in self._last and (part := self._part(path)):
+            self._last[path] = part
+            while len(self._last) > REMEMBERED:
+                del self._last[next(iter(self._last))]
+        return self._last.get(path)
 
     def unsound(self) -> list[Path]:
         """Parts that cannot be used."""
@@ -158,7 +191,7 @@ class Parts:
 
     def _draft(self, part: TablePart) -> Path:
         draft = self.folder / f".{part.name}.{os.getpid()}"
-        units = {name: [unit.digest, list(unit.problems), unit.put_ns] for name, unit in part.units.items()}
+        units = {name: _told(unit) for name, unit in part.units.items()}
         index = json.dumps({"version": self.version, "units": units}).encode()
         rows = part.rows.replace_schema_metadata({_INDEX: index})
         texts = [field.name for field in self.schema if field.type == TEXT]
@@ -198,8 +231,29 @@ class Parts:
             return None
 
 
-def _unit(digest: str, problems: Sequence[str], put_ns: int) -> ParsedUnit:
-    return ParsedUnit(str(digest), tuple(map(str, problems)), int(put_ns))
+def _told(unit: ParsedUnit) -> list[object]:
+    """A unit as it stands in a footer."""
+    return [unit.digest, list(unit.problems), unit.put_ns, unit.places]
+
+
+def _unit(
+    digest: str, problems: Sequence[str], put_ns: int, places: Sequence[tuple[str, str, int]] | None = None
+) -> ParsedUnit:
+    known = None if places is None else tuple((str(commit), str(env), int(date)) for commit, env, date in places)
+    return ParsedUnit(str(digest), tuple(map(str, problems)), int(put_ns), known)
+
+
+PLACE = ("commit", "env", "date")
+"""Columns that say where in the history a row stands."""
+
+
+def _places(rows: pa.Table) -> tuple[tuple[str, str, int], ...] | None:
+    """Where the rows of a unit stand, each place once; None if they do not say."""
+    if not set(PLACE) <= set(rows.column_names):
+        return None
+    columns = [rows[name].cast(pa.int64() if name == "date" else pa.string()) for name in PLACE]
+    found = pa.table(columns, names=list(PLACE)).group_by(list(PLACE), use_threads=False).aggregate([])
+    return tuple(sorted(zip(*(found[name].to_pylist() for name in PLACE), strict=True)))
 
 
 def _merged(parts: Sequence[TablePart]) -> list[TablePart]:

@@ -11,6 +11,7 @@ from scipy import special
 
 from benchmarks.trial_file import FAILED, Status
 from ci.stats.types import FloatArray
+from ci.trials.pooled import PooledLine, PooledTimes
 from ci.trials.trial import Arm, BrokenModule, Checkout, Declaration, Environment, Machine, Trial
 
 Key = tuple[str, str, str]
@@ -56,7 +57,8 @@ class Cell:
 
     definition, case_definition: digests of the benchmark definition of the operator and of the case, "" if not known.
     code: digest of the machine code it launched in its newest trial, "" if not known.  beside: for each of `trials`,
-    the seconds of the baselines that were timed in the same rounds by the same processes, by name.
+    the seconds of the baselines that were timed in the same rounds by the same processes, by name.  kept: what all that
+    comes to, where the samples are elsewhere; `trials` and `beside` are empty then.
     """
 
     kernel: str
@@ -70,11 +72,24 @@ class Cell:
     case_definition: str
     code: str = ""
     beside: tuple[Mapping[str, FloatArray], ...] = ()
+    kept: PooledTimes | None = None
 
     @property
     def seconds(self) -> float:
         """Median over the samples of all trials, NaN without any."""
+        if self.kept:
+            return self.kept.seconds
         return _middle(np.sort(np.concatenate(self.trials))) if self.trials else float("nan")
+
+    @property
+    def key(self) -> Key:
+        """Which cell it is."""
+        return self.kernel, self.backend, self.case
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ran, and its times are neither here nor kept."""
+        return self.status is Status.OK and not self.trials and self.kept is None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,8 +120,11 @@ class _Result:
     beside: Mapping[str, FloatArray]
 
 
-def pool(trials: Iterable[Trial], place: Place) -> PooledTrials:
-    """Pool the trials that belong to a place; ValueError if none does."""
+def pool(trials: Iterable[Trial], place: Place, kept: Iterable[PooledLine] = ()) -> PooledTrials:
+    """Pool the trials that belong to a place; ValueError if none does.
+
+    kept: what the samples of compact trials come to.  An arm that has neither is in no cell (:func:`outdated` says so).
+    """
     ordered = sorted((trial for trial in trials if trial.machine.name == place.machine), key=lambda trial: trial.order)
     here = [(trial, trial.checkouts[role]) for trial in ordered if (role := place.role_in(trial))]
     if not here:
@@ -115,7 +133,8 @@ def pool(trials: Iterable[Trial], place: Place) -> PooledTrials:
     declarations = {trial.operator: c.declaration for trial, c in here if c.declaration}
     started = {trial.operator: trial.started_ms for trial, _ in here}
     durations = {name: sum(trial.duration_s for trial, _ in here if trial.operator == name) for name in declarations}
-    cells = _cells([trial for trial, _ in here], place, declarations)
+    times = {(line.operator, *key): one for line in kept for key, one in line.times.items()}
+    cells = _cells([trial for trial, _ in here], place, declarations, times)
     date_ms = checkout.date_ms or max(started.values())
     return PooledTrials(
         place, cells, declarations, started, durations, newest.machine, checkout.environment, date_ms, checkout.broken
@@ -160,7 +179,21 @@ def _order_statistics(count: int) -> tuple[int, int]:
     return below, count - 1 - below
 
 
-def _cells(trials: Sequence[Trial], place: Place, declarations: Mapping[str, Declaration]) -> dict[Key, Cell]:
+def outdated(trials: Iterable[Trial], place: Place, kept: Iterable[PooledLine]) -> list[str]:
+    """Operators with compact trials at a place whose samples were not pooled, or not all together."""
+    pooled = {line.operator: line.trials for line in kept}
+    here: dict[str, set[str]] = {}
+    compact = set()
+    for trial in trials:
+        if place.role_in(trial) and trial.machine.name == place.machine:
+            here.setdefault(trial.operator, set()).add(trial.id)
+            compact |= {trial.operator} if trial.samples else set()
+    return sorted(operator for operator in compact if pooled.get(operator, frozenset()) != here[operator])
+
+
+def _cells(
+    trials: Sequence[Trial], place: Place, declarations: Mapping[str, Declaration], kept: Mapping[Key, PooledTimes]
+) -> dict[Key, Cell]:
     seen: dict[Key, list[_Result]] = {}
     for trial in trials:
         role = place.role_in(trial) or ""
@@ -171,7 +204,8 @@ def _cells(trials: Sequence[Trial], place: Place, declarations: Mapping[str, Dec
                 for backend, arm in arms.items():
                     result = _Result(trial.session, case.method, arm, _beside(backend, arms, declared))
                     seen.setdefault((trial.operator, backend, name), []).append(result)
-    return {key: _cell(key, results, declarations[key[0]]) for key, results in sorted(seen.items())}
+    cells = (_cell(key, results, declarations[key[0]], kept.get(key)) for key, results in sorted(seen.items()))
+    return {cell.key: cell for cell in cells if not cell.lost}
 
 
 def _same_definition(one: Declaration, other: Declaration, case: str) -> bool:
@@ -191,12 +225,15 @@ def _beside(backend: str, arms: Mapping[str, Arm], declared: Declaration) -> dic
     return {name: seconds for name, seconds in found.items() if len(seconds) == len(arms[backend].seconds)}
 
 
-def _cell(key: Key, results: Sequence[_Result], declared: Declaration) -> Cell:
+def _cell(key: Key, results: Sequence[_Result], declared: Declaration, kept: PooledTimes | None) -> Cell:
     """One cell of its results, oldest first.  The newest session decides the status, the worst of its trials counts."""
     last = results[-1]
     speaking = min((r.arm for r in results if r.session == last.session), key=lambda arm: BADNESS.index(arm.status))
     timed = [r for r in results if r.arm.ok] if speaking.ok else []
     definitions = declared.definition, _case_definition(declared, key[2]) or ""
     code = next((r.arm.code_hash for r in reversed(results) if r.arm.code_hash), "")
+    about = speaking.status, speaking.why
+    if any(r.arm.kept for r in timed):
+        return Cell(*key, *about, (), last.method, *definitions, code, kept=kept)
     seconds, beside = tuple(r.arm.seconds for r in timed), tuple(r.beside for r in timed)
-    return Cell(*key, speaking.status, speaking.why, seconds, last.method, *definitions, code, beside)
+    return Cell(*key, *about, seconds, last.method, *definitions, code, beside)

@@ -14,12 +14,15 @@ import pyarrow as pa
 from benchmarks import trial_file
 from ci.records import asv_files
 from ci.records.columns import SCHEMA, Column, RowBlock, table_of
-from ci.records.paired import PairedRatio, beside_fastest
-from ci.records.pooling import Cell, Place, PooledTrials, interval, pool
+from ci.records.paired import times_of
+from ci.records.pooling import Place, PooledTrials, outdated, pool
 from ci.trials.file import TrialFile, read
+from ci.trials.pooled import PairedRatio, PooledTimes
 from ci.trials.trial import DeclaredCase, Machine, Scalar
 
 UNPAIRED = PairedRatio("", math.nan, math.nan, math.nan)
+
+UNTIMED = PooledTimes(math.nan, math.nan, math.nan, math.nan, math.nan, 0, 0)
 
 CACHED = SCHEMA.remove(SCHEMA.get_field_index("machine"))
 """What a record's rows say; the machine is the name of their folder."""
@@ -42,7 +45,8 @@ def rows_of(machine: str, path: Path, notes: Path) -> tuple[pa.Table, list[str]]
     problems = [f"{one.at(Path(notes.name))}: {one.why}; left out" for one in file.rejected]
     place = Place(machine, data["commit_hash"], data["env_name"])
     try:
-        pooled = pool(file.trials, place) if file.trials else None
+        pooled = pool(file.trials, place, file.pooled) if file.trials else None
+        problems += [_outdated(one, notes) for one in outdated(file.trials, place, file.pooled)]
     except ValueError as error:
         pooled, problems = None, [*problems, f"{notes.name}: {error}; its trials belong elsewhere"]
     noted = [_noted(pooled)] if pooled else []
@@ -58,7 +62,8 @@ def _noted(pooled: PooledTrials) -> RowBlock:
     keys, cells = list(pooled.cells), list(pooled.cells.values())
     declarations = [pooled.declarations[kernel] for kernel, _, _ in keys]
     cases = [d.cases.get(name, DeclaredCase(name)) for d, (_, _, name) in zip(declarations, keys, strict=True)]
-    paired = [beside_fastest(cell) or UNPAIRED for cell in cells]
+    times = [times_of(cell) or UNTIMED for cell in cells]
+    paired = [one.paired or UNPAIRED for one in times]
     columns: dict[str, Column] = {
         **_where(pooled.place, pooled.machine, pooled.date_ms),
         **software(pooled.environment.versions),
@@ -70,7 +75,7 @@ def _noted(pooled: PooledTrials) -> RowBlock:
         **{name: [getattr(case, name) for case in cases] for name in ("tier", "dtype", "world")},
         "shape": [json.dumps(dict(case.shape)) if case.shape else "" for case in cases],
         **{field: [getattr(case.cost, field) for case in cases] for field, _ in asv_files.EXACT.values()},
-        **_times(cells),
+        **_times(times),
         "status": [str(cell.status) for cell in cells],
         "yardstick": [cell.definition for cell in cells],
         "case_yardstick": [cell.case_definition for cell in cells],
@@ -83,15 +88,19 @@ def _noted(pooled: PooledTrials) -> RowBlock:
     return RowBlock(len(keys), columns)
 
 
-def _times(cells: Sequence[Cell]) -> dict[str, Column]:
-    intervals = [interval(cell.trials) if cell.trials else (math.nan, math.nan) for cell in cells]
+def _times(times: Sequence[PooledTimes]) -> dict[str, Column]:
     return {
-        "seconds": [cell.seconds for cell in cells],
-        "seconds_low": [low for low, _ in intervals],
-        "seconds_high": [high for _, high in intervals],
-        "samples": [sum(map(len, cell.trials)) for cell in cells],
-        "trials": [len(cell.trials) for cell in cells],
+        "seconds": [one.seconds for one in times],
+        "seconds_low": [one.low for one in times],
+        "seconds_high": [one.high for one in times],
+        "samples": [one.samples for one in times],
+        "trials": [one.trials for one in times],
     }
+
+
+def _outdated(operator: str, notes: Path) -> str:
+    said = f"{notes.name}: the line with the times of {operator} is missing or older than its trials"
+    return f"{said}; `ridgeline record {notes}` makes it anew from the samples"
 
 
 def _bare(data: asv_files.Json, pooled: PooledTrials | None) -> Iterator[RowBlock]:

@@ -4,6 +4,9 @@
 file, and every row of ours in it can be made again from the notes.  So recording is a union of trials by id: it does
 not matter in which order, how often or by whom, and whatever asv or an interrupted writer left behind is put right by
 recording once more.  Every file is replaced as a whole, under one lock per results folder.
+
+Where a project names a place for samples (`ci.records.samples.places`), its notes are compact: what the samples come to
+stays here, the samples go there, and are fetched only where rounds are needed.
 """
 
 from __future__ import annotations
@@ -19,22 +22,32 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from ci.records import asv_files
-from ci.records.pooling import Place, PooledTrials, pool
+from ci.records.paired import times_of
+from ci.records.pooling import Place, PooledTrials, outdated, pool
+from ci.records.samples import keeping
+from ci.records.samples.places import SamplesPlace, configured
+from ci.trials.compact import same_results
 from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
+from ci.trials.pooled import PooledLine
 from ci.trials.trial import Trial
 from ci.whole_files import WriteError, replace
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ci.records.frame import OpenedRecords
+
 __all__ = [
+    "Compacted",
     "Place",
     "Problem",
     "RecordError",
     "Recorded",
+    "compact",
     "keep_grids",
     "load",
     "notes",
+    "opened",
     "places",
     "pool_at",
     "read_benchmarks",
@@ -59,6 +72,15 @@ class Recorded:
     problems: list[Problem]
 
 
+@dataclasses.dataclass(frozen=True)
+class Compacted:
+    """Bytes of a record in results/ before and after its samples left it."""
+
+    before: int
+    after: int
+    problems: list[Problem]
+
+
 # ---- writing ----------------------------------------------------------------------------------------------------
 
 
@@ -76,18 +98,66 @@ def record(
     """
     wanted, problems = _sorted_by_place(files, commits or {}, keep=not dry_run)
     known = added = 0
-    paths: list[Path] = []
+    samples = configured(results_dir)
     with contextlib.nullcontext() if dry_run else _lock(results_dir):
         for place in sorted(wanted):
-            path = _asv_path(results_dir, place)
-            notes, broken = _read_notes(path, keep=not dry_run)
-            new, already, conflicts = _new(wanted[place], notes, _notes_path(path))
+            notes, broken = _read_notes(_asv_path(results_dir, place), keep=not dry_run)
+            new, already, conflicts = _new(wanted[place], notes.trials, notes.path)
             problems += [*broken, *conflicts]
             known, added = known + already, added + len(new)
             if not dry_run:
-                problems += _write_place(results_dir, place, [*notes, *new])
-            paths.append(path)
+                problems += _write_place(results_dir, _added(notes, new, place, samples), place)
+    paths = [_asv_path(results_dir, place) for place in sorted(wanted)]
     return Recorded(paths, added, known, sorted(wanted), problems)
+
+
+def _added(notes: TrialFile, new: Sequence[Trial], place: Place, samples: SamplesPlace | None) -> TrialFile:
+    """The notes of a place with more trials: compact, and pooled anew where it must be, if samples have a place."""
+    trials = [*notes.trials, *new]
+    if not samples and not any(trial.samples for trial in trials):
+        return TrialFile(notes.path, tuple(trials))
+    small = keeping.kept(trials, samples)
+    stale = set(outdated(small, place, notes.pooled))
+    fresh = pooled_anew([trial for trial in trials if trial.operator in stale], place, samples)
+    return TrialFile(
+        notes.path, tuple(small), (), (*(one for one in notes.pooled if one.operator not in stale), *fresh)
+    )
+
+
+def pooled_anew(trials: Sequence[Trial], place: Place, samples: SamplesPlace | None) -> list[PooledLine]:
+    """What the samples of trials come to, one line per operator; samples that are away are fetched."""
+    if not trials:
+        return []
+    cells = pool(keeping.whole(trials, samples), place).cells
+    ids: dict[str, set[str]] = {}
+    for trial in trials:
+        ids.setdefault(trial.operator, set()).add(trial.id)
+    times = {key: found for key, cell in cells.items() if (found := times_of(cell))}
+    return [
+        PooledLine(name, frozenset(those), {key[1:]: one for key, one in times.items() if key[0] == name})
+        for name, those in sorted(ids.items())
+    ]
+
+
+def compact(results_dir: Path, place: Place, samples: SamplesPlace, dry_run: bool = False) -> Compacted:
+    """Move the samples of one record to their place.  Once more is no change; an interruption leaves it as it was."""
+    path = _asv_path(results_dir, place)
+    with contextlib.nullcontext() if dry_run else _lock(results_dir):
+        notes, problems = _read_notes(path, keep=not dry_run)
+        before = _bytes(path, notes.path)
+        if not notes.trials:
+            return Compacted(before, before, problems)
+        small = _added(notes, [], place, samples)
+        if dry_run:
+            data, _ = asv_files.checked(path.read_bytes(), place.machine)
+            texts = _texts(small, pool(small.trials, place, small.pooled), data, path)
+            return Compacted(before, sum(len(text.encode()) for text in texts.values()), problems)
+        problems += _write_place(results_dir, small, place)
+        return Compacted(before, _bytes(path, notes.path), problems)
+
+
+def _bytes(*paths: Path) -> int:
+    return sum(path.stat().st_size for path in paths if path.exists())
 
 
 def _new(wanted: Sequence[Trial], notes: Sequence[Trial], path: Path) -> tuple[list[Trial], int, list[Problem]]:
@@ -98,7 +168,7 @@ def _new(wanted: Sequence[Trial], notes: Sequence[Trial], path: Path) -> tuple[l
         earlier = there.get(trial.id) or new.get(trial.id)
         if earlier is None:
             new[trial.id] = trial
-        elif trial.same_results(earlier):
+        elif same_results(trial, earlier):
             known |= {trial.id} & there.keys()
         else:
             why = f"trial {trial.id} of {trial.operator} is recorded already with other results; the record stays"
@@ -160,15 +230,27 @@ def _places(trial: Trial) -> tuple[list[Place], list[str]]:
     return list(places), reasons
 
 
-def _write_place(results_dir: Path, place: Place, trials: Sequence[Trial]) -> list[Problem]:
-    """Bring the notes and asv's files of one place up to date with these trials."""
-    path = _asv_path(results_dir, place)
-    pooled = pool(trials, place)
-    old, problems = _own_file(path, place)
+def _texts(notes: TrialFile, pooled: PooledTrials, old: asv_files.Json, path: Path) -> dict[Path, str]:
+    """The notes of a place and asv's file, which keeps what asv alone put in it, in the order of writing."""
     rows = {**(old.get("results") or {}), **asv_files.rows_of(pooled)}
     file = {**asv_files.result_file(pooled, rows), "durations": old.get("durations") or {}}
-    _replace(_notes_path(path), "".join(f"{trial.text}\n" for trial in sorted(trials, key=lambda one: one.order)))
-    _replace(path, asv_files.dumps(file))
+    return {notes.path: _notes_text(notes), path: asv_files.dumps(file)}
+
+
+def _notes_text(notes: TrialFile) -> str:
+    """The notes of a place: its trials by time, then what the samples of compact ones come to."""
+    trials = (trial.text for trial in sorted(notes.trials, key=lambda one: one.order))
+    pooled = (line.text for line in sorted(notes.pooled, key=lambda one: one.operator))
+    return "".join(f"{line}\n" for line in (*trials, *pooled))
+
+
+def _write_place(results_dir: Path, notes: TrialFile, place: Place) -> list[Problem]:
+    """Bring the notes and asv's files of one place up to date with these trials."""
+    path = _asv_path(results_dir, place)
+    pooled = pool(notes.trials, place, notes.pooled)
+    old, problems = _own_file(path, place)
+    for file, text in _texts(notes, pooled, old, path).items():
+        _replace(file, text)
     machine = {**asv_files.machine_record(pooled.machine), "version": 1}
     _replace(path.with_name("machine.json"), json.dumps(machine, indent=4, sort_keys=True))
     new = asv_files.broken_benchmark()
@@ -198,16 +280,16 @@ def _own_file(path: Path, place: Place) -> tuple[asv_files.Json, list[Problem]]:
     return data, []
 
 
-def _read_notes(path: Path, keep: bool) -> tuple[list[Trial], list[Problem]]:
-    """The trials beside an asv file; with `keep`, lines that are not trials are put aside (else only reported)."""
+def _read_notes(path: Path, keep: bool) -> tuple[TrialFile, list[Problem]]:
+    """The notes beside an asv file; with `keep`, lines that are not trials are put aside (else only reported)."""
     notes = _notes_path(path)
     if not notes.exists():
-        return [], []
+        return TrialFile(notes), []
     file = read(notes)
     whole = next((one for one in file.rejected if one.number == 0), None)
     if whole:
         raise RecordError(f"{notes} {whole.why}; nothing was changed")
-    return list(file.trials), file.problems(keep)
+    return file, file.problems(keep)
 
 
 @contextlib.contextmanager
@@ -260,20 +342,37 @@ def load(results_dir: Path, machine: str | None = None) -> pd.DataFrame:
     return frames.load(results_dir, machine, _notes_path)
 
 
+def opened(results_dir: Path) -> OpenedRecords:
+    """The records by where they stand in the history; their rows are read as they are asked for."""
+    from ci.records import frame as frames
+
+    return frames.opened(results_dir, _notes_path)
+
+
 def notes(results_dir: Path, machine: str, commit: str, env: str) -> list[Trial]:
-    """The trials of a record as they were measured, oldest first, none if there are none; `commit` may be a prefix."""
-    return [trial for place in places(results_dir, machine, commit, env) for trial in trials(results_dir, place)]
+    """The trials of a record, oldest first, none if there are none; `commit` may be a prefix.
+
+    Their samples may be elsewhere (`Trial.samples`): :func:`trials` fetches them.
+    """
+    return [trial for place in places(results_dir, machine, commit, env) for trial in _noted(results_dir, place)]
 
 
 def pool_at(results_dir: Path, place: Place) -> PooledTrials | None:
-    """Everything measured at a place, None if nothing was."""
+    """Everything measured at a place, with its samples, None if nothing was."""
     found = trials(results_dir, place)
     return pool(found, place) if found else None
 
 
 def trials(results_dir: Path, place: Place) -> list[Trial]:
-    """The trials of a place, oldest first, none if there are none; lines that are not trials are left out."""
-    return sorted(_read_notes(_asv_path(results_dir, place), keep=False)[0], key=lambda trial: trial.order)
+    """The trials of a place with their samples, oldest first, none if there are none.
+
+    Lines that are not trials are left out.  Raises RecordError where samples cannot be had.
+    """
+    return keeping.whole_in(_noted(results_dir, place), results_dir)
+
+
+def _noted(results_dir: Path, place: Place) -> list[Trial]:
+    return sorted(_read_notes(_asv_path(results_dir, place), keep=False)[0].trials, key=lambda trial: trial.order)
 
 
 def places(results_dir: Path, machine: str, commit: str, env: str | None = None) -> list[Place]:

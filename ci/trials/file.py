@@ -12,11 +12,19 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.shapes import Unfit
+from ci.trials import compact
+from ci.trials import pooled as pooled_lines
+from ci.trials.pooled import PooledLine
 from ci.trials.trial import Trial
+
+LONGEST_LINE = 64_000_000
+"""Bytes: the longest line of results/ has 0.3 MB (48 cases, 5 arms, 40 rounds; 2026-11-22), and without a
+bound a torn line of 200 MB took 30 s and 11 GB to refuse."""
 
 
 class RecordError(Exception):
@@ -70,11 +78,15 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class TrialFile:
-    """What a file holds: its trials in the order of the file, and the lines that are not used."""
+    """What a file holds: its trials in the order of the file, and the lines that are not used.
+
+    pooled: what the samples of compact trials come to, in the notes of a record.
+    """
 
     path: Path
     trials: tuple[Trial, ...] = ()
     rejected: tuple[Rejected, ...] = ()
+    pooled: tuple[PooledLine, ...] = ()
 
     def problems(self, keep: bool) -> list[Problem]:
         """The rejected lines as problems; with `keep` each is kept beside the file."""
@@ -92,8 +104,8 @@ def read(path: Path) -> TrialFile:
         why = f"cannot be read: {error.strerror or error}"
         return TrialFile(path, (), (Rejected(0, Fault.UNREADABLE, why),))
     content, damage = unpacked(content)
-    trials, rejected = parse(content.split(b"\n"), 1)
-    return TrialFile(path, trials, (*damage, *rejected))
+    found = parse_record(path, content.split(b"\n"), 1)
+    return dataclasses.replace(found, rejected=(*damage, *found.rejected))
 
 
 class Followed:
@@ -122,7 +134,8 @@ class Followed:
         *lines, _ = new.split(b"\n")
         trials, rejected = parse(lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
         self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
-        self._file = TrialFile(self.path, (*self._file.trials, *trials), (*self._file.rejected, *rejected))
+        before = self._file
+        self._file = TrialFile(self.path, (*before.trials, *trials), (*before.rejected, *rejected))
         return self._file
 
 
@@ -130,33 +143,50 @@ GZIP = b"\x1f\x8b"
 
 
 def parse(
-    lines: Iterable[bytes], first: int, known: dict[str, Trial] | None = None
+    lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None
 ) -> tuple[tuple[Trial, ...], tuple[Rejected, ...]]:
-    """Trials and rejected lines of lines numbered from `first`.  The same trial twice counts once."""
-    trials, rejected = dict(known or {}), list[Rejected]()
+    """Trials with their samples, and rejected lines, of lines numbered from `first`.  See :func:`parse_record`."""
+    found = parse_record(Path(), lines, first, known)
+    away = {trial.id for trial in found.trials if trial.samples}
+    whys = (f"trial {id_} has its samples elsewhere; give the trial file as it was measured" for id_ in sorted(away))
+    refused = tuple(Rejected(0, Fault.NOT_A_TRIAL, why) for why in whys)
+    return tuple(trial for trial in found.trials if trial.id not in away), (*found.rejected, *refused)
+
+
+def parse_record(path: Path, lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
+    """Trials and rejected lines of lines numbered from `first`, as a record may hold them: compact and pooled too.
+
+    The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
+    """
+    trials, rejected, pooled = dict(known or {}), list[Rejected](), list[PooledLine]()
     for number, line in enumerate(lines, first):
         if not line.strip():
             continue
         found = parse_line(line, number)
         if isinstance(found, Rejected):
             rejected.append(found)
+        elif isinstance(found, PooledLine):
+            pooled.append(found)
         elif found.id not in trials:
             trials[found.id] = found
-        elif not found.same_results(trials[found.id]):
+        elif not compact.same_results(found, trials[found.id]):
             why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
             rejected.append(Rejected(number, Fault.CONFLICT, why, line))
     new = tuple(trial for id_, trial in trials.items() if not known or id_ not in known)
-    return new, tuple(rejected)
+    return TrialFile(path, new, tuple(rejected), tuple(pooled))
 
 
-def parse_line(line: bytes, number: int = 1) -> Trial | Rejected:
-    """The trial of one line, or what is wrong with it."""
+def parse_line(line: bytes, number: int = 1) -> Trial | PooledLine | Rejected:
+    """The trial of one line (or what one of a record's notes says of several), or what is wrong with it."""
+    if len(line) > LONGEST_LINE:
+        why = f"{len(line) / 1e6:,.0f} MB long; a trial has at most {LONGEST_LINE / 1e6:,.0f} MB"
+        return Rejected(number, Fault.NOT_A_TRIAL, why, line)
     try:
         text = line.decode().strip()
     except UnicodeDecodeError:
         return Rejected(number, Fault.NOT_JSON, "not UTF-8 text", line)
     try:
-        return Trial.of(json.loads(text, parse_constant=_refuse_constant), text)
+        return _read(json.loads(text, parse_constant=_refuse_constant), text)
     except json.JSONDecodeError as error:
         if incomplete(text, error.pos):
             why = f"the line is torn, its writer was interrupted: {error.msg} at character {error.pos}"
@@ -170,14 +200,25 @@ def parse_line(line: bytes, number: int = 1) -> Trial | Rejected:
         return Rejected(number, Fault.NOT_JSON, f"not JSON: {error}", line)
 
 
+def _read(data: Any, text: str) -> Trial | PooledLine:
+    """By the format that a line says it has.  Raises Unfit."""
+    kind = data.get("format") if isinstance(data, dict) else None
+    if kind == compact.FORMAT:
+        return compact.of_line(data, text)
+    return PooledLine.of(data) if kind == pooled_lines.FORMAT else Trial.of(data, text)
+
+
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+("|\\?\Z)', re.DOTALL)
+"""A string of JSON, whole or cut off at the end of the text; read once from left to right, however long it is."""
+
+
 def incomplete(text: str, position: int) -> bool:
     """Whether JSON that failed at `position` only lacks its end: objects are open, and its last token is cut off."""
-    strings = re.compile(r'"(?:[^"\\]|\\.)*"')
-    bare = strings.sub("", text)
+    bare = _STRING.sub(lambda found: "" if found[1] == '"' else '"', text)
     cut = '"' in bare
     closed = bare.partition('"')[0]
     is_open = cut or closed.count("{") + closed.count("[") > closed.count("}") + closed.count("]")
-    return is_open and re.fullmatch(r'"(?:[^"\\]|\\.)*\\?|[\w.+-]*', text[position:].strip(), re.DOTALL) is not None
+    return is_open and re.fullmatch(r'"(?:[^"\\]++|\\.)*+\\?|[\w.+-]*', text[position:].strip(), re.DOTALL) is not None
 
 
 def set_aside(path: Path, content: bytes) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ import numpy as np
 
 from benchmarks.trial_file import FORMAT, Status
 from ci.stats.types import Clocks, FloatArray, PairedRounds, Role
+from ci.trials import compact
 from ci.trials.compared import Comparison
 from ci.trials.comparisons import ROLES, comparisons
-from ci.trials.file import Rejected, parse, unpacked
+from ci.trials.file import Rejected, parse_record, unpacked
 from ci.trials.trial import Trial
 
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -58,15 +59,18 @@ def read(path: Path | str) -> list[Comparison]:
     return opened(path).comparisons
 
 
-def opened(path: Path | str) -> Recording:
-    """What a file holds.  Raises ReplayError."""
+def opened(path: Path | str, complete: Callable[[Sequence[Trial]], Sequence[Trial]] = tuple) -> Recording:
+    """What a file holds.  Raises ReplayError.
+
+    complete: gives trials whose samples are elsewhere with their samples.
+    """
     path = Path(path)
     content, damage = _content(path)
     lines = [(number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
     first = next((value for value in (_parsed(line) for _, line in lines) if isinstance(value, dict)), {})
-    if first.get("format") == FORMAT:
-        trials, rejected = parse(content.split(b"\n"), 1)
-        return _whole_trials(path, trials, (*damage, *rejected))
+    if first.get("format") in (FORMAT, compact.FORMAT):
+        found = parse_record(path, content.split(b"\n"), 1)
+        return _whole_trials(path, complete(found.trials), (*damage, *found.rejected))
     reader = _Reader(path)
     for number, line in lines:
         reader.add(number, line, last=number == lines[-1][0])
@@ -93,12 +97,14 @@ def _parsed(line: bytes) -> Any:
         return None
 
 
-def _whole_trials(path: Path, trials: tuple[Trial, ...], rejected: tuple[Rejected, ...]) -> Recording:
+def _whole_trials(path: Path, trials: Sequence[Trial], rejected: tuple[Rejected, ...]) -> Recording:
     """The lines that are trials are used; every other one is named, and an error if nothing is left."""
     if rejected and not trials:
         raise ReplayError(f"{rejected[0].at(path)}: {rejected[0].why}; no line of the file is a trial")
+    if any(trial.samples for trial in trials):
+        raise ReplayError(f"{path}: the samples of its trials are elsewhere; `ridgeline gate BASE HEAD` finds them")
     warnings = [f"{one.at(path)}: {one.why}; the other trials count" for one in rejected]
-    return Recording(comparisons(trials, warnings), trials, rejected)
+    return Recording(comparisons(trials, warnings), tuple(trials), rejected)
 
 
 @dataclasses.dataclass

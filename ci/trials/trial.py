@@ -19,25 +19,14 @@ import numpy as np
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
+from ci.trials.cost import Cost
 from ci.trials.faults import NodeFault, faults_of
+from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
 
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
 """An object of a line that `benchmarks.trial_file.check` has let pass."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What one call of a case must do, per rank (see kernels.spec.Cost); None where the declaration does not say.
-
-    flops: FLOP.  hbm_bytes, link_bytes, payload_bytes: bytes; link_bytes by the bus convention of nccl-tests.
-    """
-
-    flops: int | None = None
-    hbm_bytes: int | None = None
-    link_bytes: int | None = None
-    payload_bytes: int | None = None
 
 
 _NOT_SHAPE = ("name", "tier", "dtype", "world", "distribution")
@@ -212,6 +201,7 @@ class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
     code_hash: digest of the code objects it launched, None where they are not known.  rank_s: median of each rank, s.
+    kept: what is known of its times where the samples are elsewhere; `seconds` is empty then.
     """
 
     status: Status
@@ -220,6 +210,7 @@ class Arm:
     knobs: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     code_hash: str | None = None
     rank_s: tuple[float, ...] = ()
+    kept: KeptTimes | None = None
 
     @classmethod
     def of(cls, data: Json) -> Arm:
@@ -233,6 +224,16 @@ class Arm:
     def ok(self) -> bool:
         """Whether it was right and has times."""
         return self.status is Status.OK
+
+    @property
+    def rounds(self) -> int:
+        """How many samples it has, here or elsewhere."""
+        return self.kept.rounds if self.kept else len(self.seconds)
+
+    @property
+    def median(self) -> float:
+        """Seconds, the median over the rounds; only of an arm that is ok."""
+        return self.kept.median if self.kept else float(np.median(self.seconds))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -263,6 +264,7 @@ class Trial:
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
     heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
+    samples: where they are, None if they are in the line.
     """
 
     id: str
@@ -282,6 +284,7 @@ class Trial:
     busy_share: float | None = None
     text: str = ""
     faults: tuple[NodeFault, ...] = ()
+    samples: SamplesAt | None = None
 
     @classmethod
     def of(cls, data: Any, text: str = "") -> Trial:
@@ -333,10 +336,6 @@ class Trial:
         found = (self.checkouts[role].declaration for role in ("head", "base") if role in self.checkouts)
         return next((declared for declared in found if declared), None)
 
-    def same_results(self, other: Trial) -> bool:
-        """Whether both lines hold the same cases, whatever commit they were recorded as."""
-        return self.text == other.text or bool(json.loads(self.text)["cases"] == json.loads(other.text)["cases"])
-
     # ---- other trials made of this one ---------------------------------------------------------------------------
 
     def mirrored(self, base_commit: str | None) -> Trial:
@@ -379,7 +378,8 @@ class Trial:
         data = json.loads(self.text)
         for role in commits.keys() & data["trees"].keys():
             data["trees"][role]["recorded_as"] = commits[role]
-        return Trial.of(data, json.dumps(data))
+        checkouts = {r: dataclasses.replace(c, named=commits.get(r, c.named)) for r, c in self.checkouts.items()}
+        return dataclasses.replace(self, checkouts=checkouts, text=json.dumps(data))
 
 
 def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:

@@ -199,6 +199,9 @@ var Ridgeline = (() => {
   /** Digests of the data files that this page shows, by path: an address changes with its content. */
   const versions = new Map(Object.entries(JSON.parse(document.documentElement.dataset.versions || "{}")));
 
+  /** Does the site have this data file?  Asked only of files that the page may show. */
+  const has = path => versions.has(path);
+
   /** A promise of the value that data/<path>.js hands to `receive`. */
   function load(path) {
     if (received.has(path)) return Promise.resolve(received.get(path));
@@ -305,6 +308,7 @@ var Ridgeline = (() => {
     ago,
     receive,
     load,
+    has,
     lane,
     header,
     fail,

@@ -159,8 +159,8 @@
     document.getElementById("absent-here").hidden = here;
     document.getElementById("here").hidden = !here;
     if (!here) return;
-    const paths = [`${lane.slug}/kernel-${slug}`, "views/history-" + slug, "views/events"];
-    const [data, record, {events}] = await Promise.all(paths.map(R.load));
+    const loading = [R.timeline(`${lane.slug}/kernel-${slug}`), ...["views/history-" + slug, "views/events"].map(R.load)];
+    const [data, record, {events}] = await Promise.all(loading);
     if (R.lane(R.state()) !== lane) return;
     view.query = values.q || "";
     document.getElementById("filter").value = view.query;

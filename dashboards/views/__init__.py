@@ -18,6 +18,7 @@ import pandas as pd
 from ci.history.analysis import History
 from dashboards.lanes import Lane, lanes
 from dashboards.machines import NotesOf, no_notes
+from dashboards.overview import overview_data
 from dashboards.views.together import together
 
 
@@ -25,9 +26,10 @@ from dashboards.views.together import together
 class SiteInput:
     """What every view draws from.
 
-    frame: tidy rows (`dashboards.lanes.tidy`), may be empty.  notes_of: (machine, commit, env) -> trials of a record.
-    history, results_dir: None where a site is built of a bare frame.  reports: of a pull request
-    (`dashboards.views.pull_request.read`).
+    frame: tidy rows (`dashboards.lanes.tidy`), may be empty: all of them, or, with `known` lanes, those that last
+    (`dashboards.recent`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None where a
+    site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers: rows of
+    baselines on machines of one product; None where `frame` has them.
     """
 
     frame: pd.DataFrame
@@ -35,11 +37,20 @@ class SiteInput:
     notes_of: NotesOf = no_notes
     results_dir: Path | None = None
     reports: tuple[dict[str, Any], ...] = ()
+    known: tuple[Lane, ...] | None = None
+    peers: pd.DataFrame | None = None
 
     @functools.cached_property
     def lanes(self) -> list[Lane]:
         """The lanes of the frame; the folder of a lane's data files is its `slug`."""
+        if self.known is not None:
+            return list(self.known)
         return lanes(self.frame) if len(self.frame) else []
+
+    @functools.cached_property
+    def overviews(self) -> dict[str, dict[str, Any]]:
+        """By the slug of a lane, the data of its overview."""
+        return {lane.slug: overview_data(lane.columns) for lane in self.lanes}
 
     @functools.cached_property
     def newest(self) -> dict[str, pd.DataFrame]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -15,19 +14,32 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def beside(path: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, bytes]]:
     """data/PATH.json and data/PATH.csv of rows that share their keys; of no rows, nothing."""
     if rows:
-        yield f"data/{path}.json", (json.dumps(rows, allow_nan=False, indent=0) + "\n").encode("ascii")
-        yield f"data/{path}.csv", _csv(rows)
+        lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+        yield f"data/{path}.json", f"[\n{lines}\n]\n".encode("ascii")
+        yield f"data/{path}.csv", as_csv(csv_lines(rows))
 
 
-def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+def csv_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The head and a line for each row, as CSV."""
+    lines = _Lines()
+    writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(rows[0])
     writer.writerows([_cell(value) for value in row.values()] for row in rows)
-    return text.getvalue().encode("utf-8", "backslashreplace")
+    return lines
+
+
+def as_csv(lines: Iterable[str]) -> bytes:
+    """A file of such lines."""
+    return "".join(lines).encode("utf-8", "backslashreplace")
+
+
+class _Lines(list[str]):
+    """What csv writes to, a line at a time."""
+
+    write = list.append
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(FORMULA) else value
+    return str(value).lower() if isinstance(value, bool) else value

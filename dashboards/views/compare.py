@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboards.lanes import DEFINITION, KEY
+from dashboards.lanes import BLOCK, DEFINITION, KEY, CommitCounts
+from dashboards.overview import SPARK_POINTS
 from dashboards.views import CHARTS, SiteInput, View
-from dashboards.views.together import CASE, minute, numbers, timed
+from dashboards.views.together import CASE, latest, minute, numbers, timed
 
 SCRIPTS = ("comparison", "compare_sides", "compare_rows", "compare")
 
@@ -22,21 +23,26 @@ NEWEST_TRIED = 8
 """Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
 
 
-def compare_data(rows: pd.DataFrame) -> dict[str, Any]:
-    """What static/views/compare.js reads of a lane; rows: tidy.
+def compare_data(rows: pd.DataFrame, counts: CommitCounts) -> dict[str, Any]:
+    """What static/views/compare.js reads of a lane; rows: tidy; counts: of the lane.
 
-    {"commits": [[hash, date, env, timed series]], "usual": [index of the earlier, of the later] or null, "digests":
-    [[of the kernel's definition, of the case's]], "definitions": [[kernel, case, [[index of the commit from which on,
-    index of the digests]]]]}
+    {"commits": [[hash, date, env, timed series, block]], "usual": [index of the earlier, of the later] or null,
+    "digests": [[of the kernel's definition, of the case's]], "definitions": [[kernel, case, [[index of the commit from
+    which on, index of the digests]]]]}
     """
     place = numbers(rows, ["commit"])
     first = _firsts(place)
     at = rows.iloc[first]
-    counts = np.bincount(place, weights=timed(rows), minlength=len(first)).astype(int).tolist()
+    of_commit = {
+        commit: [timed, n // BLOCK] for n, (commit, timed) in enumerate(zip(counts.commits, counts.timed, strict=True))
+    }
     dates = [minute(date) for date in at["date"]]
     digests, definitions = _definitions(rows, place)
     return {
-        "commits": [list(one) for one in zip(at["commit"], dates, at["env"], counts, strict=True)],
+        "commits": [
+            [commit, date, env, *of_commit[commit]]
+            for commit, date, env in zip(at["commit"], dates, at["env"], strict=True)
+        ],
         "usual": _usual(rows, place),
         "digests": digests,
         "definitions": definitions,
@@ -66,12 +72,14 @@ def _definitions(rows: pd.DataFrame, place: np.ndarray) -> tuple[list[list[str]]
 def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
     """The pair to show at first: the newest commit that shares timed series under the same definitions with an earlier
     one, and of those the one that shares most, the latest if several do.
+
+    Of each series its last SPARK_POINTS times are looked at.
     """
-    good = timed(rows)
+    good = np.flatnonzero(latest(numbers(rows, KEY), SPARK_POINTS, timed(rows)))
     whole, own = (numbers(rows, [name]) for name in DEFINITION)
     unstated = (rows[DEFINITION[1]] == "").to_numpy()
-    held = rows[KEY].assign(own=own, whole=np.where(unstated, whole, 0))
-    arm, place = numbers(held, held.columns)[good], place[good]
+    held = rows[KEY].assign(own=own, whole=np.where(unstated, whole, 0)).iloc[good]
+    arm, place = numbers(held, held.columns), place[good]
     for later in sorted(set(place.tolist()), reverse=True)[:NEWEST_TRIED]:
         shared = np.bincount(place[np.isin(arm, arm[place == later]) & (place < later)], minlength=1)
         if shared.max():
@@ -81,7 +89,7 @@ def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
 
 def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
     for lane in site.lanes:
-        yield f"{lane.slug}/compare", compare_data(lane.frame)
+        yield f"{lane.slug}/compare", compare_data(lane.frame, lane.counts)
 
 
 VIEW = View(
@@ -89,6 +97,6 @@ VIEW = View(
     "Compare",
     scripts=("values.js", *CHARTS, *(f"views/{name}.js" for name in SCRIPTS)),
     styles=("views/views.css",),
-    reads=("*/kernel-*",),
+    reads=("*/*/kernel-*", "*/*/paired"),
     data=_data,
 )

@@ -17,7 +17,7 @@ import pandas as pd
 
 from ci.history.exact import CodeRecord
 from ci.history.types import HistoryEvent, Moved
-from dashboards import code, overview
+from dashboards import code
 from dashboards.lanes import KEY, Lane, slug
 from dashboards.values import significant
 from dashboards.views import SiteInput, View, feed
@@ -135,7 +135,7 @@ def looked(site: SiteInput) -> dict[str, Any]:
     return {
         "machines": int(timed["machine"].nunique()),
         "series": len(timed[["machine", *KEY]].drop_duplicates()),
-        "points": len(timed),
+        "points": sum(sum(lane.counts.ok) for lane in site.lanes),
         "commits": int(timed["commit"].nunique()),
         "newest": {"hash": newest["commit"], "date_ms": milliseconds(newest["date"])},
     }
@@ -155,7 +155,7 @@ def undecided(site: SiteInput, events: Sequence[HistoryEvent]) -> list[dict[str,
     One point does not make a step: the next record decides.  The largest change comes first.
     """
     told = {(*moved.key, moved.first_bad) for event in events for moved in event.moved}
-    rows = [row for lane in site.lanes for row in _apart(lane) if _place(row) not in told]
+    rows = [row for lane in site.lanes for row in _apart(lane, site.overviews[lane.slug]) if _place(row) not in told]
     return sorted(rows, key=lambda row: (-abs(math.log1p(row["speed"])), _place(row)))
 
 
@@ -163,8 +163,7 @@ def _place(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(row[name] for name in ("machine", "kernel", "backend", "case", "at"))
 
 
-def _apart(lane: Lane) -> Iterator[dict[str, Any]]:
-    found = overview.overview_data(lane.columns)
+def _apart(lane: Lane, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for row in found["rows"]:
         step = row["step"] or {}
         if step.get("moved"):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from dashboards.columns import NO_DATE, milliseconds
 from dashboards.lanes import KEY
 from dashboards.values import significant
 
@@ -24,6 +25,11 @@ def together(rows: pd.DataFrame) -> pd.DataFrame:
     Where no place has two, the newest with one; where none has one, the newest.  rows: tidy, so in order of history.
     Failed and unsupported backends of the place stay.
     """
+    return _plain(rows[newest_places(rows)])
+
+
+def newest_places(rows: pd.DataFrame) -> np.ndarray:
+    """Which rows those are."""
     case, place = numbers(rows, CASE), numbers(rows, ["commit", "env"])
     index, combined = pd.factorize(case * (place.max(initial=0) + 1) + place)
     worth = np.minimum(np.bincount(index, weights=timed(rows), minlength=len(combined)), 2)
@@ -32,7 +38,7 @@ def together(rows: pd.DataFrame) -> pd.DataFrame:
     last = np.append(np.diff(case[order]) != 0, True)[: len(order)]
     chosen = np.zeros(len(combined), bool)
     chosen[order[last]] = True
-    return _plain(rows[chosen[index]])
+    return chosen[index]
 
 
 def numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
@@ -44,14 +50,33 @@ def numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     return pd.factorize(number)[0]
 
 
-def earlier(rows: pd.DataFrame, days: int) -> pd.DataFrame:
-    """Of each arm of a lane the newest timed row at least `days` older than the lane's newest; else its oldest one."""
-    rows = rows[timed(rows)]
-    arm, old = numbers(rows, KEY), (rows["date"] <= rows["date"].max() - pd.Timedelta(days=days)).to_numpy()
-    place = np.arange(len(rows))
+def earlier(rows: pd.DataFrame, back: int) -> pd.DataFrame:
+    """Of each arm of a lane the newest timed row so many days (UTC) before the lane's newest; else its oldest one."""
+    day = days(rows["date"])
+    old = (day >= 0) & (day <= day.max(initial=-1) - back)
+    good = timed(rows)
+    rows, old = rows[good], old[good]
+    arm, place = numbers(rows, KEY), np.arange(len(rows))
     order = np.lexsort((np.where(old, place, -1 - place), old, arm))
     last = np.append(np.diff(arm[order]) != 0, True)[: len(order)]
     return _plain(rows.iloc[np.sort(order[last])])
+
+
+def latest(group: np.ndarray, count: int, wanted: np.ndarray | None = None) -> np.ndarray:
+    """The last rows of each group, of those that are wanted."""
+    at = np.arange(len(group)) if wanted is None else np.flatnonzero(wanted)
+    order = at[np.argsort(group[at], kind="stable")]
+    ends = np.append(np.flatnonzero(np.diff(group[order])) + 1, len(order))
+    end = np.repeat(ends, np.diff(np.concatenate([[0], ends])))
+    found = np.zeros(len(group), bool)
+    found[order[end - np.arange(len(order)) <= count]] = True
+    return found
+
+
+def days(dates: pd.Series) -> np.ndarray:
+    """The day of each date (UTC), counted since 1970; -1 where it is not known."""
+    found = milliseconds(dates)
+    return np.where(found == NO_DATE, -1, found // 86_400_000)
 
 
 def _plain(rows: pd.DataFrame) -> pd.DataFrame:

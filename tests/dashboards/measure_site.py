@@ -1,27 +1,31 @@
-"""Seconds of CPU and memory of building a large site, part by part: afresh, with one more commit, and once more.
+"""Seconds of CPU and memory of building a large site: afresh, with one more commit, and once more.
 
     python -m tests.dashboards.measure_site --series 3000 --commits 1000
 
-The frame is synthetic and in memory (`ci.records.store.load` has its own measurement), and so is no history of events;
-every view of `dashboards.views.listed` is built with it, and listed by itself.  Not a test: it has no limit to hold.
+The records are synthetic (`tests.dashboards.large_records`).  A build reads them, makes the data of all pages and
+writes the site; so is the reading of the rows that the history is judged by, and that history itself is told apart
+(with --history).  Each build is a process of its own; so are the libraries that it imports.  With --chromium the
+seconds until the compare page can be used are told too.  Not a test: it has no limit to hold.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import cProfile
+import gc
+import multiprocessing
+import pstats
 import resource
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
+from dashboards import standing
+from tests.dashboards import chromium, large_records, synthetic
 
-from ci.records import derived
-from dashboards import build, kernel_page, lanes, overview, script
-from dashboards.views import SiteInput
-from tests.dashboards import synthetic
+LOADED = "document.querySelector('#shown') && document.querySelector('#shown').textContent"
 
 
 @contextlib.contextmanager
@@ -30,38 +34,33 @@ def told(what: str) -> Iterator[None]:
     begin = time.process_time()
     yield
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{what:44} {time.process_time() - begin:7.2f} s   {most:5.2f} GiB")
+    print(f"{what:44} {time.process_time() - begin:7.2f} s   {most:5.2f} GiB", flush=True)
 
 
-def parts(frame: pd.DataFrame) -> None:
-    """What the data of the overview and of the kernels' pages are made of."""
-    with told("  derive rates and ratios"):
-        frame = derived.derive(frame)
-    with told("  order of history, texts and numbers tidied"):
-        lane = lanes.lanes(lanes.tidy(frame))[0]
-    with told("  columns, one sort"):
-        rows = lane.columns
-    with told("  digests of the kernels"):
-        for part in rows.parts("kernel"):
-            part.digest()
-    with told("  the overview"):
-        overview.overview_data(rows)
-    with told("  the kernels' data"):
-        data = [kernel_page.kernel_data(part) for part in rows.parts("kernel")]
-    with told("  the kernels' data as JSON"):
-        size = sum(len(script.script_json(one)) for one in data)
-    print(f"  {size / 1e6:.0f} MB of JSON for {len(rows):,} rows")
+def build(what: str, results: Path, out: Path, profile: bool, with_history: bool) -> None:
+    """The site in this process."""
+    gc.set_threshold(200_000, 20, 100)  # as `python -m dashboards` does
+    with told(f"{what}: importing libraries"):
+        import pandas as pd
 
-
-def views(frame: pd.DataFrame) -> None:
-    """Each view by itself."""
-    records = SiteInput(lanes.tidy(derived.derive(frame)))
-    for view in build.VIEWS:
-        with told(f"  view {view.name}"):
-            for _, value in view.data(records):
-                script.script_json(value)
-            for _ in view.files(records):
-                pass
+        from dashboards import build as site
+        from dashboards import history
+        from dashboards.views import SiteInput
+    profiler = cProfile.Profile(time.process_time) if profile else contextlib.nullcontext()
+    untouched = standing.untouched(out, results)
+    with told(f"{what}: rows for the history"), profiler:
+        sources, _, kept = site.read(results)
+        rows = site.rows_for_history(results, sources, kept)
+    if with_history:
+        with told(f"{what}: the history itself"):
+            history.read(rows, results)
+    del rows
+    with told(f"{what}: the site"), profiler:
+        blank = SiteInput(pd.DataFrame(), results_dir=results, known=())
+        site._build(blank, sources, out, None, (), kept, untouched)
+        standing.remember(out, results, "")
+    if isinstance(profiler, cProfile.Profile):
+        pstats.Stats(profiler).sort_stats("cumulative").print_stats(60)
 
 
 def main() -> None:
@@ -69,22 +68,54 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=3000)
     parser.add_argument("--commits", type=int, default=1000)
+    parser.add_argument("--folder", type=Path, help="keep the records and the site here")
+    parser.add_argument("--profile", action="store_true", help="also the functions of the build with one more commit")
+    parser.add_argument("--history", action="store_true", help="also the analysis of the history")
+    parser.add_argument("--chromium", action="store_true", help="also the compare page in a browser")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for what, commits in (("but one commit, afresh", -1), ("one more commit", 0), ("again", 0)):
-            frames = [synthetic.large(wanted.series, wanted.commits + commits)]  # a history only grows
-            with told(f"the whole site: {what}"):
-                whole(frames, Path(folder) / "site")
-    frame = synthetic.large(wanted.series, wanted.commits)
-    parts(frame)
-    views(frame)
+        results = (wanted.folder or Path(folder)) / "results"
+        site = results.parent / "site"
+        in_process(all_but_one, wanted.series, wanted.commits, results)
+        in_process(build, "all but one commit, afresh", results, site, False, wanted.history)
+        in_process(one_more, wanted.series, wanted.commits, results)
+        in_process(build, "one more commit", results, site, wanted.profile, wanted.history)
+        in_process(build, "again", results, site, False, wanted.history)
+        if wanted.chromium:
+            compare_page(site)
 
 
-def whole(frames: list[pd.DataFrame], out: Path) -> None:
-    """As `dashboards.build.build` does it: nobody holds the frame as it was loaded."""
-    frame = derived.derive(frames.pop())
-    frame = lanes.tidy(frame)
-    build._build(SiteInput(frame), out, None, ())
+def all_but_one(series: int, commits: int, results: Path) -> None:
+    """A history without its newest commit."""
+    large_records.add(synthetic.large(series, commits - 1), results)
+
+
+def one_more(series: int, commits: int, results: Path) -> None:
+    """The newest commit of the history."""
+    frame = synthetic.large(series, commits)
+    large_records.add(frame[-series:].reset_index(drop=True), results)
+
+
+def in_process(function: object, *values: object) -> None:
+    """Call a function in a fresh process."""
+    child = multiprocessing.get_context("spawn").Process(target=function, args=values)
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise SystemExit(child.exitcode)
+
+
+def compare_page(site: Path) -> None:
+    """Seconds until the table of the compare page is there, of three visits."""
+    program = chromium.executable()
+    if program is None:
+        raise SystemExit("there is no Chromium here: install the package chromium")
+    with chromium.browser(program) as page:
+        for _ in range(3):
+            begin = time.monotonic()
+            page.open(f"file://{site.absolute()}/compare.html")
+            page.wait(LOADED)
+            print(f"{'compare page, until its table is there':44} {time.monotonic() - begin:7.2f} s (wall)")
 
 
 if __name__ == "__main__":

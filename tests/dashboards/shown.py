@@ -18,8 +18,13 @@ def overview_data(frame: pd.DataFrame) -> Any:
 
 
 def kernel_data(frame: pd.DataFrame) -> Any:
-    """Of the rows of a kernel in a lane."""
-    return received(kernel_page.kernel_data(columns(frame)))
+    """Of the rows of a kernel in a lane: one block of all commits, with the rows of the table."""
+    rows = columns(frame)
+    block = kernel_page.kernel_block(rows)
+    plain = [{name: value for name, value in series.items() if name != "defined"} for series in block["series"]]
+    whole = {**block, "series": plain, "rows": overview.overview_data(rows)["rows"]}
+    del whole["definitions"]
+    return received(whole)
 
 
 def received(value: Any) -> Any:

@@ -76,7 +76,6 @@ def test_from_an_alarm_to_the_commit_by_keys(page: chromium.Page, site: str, ord
     for part in ("8.1 % slower", bad[:8], "Commit 40: tiles of 256", "A. Author", "#80", good[:8], "2 commits between"):
         assert part in panel
     assert f"ridgeline ab {good[:8]} {bad[:8]} --kernel gemm --case llm_down_m64 --backend triton" in panel
-    assert f"ridgeline bisect {good[:8]} {bad[:8]}" in panel
     assert "vgpr 128 → 256" in panel
     links = page.run("[...document.querySelectorAll('.event-panel a')].map(a => a.href)")
     assert f"{REPO}/commit/{bad}" in links

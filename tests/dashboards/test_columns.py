@@ -55,10 +55,12 @@ ROW = st.tuples(st.integers(0, 4), st.sampled_from(["triton", "gluon", "blas"]),
 COST = st.tuples(st.sampled_from([0.0, 1e9, np.nan]), st.sampled_from([0.0, 1e6, 2e6]))
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(ROW, COST, st.sampled_from(["m2", "m16"])), min_size=1, max_size=30))
-def test_odd_histories(rows: list[tuple[tuple[int, str, str, str, str, float], tuple[float, float], str]]) -> None:
-    base = synthetic.history(5, synthetic.CASES[:1], machines=["mi300x-8-0f3a9c1e"], backends=("triton",))
+Odd = tuple[tuple[int, str, str, str, str, float], tuple[float, float], str]
+
+
+def odd_history(rows: list[Odd], commits: int = 5) -> pd.DataFrame:
+    """Rows of one machine: (place of the commit, backend, status, definitions, seconds), (flops, bytes), case."""
+    base = synthetic.history(commits, synthetic.CASES[:1], machines=["mi300x-8-0f3a9c1e"], backends=("triton",))
     hashes = base["commit"].drop_duplicates().tolist()
     found = base.iloc[[0] * len(rows)].reset_index(drop=True)
     found["commit"] = [hashes[row[0]] for row, _, _ in rows]
@@ -70,7 +72,13 @@ def test_odd_histories(rows: list[tuple[tuple[int, str, str, str, str, float], t
     found["baseline_ratio"] = found["seconds"] * 700
     found["flops"], found["hbm_bytes"] = [cost[0] for _, cost, _ in rows], [cost[1] for _, cost, _ in rows]
     found["case"] = [case for _, _, case in rows]
-    compare(found)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(ROW, COST, st.sampled_from(["m2", "m16"])), min_size=1, max_size=30))
+def test_odd_histories(rows: list[Odd]) -> None:
+    compare(odd_history(rows))
 
 
 # ---- the parts ------------------------------------------------------------------------------------------------------

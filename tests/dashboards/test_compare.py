@@ -12,11 +12,17 @@ import pytest
 
 from dashboards import lanes
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
-from dashboards.views.compare import compare_data
+from dashboards.paired_block import paired_block
+from dashboards.views import compare
 from tests.dashboards import node, synthetic
 
 ROOT = Path(__file__).parents[2]
 LIMITS = {"beside": MOVED_BESIDE_BASELINE, "alone": MOVED_ALONE}
+
+
+def compare_data(rows: Any) -> dict[str, Any]:
+    """Of all rows of a lane."""
+    return compare.compare_data(rows, lanes.CommitCounts.of(rows))
 
 
 def in_node(expression: str, value: Any) -> Any:
@@ -62,6 +68,33 @@ def test_a_change_is_what_a_slow_oracle_says() -> None:
         assert found["least"] == pytest.approx(max(0, abs(math.log(ratio)) - around) if too else 0)
         verdicts.add((verdict, sure))
     assert verdicts == {("faster", True), ("slower", True), ("same", False), ("same", True)}
+
+
+def test_ratios_of_common_rounds_come_before_separate_times() -> None:
+    """By a slow oracle: two paired ratios, their own intervals, and the drift between runs."""
+    rng = np.random.default_rng(7)
+    pairs = []
+    for _ in range(100):
+        sides = [any_time(rng), any_time(rng)]
+        for side in sides:
+            ratio, width = rng.uniform(0.9, 1.1), rng.uniform(1e-4, 5e-3)
+            side["paired"] = {"with": "blas", "ratio": ratio, "low": ratio / (1 + width), "high": ratio * (1 + width)}
+        pairs.append(sides)
+    for (a, b), found in zip(pairs, compared(pairs), strict=True):
+        p, q = a["paired"], b["paired"]
+        around = sum((math.log(one["high"] / one["low"]) / 2) ** 2 for one in (p, q)) + math.log(1.02) ** 2
+        assert found["change"] == pytest.approx(math.log(q["ratio"] / p["ratio"]))
+        assert found["reach"] == pytest.approx(math.sqrt(around))
+        assert (found["kind"], found["with"]) == ("paired", "blas")
+
+
+def test_the_kind_of_a_comparison_is_said() -> None:
+    beside = {**time(50), "name": "blas"}
+    ratio = {"ratio": 2.0, "low": 1.99, "high": 2.01}
+    one = time(100, baseline=beside, paired={"with": "blas", **ratio})
+    others = [one, time(100, baseline=beside, paired={"with": "aiter", **ratio}), time(100, baseline=beside), time(100)]
+    found = [(row["kind"], row["with"]) for row in compared([[one, other] for other in others])]
+    assert found == [("paired", "blas"), ("separate", "blas"), ("separate", "blas"), ("alone", None)]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +180,7 @@ def test_the_usual_pair_shares_the_most_series() -> None:
     anew = rows.assign(yardstick=np.where(rows["commit"] == order[4], "b" * 16, rows["yardstick"]))
     assert compare_data(anew)["usual"] == [2, 3], "what is defined anew is not comparable"
     assert compare_data(anew.assign(case_yardstick="c" * 16))["usual"] == [3, 4], "the case was not"
-    assert [count for *_, count in compare_data(rows)["commits"]] == [2] * 5
+    assert [count for *_, count, _ in compare_data(rows)["commits"]] == [2] * 5
 
 
 def test_a_lane_without_definitions_or_rows_has_none() -> None:
@@ -155,3 +188,16 @@ def test_a_lane_without_definitions_or_rows_has_none() -> None:
     assert compare_data(rows)["definitions"] == []
     empty = compare_data(rows.iloc[:0])
     assert empty == {"commits": [], "usual": None, "digests": [], "definitions": []}
+
+
+def test_a_block_tells_what_was_timed_in_the_same_rounds() -> None:
+    rows = synthetic.one_case(3).assign(paired_with="", paired_ratio=np.nan, paired_low=np.nan, paired_high=np.nan)
+    triton = (rows["backend"] == "triton").to_numpy()
+    rows.loc[triton, ["paired_ratio", "paired_low", "paired_high"]] = [[1.5, 1.4, 1.6], [np.nan] * 3, [1.7, 1.6, 1.8]]
+    rows.loc[triton, "paired_with"] = ["blas", "", "blas"]
+    order = rows["commit"].unique().tolist()
+    points = [(0, 0, 1.5, 1.4, 1.6), (1, 0, 1.7, 1.6, 1.8)]
+    wanted = {"commits": [order[0], order[2]], "baselines": ["blas"]}
+    assert paired_block(rows) == wanted | {"series": [["gemm", "llm_down_m64", "triton", points]]}
+    assert paired_block(rows[~triton]) == {"commits": [], "baselines": [], "series": []}
+    assert paired_block(synthetic.one_case(2)) == {"commits": [], "baselines": [], "series": []}

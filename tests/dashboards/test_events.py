@@ -7,6 +7,8 @@ import dataclasses
 import io
 import json
 import math
+import re
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ci.__main__ import VERBS
 from ci.history.exact import CodeRecord, Point
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, HistoryEvent, Moved, SeriesKey
 from ci.stats.types import Step
@@ -214,3 +217,18 @@ def test_a_kernel_without_recorded_code_has_an_empty_list(site: SiteInput) -> No
     told = dict(events.data(site))["views/history-gemm"]
     assert told["code"] == code.nothing()
     assert {step["event"] for step in told["steps"]} >= {"gemm-40", "machine-20", "library-25"}
+
+
+# ---- what a page tells people to run --------------------------------------------------------------------------------
+
+
+def test_pages_offer_no_verb_that_does_not_exist() -> None:
+    root = Path(events.__file__).parents[1]
+    texts = {
+        path: path.read_text()
+        for path in root.rglob("*")
+        if path.suffix in (".js", ".html") and "echarts" not in path.parts
+    }
+    offered = {verb for text in texts.values() for verb in re.findall(r"ridgeline ([a-z]+)", text)}
+    assert {"ab", "ack", "site"} <= offered
+    assert offered <= set(VERBS)

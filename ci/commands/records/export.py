@@ -11,8 +11,10 @@ import click
 from ci.options import DRY_RUN, JSON, PASS, RESULTS, example
 from ci.records import exported
 
+EXAMPLES = "ridgeline export --out history --kernel gemm --since 2026-01-01\n  ridgeline export --samples --out samples"
 
-@click.command(epilog=example("ridgeline export --out history --kernel gemm --since 2026-01-01"))
+
+@click.command(epilog=example(EXAMPLES))
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -28,6 +30,9 @@ from ci.records import exported
     show_default=True,
     help="parquet, csv, or json (an object a line).",
 )
+@click.option(
+    "--samples", is_flag=True, help="Every sample instead, a row each, from wherever they are (Parquet only)."
+)
 @click.option("--machine", multiple=True, metavar="NAME", help="Only this machine (repeatable).")
 @click.option("--kernel", multiple=True, metavar="NAME", help="Only this kernel (repeatable).")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only commits from this day on (UTC).")
@@ -37,6 +42,7 @@ from ci.records import exported
 def export(
     out: Path,
     kind: str,
+    samples: bool,
     machine: tuple[str, ...],
     kernel: tuple[str, ...],
     since: datetime.datetime | None,
@@ -48,10 +54,14 @@ def export(
 
     Times are seconds; TFLOPS, GB/s, share of the peak and ratio to the baseline stand beside them.
     """
-    done = exported.export(results, out, kind, machine, kernel, since, dry_run)
+    if samples and kind != "parquet":
+        raise click.UsageError(f"--samples writes Parquet only; leave out --format {kind}")
+    chosen = machine, kernel, since, dry_run
+    done = exported.export_samples(results, out, *chosen) if samples else exported.export(results, out, kind, *chosen)
     if as_json:
         click.echo(json.dumps({"rows": done.rows, "paths": [str(path) for path in done.paths]}, indent=1))
     else:
         verb = "would be " if dry_run else ""
-        click.echo(f"{done.rows:,} rows {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
+        what = "samples" if samples else "rows"
+        click.echo(f"{done.rows:,} {what} {verb}in {out}" if done.rows else f"no record matches; nothing in {out}")
     return PASS

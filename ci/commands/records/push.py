@@ -8,6 +8,7 @@ import click
 
 from ci.git import push as pushing
 from ci.options import DRY_RUN, PASS, example
+from ci.records.samples.places import published
 
 WHAT = {"results_isa": "Record machine code"}
 
@@ -19,10 +20,13 @@ WHAT = {"results_isa": "Record machine code"}
 def push(folder: Path, branch: str, dry_run: bool) -> int:
     """Commit what is new in a folder of records, and nothing else, and push it to a branch.
 
+    Samples that are in a branch of their own (pyproject.toml, [tool.ridgeline] samples) are pushed first.
     GITHUB_TOKEN is shown to GITHUB_SERVER_URL only.
     """
     if dry_run:
         click.echo(f"would commit what is new in {folder} and push it to {branch}")
         return PASS
+    if said := published(folder):
+        click.echo(said)
     click.echo(pushing.pushed(folder, branch, WHAT.get(folder.name, "Record measurements")))
     return PASS

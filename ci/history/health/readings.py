@@ -108,7 +108,7 @@ def _session_noise(trials: Sequence[Trial]) -> SessionNoise | None:
         declared = trial.declaration()
         for case, role, backend, arm in trial.arms():
             if arm.ok and declared and backend in declared.baselines:
-                levels[trial.operator, case, role, backend].append(float(np.log(np.median(arm.seconds))))
+                levels[trial.operator, case, role, backend].append(float(np.log(arm.median)))
     spread = [_deviation(logs) for logs in levels.values() if len(logs) >= 2]
     if not spread:
         return None

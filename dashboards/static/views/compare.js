@@ -42,7 +42,7 @@
     R.header(both.after.lane, change =>
       choose({machine: both.after.lane.machine, env: both.after.lane.env, ...change, commit: "", from: ""}),
     );
-    const files = await Promise.all([both.before, both.after].map(({lane}) => filesOf(lane, wanted)));
+    const files = await Promise.all([both.before, both.after].map(side => filesOf(side, wanted)));
     if (!current()) return;
     const host = document.getElementById("view");
     R.keepFocus(host, () => draw(host, values, both, rowsOf(both, files)));

@@ -6,6 +6,8 @@
     {h} = R;
   const WORDS = {slower: "▼ slower", faster: "▲ faster", broken: "✕ broken", mended: "✓ mended"};
 
+  const known = row => (row.kind ? row.kind + (row.with ? ", beside " + row.with : "") : "");
+
   /** "+1.2 %" from a logarithm of speeds. */
   const percent = log => (log === null || log === undefined ? "–" : R.signedPercent(Math.expm1(log)));
   const share = log => (log === null || log === undefined ? null : Number(Math.expm1(log).toPrecision(5)));
@@ -62,6 +64,14 @@
       value: row => share(row.least),
       cell: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : "–"),
       plain: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : ""),
+    },
+    {
+      key: "kind",
+      title: "known by",
+      help: "paired: both commits against one baseline, each ratio and its interval from rounds that both ran in; separate: against one baseline, with the separate intervals of all four times; alone: the two times, with their separate intervals",
+      value: row => row.kind || "",
+      cell: row => (row.kind ? [row.kind, row.with ? h("span", {class: "sub"}, R.foreign(row.with)) : null] : "–"),
+      plain: row => known(row),
     },
     {
       key: "speed",
@@ -172,6 +182,7 @@
       ["operator", row.kernel],
       ["backend", row.backend],
       ["change", `${percent(row.change)} (${around(row)})`],
+      ["known by", known(row)],
       ["time alone", percent(row.alone)],
       ["before", plainAt(row, row.before)],
       ["after", plainAt(row, row.after)],

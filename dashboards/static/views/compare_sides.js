@@ -27,16 +27,35 @@
   /** The kernels that are measured in one of these lanes: [{name, slug}]. */
   const kernelsIn = (...lanes) => R.site.kernels.filter(({slug}) => lanes.some(lane => lane.kernels.includes(slug)));
 
-  /** Data files of the kernels of a lane. */
-  const filesOf = (lane, wanted) =>
-    Promise.all(
-      kernelsIn(lane)
-        .filter(({name}) => wanted === "*" || name === wanted)
-        .map(({slug}) => R.data(lane.slug + "/kernel-" + slug)),
-    );
+  /** {files, paired}: of each kernel the block of the history that has the commit of a side, and its paired ratios. */
+  async function filesOf(side, wanted) {
+    const {lane, data, place} = side;
+    const paths = kernelsIn(lane)
+      .filter(({name}) => wanted === "*" || name === wanted)
+      .map(({slug}) => `${lane.slug}/${data.commits[place][4]}/kernel-${slug}`)
+      .filter(R.has);
+    const [paired, ...files] = await Promise.all([pairedAt(side), ...paths.map(R.data)]);
+    return {files, paired};
+  }
+
+  /** Map of [kernel, case, backend] to the ratio to a baseline that was timed in the same rounds, at the commit of a side. */
+  async function pairedAt({lane, data, place}) {
+    const [hash, , , , block] = data.commits[place],
+      path = `${lane.slug}/${block}/paired`,
+      {commits, baselines, series} = R.has(path) ? await R.data(path) : {commits: [], baselines: [], series: []},
+      here = commits.indexOf(hash),
+      found = new Map();
+    for (const [kernel, name, backend, points] of series) {
+      const point = points.find(([at]) => at === here);
+      if (!point) continue;
+      const [, number, ratio, low, high] = point;
+      found.set(key(kernel, name, backend), {with: baselines[number], ratio, low, high});
+    }
+    return found;
+  }
 
   /** Everything measured at the commit of a side: Map of [kernel, case, backend] to what R.comparison compares. */
-  function measuredAt({data, place}, files) {
+  function measuredAt({data, place}, {files, paired}) {
     const [hash] = data.commits[place],
       found = new Map(),
       definitions = new Map(data.definitions.map(([kernel, name, changes]) => [key(kernel, name), changes]));
@@ -59,6 +78,7 @@
             series,
             file,
             definition: definition(kernel, info.name),
+            paired: paired.get(key(kernel, info.name, series.backend)) || null,
           });
       }
     }
@@ -85,7 +105,10 @@
       new Map(
         one.file.series
           .filter(({case: number, baseline, us}) => baseline && number === one.series.case && us[one.at] !== null)
-          .map(({backend, us, low, high}) => [backend, {us: us[one.at], low: low[one.at], high: high[one.at]}]),
+          .map(({backend, us, low, high}) => [
+            backend,
+            {name: backend, us: us[one.at], low: low[one.at], high: high[one.at]},
+          ]),
       );
     const [mine, theirs] = [timed(a), timed(b)];
     const common = [...theirs].filter(([name]) => mine.has(name)).sort(([, x], [, y]) => x.us - y.us)[0];
@@ -108,7 +131,11 @@
         rate: one.info.rate,
         before: x,
         after: y,
-        ...compared(x && {...x, baseline: from}, y && {...y, baseline: to}, R.site.limits),
+        ...compared(
+          x && {...x, baseline: from, paired: oneMachine ? x.paired : null},
+          y && {...y, baseline: to, paired: oneMachine ? y.paired : null},
+          R.site.limits,
+        ),
       };
     });
   }

@@ -13,22 +13,35 @@
    */
   const reach = (halves, drift) => (halves.includes(null) ? null : Math.hypot(...halves, Math.log(1 + drift)));
 
-  /** Two times of a series, each {us, low, high, baseline: {us, low, high} or null}; limits: {beside, alone}, the drift
-   * between separate runs that 1 % of unchanged pairs exceed (dashboards/overview.py).
+  /** Both sides beside the same baseline: by the ratios of rounds that both ran in (`paired`, a speed relative to the
+   * baseline with its 99 % interval), where both have them; else by the times of the baseline at each side; null without.
+   */
+  function besideBaseline(a, b, alone) {
+    const [p, q] = [a.paired, b.paired];
+    if (p && q && p.with === q.with)
+      return {kind: "paired", with: p.with, value: Math.log(q.ratio / p.ratio), halves: [p, q].map(half)};
+    if (!a.baseline || !b.baseline) return null;
+    const value = alone - Math.log(a.baseline.us / b.baseline.us);
+    return {kind: "separate", with: b.baseline.name, value, halves: [a, b, a.baseline, b.baseline].map(half)};
+  }
+
+  /** Two times of a series, each {us, low, high, baseline: {name, us, low, high} or null, paired: {with, ratio, low, high}
+   * or null}; limits: {beside, alone}, the drift between separate runs that 1 % of unchanged pairs exceed
+   * (dashboards/overview.py).
    *
    * All changes are logarithms of speeds, above 0: b is faster.  alone: of the time; beside: of the ratio to the same
    * baseline, null without one.  change is the one that decides, known to +- reach; least: how much of it is sure, which is
    * its size times the share of it that no interval explains.  verdict: faster, slower, same or unsure (no interval).
+   * kind: how it is known: "paired" (rounds of both with the baseline), "separate" (intervals of each time) or "alone".
    */
   function change(a, b, limits) {
     const alone = Math.log(a.us / b.us),
-      paired = a.baseline && b.baseline;
-    const beside = paired ? alone - Math.log(a.baseline.us / b.baseline.us) : null;
-    const halves = [a, b, ...(paired ? [a.baseline, b.baseline] : [])].map(half);
-    const decides = paired ? beside : alone,
-      around = reach(halves, paired ? limits.beside : limits.alone);
+      found = besideBaseline(a, b, alone),
+      beside = found ? found.value : null;
+    const decides = found ? beside : alone,
+      around = found ? reach(found.halves, limits.beside) : reach([a, b].map(half), limits.alone);
     const least = around === null ? null : Math.max(0, Math.abs(decides) - around);
-    const both = !paired || (alone * beside > 0 && Math.abs(alone) >= Math.log(1 + limits.beside));
+    const both = !found || (alone * beside > 0 && Math.abs(alone) >= Math.log(1 + limits.beside));
     const moved = least > 0 && both ? (decides > 0 ? "faster" : "slower") : "same";
     return {
       alone,
@@ -37,6 +50,8 @@
       reach: around,
       least: both ? least : 0,
       verdict: around === null ? "unsure" : moved,
+      kind: found ? found.kind : "alone",
+      with: found ? found.with : null,
     };
   }
 

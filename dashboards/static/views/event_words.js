@@ -105,12 +105,9 @@
         ? [["See the code change", `ridgeline isa ${quoted(R.short(good))} ${quoted(R.short(bad))}${about}`]]
         : [];
     const one = `${about} --case ${quoted(glob(name))} --backend ${quoted(backend)} --tier nightly`;
-    const between = good
+    return good
       ? [["Measure both again, in turn", `ridgeline ab ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]]
       : [];
-    if (good && event.between > 0)
-      between.push(["Find the commit", `ridgeline bisect ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]);
-    return between;
   }
 
   function ackCommand(event) {

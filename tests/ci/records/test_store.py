@@ -24,6 +24,7 @@ from asv_runner import statistics as asv_statistics
 from ci.records import pooling
 from ci.records import store as records
 from ci.records.asv_files import FEWEST_SAMPLES
+from ci.trials.file import LONGEST_LINE
 from tests.ci.histories import commits_of_one_second
 from tests.ci.made_trials import BASE, ENV, HEAD, MACHINE, TIMES, declaration, failed, ok, tree, trial, write
 
@@ -378,6 +379,9 @@ BAD_LINES = {
         lambda line: json.dumps(line).replace("0.00101", "-0.00101").encode(),
         "seconds[1] is -0.00101; allowed: a number from 1e-09 to 3600",
     ),
+    "NUL": (lambda line: json.dumps(line).encode().replace(b"gemm", b"ge\0m"), "not JSON: Invalid control character"),
+    "nothing but NUL": (lambda line: b"\0" * 500, "not JSON"),
+    "endless": (lambda line: b'{"format": "' + b"x" * LONGEST_LINE, "64 MB long; a trial has at most 64 MB"),
     "unknown status": (
         lambda line: json.dumps(line).replace('"ok"', '"fine"').encode(),
         'status is "fine"; allowed: ok, wrong, error',
@@ -446,6 +450,22 @@ def test_a_spoilt_asv_file_is_set_aside_and_made_anew(record: Any, results: Path
     assert Path(problem.set_aside).read_bytes() == spoilt
     assert {k: v for k, v in content(results).items() if "setaside" not in k} == good
     assert len(records.load(results)) == 2
+
+
+@pytest.mark.parametrize("name", BAD_LINES)
+def test_a_bad_line_in_the_notes_stops_nothing(record: Any, results: Path, name: str) -> None:
+    spoil, reason = BAD_LINES[name]
+    record(trial(), trial(number=1), trial(number=2))
+    notes = asv_file(results).with_name(f"{HEAD[:8]}-{ENV}.notes.jsonl")
+    lines = notes.read_bytes().split(b"\n")
+    bad = lines[1] = spoil(trial(number=1))
+    notes.write_bytes(b"\n".join(lines))
+    frame = records.load(results)
+    assert list(frame["trials"]) == [2, 2]
+    assert [reason in said for said in frame.attrs["problems"]] == [True]
+    [problem] = record(trial(number=2)).problems
+    assert Path(problem.set_aside).read_bytes() == bad
+    assert records.load(results).attrs["problems"] == []
 
 
 def test_torn_notes_lose_only_the_torn_line(record: Any, results: Path) -> None:

@@ -1,0 +1,190 @@
+"""The guides do what they say: every command in them is run, in a clone of a small repository.
+
+GitHub is a stand-in and Slurm is real; what only GitHub's own program or the system can do (`gh`, `systemctl`) is
+answered by a program that notes what it was asked.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ci.pools import file as pools_file
+from tests.ci.github.test_settings import CLOSED
+from tests.end_to_end.conftest import slurm_cluster
+from tests.end_to_end.test_pull_request import KERNEL, commit, git
+from tests.standins.github import StandIn
+from tests.standins.slurm import SlurmCluster
+
+__all__ = ["slurm_cluster"]
+
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / ".github" / "guides"
+NAMES = sorted(path.name for path in GUIDES.glob("*.md"))
+
+ELSEWHERE = re.compile(r"git clone |cd ridgeline$|make setup$|source \.venv/bin/activate$")
+"""The first steps: each test begins where they end.  test_the_first_steps_exist looks at them."""
+
+LIMIT_S = 400.0
+"""Seconds for all commands of a guide: the longest takes 20 s of CPU, and 130 s on a busy machine (2026-11-22)."""
+
+
+def blocks(name: str, language: str) -> list[str]:
+    text = (GUIDES / name).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def commands(name: str) -> list[str]:
+    return [line for block in blocks(name, "sh") for line in block.splitlines() if line]
+
+
+class Clone:
+    """A clone of a repository with one small kernel, as the first steps of a guide leave it."""
+
+    def __init__(self, root: Path, environment: dict[str, str]) -> None:
+        self.root, self.folder = root, root / "ridgeline"
+        origin = root / "origin"
+        origin.mkdir()
+        git(origin, "init", "-q", "-b", "main")
+        for package in ("ci", "benchmarks", "dashboards", "kernels"):
+            shutil.copytree(ROOT / package, origin / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / ".gitignore", origin)
+        commit(origin, KERNEL, "A sorted row")
+        git(origin, "checkout", "-q", "--detach")
+        git(root, "clone", "-q", "-b", "main", str(origin), str(self.folder))
+        (self.folder / ".venv").symlink_to(sys.prefix)
+        (self.folder / ".git/info/exclude").write_text(".venv\n")
+        self.asked = root / "asked"
+        self.asked.touch()
+        for program, answer in (("gh", "secret"), ("systemctl", "")):
+            path = root / "bin" / program
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f'#!/bin/sh\necho "{program} $*" >> {self.asked}\necho {answer}\n')
+            path.chmod(0o755)
+        path = f"{root / 'bin'}:{Path(sys.executable).parent}:{environment.get('PATH', os.environ['PATH'])}"
+        named = {f"GIT_{r}_{k}": v for r in ("AUTHOR", "COMMITTER") for k, v in (("NAME", "A"), ("EMAIL", "a@example"))}
+        self.env = {
+            **os.environ,
+            **environment,
+            **named,
+            "PATH": path,
+            "PYTHONPATH": str(self.folder),
+            "HOME": str(root),
+        }
+
+    def run(self, lines: list[str]) -> str:
+        """What the lines print, in one shell that ends at the first that fails."""
+        told = [f"{line} || {{ echo failed: {shlex.quote(line)} >&2; exit 9; }}" for line in lines]
+        script = ["bash", "-c", "\n".join(told)]
+        done = subprocess.run(script, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    def walk(self, name: str) -> str:
+        """Run the whole guide."""
+        return self.run([line for line in commands(name) if not ELSEWHERE.match(line)])
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    return Clone(tmp_path, {})
+
+
+@pytest.fixture
+def hub() -> Iterator[StandIn]:
+    with StandIn("OWNER/ridgeline") as github:
+        github.settings = copy.deepcopy(CLOSED)
+        yield github
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_steps_exist(name: str) -> None:
+    targets = (ROOT / "Makefile").read_text()
+    for made in re.findall(r"(?:^|`)make (\w+)", (GUIDES / name).read_text(), re.MULTILINE):
+        assert f"\n{made}:" in targets
+    for link in re.findall(r"\]\(([^)]+)\)", (GUIDES / name).read_text()):
+        assert (GUIDES / link).exists(), link
+    for path in re.findall(r"`((?:ci|benchmarks|\.github)/[\w/.]+)`", (GUIDES / name).read_text()):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if blocks(name, "toml") and "samples" not in name])
+def test_the_pools_of_a_guide_are_sound(name: str, tmp_path: Path) -> None:
+    (tmp_path / "runners.toml").write_text("\n".join(blocks(name, "toml")))
+    assert pools_file.load(tmp_path / "runners.toml").pool("mi300x").gpus == (1, 8)
+
+
+def test_workflows_take_what_gh_is_told() -> None:
+    for name in NAMES:
+        for file, rest in re.findall(r"^gh workflow run (\S+)(.*)$", (GUIDES / name).read_text(), re.MULTILINE):
+            workflow = yaml.safe_load((ROOT / ".github/workflows" / file).read_text())
+            assert set(re.findall(r"-f (\w+)=", rest)) <= set(workflow[True]["workflow_dispatch"]["inputs"])
+
+
+def test_github_only(clone: Clone, hub: StandIn) -> None:
+    clone.env |= {"GITHUB_API_URL": hub.url}
+    (clone.folder / "ci/runners.toml").write_text(blocks("github.md", "toml")[0])
+    said = clone.walk("github.md")
+    assert "mi300x" in git(clone.root / "origin", "show", "main:ci/runners.toml")
+    assert "0 open, 0 unread" in said
+    assert "would run: ridgeline run --tier=pr" in said
+    assert "would move the ref ridgeline/gpu" in said
+    assert "gh workflow run nightly.yml -f tier=pr -f pool=mi300x" in clone.asked.read_text()
+    assert (clone.folder / "site/index.html").exists()
+
+
+def cpu_only(text: str) -> str:
+    """The pool of a guide, without GPUs: its nodes are this machine."""
+    kept = "\n".join(line for line in text.splitlines() if not re.match(r"(gpu|gpus|gres) = ", line))
+    return kept.replace("minutes = 240", "minutes = 10").replace("[pool.mi300x]", '[pool.mi300x]\ngpu = "none"')
+
+
+def test_slurm_only(tmp_path: Path, slurm_cluster: SlurmCluster) -> None:
+    clone = Clone(tmp_path, slurm_cluster.env)
+    (clone.folder / "ci/runners.toml").write_text(cpu_only(blocks("slurm.md", "toml")[0]))
+    said = clone.walk("slurm.md")
+    assert "#SBATCH --partition=mi300x" in said
+    (notes,) = (clone.folder / "results").glob("*/*.notes.jsonl")
+    assert len(notes.read_text().splitlines()) == 3
+    (line,) = blocks("slurm.md", "cron")
+    submitted = line.strip().split(".venv/bin/", 1)[1].replace("submit", "submit --dry-run")
+    assert "#SBATCH --array=0-2" in clone.run([submitted])
+
+
+def test_github_and_slurm(tmp_path: Path, slurm_cluster: SlurmCluster, hub: StandIn) -> None:
+    clone = Clone(tmp_path, {**slurm_cluster.env, "GITHUB_API_URL": hub.url})
+    text = blocks("github_and_slurm.md", "toml")[0].replace("/shared/", f"{tmp_path}/")
+    (clone.folder / "ci/runners.toml").write_text(text)
+    for path in (tmp_path / "actions-runner/run.sh",):
+        path.parent.mkdir()
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    clone.walk("github_and_slurm.md")
+    assert "systemctl --user enable --now ridgeline-runner" in clone.asked.read_text()
+    (unit,) = blocks("github_and_slurm.md", "ini")
+    options = re.findall(r" (--[\w-]+)", unit)
+    shown = clone.run(["ridgeline runner --help"])
+    assert [option for option in options if option not in shown] == []
+
+
+def test_samples(clone: Clone) -> None:
+    clone.run(["ridgeline run --trials 1 --rounds 8", "git add results", "git commit -qm records"])
+    (text,) = blocks("samples.md", "toml")
+    project = clone.folder / "pyproject.toml"
+    project.write_text(project.read_text().replace("[tool.ridgeline]", text))
+    said = clone.walk("samples.md")
+    assert re.search(r"would be .*; samples would be at branch:ridgeline-samples", said)
+    assert "16 samples in samples_of_all" in said
+    assert re.search(r"sort .* library", said), said
+    assert git(clone.folder, "status", "--porcelain", "results") == ""
+    assert git(clone.folder, "ls-tree", "-r", "--name-only", "ridgeline-samples").count(".parquet") == 1
