@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -51,7 +52,7 @@ class Again(Exception):
 
 @dataclasses.dataclass
 class ArmFacts:
-    """What an attempt found out about one arm.  seconds, skew_s: by round, of the slowest rank and between ranks."""
+    """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank."""
 
     knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -61,13 +62,18 @@ class ArmFacts:
     expected_s: float = 0.0
     starved: int = 0
     seconds: list[float] = dataclasses.field(default_factory=list)
-    skew_s: list[float] = dataclasses.field(default_factory=list)
+    by_rank: list[Sequence[float]] = dataclasses.field(default_factory=list)
 
     def add_sample(self, by_rank: Sequence[float], starved: int) -> None:
         """One sample: the slowest rank counts."""
         self.seconds.append(max(by_rank))
-        self.skew_s.append(max(by_rank) - min(by_rank))
+        self.by_rank.append(by_rank)
         self.starved = starved
+
+    def ranks(self) -> dict[str, list[float]]:
+        """Seconds between the ranks by round, and the median of each rank: one that is always slower is its GPU."""
+        skew_s = [max(one) - min(one) for one in self.by_rank]
+        return {"skew_s": skew_s, "rank_s": [statistics.median(rank) for rank in zip(*self.by_rank, strict=True)]}
 
     def proven(self) -> dict[str, Any]:
         """The part of its entry that needs no timing."""
@@ -360,8 +366,8 @@ class CaseRun:
         if not self.protocol.rounds:
             return {"status": Status.OK, **facts.proven()}
         self._warn(arm, facts)
-        skew_s = facts.skew_s if self.case.world > 1 else None
-        timed = {"seconds": facts.seconds, "skew_s": skew_s, "calls_per_sample": self._calls(arm)}
+        ranks = facts.ranks() if self.case.world > 1 else {"skew_s": None}
+        timed = {"seconds": facts.seconds, **ranks, "calls_per_sample": self._calls(arm)}
         return {"status": Status.OK, **timed, **facts.proven()}
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:

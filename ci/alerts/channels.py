@@ -15,7 +15,7 @@ import httpx
 
 from ci.alerts import text
 from ci.alerts.settings import AlertError, AlertSettings, GitHubIssues, Mail
-from ci.github.comment import API, GitHubError
+from ci.github.client import API, GitHubError
 from ci.github.issues import Issues
 from ci.history.types import HistoryEvent
 

@@ -1,16 +1,20 @@
-"""`ridgeline report`: render a report file, or put it on its pull request."""
+"""`ridgeline report`: render a report file, or put it on its pull request and its commit."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from ci.github import comment
-from ci.options import DRY_RUN, example, out_console, pairs
+from ci.github import posting
+from ci.github.client import of_environment
+from ci.github.comment import pull_requests
+from ci.github.posting import PostTarget
+from ci.options import DRY_RUN, PASS, USAGE, example, out_console, pairs
 from ci.report import json_report, markdown, terminal
+from ci.report.json_report import ReportError
+from ci.report.model import Report
 
 
 @click.command(epilog=example("ridgeline report .ridgeline/report.json --format markdown"))
@@ -26,18 +30,39 @@ from ci.report import json_report, markdown, terminal
 @click.option(
     "--post",
     metavar="SHA",
-    help="Put it on the open pull request whose head is this commit (needs GITHUB_TOKEN and GITHUB_REPOSITORY).",
+    help="Put it on every open pull request whose head is this commit (needs GITHUB_TOKEN and GITHUB_REPOSITORY).",
 )
-@click.option("--topic", metavar="NAME", help="With --post: one comment per topic, such as a machine.")
+@click.option("--topic", metavar="NAME", help="With --post: the section of the comment, such as a pool.")
+@click.option("--check", metavar="NAME", help="With --post: also a check run of this name on the commit.")
+@click.option(
+    "--missing",
+    metavar="WHY",
+    help='With --post: what to say where FILE is not there, such as "absent: no runner took the job".',
+)
+@click.option("--summary", is_flag=True, help="Also add it to the summary of the workflow's step.")
 @click.option(
     "--link", "links", multiple=True, metavar="LABEL=URL", help="A link to show under the report (repeatable)."
 )
 @DRY_RUN
-def report(file: Path, style: str, post: str | None, topic: str | None, links: tuple[str, ...], dry_run: bool) -> int:
+def report(
+    file: Path,
+    style: str,
+    post: str | None,
+    topic: str | None,
+    check: str | None,
+    missing: str | None,
+    summary: bool,
+    links: tuple[str, ...],
+    dry_run: bool,
+) -> int:
     """Render a report file that `check` or `gate` wrote, or post it as the pull request's comment."""
+    if not post and (topic or check or missing):
+        raise click.UsageError("--topic, --check and --missing go with --post SHA")
     if post:
-        return _posted(file, post, topic or "", pairs("--link", links), dry_run)
+        target = PostTarget(post, topic or "", check or "")
+        return _posted(file, target, pairs("--link", links), missing or "", summary, dry_run)
     found = json_report.read(file)
+    _summarised(found, "", summary and not dry_run)
     if style == "markdown":
         click.echo(markdown.render(found), nl=False)
     elif style == "json":
@@ -47,16 +72,36 @@ def report(file: Path, style: str, post: str | None, topic: str | None, links: t
     return found.verdict.exit_code
 
 
-def _posted(file: Path, commit: str, topic: str, links: Mapping[str, str], dry_run: bool) -> int:
-    done = comment.post_report(file, commit, _github(), links, topic, dry_run=dry_run)
-    where = f" on pull request #{done.pull_request}" if done.pull_request else ": no open pull request"
-    click.echo(f"{done.action}{where}")
-    return 0
+def _posted(
+    file: Path, target: PostTarget, links: Mapping[str, str], missing: str, summary: bool, dry_run: bool
+) -> int:
+    found, code = _read(file, links, missing)
+    github = of_environment()
+    if dry_run:
+        numbers = ", ".join(f"#{number}" for number in pull_requests(github, target.sha))
+        click.echo(f"would post {found.verdict} on {numbers or 'no open pull request'}")
+        return code
+    _summarised(found, target.topic, summary)
+    posted = posting.post(found, target, github, Path.cwd())
+    for done in posted:
+        click.echo(f"{done.action} on pull request #{done.pull_request}")
+    if not posted:
+        click.echo("nothing: no open pull request")
+    return code
 
 
-def _github() -> comment.GitHub:
-    missing = [name for name in ("GITHUB_REPOSITORY", "GITHUB_TOKEN") if not os.environ.get(name)]
-    if missing:
-        raise comment.GitHubError(f"{' and '.join(missing)} not set; a workflow's step sets them through `env:`")
-    api = os.environ.get("GITHUB_API_URL", comment.API)
-    return comment.GitHub(os.environ["GITHUB_REPOSITORY"], os.environ["GITHUB_TOKEN"], api)
+def _read(file: Path, links: Mapping[str, str], missing: str) -> tuple[Report, int]:
+    """The report and the exit code: a file that is refused is told on the pull request too, where that is wanted."""
+    try:
+        return posting.read_report(file, links, missing), PASS
+    except ReportError as error:
+        if not missing:
+            raise
+        click.echo(f"Error: {error}", err=True)
+        why = str(error).removeprefix(f"{file}: ")  # people on the pull request know no path of this machine
+        return posting.unmeasured(f"the report is refused: {why}", links), USAGE
+
+
+def _summarised(found: Report, topic: str, wanted: bool) -> None:
+    if wanted and not posting.add_summary(found, topic):
+        raise ReportError("--summary: GITHUB_STEP_SUMMARY is not set; leave the option out outside a workflow")

@@ -1,4 +1,4 @@
-"""The few GitHub calls we need: which pull request a commit heads, and one comment on it that is kept up to date.
+"""Which pull requests a commit heads, and the one comment on each that is kept up to date.
 
 The comment is posted by a job that has a write token and runs our default branch; the report comes from a job that ran
 a stranger's code.  So the report is read as something hostile (ci.report.json_report), its links are replaced by ours,
@@ -8,30 +8,20 @@ and the pull request is asked of GitHub by the commit the platform itself names:
 from __future__ import annotations
 
 import dataclasses
-import email.utils
+import functools
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import httpx
+from ci.github.client import GitHub, GitHubError
+from ci.github.sections import Section, merged
 
-from ci.report import json_report, markdown
-
-API = "https://api.github.com"
-API_VERSION = "2022-11-28"
-ATTEMPTS = 5
-LONGEST_WAIT_S = 120.0
-"""Seconds.  A server that asks for a longer pause is an error: a job must not sleep for an hour."""
-PAGES = 30
-"""Pages of 100 entries that are read of a list at most."""
 BOT = "github-actions[bot]"
-"""Author of comments posted with a workflow's own token; only this author's comments are ever edited."""
-
-
-class GitHubError(Exception):
-    """GitHub cannot be asked or refuses; the text names the call, the answer and the likely cause."""
+"""Author of comments posted with a workflow's own token; taken where GitHub does not say whose the token is."""
+ROUNDS = 10
+"""Times that a comment is written anew because another writer changed it meanwhile; eight pools may end at once."""
+SETTLE_S = 2.0
+"""Seconds after which what was written is read again: longer than another writer takes from reading to writing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,182 +33,133 @@ class Posted:
     url: str = ""
 
 
-class GitHub:
-    """Calls on one repository (``owner/name``).  Waits out rate limits and server errors, ATTEMPTS times at most.
+def pull_requests(github: GitHub, sha: str) -> list[int]:
+    """The open pull requests whose head is this commit (40 hex digits), in order.
 
-    sleep, clock: for tests.  A call that is not safe to repeat is repeated only if it was certainly not carried out.
+    GitHub's own list by commit does not know every fork, so all open pull requests are searched too.
     """
-
-    def __init__(
-        self,
-        repository: str,
-        token: str,
-        api: str = API,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.time,
-        timeout_s: float = 30.0,
-    ) -> None:
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-            raise GitHubError(f"repository {repository!r} must look like owner/name")
-        if not token:
-            raise GitHubError("there is no token; set GITHUB_TOKEN (a job needs `permissions: pull-requests: write`)")
-        self._sleep, self._clock = sleep, clock
-        self._http = httpx.Client(
-            base_url=f"{api.rstrip('/')}/repos/{repository}",
-            timeout=timeout_s,
-            headers={
-                "Authorization": f"Bearer {token}",
-                "Accept": "application/vnd.github+json",
-                "X-GitHub-Api-Version": API_VERSION,
-                "User-Agent": "ridgeline",
-            },
-        )
-
-    def pull_request(self, sha: str) -> int | None:
-        """The open pull request whose head is this commit (40 hex digits); None if there is none (any more).
-
-        GitHub's own list by commit does not know every fork, so all open pull requests are searched next.
-        """
-        if not re.fullmatch(r"[0-9a-f]{40}", sha):
-            raise GitHubError(f"{sha!r} is not a full commit hash (40 hex digits)")
-        for path in (f"/commits/{sha}/pulls", "/pulls?state=open&sort=updated&direction=desc"):
-            for found in self._items(path):
-                if found.get("state") == "open" and found["head"]["sha"] == sha:
-                    return int(found["number"])
-        return None
-
-    def upsert_comment(self, number: int, marker: str, body: str, author: str = BOT) -> Posted:
-        """Make `body` the one comment of `author` that starts with `marker`, editing the one that is there.
-
-        A comment of somebody else with the same marker stays as it is.  If the answer to creating one is lost, the
-        list is read again before the next attempt, so that no second comment appears.
-        """
-        if not body.startswith(marker):
-            raise GitHubError("the comment must start with its marker; a later run could not find it otherwise")
-        for _ in range(ATTEMPTS):
-            mine = self._comment(number, marker, author)
-            if mine and mine["body"].rstrip() == body.rstrip():
-                return Posted("unchanged", number, mine["html_url"])
-            if mine:
-                answer = self._call("PATCH", f"/issues/comments/{mine['id']}", {"body": body})
-                return Posted("updated", number, answer.json()["html_url"])
-            try:
-                answer = self._call("POST", f"/issues/{number}/comments", {"body": body}, repeatable=False)
-            except _Unanswered:
-                continue
-            return Posted("created", number, answer.json()["html_url"])
-        raise GitHubError(f"pull request {number}: creating a comment was not answered in {ATTEMPTS} attempts")
-
-    def _comment(self, number: int, marker: str, author: str) -> Mapping[str, Any] | None:
-        for comment in self._items(f"/issues/{number}/comments"):
-            if (comment.get("user") or {}).get("login") == author and (comment.get("body") or "").startswith(marker):
-                return comment
-        return None
-
-    def _items(self, path: str) -> Iterator[Mapping[str, Any]]:
-        """Every item of a list, page by page; a 404 or 422 for an unknown commit is an empty list."""
-        for page in range(1, PAGES + 1):
-            glue = "&" if "?" in path else "?"
-            answer = self._call("GET", f"{path}{glue}per_page=100&page={page}", accept=(200, 404, 422))
-            found = answer.json() if answer.status_code == 200 else []
-            if not isinstance(found, list):
-                raise GitHubError(f"GET {path}: a list was expected, not {str(found)[:100]!r}")
-            yield from found
-            if len(found) < 100:
-                return
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        value: Mapping[str, Any] | None = None,
-        repeatable: bool = True,
-        accept: tuple[int, ...] = (200, 201),
-    ) -> httpx.Response:
-        last = ""
-        for attempt in range(ATTEMPTS):
-            try:
-                answer = self._http.request(method, path, json=value)
-            except httpx.ConnectError as error:
-                last, pause = f"{error}", 2.0**attempt
-            except httpx.TransportError as error:
-                if not repeatable:
-                    raise _Unanswered(str(error)) from error
-                last, pause = f"{type(error).__name__} {error}", 2.0**attempt
-            else:
-                if answer.status_code in accept:
-                    return answer
-                last, pause = _said(answer), self._pause(answer, attempt)
-                if answer.status_code >= 500 and not repeatable:
-                    self._sleep(pause)
-                    raise _Unanswered(last)
-            if attempt + 1 < ATTEMPTS:
-                self._wait(pause, f"{method} {path}: {last}")
-        raise GitHubError(f"{method} {path}: no success in {ATTEMPTS} attempts; last: {last}")
-
-    def _pause(self, answer: httpx.Response, attempt: int) -> float:
-        """Seconds to wait before the next attempt; GitHubError if another attempt cannot help."""
-        after = _retry_after(answer.headers.get("retry-after"), self._clock())
-        limited = answer.status_code in (403, 429)
-        if limited and after is None and answer.headers.get("x-ratelimit-remaining") == "0":
-            after = float(answer.headers.get("x-ratelimit-reset") or self._clock()) - self._clock()
-        if answer.status_code < 500 and not (limited and (after is not None or answer.status_code == 429)):
-            raise GitHubError(f"{answer.request.method} {answer.request.url.path}: {_said(answer)}{_hint(answer)}")
-        return max(after if after is not None else 2.0**attempt, 0.0)
-
-    def _wait(self, seconds: float, why: str) -> None:
-        if seconds > LONGEST_WAIT_S:
-            raise GitHubError(f"{why}; it asks for a pause of {seconds:.0f} s, more than {LONGEST_WAIT_S:.0f} s")
-        self._sleep(seconds)
-
-
-class _Unanswered(Exception):
-    """A call that may or may not have been carried out."""
-
-
-def post_report(
-    path: Path, sha: str, github: GitHub, links: Mapping[str, str] | None = None, topic: str = "", dry_run: bool = False
-) -> Posted:
-    """Render the report in `path` and put it on the pull request whose head is `sha`.
-
-    links: ours, for example to the workflow run; those in the file are dropped.  topic: each topic (a machine) has its
-    own comment.  The action is "nothing" if the commit heads no open pull request.  Raises ReportError for a file that
-    is not a sound report, GitHubError if GitHub refuses.
-    """
-    if path.is_symlink():
-        raise json_report.ReportError(f"{path} is a link; a report is a plain file")
-    report = dataclasses.replace(json_report.read(path), links=dict(links or {}))
-    body = markdown.render(report, topic)
-    number = github.pull_request(sha)
-    if number is None or dry_run:
-        return Posted("nothing", number)
-    return github.upsert_comment(number, markdown.marker(topic), body)
-
-
-def _retry_after(header: str | None, now: float) -> float | None:
-    """Seconds from a Retry-After header: a number or an HTTP date (RFC 9110, 10.2.3); None if absent or unreadable."""
-    if header is None:
-        return None
-    if header.strip().isdigit():
-        return float(header)
-    try:
-        return email.utils.parsedate_to_datetime(header).timestamp() - now
-    except ValueError:
-        return None
-
-
-def _said(answer: httpx.Response) -> str:
-    try:
-        message = str(answer.json().get("message", ""))
-    except (ValueError, AttributeError):
-        message = answer.text
-    return f"{answer.status_code} {message[:200]}".strip()
-
-
-def _hint(answer: httpx.Response) -> str:
-    hints = {
-        401: "; the token is wrong or has expired",
-        403: "; the job needs `permissions: pull-requests: write`",
-        404: "; the token does not see this repository, or the number is wrong",
+    if not re.fullmatch(r"[0-9a-f]{40}", sha):
+        raise GitHubError(f"{sha!r} is not a full commit hash (40 hex digits)")
+    numbers = {
+        int(found["number"])
+        for path in (f"commits/{sha}/pulls", "pulls?state=open&sort=created&direction=asc")
+        for found in github.items(path, none_for=(404, 422))
+        if found.get("state") == "open" and found["head"]["sha"] == sha
     }
-    return hints.get(answer.status_code, "")
+    return sorted(numbers)
+
+
+class Comments:
+    """The comments that we keep.  author: login whose comments are ours, "" to ask GitHub whose the token is.
+
+    Comments of anybody else stay as they are, whatever marker they carry.
+    """
+
+    def __init__(self, github: GitHub, author: str = "") -> None:
+        self.github, self._author, self._asked = github, author, bool(author)
+        self._foreign: set[int] = set()
+
+    @property
+    def author(self) -> str:
+        """Our login: that of a GitHub App for its token, of a person for theirs."""
+        if not self._asked:
+            self._author, self._asked = _login(self.github), True
+        return self._author or BOT
+
+    def keep_section(self, number: int, marker: str, section: Section) -> Posted:
+        """Our section in the one comment of a pull request; other sections in it stay."""
+        return self.keep(number, marker, functools.partial(merged, own=section))
+
+    def keep_body(self, number: int, marker: str, body: str) -> Posted:
+        """`body` as the one comment with this marker."""
+        return self.keep(number, marker, lambda bodies: body)
+
+    def keep(self, number: int, marker: str, made: Callable[[Sequence[str]], str]) -> Posted:
+        """Make `made(bodies)` the one comment of ours that starts with `marker`; bodies: those that are there.
+
+        Of several the oldest stays.  What was written is read again after SETTLE_S, and written again where another
+        writer came between: whoever writes last has read what the others wrote, or reads it then.  After a fault the
+        comments are read again first, so that neither an old text nor a second comment is written.
+        """
+        keeper = _Keeper(self, number, marker, made)
+        for _ in range(ROUNDS):
+            if self.github.patiently(f"the comment on {number}", keeper.round):
+                return Posted(keeper.action or "unchanged", number, str(keeper.written.get("html_url", "")))
+            self.github.pause(SETTLE_S)
+        raise GitHubError(f"pull request {number}: the comment did not settle in {ROUNDS} rounds; others write it too")
+
+    def listed(self, number: int, marker: str, written: Any = None) -> list[Any]:
+        """Ours with this marker, oldest first; what was just written may not be listed yet."""
+        found = {comment["id"]: comment for comment in self.github.items(f"issues/{number}/comments")}
+        if written and written["id"] not in found:
+            again = self.github.get(f"issues/comments/{written['id']}", none_for=(404, 410))
+            found |= {again["id"]: again} if again else {}
+        ours = (comment for comment in found.values() if self._is_mine(comment, marker))
+        return sorted(ours, key=lambda comment: int(comment["id"]))
+
+    def change(self, comment: Any, body: str) -> Any:
+        """One attempt to write a comment; None where it is gone or turned out not to be ours."""
+        try:
+            return self.github.attempt("PATCH", f"issues/comments/{comment['id']}", {"body": body})
+        except GitHubError as error:
+            if error.status == 403 and not self._author:
+                self._foreign.add(comment["id"])
+            elif error.status not in (404, 410):
+                raise
+            return None
+
+    def add(self, number: int, body: str) -> Any:
+        """One attempt to make a comment; where GitHub did not say who we are, its author does."""
+        comment = self.github.attempt("POST", f"issues/{number}/comments", {"body": body})
+        self._author = self._author or str((comment.get("user") or {}).get("login") or "")
+        return comment
+
+    def _is_mine(self, comment: Any, marker: str) -> bool:
+        login = (comment.get("user") or {}).get("login")
+        starts = (comment.get("body") or "").startswith(marker)
+        return login == self.author and starts and comment["id"] not in self._foreign
+
+
+@dataclasses.dataclass
+class _Keeper:
+    """One writer of one comment.  action: what it did first; written: the comment as it knows it."""
+
+    comments: Comments
+    number: int
+    marker: str
+    made: Callable[[Sequence[str]], str]
+    action: str = ""
+    written: Any = None
+
+    def round(self) -> bool:
+        """Read, and write where that is not what it should be; whether nothing was to be written."""
+        mine = self.comments.listed(self.number, self.marker, self.written)
+        body = self.made([comment["body"] for comment in mine])
+        if not body.startswith(self.marker):
+            raise GitHubError("the comment must start with its marker; a later run could not find it otherwise")
+        if mine and _same(mine[0]["body"], body):
+            self.written = mine[0]
+            for one in mine[1:]:
+                self.comments.github.delete(f"issues/comments/{one['id']}")
+            return True
+        self.action = self.action or ("updated" if mine else "created")
+        self.written = self.comments.change(mine[0], body) if mine else self.comments.add(self.number, body)
+        self.action = self.action if self.written else ""
+        return False
+
+
+def _login(github: GitHub) -> str:
+    """Whose the token is, "" if GitHub does not say.
+
+    REST does not tell an App its own name, GraphQL does: "slug[bot]" (seen in fullsend-ai/fullsend#1953, 2026-06).
+    """
+    try:
+        answer = github.graphql("query { viewer { login } }")
+        return str(answer["viewer"]["login"])
+    except (GitHubError, TypeError, KeyError):
+        return ""
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether GitHub's text is ours: it may come back with other ends of lines."""
+    return one.replace("\r\n", "\n").rstrip() == other.replace("\r\n", "\n").rstrip()

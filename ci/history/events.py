@@ -18,7 +18,7 @@ from ci.history.steps.machines import root
 from ci.history.steps.moved_work import MovedWork, moved_work
 from ci.history.steps.states import Ending, outcome
 from ci.history.triage import Triage, TriageEntry
-from ci.history.types import Cause, EventState, HistoryEvent
+from ci.history.types import Cause, Direction, EventState, HistoryEvent
 from ci.stats.types import Step
 
 REDEFINED = "the benchmark definition changed there: times before and after it do not compare"
@@ -29,7 +29,7 @@ def told(
 ) -> list[HistoryEvent]:
     """The events of groups, without those that are only the way back or the other half of another one."""
     names = _names(groups, around, triage)
-    entries = {number: triage.entries[name] for number, name in enumerate(names) if name in triage.entries}
+    entries = {n: entry for n, name in enumerate(names) if (entry := _entry(name, groups[n], around.order, triage))}
     accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
     ends = outcome(groups, around.tracks, steps, accepted)
     moves = moved_work(groups)
@@ -60,6 +60,17 @@ def _machine_order(around: Surroundings, triage: Triage) -> Mapping[str, Mapping
         places = np.unique(np.concatenate([tracks.place[tracks.span(int(track))] for track in where]))
         found[root(machine, triage.renamed)] = {commits[place]: rank for rank, place in enumerate(places)}
     return found
+
+
+def _entry(name: str, group: StepGroup, order: CommitOrder, triage: Triage) -> TriageEntry | None:
+    """What was decided about a group: about its event, or on a pull request of its commits before there was one."""
+    if name in triage.entries or not triage.advance or group.direction is not Direction.SLOWER:
+        return triage.entries.get(name)
+    numbers = (order.facts(commit).pull_request for commit in order.names[group.good + 1 : group.bad + 1])
+    keys = (one.key for one in group.members)
+    return triage.accepting(
+        name, {one for one in numbers if one}, {f"{key.kernel}/{key.backend}/{key.case}" for key in keys}
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ DEFAULT_FILE = Path("ci/events.toml")
 
 HEADER = """\
 # What we decided about events of the history (`ridgeline events`).  Written by `ridgeline ack`, `accept` and `reopen`,
-# reviewed like code; one table per event, sorted by id, so that two branches merge.
+# reviewed like code; one table per event, sorted by id, so that two branches merge.  [[accepted]]: slow-downs that were
+# accepted on their pull request (`/ridgeline accept CASE REASON`).
 """
 
 STATES = (EventState.OPEN, EventState.ACKNOWLEDGED, EventState.ACCEPTED)
@@ -61,11 +62,45 @@ class TriageEntry:
 
 
 @dataclasses.dataclass(frozen=True)
+class InAdvance:
+    """A slow-down of one case that was accepted on its pull request, before there was an event of it.
+
+    case: as a report names it, "gemm/triton/qkv_m64".  by: who accepted it.
+    """
+
+    case: str
+    pull_request: int
+    date: datetime.date
+    by: str
+    reason: str
+    link: str = ""
+
+    def dumps(self) -> str:
+        """Its lines in the file."""
+        texts = [f"{name} = {_quoted(getattr(self, name))}" for name in ("by", "reason", "link") if getattr(self, name)]
+        place = [
+            f"case = {_quoted(self.case)}",
+            f"pull_request = {self.pull_request}",
+            f"date = {self.date.isoformat()}",
+        ]
+        return "\n".join(["[[accepted]]", *place, *texts, ""])
+
+
+@dataclasses.dataclass(frozen=True)
 class Triage:
-    """All decisions by event, and machines that were renamed: new name -> old name."""
+    """All decisions by event, machines that were renamed (new name -> old name), what was accepted in advance."""
 
     entries: Mapping[str, TriageEntry] = dataclasses.field(default_factory=dict)
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    advance: tuple[InAdvance, ...] = ()
+
+    def accepting(self, event_id: str, pull_requests: Collection[int], cases: Collection[str]) -> TriageEntry | None:
+        """The decision on a slow-down of these cases by one of these pull requests, if each case was accepted."""
+        found = {one.case: one for one in self.advance if one.pull_request in pull_requests}
+        if not cases or not set(cases) <= set(found):
+            return None
+        said = found[min(cases)]
+        return TriageEntry(event_id, EventState.ACCEPTED, said.date, owner=said.by, reason=said.reason, link=said.link)
 
     def with_entry(self, entry: TriageEntry) -> Triage:
         """The same with one decision made or replaced."""
@@ -101,7 +136,12 @@ def dumps(triage: Triage) -> str:
     if triage.renamed:
         names = (f"{_quoted(new)} = {_quoted(old)}" for new, old in sorted(triage.renamed.items()))
         blocks.append("\n".join(["[renamed]", *names, ""]))
-    return "\n".join([*blocks, *(_block(triage.entries[name]) for name in sorted(triage.entries))])
+    blocks += [_block(triage.entries[name]) for name in sorted(triage.entries)]
+    return "\n".join([*blocks, *(one.dumps() for one in sorted(triage.advance, key=_order))])
+
+
+def _order(one: InAdvance) -> tuple[int, str]:
+    return one.pull_request, one.case
 
 
 def chosen(prefix: str, known: Iterable[str]) -> str:
@@ -134,15 +174,33 @@ def _quoted(text: str) -> str:
 
 
 def _parsed(data: Mapping[str, Any], source: str) -> Triage:
-    extra = sorted(set(data) - {"event", "renamed"})
+    extra = sorted(set(data) - {"event", "renamed", "accepted"})
     if extra:
-        raise TriageError(f"{source}: unknown table {extra[0]!r}; known: event, renamed")
+        raise TriageError(f"{source}: unknown table {extra[0]!r}; known: accepted, event, renamed")
     events = _table(data.get("event", {}), f"{source}: [event]")
     renamed = _table(data.get("renamed", {}), f"{source}: [renamed]")
     for new, old in renamed.items():
         if not isinstance(old, str) or not old or old == new:
             raise TriageError(f'{source}: [renamed]: {new} = {old!r}; allowed: "new name" = "old name"')
-    return Triage({name: _entry(name, value, source) for name, value in events.items()}, dict(renamed))
+    advance = data.get("accepted", [])
+    if not isinstance(advance, list):
+        raise TriageError(f"{source}: accepted is a list of tables: [[accepted]]")
+    accepted = tuple(_in_advance(value, f"{source}: [[accepted]] {n}") for n, value in enumerate(advance, 1))
+    return Triage({name: _entry(name, value, source) for name, value in events.items()}, dict(renamed), accepted)
+
+
+def _in_advance(value: Any, where: str) -> InAdvance:
+    table = _table(value, where)
+    fields = {field.name for field in dataclasses.fields(InAdvance)}
+    if set(table) | {"link"} != fields:
+        wanted = ", ".join(sorted(fields - {"link"}))
+        raise TriageError(f"{where}: has {', '.join(table)[:200]}; wanted: {wanted}, and link if there is one")
+    number = table["pull_request"]
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise TriageError(f"{where}: pull_request = {str(number)[:80]!r}; allowed: the number of a pull request")
+    _check_date(table["date"], where)
+    _check_texts({key: table[key] for key in fields - {"pull_request", "date"} if key in table}, where)
+    return InAdvance(**table)
 
 
 def _entry(name: str, value: Any, source: str) -> TriageEntry:
@@ -155,17 +213,24 @@ def _entry(name: str, value: Any, source: str) -> TriageEntry:
         raise TriageError(f"{where}: unknown key {extra[0]!r}; known: state, date, {', '.join(TEXTS)}")
     if table.get("state") not in STATES:
         raise TriageError(f"{where}: state = {table.get('state')!r}; allowed: {', '.join(STATES)}")
-    date = table.get("date")
-    if not isinstance(date, datetime.date) or isinstance(date, datetime.datetime):
-        raise TriageError(f"{where}: date = {date!r}; allowed: a day, such as 2026-11-22")
+    _check_date(table.get("date"), where)
     texts = {key: table[key] for key in TEXTS if key in table}
-    for key, text in texts.items():
-        if not isinstance(text, str) or len(text) > LONGEST:
-            raise TriageError(f"{where}: {key} = {str(text)[:80]!r}; allowed: a text of at most {LONGEST} characters")
+    _check_texts(texts, where)
     for key, words in (("kind", EventKind), ("direction", Direction)):
         if texts.get(key, "") not in ("", *words):
             raise TriageError(f"{where}: {key} = {texts[key]!r}; allowed: {', '.join(words)}")
-    return TriageEntry(name, EventState(table["state"]), date, **texts)
+    return TriageEntry(name, EventState(table["state"]), table["date"], **texts)
+
+
+def _check_date(date: Any, where: str) -> None:
+    if not isinstance(date, datetime.date) or isinstance(date, datetime.datetime):
+        raise TriageError(f"{where}: date = {date!r}; allowed: a day, such as 2026-11-22")
+
+
+def _check_texts(texts: Mapping[str, Any], where: str) -> None:
+    for key, text in texts.items():
+        if not isinstance(text, str) or len(text) > LONGEST:
+            raise TriageError(f"{where}: {key} = {str(text)[:80]!r}; allowed: a text of at most {LONGEST} characters")
 
 
 def _table(value: Any, where: str) -> Mapping[str, Any]:

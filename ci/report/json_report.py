@@ -82,10 +82,18 @@ def loads(data: bytes) -> Report:
         value = json.loads(data.decode("utf-8"), parse_constant=_refuse, parse_float=_float)
     except (ValueError, RecursionError) as error:
         raise ReportError(f"not JSON: {str(error)[:200]}") from None
-    problem = jsonschema.exceptions.best_match(_validator().iter_errors(value))
+    problem = next(_validator().iter_errors(value), None)  # the first: a stranger's file can hold millions of them
     if problem is not None:
-        raise ReportError(f"at {problem.json_path[:120]}, rule {problem.validator}: {problem.message[:200]}")
+        raise ReportError(f"at {problem.json_path[:120]}, rule {problem.validator}: {_broken_rule(problem)}")
     return _report(value)
+
+
+def _broken_rule(problem: jsonschema.ValidationError) -> str:
+    """What is wrong; of what is too long, how long it may be and not the whole of it."""
+    if str(problem.validator).startswith("max"):
+        size = len(problem.instance) if isinstance(problem.instance, list | dict | str) else problem.instance
+        return f"{size}, and at most {problem.validator_value} are allowed"
+    return problem.message[:200]
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from ci.report.model import Report, Scalar, WarningGroup, grouped
 
 MARKER = "<!-- ridgeline:report -->"
 LIMIT = 60_000
-"""Characters; GitHub refuses a comment body of more than 65,536."""
+"""Bytes of UTF-8; GitHub refuses a comment body of more than 65,536 characters."""
 ROWS = 100
 """Most rows in one table or list; the JSON report has all of them."""
 SIGN = {
@@ -37,40 +37,38 @@ NEXT = {
 }
 STRUCTURAL = re.compile(r"[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")
 """What starts Markdown or HTML: anywhere in a line, or only at its beginning."""
-LINKING = re.compile(r"(@|#|://|www\.|(?i:gh)-(?=\d))")
+LINKING = re.compile(r"(@|#|://|(?i:www)\.|(?i:gh)-(?=\d))")
 NO_JOIN = "\u200b"
 """Zero-width space: it breaks up mentions, references and addresses."""
 
 
-def marker(topic: str = "") -> str:
-    """The marker of a comment, one comment per topic: ``<!-- ridgeline:report:mi300x -->``."""
-    return MARKER.replace("report", f"report:{topic}") if topic else MARKER
+def render(report: Report) -> str:
+    """The whole comment, at most LIMIT bytes of UTF-8, ending in a newline."""
+    return f"{MARKER}\n\n{section(report)}"
 
 
-def render(report: Report, topic: str = "") -> str:
-    """The whole comment, at most LIMIT characters, ending in a newline.  topic: see :func:`marker`."""
-    if not re.fullmatch(r"[\w.-]*", topic):
-        raise ValueError(f"topic {topic!r}: use letters, digits, and . _ -")
-    sections = [
-        marker(topic),
-        _heading(report),
+def section(report: Report, topic: str = "") -> str:
+    """The same without the marker.  topic: the pool that the heading names, "" for none."""
+    parts = [
+        _heading(report, topic),
         _summary(report),
         *_moved(report),
         *_floors(report),
         *_details(report),
         _footer(report),
     ]
-    return _fit([section for section in sections if section])
+    return _fit([part for part in parts if part])
 
 
 def text(value: object, limit: int = 240) -> str:
     """Foreign text as inert Markdown on one line."""
-    line = LINKING.sub(lambda match: match[0][:1] + NO_JOIN + match[0][1:], words.plain(value, limit))
-    return _inert(line)
+    return _inert(words.plain(value, limit))
 
 
 def _inert(line: str) -> str:
-    return STRUCTURAL.sub(lambda match: f"&#{ord(match[0][0])};{match[0][1:]}", line)
+    """Nothing links, nothing is formatted.  Also for HTML: addresses between two tags are made live."""
+    apart = LINKING.sub(lambda match: match[0][:1] + NO_JOIN + match[0][1:], line)
+    return STRUCTURAL.sub(lambda match: f"&#{ord(match[0][0])};{match[0][1:]}", apart)
 
 
 def code(value: object, limit: int = 160) -> str:
@@ -88,8 +86,9 @@ def link(label: str, url: str) -> str:
     return f"{text(label)}: {code(url)}"
 
 
-def _heading(report: Report) -> str:
-    return f"## {SIGN[report.verdict]} {report.verdict}: {text(report.judgement.why, 300)}"
+def _heading(report: Report, topic: str) -> str:
+    where = f" on {text(topic)}" if topic else ""
+    return f"## {SIGN[report.verdict]} {report.verdict}{where}: {text(report.judgement.why, 300)}"
 
 
 def _summary(report: Report) -> str:
@@ -222,7 +221,7 @@ def _fit(sections: Sequence[str]) -> str:
     """Join; when too long, leave out whole sections from the end but keep the footer, and say so."""
     kept, footer = list(sections[:-1]), sections[-1]
     cut = ""
-    while kept[2:] and len("\n\n".join([*kept, cut, footer])) > LIMIT:
+    while kept[2:] and len("\n\n".join([MARKER, *kept, cut, footer]).encode()) > LIMIT:
         kept.pop()
         cut = "_More did not fit into this comment; the JSON report has everything._"
     return "\n\n".join(part for part in [*kept, cut, footer] if part) + "\n"

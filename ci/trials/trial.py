@@ -210,7 +210,7 @@ class Checkout:
 class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
-    code_hash: digest of the code objects it launched, None where they are not known.
+    code_hash: digest of the code objects it launched, None where they are not known.  rank_s: median of each rank, s.
     """
 
     status: Status
@@ -218,14 +218,15 @@ class Arm:
     why: str = ""
     knobs: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
     code_hash: str | None = None
+    rank_s: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, data: Json) -> Arm:
         """From its JSON."""
         seconds = np.array(data.get("seconds", ()), dtype=np.float64)
         seconds.flags.writeable = False
-        knobs = data.get("knobs") or {}
-        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"))
+        knobs, ranks = data.get("knobs") or {}, tuple(data.get("rank_s") or ())
+        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"), ranks)
 
     @property
     def ok(self) -> bool:

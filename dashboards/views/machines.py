@@ -17,7 +17,7 @@ from dashboards.values import one
 from dashboards.views import SiteInput, View
 from dashboards.views.beside import beside
 
-FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs")
+FIELDS = ("clock_mhz", "power_w", "temperature_c", "capped", "throttled", "link_gbs", "pace")
 """Of a device in a session, in this order (`ci.history.health.readings.DeviceHealth`)."""
 
 

@@ -162,6 +162,8 @@ def test_two_ranks_and_the_faults_between_them(toy_tree, monkeypatch):
     for name in ("library", "heap"):
         assert len(arms[name]["seconds"]) == len(arms[name]["skew_s"]) == 4
         assert all(0 <= skew <= s for skew, s in zip(arms[name]["skew_s"], arms[name]["seconds"], strict=True))
+        assert len(arms[name]["rank_s"]) == 2
+        assert max(arms[name]["rank_s"]) <= max(arms[name]["seconds"])
     assert "rank 1 has no plan" in arms["one_raises"]["why"]
     assert "rank 1 of 2 ended with exit code 9" in arms["one_dies"]["why"]
     assert leftovers(tree) == []

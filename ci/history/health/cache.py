@@ -13,7 +13,7 @@ from ci.history.health.readings import SessionNoise, TrialHealth, noise_of, of_t
 from ci.trials.file import read
 from ci.whole_files import WriteError, replace
 
-VERSION = 2
+VERSION = 3
 """Of what is kept; raise it with any change of what is read."""
 
 

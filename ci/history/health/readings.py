@@ -29,6 +29,7 @@ class DeviceHealth:
     clock_mhz, power_w: medians while at work, MHz and W.  temperature_c: the highest, degrees Celsius.
     capped, throttled: shares of the readings at work at the power cap, and held back by heat or a fault.
     link_gbs: the slowest link to or from it that the heap's probe found, GB/s (1e9 bytes).
+    pace: its time of the same calls / the median of all ranks', median over the arms that all devices ran.
     """
 
     clock_mhz: float | None = None
@@ -37,6 +38,7 @@ class DeviceHealth:
     capped: float | None = None
     throttled: float | None = None
     link_gbs: float | None = None
+    pace: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +77,10 @@ class SessionNoise:
 def of_trial(trial: Trial) -> TrialHealth:
     """The devices of a trial."""
     working = _at_work(trial.state.during)
-    links = _links(trial.heaps)
+    links, paces = _links(trial.heaps), _paces(trial)
     count = max((len(moment) for moment in trial.state.during), default=0)
     devices = tuple(
-        _device([m[n] for m in working if n < len(m)], _hottest(trial.state.during, n), links.get(n))
+        _device([m[n] for m in working if n < len(m)], _hottest(trial.state.during, n), links.get(n), paces.get(n))
         for n in range(count)
     )
     product = f"{trial.machine.count} × {trial.machine.device or trial.machine.name}"
@@ -129,7 +131,7 @@ def _at_work(during: Iterable[tuple[Clocks, ...]]) -> list[tuple[Clocks, ...]]:
     return [moment for moment, watts in zip(awake, power, strict=True) if watts >= middle]
 
 
-def _device(working: Sequence[Clocks], hottest: float | None, link: float | None) -> DeviceHealth:
+def _device(working: Sequence[Clocks], hottest: float | None, link: float | None, pace: float | None) -> DeviceHealth:
     said = [clocks.throttle for clocks in working if clocks.throttle]
     return DeviceHealth(
         _median([clocks.sm_clock_mhz for clocks in working]),
@@ -138,6 +140,7 @@ def _device(working: Sequence[Clocks], hottest: float | None, link: float | None
         _share([CAP in words for words in said]),
         _share([_held_back(words) for words in said]),
         link,
+        pace,
     )
 
 
@@ -156,6 +159,16 @@ def _links(heaps: Mapping[int, HeapHome]) -> dict[int, float]:
     ranks = range(len(table))
     pairs = {a: [table[a][b] for b in ranks if b != a] + [table[b][a] for b in ranks if b != a] for a in ranks}
     return {rank: min(rates) for rank, rates in pairs.items() if rates}
+
+
+def _paces(trial: Trial) -> dict[int, float]:
+    """Rank by rank, of the arms that ran on all devices: rank n is device n there."""
+    found = [arm.rank_s for _, _, _, arm in trial.arms() if arm.ok and len(arm.rank_s) == trial.machine.count > 1]
+    if not found:
+        return {}
+    logs = np.log(np.array(found))
+    away = np.median(logs - np.median(logs, axis=1, keepdims=True), axis=0)
+    return {rank: float(value) for rank, value in enumerate(np.exp(away))}
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -33,6 +33,7 @@ Read = Callable[[DeviceHealth], float | None]
 OF_DEVICE: dict[Measure, Read] = {
     Measure.CLOCK: lambda device: device.clock_mhz,
     Measure.LINK: lambda device: device.link_gbs,
+    Measure.PACE: lambda device: device.pace,
     Measure.TEMPERATURE: lambda device: device.temperature_c,
     Measure.THROTTLED: lambda device: device.throttled,
 }

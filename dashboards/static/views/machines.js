@@ -4,7 +4,7 @@
 (() => {
   const R = Ridgeline,
     {h} = R;
-  const FIELD = {clock: 0, power: 1, temperature: 2, capped: 3, throttled: 4, link: 5};
+  const FIELD = {clock: 0, power: 1, temperature: 2, capped: 3, throttled: 4, link: 5, pace: 6};
   const share = value => R.percent(value);
   const MEASURES = [
     {key: "clock", title: "clock at work", unit: "MHz"},
@@ -13,6 +13,7 @@
     {key: "capped", title: "at the power cap", unit: "% of readings", scale: 100},
     {key: "throttled", title: "held back by heat or a fault", unit: "% of readings", scale: 100},
     {key: "link", title: "slowest link", unit: "GB/s"},
+    {key: "pace", title: "time beside other ranks", unit: "× of the median rank"},
     {key: "noise", title: "noise between trials", unit: "%", scale: 100},
   ];
   const GOOD = ["found", "right"],
@@ -185,6 +186,7 @@
         column("capped", "at the cap", share),
         column("throttled", "held back", share),
         column("link", "slowest link, GB/s"),
+        column("pace", "time, × of the median rank", value => R.number(value, 4)),
         {key: "noise", title: "noise", number: true, value: row => row.noise, cell: row => (row.noise === null ? "–" : R.number(100 * row.noise, 2) + " %")},
         {key: "trials", title: "trials", number: true, value: row => row.trials},
       ],

@@ -7,7 +7,6 @@ import dataclasses
 import email
 import email.policy
 import json
-import re
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -15,16 +14,16 @@ from pathlib import Path
 
 import pytest
 from pytest_httpserver import HTTPServer
-from werkzeug import Request, Response
+from werkzeug import Response
 
 from ci.alerts import channels, sending, settings, text
 from ci.alerts.channels import IssueChannel, MailChannel, WebhookChannel
 from ci.alerts.settings import AlertError, AlertSettings, GitHubIssues, Mail
-from ci.github.comment import BOT
 from ci.github.issues import Issues
 from ci.history.analysis import History, analyse
 from ci.history.types import EventKind, EventState, HistoryEvent
 from tests.ci.history.made import facts, frame, pair
+from tests.standins.github import StandIn, said
 
 NO_WAIT = lambda seconds: None  # noqa: E731
 
@@ -141,87 +140,52 @@ def test_torn_lines_are_left_out(tmp_path: Path, history: History) -> None:
 # ---- GitHub --------------------------------------------------------------------------------------------------------
 
 
-class FakeIssues:
-    """Issues and comments of one repository."""
-
-    def __init__(self, server: HTTPServer) -> None:
-        self.issues: list[dict] = []
-        self.comments: dict[int, list[dict]] = {}
-        self.faults: list[int] = []
-        self.late_faults: list[int] = []
-        for method in ("GET", "POST", "PATCH"):
-            server.expect_request(re.compile("^/repos/o/r/.*"), method=method).respond_with_handler(self.answer)
-
-    def answer(self, request: Request) -> Response:
-        if self.faults:
-            return Response("{}", self.faults.pop(0))
-        status, value = self.act(request)
-        if request.method == "POST" and self.late_faults:
-            return Response("{}", self.late_faults.pop(0))
-        return Response(json.dumps(value), status, content_type="application/json")
-
-    def act(self, request: Request) -> tuple[int, object]:
-        parts = request.path.split("/")[4:]
-        value = json.loads(request.data) if request.data else {}
-        if request.method == "GET":
-            return 200, self.issues if len(parts) == 1 else self.comments.get(int(parts[1]), [])
-        if request.method == "PATCH":
-            self.issues[int(parts[1]) - 1] |= value
-            return 200, self.issues[int(parts[1]) - 1]
-        if parts[-1] == "comments":
-            made = {"id": 1, "user": {"login": BOT}, "html_url": "https://x/c", **value}
-            self.comments.setdefault(int(parts[1]), []).append(made)
-            return 201, made
-        return 201, self.add(**value)
-
-    def add(self, author: str = BOT, **value: object) -> dict:
-        number = len(self.issues) + 1
-        place = {"number": number, "state": "open", "user": {"login": author}, "html_url": f"https://x/{number}"}
-        self.issues.append({**place, **value})
-        return self.issues[-1]
+@pytest.fixture
+def github() -> Iterator[StandIn]:
+    with StandIn() as standing:
+        yield standing
 
 
 @pytest.fixture
-def fake(httpserver: HTTPServer) -> FakeIssues:
-    return FakeIssues(httpserver)
+def issues(github: StandIn) -> IssueChannel:
+    return IssueChannel(GitHubIssues("o/r", ("performance",)), Issues("o/r", "token", github.url, NO_WAIT))
 
 
-@pytest.fixture
-def issues(httpserver: HTTPServer, fake: FakeIssues) -> IssueChannel:
-    client = Issues("o/r", "token", httpserver.url_for("").rstrip("/"), NO_WAIT)
-    return IssueChannel(GitHubIssues("o/r", ("performance",)), client)
-
-
-def test_one_issue_per_event_closed_with_a_comment(fake: FakeIssues, issues: IssueChannel, event: HistoryEvent) -> None:
+def test_one_issue_per_event_closed_with_a_comment(github: StandIn, issues: IssueChannel, event: HistoryEvent) -> None:
     issues.begin(event)
     issues.begin(event)
-    (made,) = fake.issues
+    (made,) = github.issues
     assert made["title"] == f"gemm: {abs(event.ratio - 1) * 100:.2f} % slower on {event.machine} since 00000014"
     assert made["labels"] == ["performance"]
     assert f"<!-- ridgeline event {event.id} -->" in made["body"]
     assert "ridgeline ab" in made["body"]
     issues.end(dataclasses.replace(event, state=EventState.FIXED, ended_at=event.first_bad))
-    assert (made["state"], len(fake.comments[1])) == ("closed", 1)
-    assert "fixed at 00000014" in fake.comments[1][0]["body"]
+    assert (made["state"], len(github.bodies(made["number"]))) == ("closed", 1)
+    assert "fixed at 00000014" in github.bodies(made["number"])[0]
     issues.begin(event)
-    assert (made["state"], len(fake.issues)) == ("open", 1)
+    assert (made["state"], len(github.issues)) == ("open", 1)
 
 
-def test_a_strangers_marker_silences_nothing(fake: FakeIssues, issues: IssueChannel, event: HistoryEvent) -> None:
-    fake.add("stranger", title="x", body=f"<!-- ridgeline event {event.id} -->")
+@pytest.mark.parametrize("author", ["github-actions[bot]", "my-ridgeline[bot]"])
+def test_a_strangers_marker_silences_nothing(
+    github: StandIn, issues: IssueChannel, event: HistoryEvent, author: str
+) -> None:
+    github.issue(f"<!-- ridgeline event {event.id} -->", author="stranger")
+    github.author = author
     issues.begin(event)
-    assert len(fake.issues) == 2
+    issues.begin(event)
+    assert [issue["user"]["login"] for issue in github.issues] == ["stranger", author]
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_faults_that_pass_make_no_second_issue(fake: FakeIssues, issues: IssueChannel, event, late: bool) -> None:
-    (fake.late_faults if late else fake.faults).extend([502])
+def test_faults_that_pass_make_no_second_issue(github: StandIn, issues: IssueChannel, event, late: bool) -> None:
+    github.fault("POST", "issues", Response("{}", 502), after=late)
     issues.begin(event)
-    assert len(fake.issues) == 1
+    assert len(github.issues) == 1
 
 
-def test_github_that_refuses_is_said(fake: FakeIssues, issues: IssueChannel, event: HistoryEvent) -> None:
-    fake.faults.extend([404, 401])
+def test_github_that_refuses_is_said(github: StandIn, issues: IssueChannel, event: HistoryEvent) -> None:
+    github.fault("POST", "issues", said(401, "Bad credentials"))
     with pytest.raises(AlertError, match="github: POST"):
         issues.begin(event)
 

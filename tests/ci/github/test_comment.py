@@ -1,281 +1,333 @@
-"""The comment client against a small GitHub of our own, over real sockets."""
+"""The one comment on a pull request, against the stand-in: 28 cases, each a test of its number, and what is around.
+
+ 1 created                              15 the answer to a POST is lost: 502 after it was carried out
+ 2 updated                              16 the answer to a POST is lost: the connection ends
+ 3 unchanged is not edited              17 the answer to a POST is lost: no answer in time
+ 4 a stranger's marker                  18 a POST that was not carried out is posted again
+ 5 a marker that is only quoted         19 deleted since the last run: created again
+ 6 past 3,000 comments                  20 deleted between reading and writing
+ 7 a secondary limit without a time     21 duplicates: the oldest stays
+ 8 Retry-After in seconds               22 two writers create at once
+ 9 Retry-After of 15 minutes            23 two writers update at once
+10 Retry-After beyond 15 minutes        24 the author is a GitHub App
+11 the hourly limit is spent            25 a token that cannot say whose it is
+12 server errors for ten minutes        26 a page of HTML with 200
+13 no answer in time                    27 two pull requests with one head
+14 the connection ends                  28 the repository has moved: redirections
+"""
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
+import threading
 
 import pytest
-from pytest_httpserver import HTTPServer
-from werkzeug import Request, Response
+from werkzeug import Response
 
-from ci.github import comment as github
-from ci.github.comment import GitHub, GitHubError, post_report
-from ci.report import json_report, markdown
-from tests.ci.report import samples
+from ci.github.client import GitHub, GitHubError
+from ci.github.comment import ROUNDS, SETTLE_S, Comments, pull_requests
+from ci.github.sections import Section, merged, parsed
+from ci.report.markdown import MARKER
+from tests.standins.github import BOT, DROP, HANG, Clock, StandIn, said
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
-REPO = "/repos/o/r"
-MARKER = markdown.MARKER
+ONE, TWO = f"{MARKER}\none", f"{MARKER}\ntwo"
+COMMENTS = "issues/7/comments"
 
 
-class FakeGitHub:
-    """Pull requests and comments of one repository; `faults` are answers given before anything is done."""
-
-    def __init__(self, server: HTTPServer) -> None:
-        self.pulls: list[dict] = []
-        self.by_commit: list[dict] = []
-        self.comments: list[dict] = []
-        self.faults: list[Response] = []
-        self.late_faults: list[Response] = []
-        self.calls: list[str] = []
-        self.tokens: set[str | None] = set()
-        self.server = server
-        server.expect_request("/", method="GET").respond_with_data("")
-        for method in ("GET", "POST", "PATCH"):
-            server.expect_request(re.compile(f"^{REPO}/.*"), method=method).respond_with_handler(self.answer)
-
-    def answer(self, request: Request) -> Response:
-        self.calls.append(f"{request.method} {request.path.removeprefix(REPO)}")
-        self.tokens.add(request.headers.get("Authorization"))
-        if self.faults:
-            return self.faults.pop(0)
-        status, value = self._act(request)
-        if self.late_faults and request.method == "POST":
-            return self.late_faults.pop(0)
-        return Response(json.dumps(value), status, content_type="application/json")
-
-    def _act(self, request: Request) -> tuple[int, object]:
-        page = int(request.args.get("page", 1)) - 1
-        path = request.path.removeprefix(REPO)
-        if path.startswith("/commits/"):
-            return 200, self.by_commit[page * 100 : page * 100 + 100]
-        if path == "/pulls":
-            return 200, self.pulls[page * 100 : page * 100 + 100]
-        if request.method == "GET":
-            return 200, self.comments[page * 100 : page * 100 + 100]
-        body = json.loads(request.data)["body"]
-        if request.method == "POST":
-            return 201, self.add(body)
-        comment = next(c for c in self.comments if c["id"] == int(path.rpartition("/")[2]))
-        comment["body"] = body
-        return 200, comment
-
-    def add(self, body: str, author: str = github.BOT) -> dict:
-        number = len(self.comments) + 1
-        self.comments.append({"id": number, "body": body, "user": {"login": author}, "html_url": f"https://x/{number}"})
-        return self.comments[-1]
+def keep(client: GitHub, body: str = ONE) -> str:
+    return Comments(client).keep_body(7, MARKER, body).action
 
 
-def pull(number: int, sha: str = SHA, state: str = "open") -> dict:
-    return {"number": number, "state": state, "head": {"sha": sha}}
+# ---- the 28 cases ----
 
 
-@pytest.fixture
-def fake(httpserver: HTTPServer) -> FakeGitHub:
-    return FakeGitHub(httpserver)
+def test_01_created(github: StandIn, client: GitHub) -> None:
+    assert keep(client) == "created"
+    assert github.bodies(7) == [ONE]
 
 
-@pytest.fixture
-def slept() -> list[float]:
-    return []
+def test_02_updated(github: StandIn, client: GitHub) -> None:
+    github.comment(7, ONE)
+    assert keep(client, TWO) == "updated"
+    assert github.bodies(7) == [TWO]
 
 
-@pytest.fixture
-def client(fake: FakeGitHub, slept: list[float]) -> GitHub:
-    return GitHub("o/r", "secret", api=fake.server.url_for(""), sleep=slept.append, clock=lambda: 1000.0)
+@pytest.mark.parametrize("there", [ONE, ONE + "\n", ONE.replace("\n", "\r\n")])
+def test_03_unchanged_is_not_edited(github: StandIn, client: GitHub, clock: Clock, there: str) -> None:
+    github.comment(7, there)
+    assert keep(client) == "unchanged"
+    assert (github.told("PATCH"), github.told("POST", "issues"), clock.slept) == ([], [], [])
 
 
-# ---- which pull request ----
+def test_04_a_strangers_marker_is_left_alone(github: StandIn, client: GitHub) -> None:
+    github.comment(7, f"{MARKER}\nmine now", author="mallory")
+    assert keep(client) == "created"
+    assert github.bodies(7) == [f"{MARKER}\nmine now", ONE]
 
 
-def test_the_pull_request_of_a_commit(fake: FakeGitHub, client: GitHub) -> None:
-    fake.by_commit = [pull(3, state="closed"), pull(5, sha="f" * 40), pull(7)]
-    assert client.pull_request(SHA) == 7
-    assert fake.tokens == {"Bearer secret"}
+def test_05_a_marker_that_is_only_quoted(github: StandIn, client: GitHub) -> None:
+    github.comment(7, f"see {MARKER}")
+    assert keep(client) == "created"
+    assert github.bodies(7) == [f"see {MARKER}", ONE]
 
 
-def test_a_fork_that_the_list_by_commit_does_not_know(fake: FakeGitHub, client: GitHub) -> None:
-    fake.pulls = [pull(number, sha="a" * 40) for number in range(150)] + [pull(999)]
-    assert client.pull_request(SHA) == 999
+def test_06_ours_is_found_past_3000_comments(github: StandIn, client: GitHub) -> None:
+    for number in range(3200):
+        github.comment(7, str(number), author="someone")
+    github.comment(7, ONE)
+    assert keep(client, TWO) == "updated"
+    assert len(github.comments[7]) == 3201
 
 
-def test_a_commit_that_heads_nothing(fake: FakeGitHub, client: GitHub) -> None:
-    fake.pulls = [pull(1, sha="a" * 40)]
-    assert client.pull_request(SHA) is None
+def test_07_a_secondary_limit_without_a_time(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("POST", COMMENTS, said(403, "You have exceeded a secondary rate limit."), times=3)
+    assert keep(client) == "created"
+    assert clock.slept == [60, 120, 240, SETTLE_S]
 
 
-def test_an_unknown_commit_is_no_error(fake: FakeGitHub, client: GitHub) -> None:
-    fake.faults = [Response('{"message": "No commit found"}', 422)]
-    assert client.pull_request(SHA) is None
+def test_08_retry_after_in_seconds(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("POST", COMMENTS, said(429, "slow down", retry_after="7"))
+    assert keep(client) == "created"
+    assert clock.slept == [7, SETTLE_S]
 
 
-@pytest.mark.parametrize("sha", ["", "HEAD", "0123", SHA.upper(), SHA + "/../x"])
-def test_only_full_hashes(client: GitHub, sha: str) -> None:
-    with pytest.raises(GitHubError, match="not a full commit hash"):
-        client.pull_request(sha)
+def test_09_retry_after_of_15_minutes_is_honoured(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("GET", COMMENTS, said(403, "slow down", retry_after="900"))
+    assert keep(client) == "created"
+    assert clock.slept == [900, SETTLE_S]
 
 
-# ---- the one comment ----
+def test_10_retry_after_beyond_15_minutes_is_an_error(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("POST", COMMENTS, said(403, "slow down", retry_after="901"))
+    with pytest.raises(GitHubError, match="asks for a pause of 901 s, more than 900 s"):
+        keep(client)
+    assert (clock.slept, github.bodies(7)) == ([], [])
 
 
-def test_create_then_update_then_leave_alone(fake: FakeGitHub, client: GitHub) -> None:
-    assert client.upsert_comment(7, MARKER, f"{MARKER}\none").action == "created"
-    assert client.upsert_comment(7, MARKER, f"{MARKER}\ntwo").action == "updated"
-    assert client.upsert_comment(7, MARKER, f"{MARKER}\ntwo\n").action == "unchanged"
-    assert [comment["body"] for comment in fake.comments] == [f"{MARKER}\ntwo"]
+def test_11_the_hourly_limit_is_spent(github: StandIn, client: GitHub, clock: Clock) -> None:
+    spent = said(403, "API rate limit exceeded", x_ratelimit_remaining="0", x_ratelimit_reset="1042")
+    github.fault("GET", COMMENTS, spent)
+    assert keep(client) == "created"
+    assert clock.slept == [42, SETTLE_S]
 
 
-def test_a_strangers_comment_with_our_marker_is_left_alone(fake: FakeGitHub, client: GitHub) -> None:
-    fake.add(f"{MARKER}\nmine now", author="mallory")
-    fake.add(f"see {MARKER}")
-    assert client.upsert_comment(7, MARKER, f"{MARKER}\nreal").action == "created"
-    assert [c["body"] for c in fake.comments] == [f"{MARKER}\nmine now", f"see {MARKER}", f"{MARKER}\nreal"]
+def test_12_server_errors_are_waited_out_for_ten_minutes(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("GET", COMMENTS, Response("unicorn", 503), times=14)
+    assert keep(client) == "created"
+    assert 540 <= sum(clock.slept) <= 600
+    github.fault("GET", COMMENTS, Response("unicorn", 503), times=100)
+    with pytest.raises(GitHubError, match="no success in 15 attempts; last: 503 unicorn"):
+        keep(client, TWO)
 
 
-def test_ours_is_found_on_a_later_page(fake: FakeGitHub, client: GitHub) -> None:
-    for number in range(230):
-        fake.add(f"comment {number}", author="someone")
-    fake.add(f"{MARKER}\nold")
-    assert client.upsert_comment(7, MARKER, f"{MARKER}\nnew").action == "updated"
-    assert len(fake.comments) == 231
+def test_13_no_answer_in_time(github: StandIn, client: GitHub) -> None:
+    github.comment(7, ONE)
+    github.fault("PATCH", "comments", HANG)
+    assert keep(client, TWO) == "updated"
+    assert github.bodies(7) == [TWO]
+
+
+def test_14_the_connection_ends(github: StandIn, client: GitHub) -> None:
+    github.fault("GET", COMMENTS, DROP, times=2)
+    assert keep(client) == "created"
+
+
+@pytest.mark.parametrize("fault", [Response("", 502), Response("", 500)])
+def test_15_a_lost_answer_makes_no_second_comment(github: StandIn, client: GitHub, fault: Response) -> None:
+    github.fault("POST", COMMENTS, fault, after=True)
+    assert keep(client) == "created"
+    assert github.bodies(7) == [ONE]
+    assert len(github.told("POST", COMMENTS)) == 1
+
+
+def test_16_a_lost_connection_makes_no_second_comment(github: StandIn, client: GitHub) -> None:
+    github.fault("POST", COMMENTS, DROP, after=True)
+    assert keep(client) == "created"
+    assert github.bodies(7) == [ONE]
+
+
+def test_17_a_late_answer_makes_no_second_comment(github: StandIn, client: GitHub) -> None:
+    github.fault("POST", COMMENTS, HANG, after=True)
+    assert keep(client) == "created"
+    assert github.bodies(7) == [ONE]
+
+
+@pytest.mark.parametrize("fault", [Response("", 502), DROP, HANG])
+def test_18_what_was_not_carried_out_is_posted_again(github: StandIn, client: GitHub, fault: object) -> None:
+    github.fault("POST", COMMENTS, fault)
+    assert keep(client) == "created"
+    assert github.bodies(7) == [ONE]
+
+
+def test_19_deleted_since_the_last_run(github: StandIn, client: GitHub) -> None:
+    keep(client)
+    github.comments[7].clear()
+    assert keep(client, TWO) == "created"
+    assert github.bodies(7) == [TWO]
+
+
+def test_20_deleted_between_reading_and_writing(github: StandIn, client: GitHub) -> None:
+    github.comment(7, ONE)
+    github.fault("PATCH", "comments", None, meanwhile=github.comments[7].clear)
+    assert keep(client, TWO) == "created"
+    assert github.bodies(7) == [TWO]
+
+
+def test_21_of_duplicates_the_oldest_stays(github: StandIn, client: GitHub) -> None:
+    oldest = github.comment(7, ONE)["id"]
+    github.comment(7, "a person", author="someone")
+    github.comment(7, ONE)
+    github.comment(7, TWO)
+    assert keep(client, TWO) == "updated"
+    assert github.bodies(7) == [TWO, "a person"]
+    assert github.comments[7][0]["id"] == oldest
+
+
+def test_22_two_writers_create_at_once(github: StandIn, client: GitHub) -> None:
+    """The other creates its comment after we looked and before we create ours; then it updates the oldest, as we do."""
+    github.fault("POST", COMMENTS, None, meanwhile=lambda: write(other(github), "mi325x"))
+    write(client, "mi300x")
+    (body,) = github.bodies(7)
+    assert {topic: section.text for topic, section in parsed(body).items()} == {
+        "mi300x": "of mi300x",
+        "mi325x": "of mi325x",
+    }
+
+
+def test_23_two_writers_update_at_once(github: StandIn, client: GitHub) -> None:
+    """The other reads before we write; what it writes then lacks our section, and we see that."""
+    write(client, "h200")
+    stale = github.bodies(7)[0]
+
+    def overwrite() -> None:
+        github.comments[7][0]["body"] = merged([stale], Section("mi325x", SHA, "of mi325x"))
+
+    github.fault("PATCH", "comments", None)
+    client.pause = lambda seconds: overwrite() if len(github.told("PATCH")) == 1 else None
+    write(client, "mi300x")
+    assert sorted(parsed(github.bodies(7)[0])) == ["h200", "mi300x", "mi325x"]
+
+
+def test_23_two_writers_update_at_once_and_ours_is_the_later(github: StandIn, client: GitHub) -> None:
+    """The other writes between our reading and our writing, and reads again after it."""
+    write(client, "h200")
+    waits, wrote = threading.Event(), threading.Event()
+    theirs = other(github)
+    theirs.pause = lambda seconds: (waits.set(), wrote.wait(10))
+    thread = threading.Thread(target=write, args=(theirs, "mi325x"))
+    github.fault("PATCH", "comments", None, meanwhile=lambda: (thread.start(), waits.wait(10)))
+    client.pause = lambda seconds: (wrote.set(), thread.join(10))
+    write(client, "mi300x")
+    assert sorted(parsed(github.bodies(7)[0])) == ["h200", "mi300x", "mi325x"]
+
+
+@pytest.mark.parametrize("author", ["my-ridgeline[bot]", "a-person"])
+def test_24_the_author_is_whoever_the_token_belongs_to(github: StandIn, client: GitHub, author: str) -> None:
+    github.comment(7, f"{MARKER}\nof the workflow's own token", author=BOT)
+    github.author = author
+    assert [keep(client), keep(client, TWO)] == ["created", "updated"]
+    assert github.bodies(7) == [f"{MARKER}\nof the workflow's own token", TWO]
+
+
+@pytest.mark.parametrize("author", [BOT, "my-ridgeline[bot]"])
+@pytest.mark.parametrize("fault", [None, Response("", 502), said(404, "Not Found"), DROP])
+def test_25_a_token_that_cannot_say_whose_it_is(
+    github: StandIn, client: GitHub, clock: Clock, author: str, fault: object
+) -> None:
+    github.identity, github.author = False, author
+    github.fault("POST", "graphql", fault, times=99)
+    for body in (ONE, TWO, TWO):
+        keep(client, body)
+        assert github.bodies(7) == [body]
+    assert set(clock.slept) == {SETTLE_S}
+
+
+def test_26_a_page_of_html_with_200(github: StandIn, client: GitHub) -> None:
+    page = Response("<html>Sign in</html>", 200, content_type="text/html; charset=utf-8")
+    github.fault("POST", COMMENTS, page)
+    with pytest.raises(GitHubError, match="text/html; charset=utf-8 instead of JSON"):
+        keep(client)
+
+
+def test_27_every_pull_request_with_this_head(github: StandIn, client: GitHub) -> None:
+    github.pull(7, SHA)
+    github.pull(9, SHA, fork=True)
+    github.pull(11, SHA, state="closed")
+    github.pull(13, "f" * 40)
+    github.known_to_commit = {7}
+    assert pull_requests(client, SHA) == [7, 9]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_28_the_repository_has_moved(github: StandIn, client: GitHub, status: int) -> None:
+    old = GitHub("old/name", "secret", github.url, client._sleep, client._clock)
+    for method, path in (("GET", COMMENTS), ("POST", COMMENTS)):
+        place = {"Location": f"{github.url}/repos/o/r/{path}"}
+        github.fault(method, f"^repos/old/name/{path}", Response("", status, place), times=9)
+    assert keep(old) == "created"
+    assert github.bodies(7) == [ONE]
+
+
+def other(github: StandIn) -> GitHub:
+    """Another job with the same token, on another machine."""
+    clock = Clock()
+    return GitHub(github.repository, "secret", github.url, clock.sleep, clock.now)
+
+
+def write(client: GitHub, topic: str) -> str:
+    return Comments(client).keep_section(7, MARKER, Section(topic, SHA, f"of {topic}")).action
+
+
+# ---- around them ----
+
+
+def test_a_writer_that_never_rests_is_said(github: StandIn, client: GitHub) -> None:
+    def overwrite() -> None:
+        for comment in github.comments.get(7, []):
+            comment["body"] = f"{MARKER}\nof another"
+
+    github.fault("GET", COMMENTS, None, times=99, meanwhile=overwrite)
+    with pytest.raises(GitHubError, match=f"did not settle in {ROUNDS} rounds"):
+        keep(client)
+
+
+def test_what_was_just_written_may_not_be_listed_yet(github: StandIn, client: GitHub) -> None:
+    github.fault("GET", COMMENTS, None)
+    github.fault("GET", COMMENTS, Response("[]", 200, content_type="application/json"), times=3)
+    assert keep(client) == "created"
+    assert github.bodies(7) == [ONE]
 
 
 def test_a_body_without_its_marker(client: GitHub) -> None:
     with pytest.raises(GitHubError, match="start with its marker"):
-        client.upsert_comment(7, MARKER, "hello")
+        keep(client, "hello")
 
 
-# ---- faults ----
+@pytest.mark.parametrize("status", [401, 403, 422])
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_a_refusal_is_said(github: StandIn, client: GitHub, method: str, status: int) -> None:
+    if method == "PATCH":
+        github.comment(7, TWO)
+    github.fault(method, "comments", said(status, "locked"), times=9)
+    with pytest.raises(GitHubError, match=f"{method} .*: {status} locked"):
+        keep(client)
 
 
-def test_server_errors_are_waited_out(fake: FakeGitHub, client: GitHub, slept: list[float]) -> None:
-    fake.faults = [Response("bad gateway", 502), Response("", 503), Response("", 500)]
-    assert client.upsert_comment(7, MARKER, f"{MARKER}\none").action == "created"
-    assert slept == [1, 2, 4]
+def test_a_commit_that_heads_nothing(github: StandIn, client: GitHub) -> None:
+    github.pull(1, "a" * 40)
+    github.fault("GET", "commits/", said(422, "No commit found for SHA"))
+    assert pull_requests(client, SHA) == []
 
 
-@pytest.mark.parametrize(
-    ("headers", "wanted"),
-    [
-        ({"retry-after": "7"}, 7),
-        ({"retry-after": "Thu, 01 Jan 1970 00:17:10 GMT"}, 30),
-        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1042"}, 42),
-    ],
-)
-@pytest.mark.parametrize("status", [403, 429])
-def test_rate_limits_are_waited_out(
-    fake: FakeGitHub, client: GitHub, slept: list[float], headers: dict[str, str], wanted: float, status: int
-) -> None:
-    fake.faults = [Response('{"message": "secondary rate limit"}', status, headers)]
-    assert client.upsert_comment(7, MARKER, f"{MARKER}\none").action == "created"
-    assert slept == [wanted]
+def test_a_fork_among_many_that_the_list_by_commit_does_not_know(github: StandIn, client: GitHub) -> None:
+    for number in range(250):
+        github.pull(number, "a" * 40)
+    github.pull(999, SHA, fork=True)
+    github.known_to_commit = set()
+    assert pull_requests(client, SHA) == [999]
 
 
-def test_a_pause_that_is_too_long(fake: FakeGitHub, client: GitHub, slept: list[float]) -> None:
-    fake.faults = [Response("{}", 403, {"retry-after": "3600"})]
-    with pytest.raises(GitHubError, match="pause of 3600 s"):
-        client.pull_request(SHA)
-    assert slept == []
-
-
-@pytest.mark.parametrize(
-    ("status", "hint"), [(401, "token is wrong"), (403, "pull-requests: write"), (410, "410 Gone")]
-)
-def test_a_refusal_is_final(fake: FakeGitHub, client: GitHub, slept: list[float], status: int, hint: str) -> None:
-    fake.faults = [Response('{"message": "Gone"}', status)]
-    with pytest.raises(GitHubError, match=hint):
-        client.upsert_comment(7, MARKER, MARKER)
-    assert (slept, len(fake.calls)) == ([], 1)
-
-
-def test_a_comment_whose_answer_was_lost_is_not_written_twice(fake: FakeGitHub, client: GitHub) -> None:
-    fake.late_faults = [Response("", 502)]
-    assert client.upsert_comment(7, MARKER, f"{MARKER}\none").action == "unchanged"
-    assert len(fake.comments) == 1
-
-
-def test_a_server_that_never_answers_well(fake: FakeGitHub, client: GitHub) -> None:
-    fake.faults = [Response("", 500) for _ in range(100)]
-    with pytest.raises(GitHubError, match="no success in 5 attempts; last: 500"):
-        client.pull_request(SHA)
-
-
-def test_no_server(slept: list[float]) -> None:
-    lonely = GitHub("o/r", "t", api="http://127.0.0.1:9", sleep=slept.append)
-    with pytest.raises(GitHubError, match="no success in 5 attempts"):
-        lonely.pull_request(SHA)
-    assert len(slept) == 4
-
-
-def test_an_answer_that_is_no_list(fake: FakeGitHub, client: GitHub) -> None:
-    fake.faults = [Response('{"surprise": 1}', 200)]
-    with pytest.raises(GitHubError, match="a list was expected"):
-        client.pull_request(SHA)
-
-
-@pytest.mark.parametrize(
-    ("repository", "token", "message"),
-    [("o", "t", "owner/name"), ("o/r/x", "t", "owner/name"), ("o/r", "", "GITHUB_TOKEN")],
-)
-def test_bad_settings(repository: str, token: str, message: str) -> None:
-    with pytest.raises(GitHubError, match=message):
-        GitHub(repository, token)
-
-
-# ---- the whole way ----
-
-
-def test_post_a_report(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
-    fake.by_commit = [pull(7)]
-    file = tmp_path / "report.json"
-    file.write_text(json_report.dumps(samples.slower()))
-    posted = post_report(file, SHA, client, {"run": "https://github.com/o/r/actions/runs/1"})
-    assert (posted.action, posted.pull_request) == ("created", 7)
-    assert "## ❌ SLOWER" in fake.comments[0]["body"]
-    assert "actions/runs/1" in fake.comments[0]["body"]
-
-
-def test_every_machine_has_its_own_comment(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
-    fake.by_commit = [pull(7)]
-    file = tmp_path / "report.json"
-    file.write_text(json_report.dumps(samples.same()))
-    assert [post_report(file, SHA, client, topic=topic).action for topic in ("", "mi300x", "h200", "mi300x")] == [
-        "created",
-        "created",
-        "created",
-        "unchanged",
-    ]
-
-
-def test_links_of_a_stranger_are_dropped(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
-    fake.by_commit = [pull(7)]
-    file = tmp_path / "report.json"
-    file.write_text(json_report.dumps(samples.hostile()))
-    post_report(file, SHA, client)
-    assert "x.example" not in fake.comments[0]["body"]
-    assert "<script" not in fake.comments[0]["body"]
-
-
-def test_a_dry_run_and_a_closed_pull_request_post_nothing(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
-    file.write_text(json_report.dumps(samples.same()))
-    assert post_report(file, SHA, client).action == "nothing"
-    fake.by_commit = [pull(7)]
-    assert post_report(file, SHA, client, dry_run=True) == github.Posted("nothing", 7)
-    assert fake.comments == []
-
-
-def test_a_link_is_refused(client: GitHub, tmp_path: Path) -> None:
-    (tmp_path / "report.json").symlink_to("/etc/passwd")
-    with pytest.raises(json_report.ReportError, match="is a link"):
-        post_report(tmp_path / "report.json", SHA, client)
-
-
-def test_a_hostile_file_is_refused_before_any_call(fake: FakeGitHub, client: GitHub, tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
-    file.write_text('{"verdict": "SAME"}')
-    with pytest.raises(json_report.ReportError, match="report.json"):
-        post_report(file, SHA, client)
-    assert fake.calls == []
+@pytest.mark.parametrize("sha", ["", "HEAD", "0123", SHA.upper(), SHA + "/../x", SHA + "\n"])
+def test_only_full_hashes(client: GitHub, sha: str) -> None:
+    with pytest.raises(GitHubError, match="not a full commit hash"):
+        pull_requests(client, sha)

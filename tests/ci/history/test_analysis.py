@@ -11,7 +11,7 @@ import pytest
 
 from ci.history import exact, reading
 from ci.history.analysis import History, analyse
-from ci.history.triage import Triage, TriageEntry
+from ci.history.triage import InAdvance, Triage, TriageEntry
 from ci.history.types import Direction, EventKind, EventState, HistoryEvent, SeriesKey
 from tests.ci.history.made import ENV, Line, commit, facts, frame, noisy, pair
 
@@ -158,6 +158,24 @@ def test_an_outlier_is_no_event() -> None:
     values = noisy(1, COUNT)
     values[30] *= 1.5
     assert events(Line("gemm", "small", values)) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "cases", "wanted"),
+    [
+        (20, ("small", "large"), EventState.ACCEPTED),
+        (20, ("small",), EventState.OPEN),
+        (21, ("small", "large"), EventState.OPEN),
+    ],
+)
+def test_a_slow_down_that_was_accepted_on_its_pull_request(number: int, cases: tuple, wanted: EventState) -> None:
+    lines = [line for seed, case in ((1, "small"), (5, "large")) for line in pair(seed, 40, {20: 1.08}, case=case)]
+    own = [line for line in lines if line.backend == "triton"][0]
+    named = [f"{own.kernel}/{own.backend}/{case}" for case in cases]
+    advance = tuple(InAdvance(case, number, datetime.date(2026, 11, 22), "a", "why", "https://x/1") for case in named)
+    (event,) = analyse(frame(lines), commits=facts(40), triage=Triage(advance=advance)).events
+    assert (event.state, event.first_bad.pull_request) == (wanted, 20)
+    assert event.reason == ("why" if wanted is EventState.ACCEPTED else "")
 
 
 def test_an_accepted_level_is_the_one_to_hold() -> None:

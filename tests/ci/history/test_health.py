@@ -237,6 +237,16 @@ def test_links_are_of_the_home_that_was_used() -> None:
     assert [device.link_gbs for device in found.devices] == [10.0, 10.0]
 
 
+def test_a_gpu_that_takes_longer_than_the_others_shows_in_its_rank() -> None:
+    arms = {name: {**made_trials.ok([1.1] * 4), "rank_s": [1.0, 1.1]} for name in ("head/blas", "head/triton")}
+    part = {"head/triton": {**made_trials.ok([9.0] * 4), "rank_s": [9.0]}}  # of fewer ranks than devices: not counted
+    found = readings.of_trial(
+        made_trials.parsed({**made_trials.trial({"m16": arms, "m64": part}), "state": line()["state"]})
+    )
+    assert found.devices[1].pace / found.devices[0].pace == pytest.approx(1.1)
+    assert readings.of_trial(made_trials.parsed(line())).devices[0].pace is None
+
+
 def test_noise_is_the_deviation_between_trials() -> None:
     rng = np.random.default_rng(8)
     trials = []

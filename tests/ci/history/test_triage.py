@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci.history import triage
-from ci.history.triage import Triage, TriageEntry, TriageError
+from ci.history.triage import InAdvance, Triage, TriageEntry, TriageError
 from ci.history.types import EventState
 
 DAY = datetime.date(2026, 11, 22)
@@ -32,12 +32,24 @@ def entry(name: str, **given: object) -> TriageEntry:
     return TriageEntry(name, EventState.ACKNOWLEDGED, DAY, **given)
 
 
+advance = st.builds(InAdvance, texts, st.integers(1, 10**6), st.just(DAY), texts, texts, texts)
+
+
 @settings(deadline=None)
-@given(st.lists(entries, max_size=4, unique_by=lambda one: one.id), st.dictionaries(texts, texts, max_size=2))
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, listed, renamed) -> None:
+@given(
+    st.lists(entries, max_size=4, unique_by=lambda one: one.id),
+    st.dictionaries(texts, texts, max_size=2),
+    st.lists(advance, max_size=3, unique_by=lambda one: (one.pull_request, one.case)),
+)
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, listed, renamed, accepted) -> None:
     path = tmp_path_factory.mktemp("t") / "events.toml"
     names = {new: old for new, old in renamed.items() if old and new != old and new}
-    kept = Triage({one.id: one for one in listed}, names)
+    accepted = [
+        InAdvance(one.case, one.pull_request, DAY, one.by or "a", one.reason or "r", one.link) for one in accepted
+    ]
+    kept = Triage(
+        {one.id: one for one in listed}, names, tuple(sorted(accepted, key=lambda one: (one.pull_request, one.case)))
+    )
     triage.save(kept, path)
     assert triage.load(path) == kept
     before = path.read_bytes()
@@ -72,6 +84,18 @@ def test_two_branches_merge(tmp_path: Path) -> None:
     assert sorted(triage.load(file).entries) == sorted([*names, "1" * 10, "7" * 10])
 
 
+ACCEPTED = "[[accepted]]\ncase = 'a/b/c'\npull_request = 7\ndate = 2026-11-22\nby = 'a'\nreason = 'r'\n"
+
+
+def test_what_is_accepted_in_advance_may_be_appended_by_hand(tmp_path: Path) -> None:
+    file = tmp_path / "events.toml"
+    triage.save(Triage({"0123456789": entry("0123456789", owner="A. Author")}), file)
+    told = InAdvance("gemm/triton/m64", 7, DAY, "author", 'the "check" is worth it\n[event.x]', "https://x/1")
+    file.write_text(file.read_text() + "\n" + told.dumps())
+    assert triage.load(file).advance == (told,)
+    assert list(triage.load(file).entries) == ["0123456789"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -81,7 +105,13 @@ def test_two_branches_merge(tmp_path: Path) -> None:
         ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nowner = 3", "owner = '3'; allowed: a text"),
         ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nwho = 'a'", "unknown key 'who'; known: state, date"),
         ("[event.0123456789]\nstate = 'open'\ndate = 2026-11-22\nkind = 'x'\n", "kind = 'x'; allowed: kernel"),
-        ("[events]", "unknown table 'events'; known: event, renamed"),
+        ("[events]", "unknown table 'events'; known: accepted, event, renamed"),
+        ("[accepted]\ncase = 'a'", "a list of tables"),
+        ("[[accepted]]\ncase = 'a'", "has case; wanted: by, case, date, pull_request, reason, and link"),
+        (ACCEPTED.replace("7", "'7'"), "pull_request = '7'; allowed: the number"),
+        (ACCEPTED.replace("7", "0"), "pull_request = '0'; allowed: the number"),
+        (ACCEPTED.replace("2026-11-22", "'today'"), "date = 'today'; allowed: a day"),
+        (ACCEPTED + "who = 'x'", "has case, pull_request, date, by, reason, who"),
         ("event = 3", "is not a table"),
         ("[renamed]\na = 'a'", '"new name" = "old name"'),
         ("<<<<<<< HEAD\n", "settle the merge conflict"),

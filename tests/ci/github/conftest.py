@@ -1,0 +1,26 @@
+"""A stand-in GitHub, time that passes only when somebody sleeps, and a client that has both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ci.github.client import GitHub
+from tests.standins.github import Clock, StandIn
+
+
+@pytest.fixture
+def github() -> Iterator[StandIn]:
+    with StandIn() as standing:
+        yield standing
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def client(github: StandIn, clock: Clock) -> GitHub:
+    return GitHub(github.repository, "secret", github.url, clock.sleep, clock.now, timeout_s=0.3)

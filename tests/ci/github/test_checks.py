@@ -1,0 +1,173 @@
+"""Check runs and their annotations: the verdict on the commit, and the lines that are to be looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from werkzeug import Response
+
+from ci.github.annotations import Annotation, ChangedLines, changed_lines, remarks
+from ci.github.checks import CheckRun, changed_in, post_check
+from ci.github.client import GitHub, GitHubError
+from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.report.model import Report
+from tests.ci.report import samples
+from tests.standins.github import DROP, StandIn, said
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+ROOT = Path(__file__).parents[3]
+PATCH = """@@ -10,4 +12,6 @@ def config(case):
+ context
+-old
++new
++newer
+ context
++later
+@@ -90 +95 @@
+-a
++b
+\\ No newline at end of file"""
+
+
+def check(number: int = 0, verdict: Verdict = Verdict.SLOWER, summary: str = "## x") -> CheckRun:
+    notes = [Annotation(f"kernels/f{i}.py", 1, 1, "failure", "t", "m") for i in range(number)]
+    return CheckRun("ridgeline / mi300x", SHA, verdict, "gemm is slower", summary, notes, "https://x/run")
+
+
+# ---- the check run ----
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wanted"),
+    [
+        (Verdict.SLOWER, "failure"),
+        (Verdict.BROKEN, "failure"),
+        (Verdict.SAME, "success"),
+        (Verdict.FASTER, "success"),
+        (Verdict.CANNOT_TELL, "neutral"),
+        (Verdict.NOT_COMPARABLE, "neutral"),
+    ],
+)
+def test_the_verdict_is_the_conclusion(github: StandIn, client: GitHub, verdict: Verdict, wanted: str) -> None:
+    assert post_check(client, check(verdict=verdict)).startswith("https://")
+    (made,) = github.checks
+    assert (made["name"], made["head_sha"], made["status"], made["conclusion"]) == (
+        "ridgeline / mi300x",
+        SHA,
+        "completed",
+        wanted,
+    )
+    assert made["output"]["title"] == "gemm is slower"
+    assert made["details_url"] == "https://x/run"
+
+
+@pytest.mark.parametrize("number", [0, 1, 50, 51, 130])
+def test_annotations_come_in_batches_of_fifty(github: StandIn, client: GitHub, number: int) -> None:
+    for _ in range(2):
+        post_check(client, check(number))
+    (made,) = github.checks
+    assert [note["path"] for note in made["annotations"]] == [f"kernels/f{i}.py" for i in range(number)]
+
+
+@pytest.mark.parametrize("fault", [Response("", 502), DROP])
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_a_lost_answer_doubles_nothing(
+    github: StandIn, client: GitHub, method: str, after: bool, fault: object
+) -> None:
+    github.fault(method, "check-runs", fault, after=after)
+    post_check(client, check(120))
+    (made,) = github.checks
+    assert len(made["annotations"]) == 120
+
+
+def test_a_summary_is_cut_to_what_is_allowed(github: StandIn, client: GitHub) -> None:
+    post_check(client, check(summary="## x\n\n" + "\n\n".join(["long " * 400] * 60) + "\n\nend"))
+    assert len(github.checks[0]["output"]["summary"]) <= 65_535
+
+
+def test_another_verdict_is_another_check_run(github: StandIn, client: GitHub) -> None:
+    post_check(client, check())
+    post_check(client, check(verdict=Verdict.SAME))
+    assert [one["conclusion"] for one in github.checks] == ["failure", "success"]
+
+
+def test_a_missing_right_is_named(github: StandIn, client: GitHub) -> None:
+    github.fault(
+        "POST", "check-runs", said(403, "Resource not accessible", x_accepted_github_permissions="checks=write")
+    )
+    with pytest.raises(GitHubError, match="checks=write"):
+        post_check(client, check())
+
+
+# ---- which lines ----
+
+
+@pytest.mark.parametrize(
+    ("patch", "lines"),
+    [
+        (PATCH, (13, 14)),
+        ("@@ -0,0 +1,3 @@\n+a\n+b\n+c", (1, 3)),
+        ("@@ -5,2 +4,0 @@\n-a\n-b", (4, 4)),
+        ("@@ -1,2 +0,0 @@\n-a\n-b", (1, 1)),
+        ("", (1, 1)),
+        ("@@ -1 +7 @@\n-a\n+b\n\\ No newline at end of file", (7, 7)),
+        ("Binary files differ", (1, 1)),
+    ],
+)
+def test_the_first_lines_that_a_patch_adds(patch: str, lines: tuple[int, int]) -> None:
+    assert changed_lines("f.py", patch) == ChangedLines("f.py", *lines)
+
+
+def test_the_changed_lines_of_a_moved_kernel(github: StandIn, client: GitHub) -> None:
+    github.pull(7, SHA)
+    github.files_of[7] = [
+        {"filename": "kernels/gemm/config.py", "patch": PATCH, "status": "modified"},
+        {"filename": "kernels/gemm_all_scatter/config.py", "patch": PATCH, "status": "modified"},
+        {"filename": "kernels/gemm/big.bin", "status": "modified"},
+        {"filename": "README.md", "patch": PATCH, "status": "modified"},
+    ]
+    found = remarks(samples.slower(), changed_in(client, SHA, [7]), ROOT)
+    assert [(one.path, one.start_line, one.end_line, one.annotation_level) for one in found] == [
+        ("kernels/gemm/big.bin", 1, 1, "failure"),
+        ("kernels/gemm/config.py", 13, 14, "failure"),
+        ("kernels/gemm/big.bin", 1, 1, "notice"),
+        ("kernels/gemm/config.py", 13, 14, "notice"),
+    ]
+    assert found[0].title == "SLOWER: gemm / triton: 3 shapes slower together, +2.47 % [+2.15, +2.79]"
+    assert found[0].message.splitlines()[0] == "gemm/triton/up_m1024: +3.10 % [+2.90, +3.30]"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "path", "text"),
+    [
+        ("gemm", "kernels/gemm/__init__.py", '"gemm"'),
+        ("all_gather", "kernels/all_gather/__init__.py", 'Kernel("all_gather"'),
+        ("grouped_gemm_wgrad", "kernels/grouped_gemm/__init__.py", ""),
+    ],
+)
+def test_a_kernel_that_was_not_touched_is_shown_where_it_is_declared(kernel: str, path: str, text: str) -> None:
+    case = CaseVerdict(f"{kernel}/triton/a", kernel, "triton", Verdict.BROKEN, evidence=("it hangs",))
+    (one,) = remarks(Report(Judgement(Verdict.BROKEN, "why", (case,))), [ChangedLines("README.md")], ROOT)
+    assert one.path == path
+    assert text in (ROOT / path).read_text().splitlines()[one.start_line - 1]
+    assert one.message == f"{kernel}/triton/a: it hangs"
+
+
+def test_kernels_that_are_nowhere_are_shown_nowhere() -> None:
+    cases = tuple(CaseVerdict(f"x{i}", f"x{i}/../..", "t", Verdict.BROKEN) for i in range(50))
+    assert remarks(Report(Judgement(Verdict.BROKEN, "why", cases)), [], ROOT) == []
+
+
+def test_a_report_of_thousands_of_kernels_is_bounded() -> None:
+    cases = tuple(CaseVerdict(f"gemm_{i}", f"gemm_{i}", "t", Verdict.BROKEN) for i in range(2000))
+    found = remarks(Report(Judgement(Verdict.BROKEN, "why", cases)), [], ROOT)
+    assert 0 < len(found) <= 200
+
+
+def test_cases_beyond_a_number_are_counted() -> None:
+    cases = tuple(dataclasses.replace(samples.SLOWER_CASES[0], case=f"gemm/triton/{i}") for i in range(25))
+    (one,) = remarks(Report(Judgement(Verdict.SLOWER, "why", cases)), [], ROOT)
+    assert one.message.splitlines()[-1] == "and 5 more, in the report"

@@ -1,0 +1,238 @@
+"""Every way a call to GitHub can go wrong, over real sockets, with time that passes only when somebody sleeps."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from werkzeug import Response
+
+from ci.github import client as client_module
+from ci.github.client import GitHub, GitHubError, UnansweredError
+from tests.standins.github import DROP, HANG, Clock, StandIn, said
+
+HTML = Response("<!DOCTYPE html><title>Sign in</title>", 200, content_type="text/html")
+
+
+# ---- limits ----
+
+
+@pytest.mark.parametrize("status", [403, 429])
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        ({"retry_after": "7"}, 7),
+        ({"retry_after": "900"}, 900),
+        ({"retry_after": "Thu, 01 Jan 1970 00:17:10 GMT"}, 30),
+        ({"retry_after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0),
+        ({"x_ratelimit_remaining": "0", "x_ratelimit_reset": "1042"}, 42),
+        ({"x_ratelimit_remaining": "12"}, 60),
+        ({"retry_after": "soon"}, 60),
+    ],
+)
+def test_limits_are_waited_out(
+    github: StandIn, client: GitHub, clock: Clock, headers: dict[str, str], wanted: float, status: int
+) -> None:
+    github.fault("POST", "issues/7/comments", said(status, "You have exceeded a secondary rate limit.", **headers))
+    assert client.post("issues/7/comments", {"body": "one"})["body"] == "one"
+    assert clock.slept == [wanted]
+
+
+def test_a_limit_without_a_time_is_waited_for_longer_each_time(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("GET", "pulls", said(403, "You have exceeded a secondary rate limit."), times=4)
+    assert list(client.items("pulls")) == []
+    assert clock.slept == [60, 120, 240, 480]
+
+
+def test_a_limit_that_never_ends(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("GET", "pulls", said(429, "slow down"), times=100)
+    with pytest.raises(GitHubError, match="no success in 6 attempts; last: 429 slow down"):
+        list(client.items("pulls"))
+    assert sum(clock.slept) == 1800
+
+
+def test_a_pause_that_is_too_long(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("GET", "pulls", said(403, "rate limit", retry_after="901"))
+    with pytest.raises(GitHubError, match="a pause of 901 s, more than 900 s"):
+        list(client.items("pulls"))
+    assert clock.slept == []
+
+
+# ---- faults of the server and of the network ----
+
+
+@pytest.mark.parametrize("fault", [Response("bad gateway", 502), Response("", 520), Response("", 408), DROP, HANG])
+def test_faults_that_pass_are_waited_out(github: StandIn, client: GitHub, clock: Clock, fault: object) -> None:
+    github.pull(7, "a" * 40)
+    github.fault("GET", "pulls", fault, times=2)
+    assert client.get("pulls/7")["number"] == 7
+    assert clock.slept == [1, 2]
+
+
+def test_a_server_that_is_down_is_asked_for_ten_minutes(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("GET", "pulls", Response("bad gateway", 502), times=1000)
+    with pytest.raises(GitHubError, match=r"GET pulls/7: no success in \d+ attempts; last: 502 bad gateway"):
+        client.get("pulls/7")
+    assert clock.slept[:7] == [1, 2, 4, 8, 16, 32, 60]
+    assert 540 <= sum(clock.slept) <= 600
+
+
+def test_no_server(clock: Clock) -> None:
+    with pytest.raises(GitHubError, match="no success in .*ConnectError"):
+        GitHub("o/r", "t", "http://127.0.0.1:9", clock.sleep, clock.now).get("pulls")
+    assert 540 <= sum(clock.slept) <= 600
+
+
+@pytest.mark.parametrize("fault", [Response("", 502), DROP, HANG])
+def test_a_post_whose_answer_was_lost_is_not_repeated_blindly(github: StandIn, client: GitHub, fault: object) -> None:
+    github.fault("POST", "dispatches", fault, after=True)
+    with pytest.raises(UnansweredError, match="may have been carried out"):
+        client.post("actions/workflows/gpu.yml/dispatches", {"ref": "main"})
+    assert len(github.dispatches) == 1
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_what_must_not_be_made_twice_is_looked_for_first(github: StandIn, client: GitHub, after: bool) -> None:
+    github.fault("POST", "comments", Response("", 502), after=after)
+    find = lambda: next(client.items("issues/7/comments"), None)  # noqa: E731
+    assert client.create("issues/7/comments", {"body": "one"}, find)["body"] == "one"
+    assert github.bodies(7) == ["one"]
+
+
+# ---- answers that are not what they should be ----
+
+
+def test_html_with_200_is_said(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("GET", "pulls", HTML, times=9)
+    with pytest.raises(GitHubError, match="answered 200 with text/html instead of JSON .*Sign in.*proxy"):
+        client.get("pulls/7")
+    assert clock.slept == []
+
+
+def test_half_an_answer_is_asked_for_again(github: StandIn, client: GitHub, clock: Clock) -> None:
+    github.fault("GET", "pulls", Response('[{"number": 1', 200, content_type="application/json"))
+    assert list(client.items("pulls")) == []
+    assert clock.slept == [1]
+
+
+def test_an_answer_that_is_no_list(github: StandIn, client: GitHub) -> None:
+    github.fault("GET", "pulls", Response('{"surprise": 1}', 200, content_type="application/json"))
+    with pytest.raises(GitHubError, match="a list was expected"):
+        list(client.items("pulls"))
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "hint"),
+    [
+        (401, {}, "token is wrong"),
+        (403, {}, "pull-requests: write"),
+        (403, {"x_accepted_github_permissions": "checks=write"}, "checks=write"),
+        (404, {}, "does not see"),
+        (410, {}, "410 Gone"),
+        (422, {}, "422 Gone"),
+    ],
+)
+def test_a_refusal_is_final(
+    github: StandIn, client: GitHub, clock: Clock, status: int, headers: dict[str, str], hint: str
+) -> None:
+    github.fault("POST", "comments", said(status, "Gone", **headers))
+    with pytest.raises(GitHubError, match=hint) as refusal:
+        client.post("issues/7/comments", {"body": "one"})
+    assert (clock.slept, len(github.calls), refusal.value.status) == ([], 1, status)
+
+
+def test_a_status_that_is_awaited_is_none(github: StandIn, client: GitHub) -> None:
+    assert client.get("pulls/7", none_for=(404,)) is None
+    assert list(client.items("commits/zzz/nothing", none_for=(404,))) == []
+    client.delete("issues/comments/5")
+
+
+# ---- pages and redirections ----
+
+
+def test_a_list_of_many_pages(github: StandIn, client: GitHub) -> None:
+    for number in range(3250):
+        github.comment(7, str(number))
+    assert [comment["body"] for comment in client.items("issues/7/comments")] == [str(n) for n in range(3250)]
+    assert len(github.calls) == 33
+
+
+def test_a_list_within_an_answer(github: StandIn, client: GitHub) -> None:
+    runs = [github.run()["id"] for _ in range(120)]
+    assert [run["id"] for run in client.items("actions/runs?status=queued", "workflow_runs")] == runs[::-1]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("whole", [True, False])
+def test_redirections_are_followed_verbatim(github: StandIn, client: GitHub, status: int, whole: bool) -> None:
+    place = (github.url if whole else "") + "/repos/o/r/issues/8/comments"
+    github.fault("POST", "issues/7/", Response("", status, {"Location": place}))
+    client.post("issues/7/comments", {"body": "one"})
+    assert github.bodies(8) == ["one"]
+
+
+def test_redirections_in_a_circle(github: StandIn, client: GitHub) -> None:
+    github.fault("GET", "pulls", Response("", 301, {"Location": "/repos/o/r/pulls"}), times=100)
+    with pytest.raises(GitHubError, match="redirected more than 5 times"):
+        client.get("pulls")
+
+
+@pytest.mark.parametrize("place", ["{other}/repos/o/r/pulls", "//evil.example/x", "ftp://x/y"])
+def test_the_token_never_goes_to_another_host(github: StandIn, client: GitHub, place: str) -> None:
+    with StandIn() as other:
+        github.fault("GET", "pulls", Response("", 302, {"Location": place.format(other=other.url)}))
+        with pytest.raises(GitHubError, match="sent on to .*not followed"):
+            client.get("pulls")
+        assert other.calls == []
+
+
+def test_a_next_page_on_another_host_is_not_read(github: StandIn, client: GitHub) -> None:
+    with StandIn() as other:
+        headers = {"Link": f'<{other.url}/repos/o/r/pulls?page=2>; rel="next"'}
+        github.fault("GET", "pulls", Response("[]", 200, headers, content_type="application/json"))
+        with pytest.raises(GitHubError, match="not followed"):
+            list(client.items("pulls"))
+        assert other.calls == []
+
+
+def test_a_list_without_end(github: StandIn, client: GitHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "PAGES", 3)
+    page = Response(json.dumps([1]), 200, {"Link": '</repos/o/r/pulls>; rel="next"'}, content_type="application/json")
+    github.fault("GET", "pulls", page, times=99)
+    with pytest.raises(GitHubError, match="no end after 3 pages"):
+        list(client.items("pulls"))
+
+
+# ---- who asks ----
+
+
+def test_the_token_is_sent(github: StandIn, client: GitHub) -> None:
+    client.get("/user", none_for=(403,))
+    assert {call.token for call in github.calls} == {"secret"}
+
+
+@pytest.mark.parametrize(
+    ("repository", "token", "message"),
+    [("o", "t", "owner/name"), ("o/r/x", "t", "owner/name"), ("o/..", "t", "owner/name"), ("o/r", "", "GITHUB_TOKEN")],
+)
+def test_bad_settings(repository: str, token: str, message: str) -> None:
+    with pytest.raises(GitHubError, match=message):
+        GitHub(repository, token)
+
+
+@pytest.mark.parametrize("api", ["http://api.github.com", "ftp://127.0.0.1", "api.github.com", "http://127.0.0.1.x.y"])
+def test_the_token_is_not_sent_in_the_clear(api: str) -> None:
+    with pytest.raises(GitHubError, match="must be an https address"):
+        GitHub("o/r", "t", api)
+
+
+def test_half_a_character_is_sent_as_an_escape(github: StandIn, client: GitHub) -> None:
+    assert client.post("issues/7/comments", {"body": "a\ud800b"})["body"] == "a\ud800b"
+
+
+def test_a_clock_that_stands_still_ends_it_too(github: StandIn) -> None:
+    github.fault("GET", "pulls", Response("", 502), times=1000)
+    slept: list[float] = []
+    with pytest.raises(GitHubError, match="no success"):
+        GitHub("o/r", "t", github.url, slept.append, lambda: 0.0).get("pulls")
+    assert sum(slept) <= 600

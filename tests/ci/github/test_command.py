@@ -1,0 +1,268 @@
+"""`/ridgeline ...` on a pull request: read as hostile, granted by the API's word only, for exactly what was named."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from werkzeug import Response
+
+from ci.__main__ import main
+from ci.github import answers, comment
+from ci.github.orders import FORMS, OrderError, parse, read_event
+from ci.history import triage
+from tests.standins.github import StandIn
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+OTHER = "f" * 40
+
+
+def event(body: str, **changes: object) -> dict:
+    told = {
+        "action": "created",
+        "issue": {"number": 7, "pull_request": {"url": "https://x"}},
+        "comment": {
+            "id": 99,
+            "body": body,
+            "html_url": "https://github.example/o/r/pull/7#issuecomment-99",
+            "user": {"login": "maintainer", "type": "User"},
+            "author_association": "OWNER",
+        },
+        "repository": {"full_name": "o/r"},
+    }
+    for path, value in changes.items():
+        *keys, last = path.split("__")
+        inner = told
+        for key in keys:
+            inner = inner[key]
+        inner[last] = value
+    return told
+
+
+@pytest.fixture
+def ask(github: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """ask(body, *options, **changes of the event) runs the verb on the stand-in."""
+    monkeypatch.setattr(comment, "SETTLE_S", 0.0)
+    for name, value in {"REPOSITORY": github.repository, "TOKEN": "secret", "API_URL": github.url}.items():
+        monkeypatch.setenv(f"GITHUB_{name}", value)
+    monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
+    github.permissions["maintainer"] = "write"
+    github.pull(7, SHA)
+
+    def run(body: str, *options: str, **changes: object) -> Result:
+        (tmp_path / "output").unlink(missing_ok=True)
+        (tmp_path / "event.json").write_text(json.dumps(event(body, **changes)))
+        return CliRunner().invoke(main, ["command", "--event", str(tmp_path / "event.json"), "--json", *options])
+
+    return run
+
+
+def outcome(result: Result) -> dict:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+# ---- gpu ----
+
+
+@pytest.mark.parametrize("named", [SHA, SHA[:8], SHA[:12].upper()])
+def test_gpu_is_for_exactly_the_commit_that_was_named(github: StandIn, ask, tmp_path: Path, named: str) -> None:
+    done = outcome(ask(f"/ridgeline gpu {named}\nplease"))
+    assert (done["action"], done["sha"], done["by"], done["pool"]) == ("gpu", SHA, "maintainer", "")
+    assert (tmp_path / "output").read_text() == f"action=gpu\nsha={SHA}\npool=\npull_request=7\n"
+    assert [one["content"] for one in github.reactions[99]] == ["+1"]
+    assert github.bodies(7) == [f"<!-- ridgeline:answer:99 -->\nMeasuring `{SHA}` on every pool."]
+
+
+def test_gpu_on_one_pool(github: StandIn, ask, tmp_path: Path) -> None:
+    assert outcome(ask(f"/ridgeline gpu {SHA} mi300x-8"))["pool"] == "mi300x-8"
+    assert "\npool=mi300x-8\n" in (tmp_path / "output").read_text()
+
+
+def test_gpu_is_refused_when_the_head_has_moved(github: StandIn, ask) -> None:
+    github.pulls[0]["head"]["sha"] = OTHER
+    done = outcome(ask(f"/ridgeline gpu {SHA}"))
+    assert (done["action"], done["sha"]) == ("refused", "")
+    assert "the head of this pull request is `ffffffff`, not `01234567`" in github.bodies(7)[0]
+    assert github.reactions[99][0]["content"] == "-1"
+
+
+def test_a_commit_of_a_fork_is_named_in_full(github: StandIn, ask) -> None:
+    github.pulls[0]["head"]["repo"] = {"full_name": "stranger/r"}
+    assert "all 40 digits" in outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["said"]
+    assert outcome(ask(f"/ridgeline gpu {SHA}"))["action"] == "gpu"
+    github.pulls[0]["head"]["repo"] = None
+    assert outcome(ask(f"/ridgeline gpu {SHA[:39]}"))["action"] == "refused", "the fork is deleted"
+
+
+@pytest.mark.parametrize("association", ["OWNER", "MEMBER", "COLLABORATOR", "NONE"])
+@pytest.mark.parametrize(
+    ("permission", "granted"),
+    [("admin", True), ("maintain", True), ("write", True), ("triage", False), ("read", False), (None, False)],
+)
+def test_who_may_is_asked_of_the_api(
+    github: StandIn, ask, permission: str | None, granted: bool, association: str
+) -> None:
+    github.permissions = {"maintainer": permission} if permission else {}
+    done = outcome(ask(f"/ridgeline gpu {SHA}", comment__author_association=association))
+    assert done["action"] == ("gpu" if granted else "refused")
+    assert granted or "people with write access" in github.bodies(7)[0]
+
+
+def test_a_closed_pull_request(github: StandIn, ask) -> None:
+    github.pulls[0]["state"] = "closed"
+    assert "is closed" in outcome(ask(f"/ridgeline gpu {SHA}"))["said"]
+
+
+def test_an_event_of_another_repository(github: StandIn, ask) -> None:
+    assert outcome(ask(f"/ridgeline gpu {SHA}", repository__full_name="evil/r"))["action"] == "refused"
+
+
+# ---- rerun ----
+
+
+def test_rerun_starts_again_what_failed_for_the_head(github: StandIn, ask) -> None:
+    runs = {}
+    for conclusion in ("failure", "success", "action_required", "cancelled"):
+        runs[conclusion] = github.run("completed", SHA, conclusion=conclusion)
+        github.job(["ubuntu"], runs[conclusion]["id"], status="completed", conclusion=conclusion)
+    github.run("in_progress", SHA)
+    github.run("completed", OTHER, conclusion="failure")
+    gpu = github.run("completed", "0" * 40, conclusion="failure", display_title=f"GPU {SHA}")
+    forged = github.run("completed", OTHER, conclusion="failure", display_title=f"GPU {SHA}", event="pull_request")
+    for run in (gpu, forged):
+        github.job(["mi300x"], run["id"], status="completed", conclusion="failure")
+    assert outcome(ask("/ridgeline rerun"))["action"] == "rerun"
+    again = [run["conclusion"] for run in github.runs if run["run_attempt"] == 2]
+    assert (len(again), len(github.told("POST", "rerun-failed-jobs"))) == (3, 3)
+    assert (gpu["run_attempt"], forged["run_attempt"]) == (2, 1)
+    assert runs["action_required"]["run_attempt"] == 1, "an approval is somebody's to give"
+
+
+def test_nothing_to_run_again(github: StandIn, ask) -> None:
+    github.run("completed", SHA, conclusion="success")
+    assert "nothing to run again" in outcome(ask("/ridgeline rerun"))["said"]
+
+
+# ---- accept ----
+
+
+def test_accept_gives_the_lines_to_commit(github: StandIn, ask, tmp_path: Path) -> None:
+    hostile = 'the check is "worth" it ``` [event.x] @all\\'
+    done = outcome(ask(f"/ridgeline accept `gemm/triton/qkv_m64` {hostile}"))
+    (tmp_path / "events.toml").write_text(done["lines"])
+    (accepted,) = triage.load(tmp_path / "events.toml").advance
+    assert (accepted.case, accepted.pull_request, accepted.by) == ("gemm/triton/qkv_m64", 7, "maintainer")
+    assert accepted.reason == hostile
+    assert accepted.link == "https://github.example/o/r/pull/7#issuecomment-99"
+    (body,) = github.bodies(7)
+    assert body.startswith("<!-- ridgeline:answer:99 -->\nAccepted once these lines are committed to `ci/events.toml`")
+    shown = body.split("\n```toml\n")[1].split("\n```")[0]
+    assert tomllib.loads(shown) == tomllib.loads(done["lines"])
+
+
+# ---- what is no order, and what is not right ----
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"action": "edited"},
+        {"action": "deleted"},
+        {"issue": {"number": 7}},
+        {"comment__user": {"login": "some-app[bot]", "type": "Bot"}},
+    ],
+)
+def test_what_is_no_new_comment_of_a_person_on_a_pull_request(github: StandIn, ask, changes: dict) -> None:
+    assert outcome(ask(f"/ridgeline gpu {SHA}", **changes))["action"] == "nothing"
+    assert github.calls == []
+
+
+@pytest.mark.parametrize(
+    "body", ["", "nice", f"> /ridgeline gpu {SHA}", f"text\n/ridgeline gpu {SHA}", "/ridgelines rerun"]
+)
+def test_other_comments_are_left_alone(github: StandIn, ask, body: str) -> None:
+    assert outcome(ask(body))["action"] == "nothing"
+    assert github.calls == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("/ridgeline", "allowed are"),
+        ("/ridgeline fly", "allowed are"),
+        ("/ridgeline gpu", "8 to 40 hex digits"),
+        ("/ridgeline gpu 0123456", "8 to 40 hex digits"),
+        (f"/ridgeline gpu {SHA}0", "8 to 40 hex digits"),
+        (f"/ridgeline gpu {SHA} on two pools", "8 to 40 hex digits"),
+        (f"/ridgeline gpu {SHA} $(id)", "8 to 40 hex digits"),
+        ("/ridgeline gpu main", "8 to 40 hex digits"),
+        ("/ridgeline gpu $(id)abcdef0", "8 to 40 hex digits"),
+        ("/ridgeline rerun all", "stands alone"),
+        ("/ridgeline accept gemm/triton/m64", "and why"),
+        ("/ridgeline accept gemm<b> because", "and why"),
+        ("/ridgeline accept gemm " + "x" * 501, "at most 500"),
+    ],
+)
+def test_an_order_that_is_not_right_is_answered(github: StandIn, ask, body: str, said: str) -> None:
+    done = outcome(ask(body))
+    assert done["action"] == "refused"
+    assert said in github.bodies(7)[0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text())
+def test_no_text_breaks_the_reading(text: str) -> None:
+    for body in (text, f"/ridgeline {text}", f"/ridgeline accept {text}", f"/ridgeline gpu {text}"):
+        with contextlib.suppress(OrderError):
+            order = parse(body)
+            assert order is None or (order.verb in FORMS and "\n" not in order.what + order.reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "no comment.user.type"),
+        ("{}", "no comment.user.type"),
+        (json.dumps(event("x", issue__number="7; id")), "issue.number is not a number"),
+        (json.dumps(event("x", issue__number=True)), "issue.number is not a number"),
+        (json.dumps(event("x", comment__body=None)), "no comment.body"),
+        (json.dumps(event("x", comment__user={"login": "../..", "type": "User"})), "not the name of a person"),
+        (" " * 5_000_001, "larger than"),
+    ],
+)
+def test_an_event_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "event.json").write_text(text)
+    with pytest.raises(OrderError, match=said):
+        read_event(tmp_path / "event.json")
+
+
+# ---- twice, and without effect ----
+
+
+def test_the_name_of_a_gpu_run_is_the_workflows() -> None:
+    text = (Path(__file__).parents[3] / ".github" / "workflows" / "gpu.yml").read_text()
+    assert f"run-name: {answers.GPU_RUN.format('${{ inputs.sha }}')}\n" in text
+
+
+@pytest.mark.parametrize("path", ["reactions", "issues/7/comments"])
+@pytest.mark.parametrize("after", [True, False])
+def test_a_second_run_of_the_job_answers_once(github: StandIn, ask, path: str, after: bool) -> None:
+    ask(f"/ridgeline gpu {SHA}")
+    github.fault("POST", path, Response("", 502), after=after)
+    ask(f"/ridgeline gpu {SHA}")
+    assert len(github.bodies(7)) == 1
+
+
+def test_a_dry_run_changes_nothing(github: StandIn, ask, tmp_path: Path) -> None:
+    assert outcome(ask(f"/ridgeline gpu {SHA}", "--dry-run"))["action"] == "gpu"
+    assert {call.method for call in github.calls} == {"GET"}
+    assert not (tmp_path / "output").exists()
