@@ -50,11 +50,15 @@
     {
       key: "change",
       title: "change of speed",
-      help: "relative to the baseline of both sides where there is one, else of the time alone; with its 99 % interval, the drift between separate runs included",
+      help: "paired: of the ratios to one baseline, each with its interval from rounds that both ran in; separate: of the ratios to one baseline, with the intervals of all four times; alone: of the two times; with the 99 % interval, the drift between separate runs included",
       number: true,
       value: row => share(row.change),
-      cell: row => [percent(row.change), h("span", {class: "sub"}, around(row))],
-      plain: row => (row.change === undefined ? "" : `${percent(row.change)} (${around(row)})`),
+      cell: row => [
+        percent(row.change),
+        h("span", {class: "sub"}, around(row)),
+        h("span", {class: "sub"}, R.foreign(known(row))),
+      ],
+      plain: row => (row.change === undefined ? "" : `${percent(row.change)} (${around(row)}; ${known(row)})`),
     },
     {
       key: "least",
@@ -64,14 +68,6 @@
       value: row => share(row.least),
       cell: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : "–"),
       plain: row => (row.least > 0 ? R.percent(Math.expm1(row.least)) : ""),
-    },
-    {
-      key: "kind",
-      title: "known by",
-      help: "paired: both commits against one baseline, each ratio and its interval from rounds that both ran in; separate: against one baseline, with the separate intervals of all four times; alone: the two times, with their separate intervals",
-      value: row => row.kind || "",
-      cell: row => (row.kind ? [row.kind, row.with ? h("span", {class: "sub"}, R.foreign(row.with)) : null] : "–"),
-      plain: row => known(row),
     },
     {
       key: "speed",
