@@ -111,7 +111,7 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
 
 
 def _needed(folder: Path, site: Site) -> list[Path]:
-    """Folders that a job writes to beside its workspace: its own, and that of drained nodes where all nodes share it."""
+    """Folders that a job writes to beside its workspace: its own, and that of drained nodes where all see it."""
     return [folder, drained.folder_of(site)] if site.shared else [folder]
 
 
