@@ -21,6 +21,7 @@ import jinja2
 import pandas as pd
 
 from ci.history.analysis import History
+from ci.history.health import series
 from ci.records import derived, store
 from ci.trials.trial import Trial
 from dashboards import history, machines, overview
@@ -98,7 +99,7 @@ def build(
 def _history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> tuple[History, pd.DataFrame]:
     """What the records say happened, and what machines of one product say of each other; rows are not held on to."""
     frame = rows_for_history(results_dir, sources, kept)
-    return history.read(frame, results_dir), history.peers(frame)
+    return history.read(frame, results_dir), series.peers(frame)
 
 
 def rows_for_history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:

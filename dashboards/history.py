@@ -33,12 +33,3 @@ def read(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
     code_dir, decided = around / CODE_FOLDER, triage.load(around / triage.DEFAULT_FILE)
     found = reading.of_frame(frame, results_dir, code_dir, decided)
     return SiteHistory(found.events, found.steps, exact.records(code_dir, around))
-
-
-def peers(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that tell how machines of one product time the same baselines; none where each is the only one."""
-    product = frame["device"].astype(str) + "\0" + frame["count"].astype(str)
-    of = pd.DataFrame({"product": product, "machine": frame["machine"].astype(str)})
-    several = of.drop_duplicates()["product"].value_counts()
-    wanted = product.isin(several.index[several > 1])
-    return frame[wanted & frame["baseline"].astype(bool)]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ci.history import commits, exact, health_events, triage
 from ci.history.analysis import History, analyse
+from ci.history.steps import series
 from ci.records import store
 from ci.records.derived import derive
 
@@ -30,9 +31,15 @@ def of_frame(
     """The same, of a derived frame that somebody has loaded already."""
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
     recorded = exact.read(code, repository=folder) if code else []
-    hashes = [*frame["commit"].astype(str).unique(), *(one.commit for one in recorded)]
+    hashes = [*_commits(frame), *(one.commit for one in recorded)]
     kept = results / KEPT if results.is_dir() else None
     known = commits.read(folder, hashes)
     found = analyse(frame, recorded, known, decisions, kept)
     events = health_events.with_machines(found.events, results, frame, known, decisions or triage.Triage())
     return dataclasses.replace(found, events=events)
+
+
+def _commits(frame: pd.DataFrame) -> dict[str, None]:
+    """The recorded commits in the order of the rows: looked up once a run, of which there are few."""
+    codes, names = series.coded(frame["commit"])
+    return dict.fromkeys(str(names[code]) for code in codes[series.runs(codes)].tolist() if code >= 0)

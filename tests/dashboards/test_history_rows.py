@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from ci.history.health import series
 from ci.records import derived, store
 from dashboards import blocks, build, history, history_rows
 from dashboards.history_rows import COLUMNS
@@ -43,7 +44,7 @@ def test_the_history_of_the_recorded_data_needs_no_other_columns(recorded: Path)
     found, wanted = (history.read(frame, recorded) for frame in (rows, whole))
     assert repr(found.events) == repr(wanted.events), "NaN equals nothing, so they are compared as texts"
     assert repr(found.steps) == repr(wanted.steps)
-    pd.testing.assert_frame_equal(history.peers(rows), history.peers(whole)[list(rows)])
+    pd.testing.assert_frame_equal(series.peers(rows), series.peers(whole)[list(rows)])
 
 
 def test_what_is_kept_grows_to_what_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,14 @@ import pandas as pd
 from ci.history.health.apart import HealthPoint, HealthSeries, Measure
 from ci.history.health.cache import HealthRecord
 from ci.history.health.readings import DeviceHealth, SessionNoise, TrialHealth
+from ci.history.steps.series import codes, first_rows
 from ci.stats.types import FloatArray
 
 CASE = ["commit", "env", "kernel", "backend", "case", "case_yardstick"]
 """What two machines must share to be compared: the same work, by the same library, at the same commit."""
+
+PRODUCT = ("device", "count")
+"""What machines of one product share."""
 
 SHARED_CASES = 5
 """Fewest baseline cases that two machines share, below which a median over them says little (2026-11)."""
@@ -128,9 +132,20 @@ def _beside_past(sessions: Sequence[SessionNoise]) -> list[HealthPoint]:
 
 def of_baselines(frame: pd.DataFrame) -> list[HealthSeries]:
     """Commit by commit: how long the baselines take here / on machines of the same product, median over the cases."""
-    rows = frame[(frame["status"] == "ok") & frame["baseline"].astype(bool) & (frame["kind"] == "gpu")]
+    rows = peers(frame)
+    rows = rows[(rows["status"] == "ok") & (rows["kind"] == "gpu")]
     found = [part for _, group in rows.groupby(["device", "count"], sort=True, observed=True) for part in _among(group)]
     return sorted(found, key=lambda series: series.machine)
+
+
+def peers(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows that tell how machines of one product time the same baselines; none where each is the only one."""
+    machines = first_rows(frame, (*PRODUCT, "machine"))
+    product = codes(frame, PRODUCT)
+    names, count = np.unique(product[machines], return_counts=True)
+    if count.max(initial=0) < 2:
+        return frame.iloc[:0]
+    return frame[np.isin(product, names[count > 1]) & frame["baseline"].to_numpy(bool)]
 
 
 def _among(rows: pd.DataFrame) -> Iterator[HealthSeries]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtr
 
 from ci.history.steps.evidence import NORMAL_99
 from ci.history.steps.series import IntArray, Tracks
@@ -148,7 +148,7 @@ def _step(index: int, before: float, after: float, noise: float) -> Step:
     error = noise * math.sqrt(2)
     reach = math.exp(NORMAL_99 * error)
     ratio = after / before
-    p_value = float(2 * stats.t.sf(abs(math.log(ratio)) / error, TAILS))
+    p_value = float(2 * stdtr(TAILS, -abs(math.log(ratio)) / error))
     return Step(index, before, after, ratio, ratio / reach, ratio * reach, p_value)
 
 
