@@ -12,7 +12,7 @@ import dataclasses
 import fnmatch
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +21,6 @@ import jinja2
 import pandas as pd
 
 from ci.history.analysis import History
-from ci.history.health import series
 from ci.records import derived, store
 from ci.trials.trial import Trial
 from dashboards import history, machines, overview
@@ -66,6 +65,8 @@ SCRIPTS = {
 }
 """Scripts of each page, in the order in which they need each other."""
 
+Meanwhile = Callable[[Callable[[], history.SiteHistory]], Callable[[], history.SiteHistory]]
+
 LIMITS = {"spark": overview.SPARK_POINTS, "beside": overview.MOVED_BESIDE_BASELINE, "alone": overview.MOVED_ALONE}
 """Constants that the page names in its help."""
 
@@ -76,12 +77,14 @@ def build(
     repo_url: str | None = None,
     reports: Sequence[Path] = (),
     untouched: bool = False,
+    meanwhile: Meanwhile = functools.cache,
 ) -> Path:
     """Build the site of all records in `results_dir` into `out_dir`, replacing an older site; returns `out_dir`.
 
     repo_url: where commits are shown, e.g. "https://github.com/ROCm/our-kernels"; without it a commit is only a hash.
     reports: report files of a pull request, for a page of their own.
     untouched: the files of the older site are as they were built (`dashboards.standing`): they need not be read.
+    meanwhile: how the history is made beside the rest (`dashboards.apart.apart`); by itself when it is asked for.
     Raises SiteError, and changes nothing, if `out_dir` holds anything but a site.
     """
     results_dir = Path(results_dir)
@@ -91,15 +94,15 @@ def build(
         return store.notes(results_dir, machine, commit, env)
 
     sources, problems, kept = read(results_dir)
-    past, peers = _history(results_dir, sources, kept)
-    site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, tuple(map(pull_request.read, reports)), (), peers)
+    found = meanwhile(functools.partial(_history, results_dir, sources, kept))
+    past, told = history.Awaited(found), tuple(map(pull_request.read, reports))
+    site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, told, (), past.peers)
     return _build(site, sources, out_dir, repo_url, problems, kept, untouched)
 
 
-def _history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> tuple[History, pd.DataFrame]:
-    """What the records say happened, and what machines of one product say of each other; rows are not held on to."""
-    frame = rows_for_history(results_dir, sources, kept)
-    return history.read(frame, results_dir), series.peers(frame)
+def _history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> history.SiteHistory:
+    """What the records say happened; the rows of it all are not held on to."""
+    return history.read(rows_for_history(results_dir, sources, kept), results_dir)
 
 
 def rows_for_history(results_dir: Path, sources: Sequence[RowSource], kept: Path | None) -> pd.DataFrame:
@@ -138,7 +141,7 @@ def build_frame(
     results_dir: where the records lie, for views that read more of them than the frame.
     past: the events and steps of the frame; without it the pages have none.
     """
-    site = SiteInput(frame, past, notes_of, results_dir, reports, (), frame)
+    site = SiteInput(frame, past, notes_of, results_dir, reports, (), lambda: frame)
     return _build(site, _held(frame), out_dir, repo_url, problems)
 
 
@@ -153,7 +156,7 @@ def site_files(
 ) -> dict[str, bytes]:
     """Every file of the site by its path; a pure function of the records."""
     with aside() as draft:
-        site = SiteInput(frame, past, notes_of, results_dir, reports, (), frame)
+        site = SiteInput(frame, past, notes_of, results_dir, reports, (), lambda: frame)
         _write(draft, site, _held(frame), repo, problems)
         return {path: (draft.folder / path).read_bytes() for path in draft.digests}
 
@@ -193,7 +196,9 @@ def _write(
     lanes = tuple(lane for lane, _ in found)
     records = dataclasses.replace(site, frame=stacked([lane.frame for lane in lanes] or [pd.DataFrame()]), known=lanes)
     described = [_lane(draft, lane, records, made_of) for lane, made_of in found]
-    shown = {view: _view(draft, view, records) for view in VIEWS if view.shown(records)}
+    shown = dict.fromkeys(view for view in VIEWS if view.shown(records))
+    for view in sorted(shown, key=lambda one: one.of_history):  # the history is still being made
+        shown[view] = _view(draft, view, records)
     kernels = sorted({kernel for lane in records.lanes for kernel in lane.columns.texts["kernel"].present()})
     told = {
         "repo": repo,

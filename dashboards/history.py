@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from ci.history import exact, reading, triage
+from ci.history.health import series
 from ci.history.types import HistoryEvent, Moved, SeriesKey
 
 CODE_FOLDER = "results_isa"
@@ -17,11 +18,41 @@ CODE_FOLDER = "results_isa"
 
 @dataclasses.dataclass(frozen=True)
 class SiteHistory:
-    """Events, the steps of each series, and the values of the recorded machine code, oldest commit first."""
+    """Events, the steps of each series, and the values of the recorded machine code, oldest commit first.
+
+    peers: see `ci.history.health.series.peers`.
+    """
 
     events: tuple[HistoryEvent, ...] = ()
     steps: Mapping[SeriesKey, tuple[Moved, ...]] = dataclasses.field(default_factory=dict)
     code: Sequence[exact.CodeRecord] = ()
+    peers: pd.DataFrame = dataclasses.field(default_factory=pd.DataFrame)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Awaited:
+    """A history that is perhaps still being made: who looks at it waits for it."""
+
+    found: Callable[[], SiteHistory]
+
+    @property
+    def events(self) -> tuple[HistoryEvent, ...]:
+        """See SiteHistory."""
+        return self.found().events
+
+    @property
+    def steps(self) -> Mapping[SeriesKey, tuple[Moved, ...]]:
+        """See SiteHistory."""
+        return self.found().steps
+
+    @property
+    def code(self) -> Sequence[exact.CodeRecord]:
+        """See SiteHistory."""
+        return self.found().code
+
+    def peers(self) -> pd.DataFrame:
+        """See SiteHistory."""
+        return self.found().peers
 
 
 def read(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
@@ -32,4 +63,4 @@ def read(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
     around = results_dir.resolve().parent
     code_dir, decided = around / CODE_FOLDER, triage.load(around / triage.DEFAULT_FILE)
     found = reading.of_frame(frame, results_dir, code_dir, decided)
-    return SiteHistory(found.events, found.steps, exact.records(code_dir, around))
+    return SiteHistory(found.events, found.steps, exact.records(code_dir, around), series.peers(frame))

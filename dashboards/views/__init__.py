@@ -29,7 +29,7 @@ class SiteInput:
     frame: tidy rows (`dashboards.lanes.tidy`), may be empty: all of them, or, with `known` lanes, those that last
     (`dashboards.recent`).  notes_of: (machine, commit, env) -> trials of a record.  history, results_dir: None where a
     site is built of a bare frame.  reports: of a pull request (`dashboards.views.pull_request.read`).  peers: rows of
-    baselines on machines of one product; None where `frame` has them.
+    baselines on machines of one product (`ci.history.health.series.peers`); None where `frame` has them.
     """
 
     frame: pd.DataFrame
@@ -38,7 +38,7 @@ class SiteInput:
     results_dir: Path | None = None
     reports: tuple[dict[str, Any], ...] = ()
     known: tuple[Lane, ...] | None = None
-    peers: pd.DataFrame | None = None
+    peers: Callable[[], pd.DataFrame] | None = None
 
     @functools.cached_property
     def lanes(self) -> list[Lane]:
@@ -78,6 +78,7 @@ class View:
     knows, and arrays of numbers; NaN is null.  Paths are unique over the site: "<lane slug>/<view name>..." or
     "views/<view name>...".
     files: yields (path from the root of the site, bytes) of files for people and other programs: JSON, CSV, a feed.
+    of_history: whether it shows events, steps or peers, which are made beside the other views.
     """
 
     name: str
@@ -89,6 +90,7 @@ class View:
     shown: Callable[[SiteInput], bool] = always
     data: Callable[[SiteInput], Iterator[tuple[str, Any]]] = nothing
     files: Callable[[SiteInput], Iterator[tuple[str, bytes]]] = nothing
+    of_history: bool = False
 
 
 CHARTS = ("numbers.js", "echarts/charts.min.js", "views/plot.js", "views/page.js")

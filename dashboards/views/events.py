@@ -84,6 +84,7 @@ VIEW = View(
     scripts=("views/event_words.js", "views/event_table.js", "views/events.js"),
     data=data,
     files=files,
+    of_history=True,
 )
 
 

@@ -139,7 +139,7 @@ def _read(site: SiteInput) -> tuple[list[MachineHealth], list[CanaryRun], list[c
     """From the folder of records; nothing where a site is built of a bare frame."""
     if site.results_dir is None:
         return [], [], []
-    frame = site.frame if site.peers is None else site.peers
+    frame = site.frame if site.peers is None else site.peers()
     found = machines(cache.load(site.results_dir), frame if len(frame) else None)
     return found, canary.load(site.results_dir)[0], checks.verified(checks.load(site.results_dir)[0])
 
@@ -170,4 +170,5 @@ VIEW = View(
     styles=("views/views.css", "views/machines.css"),
     data=_data,
     files=_files,
+    of_history=True,
 )

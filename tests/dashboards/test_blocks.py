@@ -103,7 +103,7 @@ def slowly(frame: pd.DataFrame, commits: int) -> SiteInput:
             past = recent.and_then(past, rows, lasting_only=True)
         assert past is not None
         found.append(lanes.Lane(lane.machine, lane.env, past.rows, past.counts))
-    return SiteInput(recent.stacked([lane.frame for lane in found]), known=tuple(found), peers=frame)
+    return SiteInput(recent.stacked([lane.frame for lane in found]), known=tuple(found), peers=lambda: frame)
 
 
 @pytest.mark.parametrize("commits", [1, 7, 70])

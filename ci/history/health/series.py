@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from ci.history.health.apart import HealthPoint, HealthSeries, Measure
@@ -141,11 +142,12 @@ def of_baselines(frame: pd.DataFrame) -> list[HealthSeries]:
 def peers(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows that tell how machines of one product time the same baselines; none where each is the only one."""
     machines = first_rows(frame, (*PRODUCT, "machine"))
+    if not frame[list(PRODUCT)].iloc[machines].duplicated().any():
+        return frame.iloc[:0]
     product = codes(frame, PRODUCT)
     names, count = np.unique(product[machines], return_counts=True)
-    if count.max(initial=0) < 2:
-        return frame.iloc[:0]
-    return frame[np.isin(product, names[count > 1]) & frame["baseline"].to_numpy(bool)]
+    wanted: npt.NDArray[np.bool_] = np.isin(product, names[count > 1]) & frame["baseline"].to_numpy(bool)
+    return frame[wanted]
 
 
 def _among(rows: pd.DataFrame) -> Iterator[HealthSeries]:
