@@ -27,7 +27,7 @@ from dashboards import history, machines, overview
 from dashboards.blocks import chain_of, newest_files, read_lane
 from dashboards.draft import MARKER, Draft, File, SiteError, aside, digest, replacing
 from dashboards.history_rows import history_rows
-from dashboards.lanes import Lane, slug, tidy
+from dashboards.lanes import BLOCK, Lane, slug, tidy
 from dashboards.recent import stacked
 from dashboards.script import receive, script_json
 from dashboards.sources import HeldRows, ReadRows, RowSource, lane_sources
@@ -94,6 +94,9 @@ def build(
         return store.notes(results_dir, machine, commit, env)
 
     sources, problems, kept = read(results_dir)
+    for source in sources:
+        if isinstance(source, ReadRows):
+            source.newest(BLOCK)  # both halves of the build want these rows
     found = meanwhile(functools.partial(_history, results_dir, sources, kept))
     past, told = history.Awaited(found), tuple(map(pull_request.read, reports))
     site = SiteInput(pd.DataFrame(), past, notes_of, results_dir, told, (), past.peers)

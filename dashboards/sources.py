@@ -58,6 +58,10 @@ class ReadRows:
             self._last[wanted] = derived.derive(self.read.rows(wanted))
         return self._last[wanted]
 
+    def newest(self, commits: int) -> pd.DataFrame:
+        """`derived` of the newest block of so many commits."""
+        return self.derived(LaneSource(self, None, self.places).blocks(commits)[-1])
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeldRows:

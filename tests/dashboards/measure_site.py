@@ -4,8 +4,9 @@
 
 The records are synthetic (`tests.dashboards.large_records`).  A build reads them, makes the data of all pages and
 writes the site; so is the reading of the rows that the history is judged by, and that history itself is told apart
-(with --history).  Each build is a process of its own; so are the libraries that it imports.  With --chromium the
-seconds until the compare page can be used are told too.  Not a test: it has no limit to hold.
+(with --history).  Each build is a process of its own; so are the libraries that it imports.  With --command it is
+`python -m dashboards` that builds, as a person feels it.  With --chromium the seconds until the compare page can be
+used are told too.  Not a test: it has no limit to hold.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import gc
 import multiprocessing
 import pstats
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -63,6 +66,16 @@ def build(what: str, results: Path, out: Path, profile: bool, with_history: bool
         pstats.Stats(profiler).sort_stats("cumulative").print_stats(60)
 
 
+def command(what: str, results: Path, out: Path) -> None:
+    """The site by its command: seconds of CPU of all its processes, and of the clock."""
+    begin, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    argv = [sys.executable, "-m", "dashboards", "--results", str(results), "--out", str(out)]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    wall, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{what + ': the command':44} {used:7.2f} s   {wall:5.2f} s (wall)", flush=True)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -71,18 +84,27 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keep the records and the site here")
     parser.add_argument("--profile", action="store_true", help="also the functions of the build with one more commit")
     parser.add_argument("--history", action="store_true", help="also the analysis of the history")
+    parser.add_argument("--command", action="store_true", help="build by the command, told as a whole")
     parser.add_argument("--chromium", action="store_true", help="also the compare page in a browser")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = (wanted.folder or Path(folder)) / "results"
         site = results.parent / "site"
         in_process(all_but_one, wanted.series, wanted.commits, results)
-        in_process(build, "all but one commit, afresh", results, site, False, wanted.history)
+        built(wanted, "all but one commit, afresh", results, site)
         in_process(one_more, wanted.series, wanted.commits, results)
-        in_process(build, "one more commit", results, site, wanted.profile, wanted.history)
-        in_process(build, "again", results, site, False, wanted.history)
+        built(wanted, "one more commit", results, site, wanted.profile)
+        built(wanted, "again", results, site)
         if wanted.chromium:
             compare_page(site)
+
+
+def built(wanted: argparse.Namespace, what: str, results: Path, site: Path, profile: bool = False) -> None:
+    """One build, measured as wanted."""
+    if wanted.command:
+        command(what, results, site)
+    else:
+        in_process(build, what, results, site, profile, wanted.history)
 
 
 def all_but_one(series: int, commits: int, results: Path) -> None:
