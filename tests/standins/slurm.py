@@ -174,12 +174,7 @@ class SlurmCluster:
     def _daemon(self, name: str, argv: Sequence[str]) -> None:
         with (self.prefix / "log" / f"{name}.out").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *argv],  # a killed test run leaves no cluster behind
-                env=self.env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+                argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def _end(self, name: str, number: signal.Signals) -> None:
