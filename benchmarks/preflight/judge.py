@@ -32,7 +32,9 @@ def problems(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
 def _count(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:
     if wanted.count and len(facts.gpus) != wanted.count:
         said = f"{len(facts.gpus)} GPUs can be used, and the job has {wanted.count}"
-        yield _error("gpu count", said, "read `dmesg | grep -iE 'amdgpu|nvrm'`; correct the pool or the allocation")
+        missing = "read `dmesg | grep -iE 'amdgpu|nvrm'`; correct the pool or the allocation"
+        too_many = "correct the pool's isolation: the job could use GPUs of others"
+        yield _error("gpu count", said, missing if len(facts.gpus) < wanted.count else too_many)
 
 
 def _product(facts: NodeFacts, wanted: Demand) -> Iterator[NodeProblem]:

@@ -270,13 +270,22 @@ def judged(
         return Result(State.RUNNING, said, where=",".join(sorted({row.nodes for row in shards if row.nodes})))
     if any(not row.ended for row in shards):
         reason = next(row.reason for row in shards if not row.ended)
-        return Result(State.RUNNING if ended else State.PENDING, said or (f"Slurm: {reason}" if reason else ""))
+        why = _stuck(shards) or said or (f"Slurm: {reason}" if reason else "")
+        return Result(State.RUNNING if ended else State.PENDING, why)
     if any(not row.ended for row in last):
         return Result(State.RUNNING, "all shards have ended; their lines are gathered")
     found = gather.ending(results, cancelled)
     lost = "its lines were not put together; `ridgeline submit --resume ID` does that"
     state = State.LOST if found.state is State.DONE else found.state
     return dataclasses.replace(found, state=state, why="; ".join(filter(None, (found.why, lost))))
+
+
+def _stuck(rows: Sequence[QueueRow]) -> str:
+    """Why a shard waits for ever, "" if none does."""
+    reason = next((row.reason for row in rows if row.hopeless), "")
+    return (
+        f"Slurm: {reason}, which no waiting ends; cancel it and correct its pool in ci/runners.toml" if reason else ""
+    )
 
 
 def pools_of(spec: JobSpec) -> Pools:

@@ -21,14 +21,6 @@ ENDS = {
 }
 """States of squeue(1) in which nobody asked the job how it ended; any other final state is OVER."""
 
-HOPELESS = frozenset(
-    [
-        *("AccountNotAllowed", "AssociationTimeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS"),
-        *("PartitionNodeLimit", "PartitionTimeLimit", "QOSNotAllowed", "QOSTimeLimit"),
-    ]
-)
-"""Reasons of a queued job that no waiting ends, only other settings (squeue(1), 22.05 to 26.05)."""
-
 EXTRA_MINUTES = 15
 """What a job of GitHub's may not take of its own minutes: the wait for a configuration (handover.PATIENCE_S), the copy
 of the program, the end of the runner."""
@@ -103,7 +95,7 @@ def _asked() -> Iterator[None]:
 def _job(row: QueueRow) -> ClusterJob:
     why = f"{row.state}, {row.reason}" if row.reason else row.state
     ended_badly = row.ended and row.state != "COMPLETED"
-    told = ended_badly or (row.waiting and row.reason in HOPELESS)
+    told = ended_badly or (row.hopeless)
     return ClusterJob(row.array_id, row.name, _end(row), row.nodes, why if told else "")
 
 

@@ -24,6 +24,14 @@ ENDED = frozenset(
 WAITING = frozenset(("CONFIGURING", "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "SPECIAL_EXIT"))
 """States of a job that uses no node, or not yet."""
 
+HOPELESS = frozenset(
+    [
+        *("AccountNotAllowed", "AssociationTimeLimit", "BadConstraints", "InvalidAccount", "InvalidQOS"),
+        *("PartitionNodeLimit", "PartitionTimeLimit", "QOSNotAllowed", "QOSTimeLimit"),
+    ]
+)
+"""Reasons of a queued job that no waiting ends, only other settings (squeue(1), 22.05 to 26.05)."""
+
 
 @dataclasses.dataclass(frozen=True)
 class QueueRow:
@@ -51,6 +59,11 @@ class QueueRow:
     def waiting(self) -> bool:
         """Whether it has not started, or will start again."""
         return self.state in WAITING
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether it waits for what waiting does not bring."""
+        return self.waiting and self.reason in HOPELESS
 
     @property
     def array_id(self) -> str:

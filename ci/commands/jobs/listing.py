@@ -60,10 +60,26 @@ def code_of(job: JobStatus) -> int:
 
 @contextlib.contextmanager
 def following() -> Iterator[Callable[[JobStatus], None]]:
-    """Say on a terminal where a job is that is waited for."""
+    """Say where a job is that is waited for: on a terminal all the time, in a log whenever that changes."""
     console = err_console()
     if not console.is_terminal:
-        yield lambda job: None
+        yield _changes()
         return
     with console.status("") as status:
-        yield lambda job: status.update(plain(f"{job.id} {job.state} {job.where} {job.why}", 200))
+        yield lambda job: status.update(_place(job))
+
+
+def _place(job: JobStatus) -> str:
+    return plain(" ".join(filter(None, (job.id, str(job.state), job.where, job.why))), 300)
+
+
+def _changes() -> Callable[[JobStatus], None]:
+    """Prints a job's place if it is not what was printed last."""
+    last = dict[str, str]()
+
+    def report(job: JobStatus) -> None:
+        if last.get(job.id) != _place(job) and not job.state.final:
+            last[job.id] = _place(job)
+            click.echo(last[job.id], err=True)
+
+    return report

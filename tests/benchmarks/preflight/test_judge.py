@@ -59,6 +59,7 @@ def test_a_sound_node_has_no_problem() -> None:
 
 FAULTS = [
     (node(gpus=(GPU,) * 7), "gpu count", "error", "7 GPUs can be used, and the job has 8"),
+    (node(gpus=(GPU,) * 9), "gpu count", "error", "9 GPUs can be used, and the job has 8"),
     (one(product="MI308X"), "product", "error", "mixed products: 7 x MI300X, 1 x MI308X"),
     (all_of(product="MI350X", max_clock_mhz=2200), "product", "error", "8 x MI350X, and the pool is of MI300X"),
     (one(compute="CPX"), "partition", "error", "SPX/NPS1 on 7, CPX/NPS1 on 1"),

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from ci.__main__ import main
 from ci.commands.jobs import inner
-from ci.commands.jobs.listing import code_of
+from ci.commands.jobs.listing import code_of, following
 from ci.executors import JobStatus, State, locks
 from ci.pools import drained
 from ci.pools import file as pools
@@ -211,3 +211,11 @@ def test_our_own_pool(here: Callable[..., Result], tmp_path: Path, golden: Calla
     at = ("--executor", "slurm", "--on", "mi300x", "--gpus", "1", "--timeout", "600", "--dry-run")
     command = ("run", "--kernel", "gemm", "--out", "gemm.jsonl", "--first-trial", "4")
     golden("slurm/mi300x.txt", shown(here("submit", *at, "--", *command), tmp_path))
+
+
+def test_a_log_gets_a_line_whenever_a_job_that_is_waited_for_moves(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = JobStatus("7", "ab", State.PENDING, why="Slurm: Priority")
+    with following() as report:
+        for job in (waits, waits, JobStatus("7", "ab", State.RUNNING, where="n1"), JobStatus("7", "ab", State.DONE)):
+            report(job)
+    assert capsys.readouterr().err.splitlines() == ["7 pending Slurm: Priority", "7 running n1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -19,8 +20,8 @@ DONE, BAD = Result(State.DONE, "", 0), Result(State.FAILED, "exit code 1", 1)
 SLOW = Result(State.TIMEOUT, "after 9 s", -15)
 
 
-def row(state: str, task: int = 0) -> QueueRow:
-    return QueueRow(f"7_{task}", "7", "rl-x", state, "Priority", "mi300x", "n1" if state == "RUNNING" else "", "rl-x")
+def row(state: str, task: int = 0, reason: str = "Priority") -> QueueRow:
+    return QueueRow(f"7_{task}", "7", "rl-x", state, reason, "mi300x", "n1" if state == "RUNNING" else "", "rl-x")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,15 @@ def test_the_worst_shard_is_how_the_job_ended(
     found = gather.ending(dict(enumerate(results)), cancelled)
     assert (found.state, found.exit_code) == (state, code)
     assert found.why.endswith(why)
+
+
+@pytest.mark.parametrize("results", [[None], [DONE, None]])
+def test_a_shard_that_will_never_start_is_told(results: list[Result | None]) -> None:
+    *ended, last = (row("COMPLETED" if one else "PENDING", task) for task, one in enumerate(results))
+    patient, stuck = last, dataclasses.replace(last, reason="PartitionTimeLimit")
+    found = dict(enumerate(results))
+    assert "PartitionTimeLimit, which no waiting ends" in judged(found, [*ended, stuck], [], False).why
+    assert "no waiting" not in judged(found, [*ended, patient], [], False).why
 
 
 @pytest.mark.parametrize(
