@@ -28,7 +28,7 @@ check: setup
 	$(BIN)/ridgeline check
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal  # some tests wait for clusters and time limits
 
 lint: setup
 	$(BIN)/ruff check .

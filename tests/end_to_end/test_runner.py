@@ -96,7 +96,8 @@ def test_a_service_that_is_killed_again_and_again_starts_no_second_job(site: Sit
     site.until(lambda: done(site.hub, job["id"]) and site.clean(), "the end")
     assert site.hub.one(job["id"])["conclusion"] == "success"
     assert len(site.jobs()) == 1
-    assert len(site.hub.told("POST", "generate-jitconfig")) <= 2, "the second one where it died between two lines"
+    asked = len(site.hub.told("POST", "generate-jitconfig"))
+    assert asked <= 3, "one whose answer died with it, one refused since its name was taken, one that was handed over"
 
 
 def test_github_and_the_controller_may_be_away(site: Site) -> None:
@@ -128,6 +129,14 @@ def test_a_runner_that_never_comes_online_is_deleted(site: Site) -> None:
     assert len(site.jobs()) == 1, "the next one waits"
 
 
+def words(path: Path) -> str:
+    """The command line of a process, "" if it has ended meanwhile."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def test_the_secret_is_nowhere_but_in_its_file(site: Site, tmp_path: Path) -> None:
     gate, told = tmp_path / "go", tmp_path / "told"
     job = site.hub.queue(ONE, [f"env > {told}", f"until [ -e {gate} ]; do sleep 0.05; done"])
@@ -136,8 +145,9 @@ def test_the_secret_is_nowhere_but_in_its_file(site: Site, tmp_path: Path) -> No
     (row,) = [one for one in site.slurm.slurm.mine("rl-") if one.name in site.jobs() and not one.ended]
     shown = [site.slurm.command("scontrol", "-o", "show", "job", row.array_id)]
     shown += [site.slurm.command("scontrol", "write", "batch_script", row.array_id, "-")]
-    shown += [path.read_bytes().decode(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline")]
-    steps = [pid for pid in site.slurm.processes() if b"start.sh" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    lines = {path.parent.name: words(path) for path in Path("/proc").glob("[0-9]*/cmdline")}
+    steps = [pid for pid in site.slurm.processes() if "start.sh" in lines.get(str(pid), "")]
+    shown += lines.values()
     assert steps, "the script of the job is among the processes that were looked at"
     shown += [str(environment(pid)) for pid in steps]
     shown += [told.read_text(), site.log.read_text(), site.outputs()]
