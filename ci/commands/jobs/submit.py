@@ -15,6 +15,8 @@ from ci.commands.jobs import inner
 from ci.commands.jobs.listing import QUEUE, code_of, following, show
 from ci.executors import JobSpec, cluster
 from ci.options import DRY_RUN, JSON, PASS, example
+from ci.pools import file as pools_file
+from ci.pools import matrix
 
 GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL: enough to write the last line of a trial file."""
@@ -84,6 +86,9 @@ def submit(
         argv: Sequence[str] = [sys.executable, "-m", "ci", *command.arguments]
         cwd = str(Path.cwd())
         spec = JobSpec(name or command.verb, gpus or 0, timeout or LOCAL_TIMEOUT_S, GRACE_S, cwd)
+    elif dry_run and (leg := _leg_without_slurm(command, pool, gpus, runners)):
+        click.echo(leg, nl=False)
+        return PASS
     else:
         argv, spec = _on_cluster(command, name, pool, gpus, shards, timeout, runners)
     if dry_run:
@@ -121,6 +126,17 @@ def _on_cluster(
     )
     argv = ["python", "-m", "ci", *(command.without_out if sharding.publishes else command.arguments)]
     return argv, spec if timeout else cluster.with_time_of_pool(spec)
+
+
+def _leg_without_slurm(command: inner.InnerCommand, pool: str | None, gpus: int | None, runners: Path | None) -> str:
+    """What GitHub's runner would run in a pool that no Slurm leads to, "" for another pool."""
+    found = pools_file.load(runners or pools_file.FILE)
+    if pool is None or found.pool(pool).site or found.runner_of(found.pool(pool)) is None:
+        return ""
+    one = found.pool(pool)
+    leg = matrix.leg(found, one, one.size(gpus), ["python", "-m", "ci", *command.arguments])
+    labels = json.dumps(leg.runs_on)
+    return f"==> pool {pool} has no `site`, so no Slurm leads to it; GitHub's runner {labels} runs:\n{leg.script}"
 
 
 def _shown(argv: Sequence[str], spec: JobSpec, executor: str, queue: Path | None) -> int:
