@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from benchmarks.preflight.drivers import answer
+
 PERIOD_S = 0.25
 """Time between two readings while a trial runs."""
 
@@ -57,27 +59,27 @@ class Nvml:
     def read(self, index: int) -> dict[str, Any]:
         n, handle = self._nvml, self._handles[index]
         return {
-            "sm_clock_mhz": _asked(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_SM),
-            "mem_clock_mhz": _asked(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_MEM),
-            "temperature_c": _asked(n.nvmlDeviceGetTemperature, handle, n.NVML_TEMPERATURE_GPU),
-            "power_w": _scaled(_asked(n.nvmlDeviceGetPowerUsage, handle), 1e-3),
+            "sm_clock_mhz": answer(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_SM),
+            "mem_clock_mhz": answer(n.nvmlDeviceGetClockInfo, handle, n.NVML_CLOCK_MEM),
+            "temperature_c": answer(n.nvmlDeviceGetTemperature, handle, n.NVML_TEMPERATURE_GPU),
+            "power_w": _scaled(answer(n.nvmlDeviceGetPowerUsage, handle), 1e-3),
             "throttle": self._throttle(handle),
         }
 
     def static(self, index: int) -> dict[str, Any]:
         n, handle = self._nvml, self._handles[index]
-        pci = _asked(n.nvmlDeviceGetPciInfo, handle)
+        pci = answer(n.nvmlDeviceGetPciInfo, handle)
         return {
-            "power_cap_w": _scaled(_asked(n.nvmlDeviceGetPowerManagementLimit, handle), 1e-3),
+            "power_cap_w": _scaled(answer(n.nvmlDeviceGetPowerManagementLimit, handle), 1e-3),
             "chip_id": f"{pci.pciDeviceId >> 16:04x}" if pci is not None else None,
             "partition": None,
-            "driver": _text(_asked(n.nvmlSystemGetDriverVersion)),
+            "driver": _text(answer(n.nvmlSystemGetDriverVersion)),
         }
 
     def _handle(self, device: Mapping[str, Any]) -> Any:
         """By unique id: NVML counts all devices, the process may see only some of them."""
         if device.get("uuid"):
-            handle = _asked(self._nvml.nvmlDeviceGetHandleByUUID, "GPU-" + device["uuid"].removeprefix("GPU-"))
+            handle = answer(self._nvml.nvmlDeviceGetHandleByUUID, "GPU-" + device["uuid"].removeprefix("GPU-"))
             if handle is not None:
                 return handle
         return self._nvml.nvmlDeviceGetHandleByIndex(device["index"])
@@ -86,7 +88,7 @@ class Nvml:
         read = getattr(self._nvml, "nvmlDeviceGetCurrentClocksEventReasons", None) or getattr(
             self._nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None
         )
-        bits = _asked(read, handle) if read else None
+        bits = answer(read, handle) if read else None
         if bits is None:
             return None
         return ", ".join(name for bit, name in NVML_REASONS.items() if bits & bit) or "none"
@@ -99,13 +101,13 @@ class AmdSmi:
         self._smi = importlib.import_module("amdsmi")
         self._smi.amdsmi_init()
         handles = self._smi.amdsmi_get_processor_handles()
-        by_bus = {str(_asked(self._smi.amdsmi_get_gpu_device_bdf, handle)).lower(): handle for handle in handles}
+        by_bus = {str(answer(self._smi.amdsmi_get_gpu_device_bdf, handle)).lower(): handle for handle in handles}
         self._handles = [
             by_bus.get(device.get("pci") or "", handles[min(device["index"], len(handles) - 1)]) for device in found
         ]
 
     def read(self, index: int) -> dict[str, Any]:
-        metrics = _asked(self._smi.amdsmi_get_gpu_metrics_info, self._handles[index]) or {}
+        metrics = answer(self._smi.amdsmi_get_gpu_metrics_info, self._handles[index]) or {}
         clocks = [_valid(c) for c in metrics.get("current_gfxclks") or [metrics.get("current_gfxclk")]]
         known = [clock for clock in clocks if clock]
         power = _valid(metrics.get("current_socket_power")) or _valid(metrics.get("average_socket_power"))
@@ -119,10 +121,10 @@ class AmdSmi:
 
     def static(self, index: int) -> dict[str, Any]:
         smi, handle = self._smi, self._handles[index]
-        cap = (_asked(smi.amdsmi_get_power_cap_info, handle) or {}).get("power_cap")
-        compute = _asked(smi.amdsmi_get_gpu_compute_partition, handle)
-        memory = _asked(smi.amdsmi_get_gpu_memory_partition, handle)
-        driver = _asked(smi.amdsmi_get_gpu_driver_info, handle) or {}
+        cap = (answer(smi.amdsmi_get_power_cap_info, handle) or {}).get("power_cap")
+        compute = answer(smi.amdsmi_get_gpu_compute_partition, handle)
+        memory = answer(smi.amdsmi_get_gpu_memory_partition, handle)
+        driver = answer(smi.amdsmi_get_gpu_driver_info, handle) or {}
         return {
             "power_cap_w": _watts(_valid(cap)),
             "chip_id": None,
@@ -198,14 +200,6 @@ def _amd_throttle(metrics: Mapping[str, Any]) -> str | None:
     if status is None:
         return None
     return f"bits {int(status):#x}" if status else "none"
-
-
-def _asked(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer of a driver, None if there is none: a failed reading must never end a measurement."""
-    try:
-        return function(*arguments)
-    except Exception:
-        return None
 
 
 def _valid(value: Any) -> Any:

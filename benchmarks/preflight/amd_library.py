@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.preflight.drivers import asked
 from benchmarks.preflight.nvml import named
 from benchmarks.preflight.types import GpuFacts
 
@@ -25,37 +26,29 @@ def _gpu(smi: Any, handle: Any) -> GpuFacts:
     asic, cap = _table(smi, "get_gpu_asic_info", handle), _table(smi, "get_power_cap_info", handle)
     ecc, clock = _table(smi, "get_gpu_total_ecc_count", handle), _clock(smi, handle)
     links = link_states(_table(smi, "get_gpu_xgmi_link_status", handle).get("status"))
-    errors = asked(smi, "gpu_xgmi_error_status", handle)
+    errors = asked(smi, "amdsmi_gpu_xgmi_error_status", handle)
     return GpuFacts(
         address=str(smi.amdsmi_get_gpu_device_bdf(handle)).lower(),
         name=word(asic.get("market_name")),
         chip_id=chip(asic.get("device_id")),
-        compute=word(asked(smi, "get_gpu_compute_partition", handle)),
-        memory=word(asked(smi, "get_gpu_memory_partition", handle)),
+        compute=word(asked(smi, "amdsmi_get_gpu_compute_partition", handle)),
+        memory=word(asked(smi, "amdsmi_get_gpu_memory_partition", handle)),
         power_cap_w=watts(cap.get("power_cap")),
         power_default_w=watts(cap.get("default_power_cap")),
         max_clock_mhz=whole(clock.get("max_clk")),
-        clock_limit=limit(clock.get("clk_locked"), asked(smi, "get_gpu_perf_level", handle)),
+        clock_limit=limit(clock.get("clk_locked"), asked(smi, "amdsmi_get_gpu_perf_level", handle)),
         corrected=whole(ecc.get("correctable_count")),
         uncorrected=whole(ecc.get("uncorrectable_count")),
-        bad_pages=pending(asked(smi, "get_gpu_bad_page_info", handle)),
+        bad_pages=pending(asked(smi, "amdsmi_get_gpu_bad_page_info", handle)),
         links=len(links) if links else None,
         links_down=links.count(False) if links else None,
         link_errors=None if errors is None else "NO_ERROR" not in str(getattr(errors, "name", errors)).upper(),
-        processes=_processes(asked(smi, "get_gpu_process_list", handle)),
+        processes=_processes(asked(smi, "amdsmi_get_gpu_process_list", handle)),
     )
 
 
-def asked(smi: Any, name: str, *arguments: Any) -> Any:
-    """The answer of one function, None if it is missing or refuses."""
-    try:
-        return getattr(smi, f"amdsmi_{name}")(*arguments)
-    except Exception:
-        return None
-
-
 def _table(smi: Any, name: str, *arguments: Any) -> Mapping[str, Any]:
-    found = asked(smi, name, *arguments)
+    found = asked(smi, f"amdsmi_{name}", *arguments)
     return found if isinstance(found, Mapping) else {}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.preflight.drivers import asked
 from benchmarks.preflight.types import GpuFacts
 
 MOST_LINKS = 18
@@ -27,35 +28,27 @@ def read() -> Iterator[GpuFacts]:
 
 def _gpu(nvml: Any, handle: Any) -> GpuFacts:
     pci = nvml.nvmlDeviceGetPciInfo(handle)
-    states = [asked(nvml, "DeviceGetNvLinkState", handle, index) for index in range(MOST_LINKS)]
+    states = [asked(nvml, "nvmlDeviceGetNvLinkState", handle, index) for index in range(MOST_LINKS)]
     links = [state for state in states if state is not None]
-    retiring = asked(nvml, "DeviceGetRetiredPagesPendingStatus", handle)
-    remapped = asked(nvml, "DeviceGetRemappedRows", handle)
+    retiring = asked(nvml, "nvmlDeviceGetRetiredPagesPendingStatus", handle)
+    remapped = asked(nvml, "nvmlDeviceGetRemappedRows", handle)
     return GpuFacts(
         address=address(_text(pci.busId)),
-        name=_text(asked(nvml, "DeviceGetName", handle)),
+        name=_text(asked(nvml, "nvmlDeviceGetName", handle)),
         chip_id=f"{pci.pciDeviceId >> 16:04x}",
-        compute="MIG" if (asked(nvml, "DeviceGetMigMode", handle) or [0])[0] else "",
-        power_cap_w=_watts(asked(nvml, "DeviceGetPowerManagementLimit", handle)),
-        power_default_w=_watts(asked(nvml, "DeviceGetPowerManagementDefaultLimit", handle)),
-        max_clock_mhz=asked(nvml, "DeviceGetMaxClockInfo", handle, SM),
-        corrected=asked(nvml, "DeviceGetTotalEccErrors", handle, CORRECTED, VOLATILE),
-        uncorrected=asked(nvml, "DeviceGetTotalEccErrors", handle, UNCORRECTED, VOLATILE),
+        compute="MIG" if (asked(nvml, "nvmlDeviceGetMigMode", handle) or [0])[0] else "",
+        power_cap_w=_watts(asked(nvml, "nvmlDeviceGetPowerManagementLimit", handle)),
+        power_default_w=_watts(asked(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)),
+        max_clock_mhz=asked(nvml, "nvmlDeviceGetMaxClockInfo", handle, SM),
+        corrected=asked(nvml, "nvmlDeviceGetTotalEccErrors", handle, CORRECTED, VOLATILE),
+        uncorrected=asked(nvml, "nvmlDeviceGetTotalEccErrors", handle, UNCORRECTED, VOLATILE),
         bad_pages=_pending(retiring, remapped),
         links=len(links) if links else None,
         links_down=links.count(0) if links else None,
-        used_bytes=getattr(asked(nvml, "DeviceGetMemoryInfo", handle), "used", None),
-        busy_percent=getattr(asked(nvml, "DeviceGetUtilizationRates", handle), "gpu", None),
-        processes=_processes(asked(nvml, "DeviceGetComputeRunningProcesses", handle)),
+        used_bytes=getattr(asked(nvml, "nvmlDeviceGetMemoryInfo", handle), "used", None),
+        busy_percent=getattr(asked(nvml, "nvmlDeviceGetUtilizationRates", handle), "gpu", None),
+        processes=_processes(asked(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)),
     )
-
-
-def asked(nvml: Any, name: str, *arguments: Any) -> Any:
-    """The answer of one function, None if it is missing or refuses."""
-    try:
-        return getattr(nvml, f"nvml{name}")(*arguments)
-    except Exception:
-        return None
 
 
 def address(text: str) -> str:
