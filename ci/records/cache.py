@@ -45,13 +45,8 @@ def table(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema,
     parts = Parts(store, schema, version)
     held = parts.read()
     there = {name: unit for part in held for name, unit in part.units.items()}
-    digests, seen = _digests(units, _read_seen(store))
-    stale = [name for name in units if name not in there or there[name].digest != digests[name]]
-    gone = there.keys() - units.keys()
-    fresh = list(_parsed(stale, parse, digests, parts))
-    if fresh or gone or seen is not None:
-        _write(parts, fresh, gone, seen)
-    kept = _once([*fresh, *(part.without({*gone, *stale}) for part in held)])
+    fresh, old, _ = _renewed(units, parse, parts, there)
+    kept = _once([*fresh, *(part.without(old) for part in held)])
     kept.sort(key=lambda part: oldest(part.rows))
     problems = {name: unit.problems for part in kept for name, unit in part.units.items()}
     return Cached([part.rows for part in kept if len(part.rows)], [said for name in units for said in problems[name]])
@@ -80,17 +75,29 @@ def index(units: Mapping[str, Sequence[Path]], parse: Parser, schema: pa.Schema,
     """As :func:`table`, but only what is new is parsed and no rows are read: what is known stands in the footers."""
     parts = Parts(store, schema, version)
     there = parts.units()
-    digests, seen = _digests(units, _read_seen(store))
-    stale = [name for name in units if name not in there or there[name].digest != digests[name]]
-    gone = there.keys() - units.keys()
-    fresh = list(_parsed(stale, parse, digests, parts))
-    if fresh or gone or seen is not None:
-        _write(parts, fresh, gone, seen)
-        there = parts.units()
+    fresh, _, wrote = _renewed(units, parse, parts, there)
+    there = parts.units() if wrote else there
     new = {name: unit for part in fresh for name, unit in part.units.items()}
     lost = {name for name in new if there.get(name) != new[name]}
     held = {name: rows for part in fresh for name, rows in part.split(lost & part.units.keys())}
     return Indexed(parts, {name: new.get(name) or there[name] for name in units}, held, parse)
+
+
+def _renewed(
+    units: Mapping[str, Sequence[Path]], parse: Parser, parts: Parts, there: Mapping[str, ParsedUnit]
+) -> tuple[list[TablePart], set[str], bool]:
+    """Parse and write what is new: the new parts, the units whose old rows no longer count, whether it wrote.
+
+    there: units as their parts have them.
+    """
+    digests, seen = _digests(units, _read_seen(parts.folder))
+    stale = [name for name in units if name not in there or there[name].digest != digests[name]]
+    gone = there.keys() - units.keys()
+    fresh = list(_parsed(stale, parse, digests, parts))
+    wrote = bool(fresh or gone or seen is not None)
+    if wrote:
+        _write(parts, fresh, gone, seen)
+    return fresh, {*gone, *stale}, wrote
 
 
 def _parsed(stale: Sequence[str], parse: Parser, digests: Mapping[str, str], parts: Parts) -> Iterator[TablePart]:
