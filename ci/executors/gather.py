@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -54,7 +53,7 @@ def gather(folder: Path) -> Result:
     """Write the file of all lines and the job's result; returns the result."""
     spec = stored(folder)
     lines = merged(folder, spec)
-    _replace(folder / "trials.jsonl", b"".join(line + b"\n" for line in lines))
+    job.write_whole(folder / "trials.jsonl", b"".join(line + b"\n" for line in lines))
     if spec.sharding.out and lines:
         append_new(Path(spec.cwd) / spec.sharding.out, lines)
     results = {number: shard.result() for number, shard in enumerate(shards(folder, spec))}
@@ -97,12 +96,6 @@ def _content(path: Path) -> bytes:
     from ci.trials.file import unpacked  # needs numpy, which a node that only measures has not
 
     return unpacked(path.read_bytes())[0]
-
-
-def _replace(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(content)
-    draft.replace(path)
 
 
 def newest_log(shard: Path) -> Path | None:

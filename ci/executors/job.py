@@ -184,10 +184,15 @@ def write_result(folder: Path, state: State, why: str, code: int | None, started
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """As `write_whole`, one JSON value."""
+    write_whole(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def write_whole(path: Path, content: bytes) -> None:
     """Write so that a reader sees the old file or the complete new one, even after a crash of the machine."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(value, indent=1) + "\n")
+    with draft.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
