@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 import torch
 
-ROOT = Path(__file__).parent.parent
+from tests.one_operator import copied, git
+
 PACKAGES = Path(sysconfig.get_path("purelib"))
 BASE = Path(sys.base_prefix)
 MINOR = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -71,22 +72,10 @@ def system_image(folder: Path) -> tuple[Path, dict[str, str]]:
 
 def repository(folder: Path) -> Path:
     """This tree with one kernel and no records, as a repository whose last two commits it is."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    for name in filter(None, subprocess.run(listed, cwd=ROOT, capture_output=True, text=True).stdout.split("\0")):
-        if (ROOT / name).is_file() and needed(Path(name)):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    who = {f"GIT_{role}_{key}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    copied(folder)
     for command in ("init -q -b main", "add -A", "commit -q -m base", "commit -q --allow-empty -m head"):
-        subprocess.run(["git", *command.split()], cwd=folder, env={**os.environ, **who}, check=True)
+        git(folder, *command.split())
     return folder
-
-
-def needed(name: Path) -> bool:
-    """Whether `make check` of the GEMM needs a file."""
-    if name.parts[0] == "kernels" and len(name.parts) > 2:
-        return name.parts[1] in ("_shared", "symmetric_heap", "gemm")
-    return name.parts[0] not in ("tests", "results", "results_isa")
 
 
 @pytest.mark.parametrize("image", [venv_image, conda_image, system_image])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.one_operator import AUTHOR, copied, git
 
 KERNEL = '''
 """Scale: C = 2 * A, elementwise."""
@@ -50,7 +50,6 @@ def add(case, inputs):
 
 
 def run(folder: Path, *argv: str) -> str:
-    who = {f"GIT_{role}_{key}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         argv,
@@ -59,41 +58,17 @@ def run(folder: Path, *argv: str) -> str:
         text=True,
         timeout=240,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(folder), "PATH": path, **who},
+        env={**os.environ, "PYTHONPATH": str(folder), "PATH": path, **AUTHOR},
     )
     assert done.returncode == 0, f"{' '.join(argv)}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
-
-
-def needed(name: str) -> bool:
-    """All but the other operators, whose declarations would be read again and again."""
-    parts = Path(name).parts
-    return parts[0] != "kernels" or len(parts) < 3 or parts[1] in ("_shared", "symmetric_heap", "gemm")
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This project with one of its operators in a repository of its own, with one more package of kernels."""
     folder = tmp_path_factory.mktemp("new") / "project"
-    names = run(
-        ROOT,
-        "git",
-        "ls-files",
-        "-co",
-        "--exclude-standard",
-        "--",
-        "kernels",
-        "benchmarks",
-        "ci",
-        "dashboards",
-        "asv.conf.json",
-        "pyproject.toml",
-        ".gitignore",
-    ).split()
-    for name in filter(needed, names):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes((ROOT / name).read_bytes())
+    copied(folder)
     (folder / "their").mkdir()
     (folder / "their" / "__init__.py").write_text("")
     (folder / "their" / "scaling.py").write_text(KERNEL)
@@ -101,9 +76,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     changed = listing.replace('kernels = ["kernels"]', 'kernels = ["kernels", "their"]')
     assert changed != listing
     (folder / "pyproject.toml").write_text(changed)
-    run(folder, "git", "init", "-q", "-b", "main")
-    run(folder, "git", "add", "-A")
-    run(folder, "git", "commit", "-q", "-m", "a kernel of another team")
+    for command in ("init -q -b main", "add -A", "commit -q -m theirs"):
+        git(folder, *command.split())
     return folder
 
 
