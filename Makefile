@@ -27,8 +27,9 @@ endif
 check: setup
 	$(BIN)/ridgeline check
 
+# Three workers for two cores: some tests wait for a cluster or for a time limit.
 test: lint
-	$(BIN)/python -m pytest -n 3 --dist worksteal  # some tests wait for clusters and time limits
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

@@ -130,10 +130,12 @@ def _on_cluster(
 
 def _leg_without_slurm(command: inner.InnerCommand, pool: str | None, gpus: int | None, runners: Path | None) -> str:
     """What GitHub's runner would run in a pool that no Slurm leads to, "" for another pool."""
-    found = pools_file.load(runners or pools_file.FILE)
-    if pool is None or found.pool(pool).site or found.runner_of(found.pool(pool)) is None:
+    if pool is None:
         return ""
+    found = pools_file.load(runners or pools_file.FILE)
     one = found.pool(pool)
+    if one.site or found.runner_of(one) is None:
+        return ""
     leg = matrix.leg(found, one, one.size(gpus), ["python", "-m", "ci", *command.arguments])
     labels = json.dumps(leg.runs_on)
     return f"==> pool {pool} has no `site`, so no Slurm leads to it; GitHub's runner {labels} runs:\n{leg.script}"
