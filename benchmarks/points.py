@@ -144,3 +144,26 @@ def read(path: Path) -> PointsFile:
         raise ValueError(f"the points file {path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise ValueError(f"the points file {path}: {error}") from None
+
+
+# ---- in a trial line ---------------------------------------------------------------------------------------------
+
+
+def check_line(sweep: Mapping[str, Any], cases: Sequence[str]) -> None:
+    """Unfit unless the field `sweep` of a line is of one case, and the ids of its points are what they must be."""
+    if len(cases) != 1:
+        raise Unfit("cases", list(cases), "one case, in a batch of a sweep")
+    for id, point in sweep["points"].items():
+        known = Point(cases[0], point["backend"], point["knobs"]).id
+        if id != known:
+            raise Unfit(f"sweep.points.{id}", id, f"{known!r}, the digest of its case, backend and knobs")
+
+
+def without_id(key: str, points: Mapping[str, Any], case: str) -> str:
+    """The key of an arm as ROLE/BACKEND.  points: those of the line; Unfit where the key names another backend."""
+    backend, id = split(key)
+    if id not in points:
+        return key  # a backend of this name is declared, or it is nobody's
+    if points[id]["backend"] != backend:
+        raise Unfit(f"cases.{case}.arms", key, f"the backend {points[id]['backend']}, as sweep.points says")
+    return f"{key.partition('/')[0]}/{backend}"

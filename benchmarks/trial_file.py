@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.points import Point, split
+from benchmarks import points
 from benchmarks.shapes import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -240,37 +240,17 @@ def check(line: Any) -> None:
         if checkout.get("declaration"):
             _agrees(checkout["declaration"], line["kernel"], f"trees.{role}.declaration")
     if "sweep" in line:
-        _of_one_case(line["sweep"], list(line["cases"]))
-    points = line.get("sweep", {}).get("points", {})
+        points.check_line(line["sweep"], list(line["cases"]))
+    swept = line.get("sweep", {}).get("points", {})
     known = {role: _known(checkout.get("declaration")) for role, checkout in line["trees"].items()}
     for case, found in line["cases"].items():
         arms = found.get("arms", {})
         for key, arm in arms.items():
-            _belongs(known, _without_id(key, points, case), case)
+            _belongs(known, points.without_id(key, swept, case), case)
             if ("seconds" in arm) != (arm["status"] == Status.OK):
                 raise Unfit(f"cases.{case}.arms.{key}", arm["status"], "seconds if, and only if, the status is ok")
             if arm.get("same_as", key) not in arms:
                 raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
-
-
-def _of_one_case(sweep: Mapping[str, Any], cases: list[str]) -> None:
-    """A batch of a sweep has one case, and the ids of its points are what they must be."""
-    if len(cases) != 1:
-        raise Unfit("cases", cases, "one case, in a batch of a sweep")
-    for id, point in sweep["points"].items():
-        known = Point(cases[0], point["backend"], point["knobs"]).id
-        if id != known:
-            raise Unfit(f"sweep.points.{id}", id, f"{known!r}, the digest of its case, backend and knobs")
-
-
-def _without_id(key: str, points: Mapping[str, Any], case: str) -> str:
-    """The key of an arm as ROLE/BACKEND: a point is listed with the sweep, and has its backend."""
-    backend, id = split(key)
-    if id not in points:
-        return key  # a backend of this name is declared, or it is nobody's
-    if points[id]["backend"] != backend:
-        raise Unfit(f"cases.{case}.arms", key, f"the backend {points[id]['backend']}, as sweep.points says")
-    return f"{key.partition('/')[0]}/{backend}"
 
 
 def _agrees(declared: Mapping[str, Any], operator: str, where: str) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ci.history.exact import SERIES, CodeRecord, CodePoint
+from ci.history.exact import SERIES, CodePoint, CodeRecord
 from dashboards.lanes import natural
 
 ABSENT = "absent"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from ci.history.exact import CodeStep, CodePoint, RecordedCommit, points, read, sentences, steps
+from ci.history.exact import CodePoint, CodeStep, RecordedCommit, points, read, sentences, steps
 from ci.isa.compile import Wanted
 from ci.report.words import plural
 

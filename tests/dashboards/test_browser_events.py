@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ci.history.exact import CodeRecord, CodePoint
+from ci.history.exact import CodePoint, CodeRecord
 from dashboards import build
 from dashboards.history import SiteHistory
 from dashboards.views import pull_request

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from ci.__main__ import VERBS
-from ci.history.exact import CodeRecord, CodePoint
+from ci.history.exact import CodePoint, CodeRecord
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, HistoryEvent, Moved, SeriesKey
 from ci.stats.types import Step
 from dashboards import code
