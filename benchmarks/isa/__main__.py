@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.arguments import positive
+from benchmarks.isa import kept
 from benchmarks.isa.explain import explain, explain_markdown
 from benchmarks.isa.metrics import document
 from benchmarks.isa.pool import Choice, CompileSetting, Limits, compile_all
@@ -92,10 +93,20 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
     limits = Limits(asked.timeout, asked.memory)
     setting = CompileSetting(asked.tree, asked.cache, asked.python, packages, limits, asked.compute_units)
     setting.cache.mkdir(parents=True, exist_ok=True)
-    runs = compile_all(arches, Choice(tiers, *named, knob_sets(asked.knobs)), setting, _reporter(asked.progress))
+    runs = _runs(arches, Choice(tiers, *named, knob_sets(asked.knobs)), setting, _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
     return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
+
+
+def _runs(arches: Sequence[str], choice: Choice, setting: CompileSetting, report: Any) -> Sequence[Any]:
+    """Every architecture's listing and records: as they were kept, else compiled."""
+    key = kept.tree_key(arches, choice, setting)
+    if key and (found := kept.load(setting.cache, key)):
+        return found
+    runs = compile_all(arches, choice, setting, report)
+    kept.store(setting.cache, key, runs)
+    return runs
 
 
 def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
