@@ -20,6 +20,9 @@ MOST_SEED = 2**63
 LEAST_DEADLINE_S, MOST_DEADLINE_S = 0.1, 86400.0
 """A step takes milliseconds at least, and a day is no deadline (2026-11)."""
 
+SHORTEST_BURST_S, LONGEST_BURST_S = 0.001, 60.0
+"""A shorter burst has no two calls worth the name; a minute is longer than any power control needs (2026-11)."""
+
 
 def role_value(text: str) -> tuple[str, str]:
     """ROLE=VALUE."""
@@ -81,6 +84,18 @@ def deadline(text: str) -> float:
     if not LEAST_DEADLINE_S <= seconds <= MOST_DEADLINE_S:
         limits = f"{LEAST_DEADLINE_S:g} to {MOST_DEADLINE_S:g}"
         raise argparse.ArgumentTypeError(f"{text!r}: expected {limits} seconds")
+    return seconds
+
+
+def burst(text: str) -> float:
+    """Seconds of a burst."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not SHORTEST_BURST_S <= seconds <= LONGEST_BURST_S:
+        limits = f"{SHORTEST_BURST_S:g} to {LONGEST_BURST_S:g}"
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a burst of {limits} seconds")
     return seconds
 
 

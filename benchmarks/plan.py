@@ -50,6 +50,11 @@ FLUSH_FACTOR = 2.5
 MANY = 8
 """GPUs of a node on which eight ranks are the normal case (MI300X, MI325X, MI355X; H200 in HGX)."""
 
+BURST_S, BURST_ROUNDS = 0.3, 8
+"""Least seconds of a burst, and bursts of an arm in a trial, unless asked otherwise.  8 are the fewest whose least and
+greatest enclose their median with 99 % (binomial: 1 - 2 / 2**8; ci.records.pooling.interval), and the fewest that the
+policy judges (ci/policy.toml, min_rounds)."""
+
 HEAPS = ("auto", "torch", "ipc")
 """Homes of the symmetric heap that a run can ask for (kernels.symmetric_heap.CHOICES, which needs torch)."""
 
@@ -63,7 +68,11 @@ class UsageError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs."""
+    """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs.
+
+    regime: of REGIMES.  burst_s: least seconds of a burst; a round has one of every arm, and the caches are never
+    flushed between calls (cache "cold": the calls rotate through copies of the buffers, where the memory has room).
+    """
 
     rounds: int = 40
     trials: int = 3
@@ -72,14 +81,26 @@ class Protocol:
     schedule_seed: int = 0
     deadline_s: float = 180.0
     heap: str = "auto"
+    regime: str = "spaced"
+    burst_s: float = BURST_S
+
+    @property
+    def sustained(self) -> bool:
+        """Whether calls follow each other without a gap."""
+        return self.regime == "sustained"
 
     def definition_terms(self) -> dict[str, Any]:
-        """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are."""
-        return {"cache": self.cache, "seed": self.seed, "timing": TIMING_VERSION}
+        """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are.
+
+        "spaced" is not in it: digests from before there was another regime stay as they are.
+        """
+        bursts = {"regime": self.regime, "burst_s": self.burst_s} if self.sustained else {}
+        return {"cache": self.cache, "seed": self.seed, "timing": TIMING_VERSION, **bursts}
 
     def describe(self) -> dict[str, Any]:
         """The `protocol` of a trial line."""
-        return {"rounds": self.rounds, "cache": self.cache, "seed": self.seed, "schedule_seed": self.schedule_seed}
+        taken = {"rounds": self.rounds, "cache": self.cache, "seed": self.seed, "schedule_seed": self.schedule_seed}
+        return {**taken, "regime": self.regime, **({"burst_s": self.burst_s} if self.sustained else {})}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +196,9 @@ def check_selection(selection: Selection, declared: Sequence[Json], kernels: Seq
     tiers_of(selection.tier)
 
 
-def plan_kernel(declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str) -> list[PlannedCase]:
+def plan_kernel(
+    declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str, regime: str = "spaced"
+) -> list[PlannedCase]:
     """The cases of one kernel, declarations by role; a case belongs to every checkout that declares it."""
     tiers = tiers_of(selection.tier)
     kernel = next((d["kernel"] for d in declarations.values()), "")
@@ -188,7 +211,7 @@ def plan_kernel(declarations: Mapping[str, Json], machine: Json, selection: Sele
         for case in cases.values()
         if case["tier"] in tiers and _fits(case["name"], kernel, selection.cases) and in_turn(case, machine, selection)
     ]
-    return [_plan_case(case, declarations, machine, selection, cache) for case in wanted]
+    return [_plan_case(case, declarations, machine, selection, cache, regime) for case in wanted]
 
 
 def planned_worlds(declared: Mapping[str, Json], machine: Json, selection: Selection) -> dict[str, dict[str, int]]:
@@ -220,17 +243,19 @@ def in_turn(case: Json, machine: Json, selection: Selection) -> bool:
 
 
 def _plan_case(
-    case: Json, declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str
+    case: Json, declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str, regime: str
 ) -> PlannedCase:
     name, world = case["name"], case["world"]
     arms = tuple(_arms(name, declarations, selection))
     cost = _largest_cost(name, declarations)
     asked = next((d["method"] for d in declarations.values() if d["method"]), None)
-    method = choose_method(cost, case["dtype"], world, machine, asked)
-    copies = _copies(cost) if method == "graph" and cache == "cold" else 1
+    method, rotates = choose_method(cost, case["dtype"], world, machine, asked), True
+    if regime == "sustained" and method == "events":  # no gap for the host; large transfers fill no cache twice
+        method, rotates = ("graph" if asked is None else method), world == 1
+    copies = _copies(cost) if method == "graph" and cache == "cold" and rotates else 1
     room = 0.5 * MEMORY_SHARE * (machine["memory_bytes"] or 0) / len(declarations)
     if copies > 1 and memory_bytes(cost, copies) > room:
-        method, copies = "events", 1
+        method, copies = "events" if regime == "spaced" else method, 1
     calls = GRAPH_CALLS if method == "graph" else 1
     heap = heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0
     skip = why_not(cost, case, machine, len(declarations))

@@ -160,7 +160,8 @@ class Session:
         found = {}
         for name in names:
             declared = {role: d.kernels[name] for role, d in self.descriptions.items() if name in d.kernels}
-            found[name] = plan.plan_kernel(declared, self.machine, self.selection, self.protocol.cache)
+            how = self.protocol.cache, self.protocol.regime
+            found[name] = plan.plan_kernel(declared, self.machine, self.selection, *how)
         return found
 
     def checks(self, plans: Mapping[str, Sequence[PlannedCase]]) -> Iterator[tuple[str, dict[str, Any]]]:

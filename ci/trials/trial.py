@@ -28,7 +28,6 @@ Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
 """An object of a line that `benchmarks.trial_file.check` has let pass."""
 
-
 _NOT_SHAPE = ("name", "tier", "dtype", "world", "distribution")
 """What a declaration says of a case beside its dimensions."""
 
@@ -264,7 +263,7 @@ class Trial:
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
     heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
-    samples: where they are, None if they are in the line.
+    samples: where they are, None if they are in the line.  regime: of trial_file.REGIMES.
     """
 
     id: str
@@ -285,6 +284,7 @@ class Trial:
     text: str = ""
     faults: tuple[NodeFault, ...] = ()
     samples: SamplesAt | None = None
+    regime: str = trial_file.REGIMES[0]
 
     @classmethod
     def of(cls, data: Any, text: str = "") -> Trial:
@@ -308,6 +308,7 @@ class Trial:
             data.get("busy_share"),
             text,
             faults_of(data.get("preflight") or {}),
+            regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),
         )
 
     @property
