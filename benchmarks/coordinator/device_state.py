@@ -80,7 +80,7 @@ class Nvml:
         }
 
     def energy_j(self, index: int) -> float | None:
-        """nvmlDeviceGetTotalEnergyConsumption: mJ since the driver was loaded, from Volta on (nvml.h of CUDA 12, 13)."""
+        """nvmlDeviceGetTotalEnergyConsumption: mJ since the driver was loaded, from Volta on (nvml.h, CUDA 12)."""
         millijoules = answer(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[index])
         return None if millijoules is None else millijoules * 1e-3
 

@@ -29,7 +29,8 @@ than a stream takes (1,024 on CUDA)."""
 class Burst:
     """seconds, early_s: per call in the second and in the first half.  busy_s: the whole burst.
 
-    starved: parts of the second half at whose beginning the device had nothing to do; parts: how many that half has.
+    starved: parts of the second half that the device had begun before the host had enqueued them; parts: how many that
+    half has.
     from_s, to_s: when the second half ran, by time.monotonic() of this host.
     """
 
@@ -56,9 +57,9 @@ def burst(clock: Any, timed: Timed, launches: int) -> Burst:
             clock.barrier()
         stamps.mark()
         for count in parts:
-            starved.append(stamps.idle())
             for _ in range(count):
                 timed.launch()
+            starved.append(stamps.idle())
             stamps.mark()
             stamps.keep(AHEAD)
         reached = stamps.seconds()
@@ -75,7 +76,7 @@ def _parts(launches: int) -> list[int]:
 
 
 def _summary(reached: Sequence[float], calls: Sequence[int], starved: Sequence[bool], now_s: float) -> Burst:
-    """reached: seconds at the beginning and after each part.  calls, starved: of each part.  now_s: when all was over."""
+    """reached: seconds at the beginning and after each part.  calls, starved: of each part.  now_s: when it was over."""
     half = len(calls) // 2
     late_s = reached[-1] - reached[half]
     return Burst(

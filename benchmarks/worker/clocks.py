@@ -67,7 +67,7 @@ class HostStamps:
         self._times.append(time.perf_counter())
 
     def idle(self) -> bool:
-        """Whether the device has reached the last stamp, so that it waits for the next launch."""
+        """Whether the device has reached the last stamp: what was launched behind it came too late to wait."""
         return False
 
     def keep(self, ahead: int) -> None:
@@ -91,7 +91,7 @@ class DeviceStamps:
         self._events.append(event)
 
     def idle(self) -> bool:
-        """Whether the device has reached the last stamp, so that it waits for the next launch."""
+        """Whether the device has reached the last stamp: what was launched behind it came too late to wait."""
         return bool(self._events[-1].query())
 
     def keep(self, ahead: int) -> None:

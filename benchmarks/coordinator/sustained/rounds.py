@@ -34,8 +34,8 @@ SETTLED = {"clock": 0.05, "graph": 0.005, "events": 0.005}
 0.1 %; a CPU that others share never does better than a few percent (ci/policy.toml)."""
 
 SETTLING_BURSTS = 10
-"""Most bursts before the first one that counts: 3 s at 0.3 s.  Power settles within 1 s; heat takes minutes, and is what
-alternating the arms is for."""
+"""Most bursts before the first one that counts: 3 s at 0.3 s.  Power settles within 1 s; heat takes minutes, and arms
+take turns because of it."""
 
 
 @dataclasses.dataclass(frozen=True)

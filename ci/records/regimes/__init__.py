@@ -1,1 +1,1 @@
-"""Records of other regimes than "spaced", each in a folder of its own beside results/: two regimes are never compared."""
+"""Records of other regimes than "spaced", in folders of their own: times of two regimes are never compared."""
