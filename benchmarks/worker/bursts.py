@@ -76,7 +76,7 @@ def _parts(launches: int) -> list[int]:
 
 
 def _summary(reached: Sequence[float], calls: Sequence[int], starved: Sequence[bool], now_s: float) -> Burst:
-    """reached: seconds at the beginning and after each part.  calls, starved: of each part.  now_s: when it was over."""
+    """reached: seconds at the beginning and after each part.  calls, starved: of each part.  now_s: when all ended."""
     half = len(calls) // 2
     late_s = reached[-1] - reached[half]
     return Burst(

@@ -8,9 +8,9 @@ So the counter is not read at the ends of a span.  It is asked every POLL_S, and
 count: between the first and the last step within the span the energy is exact, and the time is known to the interval w
 between two askings in place of U.  The same 1 % needs 78 w: 0.4 s for 5 ms, in one burst or in several together.
 
-That is for a steady power.  Sensors of some products look at a part of the time only (25 % on A100 and H100: Yang, Adamek
-and Armour, "Part-time power measurements", arXiv 2312.02741), so a power that changes within a burst is known less well;
-the differences between the bursts of an arm show it, and are in its interval.
+That is for a steady power.  Sensors of some products look at a part of the time only (25 % on A100 and H100: Yang,
+Adamek and Armour, "Part-time power measurements", arXiv 2312.02741), so a power that changes within a burst is known
+less well; the differences between the bursts of an arm show it, and are in its interval.
 
 What no counter says: with which delay the driver takes a watt into account.  A constant delay shifts the span by as
 much; that is why only the second half of a burst counts, which an arm of the same power has filled before.

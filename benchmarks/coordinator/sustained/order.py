@@ -10,9 +10,9 @@ from typing import TypeVar
 Arm = TypeVar("Arm", bound=Hashable)
 
 DRAWN = 120
-"""Orders of a round that are tried; the one that balances best is taken.  With two arms the balance is exact; with 3 to 8
-arms and 8 or 12 rounds the most and the least frequent neighbours differ by 3 at most, those of plain shuffling by 5 or
-6 (tests/benchmarks/coordinator/sustained/test_order.py, 2026-11-22)."""
+"""Orders of a round that are tried; the one that balances best is taken.  With two arms the balance is exact; with 3 to
+8 arms and 8 or 12 rounds the most and the least frequent neighbours differ by 3 at most, those of plain shuffling by 5
+or 6 (tests/benchmarks/coordinator/sustained/test_order.py, 2026-11-22)."""
 
 
 def balanced(arms: Sequence[Arm], rounds: int, order: random.Random) -> list[list[Arm]]:
