@@ -36,6 +36,7 @@ from benchmarks.plan import (
     planned_worlds,
     some_gpus,
 )
+from benchmarks.protocol import BURST_ROUNDS
 from benchmarks.tally import FAULTS, MEASURED, Tally
 from benchmarks.trial_file import REGIMES, ROLES
 from kernels.spec import TIERS
@@ -151,8 +152,8 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.schedule_seed,
         arguments.deadline,
         arguments.heap,
-        arguments.regime,
-        arguments.burst,
+        regime=arguments.regime,
+        burst_s=arguments.burst,
     )
     _refuse_early(arguments, checkouts)
     tally = Tally()

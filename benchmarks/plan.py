@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.points import label
+from benchmarks.protocol import Protocol as Protocol
+from benchmarks.protocol import WarmUp as WarmUp
 from kernels import hardware
 from kernels.spec import TIERS, Cost
 
 Json = Mapping[str, Any]
 """A JSON object: a declaration, a case of one, or a machine (coordinator.fingerprint)."""
-
-TIMING_VERSION = 1
-"""Raised when the method of taking a sample changes: part of the benchmark definition, so that old and new samples are
-never compared."""
 
 SHORT_S = 50e-6
 """A case whose roofline time is below this is timed in a graph: an event pair resolves about 1 us."""
@@ -46,14 +45,8 @@ MEMORY_SHARE = 0.8
 FLUSH_FACTOR = 2.5
 """A flush reads this many times L2 + last-level cache: more than twice, so that nothing of the last call stays."""
 
-
 MANY = 8
 """GPUs of a node on which eight ranks are the normal case (MI300X, MI325X, MI355X; H200 in HGX)."""
-
-BURST_S, BURST_ROUNDS = 0.3, 8
-"""Least seconds of a burst, and bursts of an arm in a trial, unless asked otherwise.  8 are the fewest whose least and
-greatest enclose their median with 99 % (binomial: 1 - 2 / 2**8; ci.records.pooling.interval), and the fewest that the
-policy judges (ci/policy.toml, min_rounds)."""
 
 HEAPS = ("auto", "torch", "ipc")
 """Homes of the symmetric heap that a run can ask for (kernels.symmetric_heap.CHOICES, which needs torch)."""
@@ -64,43 +57,6 @@ HEAP_VARIABLE = "RIDGELINE_HEAP"
 
 class UsageError(Exception):
     """What was asked for does not exist or cannot be done; the text lists what can."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Protocol:
-    """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs.
-
-    regime: of REGIMES.  burst_s: least seconds of a burst; a round has one of every arm, and the caches are never
-    flushed between calls (cache "cold": the calls rotate through copies of the buffers, where the memory has room).
-    """
-
-    rounds: int = 40
-    trials: int = 3
-    cache: str = "cold"
-    seed: int = 0
-    schedule_seed: int = 0
-    deadline_s: float = 180.0
-    heap: str = "auto"
-    regime: str = "spaced"
-    burst_s: float = BURST_S
-
-    @property
-    def sustained(self) -> bool:
-        """Whether calls follow each other without a gap."""
-        return self.regime == "sustained"
-
-    def definition_terms(self) -> dict[str, Any]:
-        """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are.
-
-        "spaced" is not in it: digests from before there was another regime stay as they are.
-        """
-        bursts = {"regime": self.regime, "burst_s": self.burst_s} if self.sustained else {}
-        return {"cache": self.cache, "seed": self.seed, "timing": TIMING_VERSION, **bursts}
-
-    def describe(self) -> dict[str, Any]:
-        """The `protocol` of a trial line."""
-        taken = {"rounds": self.rounds, "cache": self.cache, "seed": self.seed, "schedule_seed": self.schedule_seed}
-        return {**taken, "regime": self.regime, **({"burst_s": self.burst_s} if self.sustained else {})}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +73,7 @@ class Selection:
 class PlannedArm:
     """What is timed: a checkout (by role) and a backend, with overridden knobs.
 
+    point: its id, in a sweep.  compiled: ahead, so that its first call need not.
     libraries: what it calls, with versions.  first_call_s: what set-up and first call may take (kernels.spec.Backend).
     """
 
@@ -125,11 +82,18 @@ class PlannedArm:
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     libraries: str = ""
     first_call_s: float = 0.0
+    point: str = ""
+    compiled: bool = False
 
     @property
     def key(self) -> str:
         """Its name in the trial file."""
-        return f"{self.role}/{self.backend}"
+        return f"{self.role}/{self.label}"
+
+    @property
+    def label(self) -> str:
+        """Its name among the arms of its checkout."""
+        return label(self.backend, self.point)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pandas as pd
 
 from ci.records import store
 from ci.records.derived import derive
-from ci.records.sustained.energy import JoulesPerCall, joules_of
 from ci.records.regimes.folders import SUSTAINED, folder_of
+from ci.records.sustained.energy import JoulesPerCall, joules_of
 
 SERIES = ["machine", "kernel", "case", "backend"]
 """What a sustained and a spaced time must share to stand beside each other."""
@@ -64,7 +64,7 @@ def beside(results: Path, spaced: pd.DataFrame | None = None) -> list[BesideRow]
 def _newest(frame: pd.DataFrame) -> pd.DataFrame:
     """The newest right row of each series; texts are plain."""
     right = frame[(frame["status"] == "ok") & frame["seconds"].notna()].reset_index(drop=True)
-    plain = derive(right).astype({name: str for name in (*SERIES, "commit", "env", "device", "baseline_name")})
+    plain = derive(right).astype(dict.fromkeys((*SERIES, "commit", "env", "device", "baseline_name"), str))
     return plain.sort_values("date", kind="stable").drop_duplicates(SERIES, keep="last")
 
 
@@ -102,7 +102,7 @@ def _row(sustained: object, spaced: pd.Series | None, joules: JoulesPerCall | No
 
     return BesideRow(
         *(str(getattr(sustained, name)) for name in ("machine", "device", "kernel", "case", "backend")),
-        bool(getattr(sustained, "baseline")),
+        bool(sustained.baseline),
         *(str(getattr(sustained, name)) for name in ("env", "commit")),
         str(spaced["commit"]) if spaced is not None else "",
         told(spaced, "seconds"),
