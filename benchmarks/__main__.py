@@ -26,16 +26,7 @@ from benchmarks import doctor, preflight, program, trial_file, verify
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.trial import Session, measure
-from benchmarks.plan import (
-    BURST_ROUNDS,
-    HEAP_VARIABLE,
-    HEAPS,
-    Protocol,
-    Selection,
-    UsageError,
-    planned_worlds,
-    some_gpus,
-)
+from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
 from benchmarks.protocol import BURST_ROUNDS
 from benchmarks.tally import FAULTS, MEASURED, Tally
 from benchmarks.trial_file import REGIMES, ROLES

@@ -29,8 +29,8 @@ class WarmUp:
 class Protocol:
     """How samples are taken.  deadline_s: for one step of one arm.  heap: of plan.HEAPS, on GPUs.
 
-    regime: of trial_file.REGIMES.  burst_s: least seconds of a burst; a round has one of every arm, and the caches are never
-    flushed between calls (cache "cold": the calls rotate through copies of the buffers, where the memory has room).
+    regime: of trial_file.REGIMES.  burst_s: least seconds of a burst; a round has one of every arm, and the caches are
+    not flushed between calls (cache "cold": they rotate through copies of the buffers, where the memory has room).
     point_deadline_s: for one step of a point of a sweep, of which many are bad; compiling it has the other.
     """
 

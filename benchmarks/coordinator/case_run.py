@@ -207,8 +207,8 @@ class CaseRun(ArmSteps):
 
     def _burst(self, arm: PlannedArm, launches: int) -> list[Any]:
         """One burst of an arm on all ranks."""
-        expected_s = self._facts[arm.key].expected_s * self._calls(arm) * launches
-        limit_s = self.deadline_s([arm]) + 10 * min(expected_s, self.protocol.burst_s)
+        launch_s = self._facts[arm.key].expected_s * self._calls(arm)
+        limit_s = self.deadline_s([arm]) + 10 * max(self.protocol.burst_s, 2 * launch_s)
         fields = {"label": arm.label, "launches": launches}
         try:
             return self.workers.pools[arm.role].ask(f"timing of {arm.key}", limit_s, "burst", **fields)

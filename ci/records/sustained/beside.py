@@ -46,7 +46,7 @@ class BesideRow:
 
 
 def beside(results: Path, spaced: pd.DataFrame | None = None) -> list[BesideRow]:
-    """Every series that has a sustained time, by its newest record.  spaced: the frame of `results`, if it is loaded."""
+    """Every series that has a sustained time, by its newest record.  spaced: the frame of `results`, if loaded."""
     folder = folder_of(results, SUSTAINED)
     frame = store.load(folder) if folder.is_dir() else pd.DataFrame()
     if not len(frame):
