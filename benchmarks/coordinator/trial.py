@@ -75,6 +75,11 @@ class CaseCounter:
         """Say what is done next."""
         self.report({"done": self.done, "total": self.total, "what": what})
 
+    def telling(self, what: str) -> Callable[[str], None]:
+        """Say what is done now, and return what adds to it while it is done."""
+        self.start(what)
+        return lambda more: self.start(f"{what}{more}")
+
     def finish(self) -> None:
         """Say that all is done."""
         self.report({"done": self.total, "total": self.total, "what": "done"})
@@ -93,12 +98,6 @@ class CaseEntries:
         """Run a case."""
         self.entries[run.case.name] = run.run()
         self.busy_s, self.wall_s = self.busy_s + run.busy_s, self.wall_s + run.wall_s
-
-
-def _telling(progress: CaseCounter, what: str) -> Callable[[str], None]:
-    """Say what is done now, and return what adds to it while it is done."""
-    progress.start(what)
-    return lambda more: progress.start(f"{what}{more}")
 
 
 class Session:
@@ -190,7 +189,7 @@ class Session:
             progress.done += len(skipped)
             with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
                 for run in runs:
-                    run.say = _telling(progress, f"{name} {run.case.name}")
+                    run.say = progress.telling(f"{name} {run.case.name}")
                     yield name, {"case": run.case.name, **run.run()}
                     progress.done += 1
         progress.finish()
@@ -203,7 +202,7 @@ class Session:
         def measured(done: CaseEntries) -> None:
             with contextlib.closing(self._runs(name, cases, trial, done.warnings)) as runs:
                 for run in runs:
-                    run.say = _telling(progress, f"{name} {run.case.name} trial {trial + 1}")
+                    run.say = progress.telling(f"{name} {run.case.name} trial {trial + 1}")
                     done.add(run)
                     progress.done += 1
 
