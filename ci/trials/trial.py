@@ -264,7 +264,7 @@ class Trial:
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
     heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
-    samples: where they are, None if in the line.  regime: of trial_file.REGIMES.  sweep: the batch of a sweep, if it is one.
+    samples: where they are, None if in the line.  regime: of trial_file.REGIMES.  sweep: the batch that it is, or None.
     """
 
     id: str
