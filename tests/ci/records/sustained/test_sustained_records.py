@@ -27,7 +27,9 @@ def sustained(number: int = 0, slower: float = 1.2, joules=(), seconds=0.15, pol
     if joules:
         arm |= {"energy_j": list(joules), "energy_s": [None if one is None else seconds for one in joules]}
     cases = {"m16": {"head/triton": arm, "head/blas": ok(blas)}}
-    line = trial(cases, number, session="6" * 16, trees={"head": tree(declared=declaration(yardstick="2" * 16))}, **more)
+    line = trial(
+        cases, number, session="6" * 16, trees={"head": tree(declared=declaration(yardstick="2" * 16))}, **more
+    )
     line["protocol"] |= {"regime": "sustained", "burst_s": 0.3}
     line["cases"]["m16"]["energy"] = {"step_s": 0.02, "poll_s": poll_s, "why_absent": None}
     return line | {"id": f"{number:016x}"}
@@ -90,7 +92,13 @@ def test_both_regimes_stand_beside_each_other(tmp_path: Path) -> None:
     store.record([made_trials.write(tmp_path / "t.jsonl", *lines)], results)
     rows = {row.backend: row for row in beside(results)}
     ours = rows["triton"]
-    assert (ours.kernel, ours.case, ours.machine, ours.commit, ours.spaced_commit) == ("gemm", "m16", MACHINE, HEAD, HEAD)
+    assert (ours.kernel, ours.case, ours.machine, ours.commit, ours.spaced_commit) == (
+        "gemm",
+        "m16",
+        MACHINE,
+        HEAD,
+        HEAD,
+    )
     assert (ours.spaced_s, ours.sustained_s) == (pytest.approx(1e-3), pytest.approx(1.2e-3))
     assert (ours.spaced_ratio, ours.sustained_ratio) == (pytest.approx(0.5), pytest.approx(1.0))
     assert ours.sustained_low <= 1.0 <= ours.sustained_high
