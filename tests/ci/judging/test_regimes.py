@@ -104,6 +104,7 @@ def test_the_report_and_the_summary_say_what_was_measured():
     assert "calls back to back in bursts" in terminal.render(report)
     assert "bursts" not in terminal.render(report_of(judge([], policy.load()), [parsed(trial())]))
     line = trial({"m16": {"head/triton": ok() | {"energy_j": [0.41] * 8, "energy_s": [0.14] * 8}, "head/blas": ok()}})
+    line["protocol"]["regime"] = "sustained"
     out = io.StringIO()
     run_summary.show([parsed(line)], Console(file=out, width=160))
     assert "J per call (99 %)" in out.getvalue()
