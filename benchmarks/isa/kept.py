@@ -26,7 +26,7 @@ from kernels.project import listed_packages
 MOST = 24
 """Results that are kept, the last used ones: about 1 MB each for 300 compilations (2026-11)."""
 
-DECIDED = ("ok", "unsupported", "refused")
+DECIDED = ("ok", "unsupported", "refused", "undeclared")
 """What becomes of a compilation and stays so; what failed for want of time or memory is tried again."""
 
 OURS = ("benchmarks/isa", "kernels/_shared/units.py", "kernels/hardware.py")

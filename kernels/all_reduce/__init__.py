@@ -73,7 +73,7 @@ all_reduce.baseline("rccl_direct")(vendors.rccl_direct)
 all_reduce.backend("torch")(vendors.copies)
 
 
-@all_reduce.backend("triton", config=knobs.config)
+@all_reduce.backend("triton", config=knobs.config, candidates=knobs.candidates, tuned=knobs.TABLE)
 def triton(
     case: Case,
     inputs: dict[str, torch.Tensor],
