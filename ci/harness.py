@@ -49,7 +49,7 @@ class MeasureError(Exception):
 class MeasurePlan:
     """What to measure: filters, and how long.  trials = 0: the policy's budget; rounds = 0: by kind of machine.
 
-    first_trial: the number of the first trial.
+    first_trial: the number of the first trial.  burst_s: seconds, where the regime is sustained; 0: by kind of machine.
     """
 
     tier: str = "pr"
@@ -63,6 +63,8 @@ class MeasurePlan:
     deadline_s: float | None = None
     cache: str = ""
     heap: str = ""
+    regime: str = "spaced"
+    burst_s: float = 0.0
     knobs: Sequence[str] = ()
     pythons: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -141,6 +143,8 @@ def command(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, ve
     argv += options(out=out.resolve(), tier=plan.tier, seed=plan.seed)  # the program runs in HARNESS, wherever we are
     if verb == "run":
         argv += options(trials=plan.trials, rounds=plan.rounds, first_trial=plan.first_trial or None)
+        if plan.regime != "spaced":
+            argv += options(regime=plan.regime, burst=plan.burst_s or None)
     for side in checkouts:
         role, commit = side.role, side.commit
         argv += options(tree=f"{role}={side.path}", commit=f"{role}={commit.hash}", date_ms=f"{role}={commit.date_ms}")

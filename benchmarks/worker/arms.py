@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker import clocks, code_hash
+from benchmarks.worker import bursts, clocks, code_hash
 from benchmarks.worker.failures import Refused, first_line
 
 
@@ -173,6 +173,10 @@ class CaseBench:
             "busy_s": taken.busy_s,
             "starved": {name: self.arms[name].starved for name in set(order)},
         }
+
+    def burst(self, label: str, launches: int) -> dict[str, Any]:
+        """One burst of an arm: the fields of bursts.Burst."""
+        return dataclasses.asdict(bursts.burst(self.clock, self.arms[label].timed, launches))
 
     def drop(self, label: str) -> None:
         """Forget an arm, if it got as far as being one, and free what it holds."""
