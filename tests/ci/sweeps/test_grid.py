@@ -64,7 +64,7 @@ def test_whole_numbers_are_numbers_and_a_knob_without_a_type_takes_all() -> None
 def test_a_file_says_the_same_as_options_and_more(tmp_path: Path) -> None:
     file = tmp_path / "grid.toml"
     file.write_text(
-        'knobs = {num_warps = [4, 8]}\npoints = [{block_m = 32, flatten = false}]\n'
+        "knobs = {num_warps = [4, 8]}\npoints = [{block_m = 32, flatten = false}]\n"
         '[[grid]]\ncase = "*64"\nknobs = {block_m = [64]}\n'
     )
     grids = grid.of_file(file)
