@@ -104,7 +104,7 @@ def test_a_share_costs_a_ranks_product_and_no_link():
 
 
 def test_one_rank_alone_on_a_cpu():
-    """torch and the library's product need no heap and no group; the other baselines say that there is nothing to do."""
+    """torch and the library's product need no heap and no group; the others say that nothing is to do."""
     case = Case("t", dtype="fp16", M=5, N=24, K=40, of=4).at(Place())
     inputs = gemm_all_scatter.function("inputs")(case, 11)
     expected = gemm_all_scatter.function("reference")(case, inputs)
