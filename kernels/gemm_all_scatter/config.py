@@ -17,6 +17,7 @@ wait          False leaves out the waiting of the completion barrier; only for t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kernels._shared.published import fitting, read_published
@@ -32,8 +33,25 @@ PUBLISHED = read_published(__file__)
 
 
 def shape(case: Case) -> str:
-    """The key of a shape: ranks, then the case's name without its dtype."""
+    """The key of a shape: ranks, then the case's name without its dtype; a rank's share has keys of its own."""
+    of = share_of(case)
+    if of:
+        return f"w1of{of}_n{case.N * of}_k{case.K}_m{case.M}"
     return f"w{case.world}_n{case.N}_k{case.K}_m{case.M}"
+
+
+def share_of(case: Case) -> int:
+    """Of how many ranks the case is the share of one alone; 0 for the whole operator."""
+    return int(dict(case.dims).get("of", 0))
+
+
+def _tuned_key(case: Case, known: Mapping[str, Any]) -> str:
+    """The key of a shape in the table: of a share without an entry, that of the operator of which it is the share.
+
+    So a share is launched as the whole operator launches it, unless a sweep of the share found better.
+    """
+    own, of = shape(case), share_of(case)
+    return f"w{of}_n{case.N * of}_k{case.K}_m{case.M}" if of and own not in known else own
 
 
 def config(case: Case, arch: str) -> dict[str, Any]:
@@ -41,8 +59,9 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 
     Every choice says what is cut: what is then changed of it, as a sweep does, may fit the one and not the other.
     """
-    if shape(case) in TUNED.get(arch, {}):
-        return {"cut": "all", **TUNED[arch][shape(case)]}
+    known = TUNED.get(arch, {})
+    if (key := _tuned_key(case, known)) in known:
+        return {"cut": "all", **known[key]}
     rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
     if arch not in rules:
         raise Unsupported(

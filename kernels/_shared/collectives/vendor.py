@@ -40,6 +40,8 @@ def most_channels() -> Any:
     """
     if not torch.cuda.is_available():
         raise Unsupported("channels belong to RCCL and NCCL, which run on GPUs only")
+    if not dist.is_initialized():
+        raise Unsupported("channels belong to a communicator of several ranks; there is no process group here")
     try:
         options = dist.ProcessGroupNCCL.Options()
         options.config.min_ctas = options.config.max_ctas = MOST_CHANNELS["hip" if torch.version.hip else "cuda"]
