@@ -47,6 +47,7 @@ VERBS = {
     "sift": "Keep the trials that fit the run that measured them.",
     "site": "Build the dashboard from the records.",
     "start": "Measure one commit on the GPU pools, through GitHub.",
+    "study": "Declared experiments: their points, record, table and figures.",
     "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
     "verify": "Is every backend right in every case here? Times nothing.",
     "wait": "Wait until a machine takes a job of a workflow.",
@@ -72,6 +73,7 @@ ROOMS: dict[str, str] = {
     "runner": "machines.runner",
     "sift": "records.sift",
     "start": "machines.start",
+    "study": "sweeps.study",
     "submit": "jobs.submit",
     "wait": "machines.start",
 }
