@@ -84,7 +84,7 @@ all_gather.baseline("rccl_registered")(vendors.rccl_registered)
 all_gather.backend("torch")(vendors.copies)
 
 
-@all_gather.backend("triton", config=knobs.config)
+@all_gather.backend("triton", config=knobs.config, candidates=knobs.candidates, tuned=knobs.TABLE)
 def triton(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
@@ -95,7 +95,7 @@ def triton(
     return _push(launcher(case, "all_gather"), case, inputs, chosen)
 
 
-@all_gather.backend("triton_unguarded", config=knobs.unguarded_config)
+@all_gather.backend("triton_unguarded", config=knobs.unguarded_config, candidates=knobs.unguarded_candidates)
 def triton_unguarded(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
@@ -109,7 +109,12 @@ def triton_unguarded(
     return _push(launcher(case, "all_gather"), case, inputs, {**chosen, "staged": 0, "guarded": False})
 
 
-@all_gather.backend("partitioned", config=knobs.partitioned_config)
+@all_gather.backend(
+    "partitioned",
+    config=knobs.partitioned_config,
+    candidates=knobs.partitioned_candidates,
+    tuned=knobs.PARTITIONED_TABLE,
+)
 def partitioned(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, order: str = "interleaved",
@@ -121,7 +126,7 @@ def partitioned(
     return _push(launch, case, inputs, launch.partitioned(case.world, chosen))
 
 
-@all_gather.backend("gluon", config=knobs.gluon_config)
+@all_gather.backend("gluon", config=knobs.gluon_config, candidates=knobs.gluon_candidates, tuned=knobs.GLUON_TABLE)
 def gluon(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 4, rows: int = 8, columns: int = 256, width: int = 0, vector: int = 16,

@@ -74,7 +74,7 @@ all_reduce.baseline("rccl_direct")(vendor.channels_knob(vendors.rccl_direct, ven
 all_reduce.backend("torch")(vendors.copies)
 
 
-@all_reduce.backend("triton", config=knobs.config)
+@all_reduce.backend("triton", config=knobs.config, candidates=knobs.candidates, tuned=knobs.TABLE)
 def triton(
     case: Case,
     inputs: dict[str, torch.Tensor],

@@ -64,7 +64,7 @@ all_to_all.baseline("rccl_registered")(vendors.rccl_registered)
 all_to_all.backend("torch")(vendors.copies)
 
 
-@all_to_all.backend("triton", config=knobs.config)
+@all_to_all.backend("triton", config=knobs.config, candidates=knobs.candidates, tuned=knobs.TABLE)
 def triton(
     case: Case,
     inputs: dict[str, torch.Tensor],
@@ -84,7 +84,7 @@ def triton(
     return _push(case, inputs, chosen)
 
 
-@all_to_all.backend("triton_unguarded", config=knobs.unguarded_config)
+@all_to_all.backend("triton_unguarded", config=knobs.unguarded_config, candidates=knobs.unguarded_candidates)
 def triton_unguarded(
     case: Case,
     inputs: dict[str, torch.Tensor],

@@ -77,7 +77,7 @@ reduce_scatter.baseline("rccl_registered")(vendors.rccl_registered)
 reduce_scatter.backend("torch")(vendors.copies)
 
 
-@reduce_scatter.backend("triton", config=knobs.config)
+@reduce_scatter.backend("triton", config=knobs.config, candidates=knobs.candidates, tuned=knobs.TABLE)
 def triton(
     case: Case,
     inputs: dict[str, torch.Tensor],
