@@ -17,7 +17,6 @@ wait          False leaves out the waiting of the completion barrier; only for t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from kernels._shared.published import fitting, read_published

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from kernels._shared.baselines import with_knobs
 from kernels.spec import Case, Unsupported
 
 _TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}
@@ -81,7 +81,7 @@ def channels_knob(
 ) -> Callable[..., Callable[[], torch.Tensor]]:
     """The baseline `plain` with the knob `channels`: as many CUs or SMs as the library takes.
 
-    0, the default, is `plain` as it is, so the benchmark definition is that of `plain` too; a sweep asks for others.
+    0, the default, is `plain` as it is; a sweep asks for others.
     over: the same call with the communicator of a group.
     """
 
@@ -90,8 +90,7 @@ def channels_knob(
             raise ValueError(f"channels {channels}: give 0, the library's choice, or a positive number")
         return over(case, inputs, group_of(channels)) if channels else plain(case, inputs)
 
-    build.__signature__ = inspect.signature(build)  # type: ignore[attr-defined]
-    return functools.update_wrapper(build, plain)
+    return with_knobs(plain, build)
 
 
 def all_reduce(given: torch.Tensor, out: torch.Tensor, group: Any = None) -> Callable[[], torch.Tensor]:
