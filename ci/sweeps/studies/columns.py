@@ -235,5 +235,3 @@ MEASURED = {
 def described(name: str) -> Derived | None:
     """Label and unit of a column; None for a knob, a dimension or a name."""
     return COLUMNS.get(name) or MEASURED.get(name)
-
-

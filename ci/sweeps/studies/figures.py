@@ -125,7 +125,9 @@ def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: C
             missing.append(f"figure {one.name}: no row of it is measured")
             continue
         try:
-            _draw(one, frame.loc[chosen(with_columns(frame, one.rows.where), one.rows).index], rows, foot, folder, console)
+            _draw(
+                one, frame.loc[chosen(with_columns(frame, one.rows.where), one.rows).index], rows, foot, folder, console
+            )
             drawn.append(one.name)
         except MeasureError as error:
             missing.append(f"figure {one.name}: {error}")
@@ -137,8 +139,8 @@ def _draw(one: Drawn, measured: pd.DataFrame, rows: pd.DataFrame, foot: Foot, fo
     replace(told, json.dumps(spec(one, measured, foot), indent=1) + "\n")
     replace(table, rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
     argv = [*program("dashboards.figures.studies", str(told.resolve())), "--data", str(table.resolve())]
-    ended = follow([*argv, "--out", str((folder / one.name).resolve())], console, f"drawing {one.name}", echo=False, stdout=False)
+    ended = follow(
+        [*argv, "--out", str((folder / one.name).resolve())], console, f"drawing {one.name}", echo=False, stdout=False
+    )
     if ended.code:
         raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")
-
-

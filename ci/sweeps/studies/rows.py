@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from benchmarks.studies.types import Rows, StudyPart, Value
+from benchmarks.studies.types import Rows, StudyPart
 from ci.sweeps.measured import Measured
 from ci.trials.trial import DeclaredCase, Machine
 
@@ -65,14 +65,21 @@ def of_records(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> pd.DataFrame:
     ratio: of the medians of the same commit, without an interval: the arms may be of different trials.
     """
     mine = pd.concat([_of_part(frame, part) for part in parts]) if len(frame) else frame
-    newest = mine.sort_values("date", kind="stable").drop_duplicates(["machine", "kernel", "case", "backend"], keep="last")
+    newest = mine.sort_values("date", kind="stable").drop_duplicates(
+        ["machine", "kernel", "case", "backend"], keep="last"
+    )
     dims = [json.loads(shape) if shape else {} for shape in newest["shape"].astype(str)]
     rows = newest.assign(
         operator=newest["kernel"].astype(str),
         dims=pd.Series(dims, index=newest.index, dtype=object),
         config=pd.Series([{} for _ in dims], index=newest.index, dtype=object),
         knobs=pd.Series([{} for _ in dims], index=newest.index, dtype=object),
-        **{"point": "", "regime": "spaced", "low": math.nan, "high": math.nan, "whole_s": math.nan, "equal_to": ""},
+        point="",
+        regime="spaced",
+        low=math.nan,
+        high=math.nan,
+        whole_s=math.nan,
+        equal_to="",
     )
     return _against_anchor(rows.reset_index(drop=True), parts)
 
@@ -111,5 +118,3 @@ def picked(frame: pd.DataFrame, pick: str) -> pd.DataFrame:
         keys = ["machine", "operator", "case", "backend", "regime"]
         return frame.loc[sorted(frame.dropna(subset=["seconds"]).groupby(keys, sort=False)["seconds"].idxmin())]
     return frame
-
-

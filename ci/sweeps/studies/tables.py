@@ -36,8 +36,16 @@ def as_markdown(table: pd.DataFrame, title: str, remarks: Iterable[str] = ()) ->
     heads = [_heading(str(name)) for name in table.columns]
     numeric = [bool(pd.api.types.is_numeric_dtype(table[name])) for name in table.columns]
     rule = "|".join("---:" if right else "---" for right in numeric)
-    rows = [" | ".join(_cell(name, value) for name, value in zip(table.columns, row, strict=True)) for row in table.values]
-    lines = [f"# {text(title)}", "", f"| {' | '.join(map(text, heads))} |", f"|{rule}|", *(f"| {row} |" for row in rows)]
+    rows = [
+        " | ".join(_cell(name, value) for name, value in zip(table.columns, row, strict=True)) for row in table.values
+    ]
+    lines = [
+        f"# {text(title)}",
+        "",
+        f"| {' | '.join(map(text, heads))} |",
+        f"|{rule}|",
+        *(f"| {row} |" for row in rows),
+    ]
     told = [f"- {text(remark, 400)}" for remark in remarks]
     return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
 
