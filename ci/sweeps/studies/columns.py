@@ -58,7 +58,7 @@ def _of_row(config: Mapping[str, Any], dims: Mapping[str, Any], name: str) -> An
     return config[name] if name in config else dims.get(name)
 
 
-# ---- times and rates --------------------------------------------------------------------------------------------------
+# ---- times and rates -------------------------------------------------------------------------------------------------
 
 
 def _rates(name: str) -> Callable[[pd.DataFrame], Series]:
@@ -106,7 +106,7 @@ def _bound(frame: pd.DataFrame) -> Series:
             "HBM": rows["hbm_bytes"] / hardware.hbm_bandwidth,
             "links": rows["link_bytes"] / link,
         }
-        found.loc[rows.index] = pd.DataFrame(parts).fillna(0.0).idxmax(axis=1)
+        found = found.mask(found.index.isin(rows.index), pd.DataFrame(parts).fillna(0.0).idxmax(axis=1))
     return found
 
 
@@ -116,7 +116,7 @@ def _to_best(frame: pd.DataFrame) -> Series:
     return frame["seconds"] / frame.groupby(keys, dropna=False)["seconds"].transform("min")
 
 
-# ---- configurations ---------------------------------------------------------------------------------------------------
+# ---- configurations --------------------------------------------------------------------------------------------------
 
 
 def tile(config: Mapping[str, Any]) -> str:

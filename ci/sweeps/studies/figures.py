@@ -15,7 +15,7 @@ import pandas as pd
 from rich.console import Console
 
 from benchmarks.studies.types import Drawn, Study
-from ci.harness import MeasureError, follow, program
+from ci.harness import MeasureError, follow, options, program
 from ci.records import derived
 from ci.sweeps.studies.columns import described, with_columns
 from ci.sweeps.studies.rows import chosen
@@ -125,9 +125,8 @@ def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: C
             missing.append(f"figure {one.name}: no row of it is measured")
             continue
         try:
-            _draw(
-                one, frame.loc[chosen(with_columns(frame, one.rows.where), one.rows).index], rows, foot, folder, console
-            )
+            measured = chosen(with_columns(frame, one.rows.where), one.rows)
+            _draw(one, measured, rows, foot, folder, console)
             drawn.append(one.name)
         except MeasureError as error:
             missing.append(f"figure {one.name}: {error}")
@@ -138,9 +137,8 @@ def _draw(one: Drawn, measured: pd.DataFrame, rows: pd.DataFrame, foot: Foot, fo
     told, table = folder / f"{one.name}.json", folder / f"{one.name}.csv"
     replace(told, json.dumps(spec(one, measured, foot), indent=1) + "\n")
     replace(table, rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
-    argv = [*program("dashboards.figures.studies", str(told.resolve())), "--data", str(table.resolve())]
-    ended = follow(
-        [*argv, "--out", str((folder / one.name).resolve())], console, f"drawing {one.name}", echo=False, stdout=False
-    )
+    argv = program("dashboards.figures.studies", str(told.resolve()))
+    argv += options(data=table.resolve(), out=(folder / one.name).resolve())
+    ended = follow(argv, console, f"drawing {one.name}", echo=False, stdout=False)
     if ended.code:
         raise MeasureError(ended.last if ended.said else f"nothing was drawn ({ended.how})")

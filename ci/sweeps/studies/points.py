@@ -88,9 +88,8 @@ def _check(tried: Tried, known: Known) -> None:
     for name in named:
         if name not in known.names:
             allowed = ", ".join(known.names) or "none"
-            raise StudyError(
-                f"{known.operator}: backend {known.backend} has no knob {name!r}; its knobs are: {allowed}"
-            )
+            said = f"{known.operator}: backend {known.backend} has no knob {name!r}"
+            raise StudyError(f"{said}; its knobs are: {allowed}")
 
 
 def matching(batches: Iterable[Batch], patterns: Sequence[str]) -> list[Batch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -34,14 +35,16 @@ def _of_sweep(measured: Measured) -> pd.DataFrame:
     said = pd.DataFrame([_of_case(case) for case in cases], index=frame.index)
     whole = whole_seconds(measured)
     keys = zip(frame["operator"], frame["case"], frame["backend"], frame["point"], strict=True)
-    return pd.concat([frame, said], axis=1).assign(
+    arms = zip(frame["operator"], frame["backend"], strict=True)
+    found: pd.DataFrame = pd.concat([frame, said], axis=1).assign(
         **_of_machine(machine),
         env=measured.origin.env,
         commit=measured.origin.commit or "",
         kernel=frame["operator"],
-        baseline=[backend in baselines.get(o, ()) for o, backend in zip(frame["operator"], frame["backend"], strict=True)],
+        baseline=[backend in baselines.get(operator, ()) for operator, backend in arms],
         whole_s=[whole.get(key, math.nan) for key in keys],
-    )  # fmt: skip
+    )
+    return found
 
 
 def _of_case(case: DeclaredCase) -> dict[str, object]:
@@ -65,9 +68,8 @@ def of_records(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> pd.DataFrame:
     ratio: of the medians of the same commit, without an interval: the arms may be of different trials.
     """
     mine = pd.concat([_of_part(frame, part) for part in parts]) if len(frame) else frame
-    newest = mine.sort_values("date", kind="stable").drop_duplicates(
-        ["machine", "kernel", "case", "backend"], keep="last"
-    )
+    keys = ["machine", "kernel", "case", "backend"]
+    newest = mine.sort_values("date", kind="stable").drop_duplicates(keys, keep="last")
     dims = [json.loads(shape) if shape else {} for shape in newest["shape"].astype(str)]
     rows = newest.assign(
         operator=newest["kernel"].astype(str),
@@ -93,11 +95,11 @@ def _of_part(frame: pd.DataFrame, part: StudyPart) -> pd.DataFrame:
 def _against_anchor(rows: pd.DataFrame, parts: Sequence[StudyPart]) -> pd.DataFrame:
     anchors = {part.operator: part.anchor for part in parts}
     named = rows["operator"].map(anchors)
-    its = rows[rows["backend"].astype(str) == named].set_index(["machine", "operator", "case"])["seconds"]
-    keys = pd.MultiIndex.from_frame(rows[["machine", "operator", "case"]].astype(str))
-    its.index = its.index.set_levels([level.astype(str) for level in its.index.levels])
-    seconds = its.reindex(keys).to_numpy()
-    return rows.assign(anchor=named, is_anchor=rows["backend"].astype(str) == named, ratio=rows["seconds"] / seconds)
+    its = rows["backend"].astype(str) == named
+    keys = list(zip(rows["machine"], rows["operator"], rows["case"], strict=True))
+    anchored = dict(zip(itertools.compress(keys, its), rows["seconds"][its], strict=True))
+    seconds = pd.Series([anchored.get(key, math.nan) for key in keys], index=rows.index)
+    return rows.assign(anchor=named, is_anchor=its, ratio=rows["seconds"] / seconds)
 
 
 def chosen(frame: pd.DataFrame, rows: Rows) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -22,7 +22,7 @@ def table(frame: pd.DataFrame, listed: Listed) -> pd.DataFrame:
     if not listed.spread:
         return rows[[*listed.keys, *listed.columns]].reset_index(drop=True)
     spread = rows.pivot(index=list(listed.keys), columns=listed.spread, values=list(listed.columns))
-    spread.columns = [f"{value}: {name}" for name, value in spread.columns]
+    spread.columns = pd.Index([f"{name}: {value}" for value, name in spread.columns.to_list()])
     return spread.reset_index()
 
 
@@ -36,18 +36,14 @@ def as_markdown(table: pd.DataFrame, title: str, remarks: Iterable[str] = ()) ->
     heads = [_heading(str(name)) for name in table.columns]
     numeric = [bool(pd.api.types.is_numeric_dtype(table[name])) for name in table.columns]
     rule = "|".join("---:" if right else "---" for right in numeric)
-    rows = [
-        " | ".join(_cell(name, value) for name, value in zip(table.columns, row, strict=True)) for row in table.values
-    ]
-    lines = [
-        f"# {text(title)}",
-        "",
-        f"| {' | '.join(map(text, heads))} |",
-        f"|{rule}|",
-        *(f"| {row} |" for row in rows),
-    ]
+    rows = [_row(table, row) for row in table.itertuples(index=False, name=None)]
+    lines = [f"# {text(title)}", "", f"| {' | '.join(map(text, heads))} |", f"|{rule}|", *rows]
     told = [f"- {text(remark, 400)}" for remark in remarks]
     return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
+
+
+def _row(table: pd.DataFrame, row: Sequence[object]) -> str:
+    return f"| {' | '.join(_cell(name, value) for name, value in zip(table.columns, row, strict=True))} |"
 
 
 def _heading(name: str) -> str:
