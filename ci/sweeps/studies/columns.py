@@ -106,7 +106,7 @@ def _bound(frame: pd.DataFrame) -> Series:
             "HBM": rows["hbm_bytes"] / hardware.hbm_bandwidth,
             "links": rows["link_bytes"] / link,
         }
-        found = found.mask(found.index.isin(rows.index), pd.DataFrame(parts).fillna(0.0).idxmax(axis=1))
+        found = found.mask(found.index.isin(rows.index), pd.DataFrame(parts).fillna(0.0).idxmax(axis=1).astype(str))
     return found
 
 

@@ -52,7 +52,7 @@ def _of_case(case: DeclaredCase) -> dict[str, object]:
     return {"dims": dict(case.shape), "dtype": case.dtype, "world": case.world, "tier": case.tier, **cost}
 
 
-def _of_machine(machine: Machine) -> dict[str, object]:
+def _of_machine(machine: Machine) -> dict[str, str | float]:
     said = {name: getattr(machine, name) for name in _MACHINE}
     return {"machine": machine.name, **{name: math.nan if one is None else one for name, one in said.items()}}
 

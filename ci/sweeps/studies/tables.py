@@ -22,7 +22,7 @@ def table(frame: pd.DataFrame, listed: Listed) -> pd.DataFrame:
     if not listed.spread:
         return rows[[*listed.keys, *listed.columns]].reset_index(drop=True)
     spread = rows.pivot(index=list(listed.keys), columns=listed.spread, values=list(listed.columns))
-    spread.columns = pd.Index([f"{name}: {value}" for value, name in spread.columns.to_list()])
+    spread.columns = spread.columns.map(lambda pair: f"{pair[1]}: {pair[0]}")
     return spread.reset_index()
 
 
