@@ -1,78 +1,57 @@
-"""From a declaration to points: which arms each case of a study has on an architecture.
-
-What a kernel knows of itself (cases, config(), candidates(), names of knobs) comes as JSON from
-`python -m benchmarks candidates`, because `ci` imports no kernel.
-"""
+"""From a declaration to points: which arms each case of a study has on an architecture."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.points import Batch, Point
+from benchmarks.points import Point
 from benchmarks.studies.types import StudyError, StudyPart, Tried
-
-Knobs = Mapping[str, Any]
-"""The knobs of a launch, or those that a point overrides."""
+from ci.sweeps.catalogue import Catalogue, Knobs, Offer, some
 
 
-@dataclasses.dataclass(frozen=True)
-class Known:
-    """What a kernel says of a case and a backend.
+def points(part: StudyPart, catalogue: Catalogue, cases: Sequence[str] = ()) -> dict[str, list[Point]]:
+    """By case, the plain arms of a part and its points, each once; the anchor is the first of the plain arms.
 
-    config: the knobs in use on the architecture asked for; None with `why` where it has none.  names: knobs by name
-    with their defaults.
+    cases: patterns, only these.  Raises StudyError where nothing matches, or a declared knob does not exist.
     """
-
-    operator: str
-    case: str
-    backend: str
-    world: int
-    config: Knobs | None = None
-    candidates: tuple[Knobs, ...] = ()
-    names: Knobs = dataclasses.field(default_factory=dict)
-    why: str = ""
-
-
-def batches(part: StudyPart, known: Sequence[Known], arch: str) -> list[Batch]:
-    """A batch for each case of a part: its anchor, its plain arms, and its points, each once.
-
-    Raises StudyError where nothing matches, or a declared knob does not exist.
-    """
-    mine = [one for one in known if one.operator == part.operator and part.has(one.case, one.world)]
-    if not mine:
-        raise StudyError(f"no case of {part.operator} on {_ranks(part.ranks)} matches {', '.join(part.cases[:4])}")
-    by_case: dict[str, dict[str, Known]] = {}
-    for one in mine:
-        by_case.setdefault(one.case, {})[one.backend] = one
-    return [Batch(case, part.anchor, tuple(_points(part, case, found, arch))) for case, found in by_case.items()]
+    own = [offer for offer in catalogue.offers if part.has(offer.case, offer.world)]
+    if not own:
+        asked = f"{', '.join(part.cases[:4])} on {ranks_named(part.ranks)}"
+        raise StudyError(f"no case of {part.operator} matches {asked}; it has {some(catalogue.cases)}")
+    wanted = Tried(cases=tuple(cases))
+    by_case: dict[str, dict[str, Offer]] = {}
+    for offer in own:
+        if wanted.at(offer.case):
+            by_case.setdefault(offer.case, {})[offer.backend] = offer
+    return {case: list(_points(part, case, offers, catalogue.arch)) for case, offers in by_case.items()}
 
 
-def _points(part: StudyPart, case: str, known: Mapping[str, Known], arch: str) -> Iterator[Point]:
-    yield from (Point(case, name) for name in part.arms if name in known)
-    seen: dict[str, list[Knobs]] = {}
+def _points(part: StudyPart, case: str, offers: Mapping[str, Offer], arch: str) -> Iterator[Point]:
+    yield from (Point(case, name) for name in dict.fromkeys((part.anchor, *part.arms)) if name in offers)
+    seen: set[str] = set()
     for tried in part.tried:
-        of = known.get(tried.backend)
-        if of is None or of.config is None or not tried.on(arch) or not tried.at(case):
+        offer = offers.get(tried.backend)
+        if offer is None or offer.why_not or not (tried.on(arch) and tried.at(case)):
             continue
-        done = seen.setdefault(tried.backend, [{**of.names, **of.config}])
-        for knobs in overrides(tried, of):
-            whole = {**of.names, **of.config, **knobs}
-            if whole not in done:
-                done.append(whole)
-                yield Point(case, tried.backend, knobs)
+        for knobs in overrides(tried, offer, part.operator):
+            point = Point(case, tried.backend, knobs)
+            if knobs and point.label not in seen:
+                seen.add(point.label)
+                yield point
 
 
-def overrides(tried: Tried, known: Known) -> Iterator[Knobs]:
+def overrides(tried: Tried, offer: Offer, operator: str) -> Iterator[Mapping[str, Any]]:
     """Knob sets over config(), as far as they differ from it."""
-    _check(tried, known)
-    config = {**known.names, **(known.config or {})}
-    bases = [*(known.candidates if tried.candidates else ()), *tried.points] or [{}]
+    for name in dict.fromkeys(name for knobs in (tried.knobs, *tried.points) for name in knobs):
+        if name not in offer.knobs:
+            has = f"its knobs are: {', '.join(offer.knobs) or 'none'}"
+            raise StudyError(f"{operator}: backend {offer.backend} has no knob {name!r}; {has}")
+    whole = offer.whole({})
+    bases = [*(offer.candidates if tried.candidates else ()), *tried.points] or [{}]
     for base, change in itertools.product(bases, combinations(tried)):
-        asked = {**base, **change}
-        yield {name: value for name, value in asked.items() if name not in config or config[name] != value}
+        yield {name: value for name, value in {**base, **change}.items() if whole.get(name) != value}
 
 
 def combinations(tried: Tried) -> list[Knobs]:
@@ -83,20 +62,7 @@ def combinations(tried: Tried) -> list[Knobs]:
     return [dict(zip(names, values, strict=True)) for values in itertools.product(*tried.knobs.values())]
 
 
-def _check(tried: Tried, known: Known) -> None:
-    named = dict.fromkeys(name for knobs in (tried.knobs, *tried.points) for name in knobs)
-    for name in named:
-        if name not in known.names:
-            allowed = ", ".join(known.names) or "none"
-            said = f"{known.operator}: backend {known.backend} has no knob {name!r}"
-            raise StudyError(f"{said}; its knobs are: {allowed}")
-
-
-def matching(batches: Iterable[Batch], patterns: Sequence[str]) -> list[Batch]:
-    """Those whose case fits one of the patterns; all of them without a pattern."""
-    tried = Tried(cases=tuple(patterns))
-    return [one for one in batches if tried.at(one.case)]
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    return f"{' or '.join(map(str, ranks))} rank{'' if tuple(ranks) == (1,) else 's'}"
+def ranks_named(ranks: Sequence[int]) -> str:
+    """ "1 rank", "2, 4 or 8 ranks"."""
+    *first, last = map(str, ranks)
+    return f"{', '.join(first)} or {last} ranks" if first else f"{last} rank{'' if last == '1' else 's'}"
