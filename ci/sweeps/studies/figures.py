@@ -117,12 +117,11 @@ def ceilings(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: Console) -> tuple[list[str], list[str]]:
-    """Write and draw every figure that has rows into a folder; (names drawn, a sentence for each that was not)."""
+    """Write and draw every figure that has rows into a folder; (names drawn, a sentence for each that failed)."""
     drawn, missing = list[str](), list[str]()
     for one in study.figures:
         rows = data(frame, one)
         if rows.empty:
-            missing.append(f"figure {one.name}: no row of it is measured")
             continue
         try:
             measured = chosen(with_columns(frame, one.rows.where), one.rows)

@@ -143,7 +143,7 @@ def of_frame(frame: pd.DataFrame, name: str, column: Callable[[pd.DataFrame, str
 
 def sentence(guide: Guide, rule: Rule) -> str:
     """The rule as a line of text, without its loss."""
-    span = f"{rule.low:.3g}" if rule.low == rule.high else f"{rule.low:.3g} to {rule.high:.3g}"
+    span = f"{rule.low:.4g}" if rule.low == rule.high else f"{rule.low:.4g} to {rule.high:.4g}"
     return f"{guide.text} {span}: {rule.choice}"
 
 

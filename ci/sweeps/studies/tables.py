@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from benchmarks.studies.types import Listed
-from ci.report.markdown import text
+from ci.report.markdown import code, text
 from ci.sweeps.studies.columns import described, with_columns
 from ci.sweeps.studies.rows import chosen
 
@@ -58,4 +58,4 @@ def _cell(name: object, value: object) -> str:
     found = described(str(name).rpartition(": ")[2])
     if isinstance(value, float):
         return f"{value:.{found.decimals}f}" if found else f"{value:g}"
-    return text(value)
+    return code(value) if isinstance(value, str) and value else text(value)
