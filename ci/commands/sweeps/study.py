@@ -17,7 +17,19 @@ from benchmarks.studies import study as named
 from benchmarks.studies.types import REGIMES, Study, StudyError
 from ci.commands.common.checkouts import one_checkout
 from ci.git.repository import LocalCheckout
-from ci.options import DRY_RUN, JSON, NO_VERDICT, PASS, RESULTS, SOURCE, err_console, example, out_console, together
+from ci.options import (
+    DRY_RUN,
+    JSON,
+    NO_VERDICT,
+    PASS,
+    RESULTS,
+    SOURCE,
+    NewFile,
+    err_console,
+    example,
+    out_console,
+    together,
+)
 from ci.sweeps.studies import folder, report, source
 from ci.sweeps.studies.ready import Asked, ready
 from ci.sweeps.studies.run import Left, measured
@@ -31,21 +43,26 @@ WORKING = Path(".ridgeline/studies")
 """Where the lines of a study go while it is measured."""
 
 FILES = click.Path(path_type=Path, exists=True)
+FROM = "Measure nothing: trial files, or the folder `results` for arms without knobs (repeatable)."
+REGIME = "Calls apart, or back to back at settled power (default: the study's)."
+OUT = "Only write the trial file; what it has is not measured again."
+MINUTES = click.FloatRange(0, min_open=True)
+ELSEWHERE = "With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."
 WHAT = together(
     click.argument("name", required=False),
     click.option("--all", "every", is_flag=True, help="Every study."),
     click.option("--list", "listing", is_flag=True, help="The studies that are declared."),
     click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
-    click.option("--from", "sources", multiple=True, type=FILES, metavar="FILE", help="Measure nothing: trial files, or the folder `results` for arms without knobs (repeatable)."),
+    click.option("--from", "sources", multiple=True, type=FILES, metavar="FILE", help=FROM),
 )  # fmt: skip
 HOW = together(
-    click.option("--regime", type=click.Choice(REGIMES), help="Calls apart, or back to back at settled power (default: the study's)."),
+    click.option("--regime", type=click.Choice(REGIMES), help=REGIME),
     click.option("--trials", type=click.IntRange(1, 100), help="Trials of every point (default: the study's)."),
     click.option("--rounds", type=click.IntRange(2, 10_000), help="Rounds in a trial (default: the study's)."),
-    click.option("--budget", "budget_min", type=click.FloatRange(0, min_open=True), metavar="MIN", help="GPU minutes that this call may take."),
-    click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Only write the trial file; what it has is not measured again."),
-    click.option("--arch", metavar="NAME", help="With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."),
-    click.option("--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with so many CUs."),
+    click.option("--budget", "budget_min", type=MINUTES, metavar="MIN", help="GPU minutes it may take."),
+    click.option("--out", type=NewFile(), metavar="FILE", help=OUT),
+    click.option("--arch", metavar="NAME", help=ELSEWHERE),
+    click.option("--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: so many CUs."),
     click.option("--no-compile", is_flag=True, help="Do not compile ahead: nothing is pruned by its code."),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from ci.judging import policy
 from ci.sweeps import catalogue as catalogues
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.effort import Expected, expected
+from ci.sweeps.measured import SweepError
 from ci.sweeps.prepare import CACHE
 from ci.sweeps.pruning import Compiler, Pruned, by_config
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs
@@ -74,7 +75,7 @@ def ready(study: Study, asked: Asked, console: Console) -> list[ReadyPart]:
     """Every part of a study that has a case among those asked for.  StudyError, SweepError or MeasureError if not."""
     made = list(_parts(study, asked, console))
     if not made:
-        raise catalogues.SweepError(f"no case of the study {study.name} fits {', '.join(asked.cases)}")
+        raise SweepError(f"no case of the study {study.name} fits {', '.join(asked.cases)}")
     return made
 
 

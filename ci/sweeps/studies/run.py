@@ -12,7 +12,7 @@ from rich.console import Console
 from benchmarks.studies.types import Study
 from ci.git.repository import LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, MeasureError, MeasurePlan, measure
-from ci.sweeps.plan import SweepPlan
+from ci.sweeps.plan import SweepPlan, sweep_id
 from ci.sweeps.run import measure as measure_sweep
 from ci.sweeps.studies.ready import Asked, ReadyPart
 
@@ -48,9 +48,10 @@ def measured(
 def _plan(
     study: Study, part: ReadyPart, checkout: LocalCheckout, asked: Asked, out: Path, spent_min: float
 ) -> SweepPlan:
-    regime = asked.regime or study.regime
+    operator, regime = part.part.operator, asked.regime or study.regime
     budget = None if asked.budget_min is None else max(asked.budget_min - spent_min, 0.0)
-    made = SweepPlan(part.part.operator, checkout, part.pruned, part.anchors, out, part.rungs, regime)
+    name = sweep_id(operator, checkout, part.rungs, regime)
+    made = SweepPlan(name, operator, checkout, part.pruned, part.anchors, out, part.rungs, regime)
     return dataclasses.replace(made, budget_min=budget, world=part.world, shared=True)
 
 
