@@ -30,10 +30,10 @@ class StudyError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """Points of one backend: what is laid over its config() (or over each of its candidates).
+    """Points of one backend: what is laid over its config().
 
     knobs: values by name; every combination of them is a point (each: one knob at a time instead).
-    points: knob sets written out, beside the combinations.
+    points, candidates: knob sets written out, or the backend's own; every combination is laid over each of them.
     arches: architectures that have these knobs, by prefix ("gfx"); () is all.
     cases: patterns, of the part's cases only these; () is all.
     """
@@ -49,6 +49,10 @@ class Tried:
     def on(self, arch: str) -> bool:
         """Whether an architecture has these knobs."""
         return not self.arches or arch.startswith(self.arches)
+
+    def at(self, case: str) -> bool:
+        """Whether a case takes part."""
+        return not self.cases or any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
 
 
 @dataclasses.dataclass(frozen=True)

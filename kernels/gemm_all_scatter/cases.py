@@ -16,7 +16,7 @@ TOKENS = (64, 128, 256, 512, 1024)
 """M of every weight matrix."""
 
 DECODE = (1, 2, 4, 8, 16, 32)
-"""More M of (4096, 14336): single tokens and small batches."""
+"""More M: single tokens and small batches; of (4096, 14336) every night, of the others in sweeps."""
 
 PULL_REQUEST = (
     "n4096_k14336_m1",
@@ -33,16 +33,18 @@ SHARES = (1, 2, 4, 8)
 
 
 def cases() -> list[Case]:
-    """Every shape, for 2, 4 and 8 ranks in fp16 and bf16; in fp16, the share of one rank alone too."""
+    """Every shape, for 2, 4 and 8 ranks in fp16 and bf16; in fp16, the share of one rank alone and small M too."""
     shapes = [(n, k, m) for n, k in WEIGHTS for m in TOKENS]
     shapes += [(4096, 14336, m) for m in DECODE] + [(4608, 36864, 8192)]
     whole = [_case(world, dtype, *shape) for world in (2, 4, 8) for dtype in ("fp16", "bf16") for shape in shapes]
-    return whole + [_share(of, *shape) for of in SHARES for shape in shapes]
+    small = [(n, k, m) for n, k in WEIGHTS if (n, k) != (4096, 14336) for m in DECODE]
+    swept = [_case(world, "fp16", *shape, tier="sweep") for world in (2, 4, 8) for shape in small]
+    return [*whole, *(_share(of, *shape) for of in SHARES for shape in shapes), *swept]
 
 
-def _case(world: int, dtype: str, n: int, k: int, m: int) -> Case:
+def _case(world: int, dtype: str, n: int, k: int, m: int, tier: str = "nightly") -> Case:
     shape = f"n{n}_k{k}_m{m}"
-    tier = "pr" if shape in PULL_REQUEST and dtype == "fp16" else "nightly"
+    tier = "pr" if shape in PULL_REQUEST and dtype == "fp16" else tier
     return Case(f"{shape}_{dtype}_w{world}", tier=tier, world=world, dtype=dtype, M=m, N=n, K=k)
 
 
