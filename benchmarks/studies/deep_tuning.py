@@ -42,8 +42,9 @@ STUDY = Study(
     ),
     figures=(
         Drawn(
-            "knobs", "curve", "GEMM: best time of each configuration / best of the M",
-            {"x": "M", "y": "to_best", "group": "changed"}, Rows({"backend": ("triton",)}, pick="tried"),
+            "knobs", "heatmap", "GEMM: one knob changed, time / time of the default",
+            {"x": "M", "y": "setting", "value": "ratio", "relative": None, "by": "shape"},
+            Rows({"backend": ("triton",), "changes": (1,)}),
         ),
         Drawn(
             "best", "curve", "GEMM: best configuration of each M, and the library",

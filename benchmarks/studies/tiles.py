@@ -36,8 +36,16 @@ STUDY = Study(
     figures=(
         Drawn(
             "chart", "panels", "GEMM: tile, stages and group",
-            {"y": "to_best", "group": "shape", "panels": [{"x": "tile"}, {"x": "num_stages"}, {"x": "group_m"}]},
+            {
+                "y": {"column": "loss", "label": "best time with this value / best time", "unit": "1"},
+                "group": "shape",
+                "panels": [
+                    {"x": {"column": name, "label": label, "unit": "1", "scale": "category"}, "where": {"axis": name}}
+                    for name, label in (("tile", "tile"), ("num_stages", "stages"), ("group_m", "group"))
+                ],
+            },
             Rows({"backend": ("triton",)}, pick="tried"),
+            reshape="marginals",
         ),
         Drawn(
             "heat", "heatmap", "GEMM: time of each tile / best tile of the M",

@@ -88,8 +88,10 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A figure.  spec: the keys of its kind beyond title and foot (dashboards/figures/studies says which); its rows are
-    those of the table's frame that `rows` leaves, with all their columns.
+    """A figure.  spec: the keys of its kind beyond title and foot (dashboards/figures/studies says which).
+
+    reshape: how its rows are made of the measured ones that `rows` leaves (ci/sweeps/studies/reshape.py), "" as they
+    are.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Drawn:
     title: str
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     rows: Rows = Rows()
+    reshape: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,7 +51,7 @@ def column(frame: pd.DataFrame, name: str) -> Series:
     if name in COLUMNS:
         return COLUMNS[name].of(frame)
     values = [_of_row(config, shape, name) for config, shape in zip(frame["config"], frame["dims"], strict=True)]
-    return pd.Series(values, index=frame.index, dtype=object)
+    return pd.Series(values, index=frame.index)
 
 
 def _of_row(config: Mapping[str, Any], dims: Mapping[str, Any], name: str) -> Any:
@@ -162,6 +162,11 @@ def _setting(frame: pd.DataFrame) -> Series:
     return frame["knobs"].map(setting)
 
 
+def _changes(frame: pd.DataFrame) -> Series:
+    """How many knobs a point changes."""
+    return frame["knobs"].map(len)
+
+
 def launch(config: Mapping[str, Any]) -> str:
     """All knobs of a launch, its tile first: "64x64x128 group_m=8 num_stages=3 num_warps=4 ..."."""
     named = tile(config)
@@ -215,6 +220,7 @@ COLUMNS: dict[str, Derived] = {
     "tiles_per_cu": Derived("tiles / CUs", "1", 2, _tiles_per_cu),
     "fill": Derived("tiles of 128 x 128 / CUs", "1", 2, _fill),
     "setting": Derived("changed knobs", "", 0, _setting),
+    "changes": Derived("changed knobs", "1", 0, _changes),
     "launch": Derived("configuration", "", 0, _launch),
     "shape": Derived("weights", "", 0, _shape),
     "series": Derived("weights, backend", "", 0, _joined("shape", "backend")),

@@ -18,6 +18,7 @@ from benchmarks.studies.types import Drawn, Study
 from ci.harness import MeasureError, follow, options, program
 from ci.records import derived
 from ci.sweeps.studies.columns import described, with_columns
+from ci.sweeps.studies.reshape import RESHAPES, reshaped
 from ci.sweeps.studies.rows import chosen
 from ci.whole_files import replace
 
@@ -54,8 +55,10 @@ class Foot:
 
 
 def columns_of(drawn: Drawn) -> list[str]:
-    """Every column that a figure takes."""
-    return list(dict.fromkeys([*NEEDED.get(drawn.kind, ()), *_named(drawn.spec), *drawn.rows.where]))
+    """Every column of the measured rows that a figure takes."""
+    made = RESHAPES[drawn.reshape].makes
+    wanted = dict.fromkeys([*NEEDED.get(drawn.kind, ()), *_named(drawn.spec), *drawn.rows.where])
+    return [name for name in wanted if name not in made]
 
 
 def _named(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -78,7 +81,7 @@ def _column(said: str | Mapping[str, Any]) -> str:
 def data(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
     """The rows of a figure with its columns."""
     names = columns_of(drawn)
-    return chosen(with_columns(frame, names), drawn.rows)[names].reset_index(drop=True)
+    return reshaped(chosen(with_columns(frame, names), drawn.rows), drawn, names)
 
 
 def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:

@@ -18,12 +18,18 @@ def table(frame: pd.DataFrame, listed: Listed) -> pd.DataFrame:
     wide = with_columns(frame, (*listed.keys, *listed.columns, *filter(None, [listed.spread]), *listed.rows.where))
     rows = chosen(wide, listed.rows).sort_values("seconds", kind="stable")
     index = [*listed.keys, *filter(None, [listed.spread])]
-    rows = rows.drop_duplicates(index).sort_values(index, kind="stable")
+    rows = rows.drop_duplicates(index).sort_values(index, kind="stable", key=_order)
     if not listed.spread:
         return rows[[*listed.keys, *listed.columns]].reset_index(drop=True)
     spread = rows.pivot(index=list(listed.keys), columns=listed.spread, values=list(listed.columns))
     spread.columns = spread.columns.map(lambda pair: f"{pair[1]}: {pair[0]}")
     return spread.reset_index()
+
+
+def _order(values: pd.Series) -> pd.Series:
+    """Numbers by size, everything else by its text."""
+    numbers = pd.to_numeric(values, errors="coerce").astype(float)
+    return values.astype(str) if numbers.isna().any() else numbers
 
 
 def as_csv(table: pd.DataFrame) -> str:
