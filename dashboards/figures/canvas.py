@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 BASELINE = {"color": "#6b7280", "linestyle": (0, (5, 3)), "linewidth": 1.2}
 MARK = "#5b636d"
+
+FOOT_LINE, FOOT_MARGIN = 0.125, 0.12
+"""Inches: a line of 6.5 points, and the room around all of them."""
 
 BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
@@ -98,6 +102,12 @@ def plain(text: str) -> str:
     return shown.encode("utf-8", "backslashreplace").decode()
 
 
+def elided(text: str, most: int) -> str:
+    """A name in at most so many letters, its middle left out: names of cases differ at both ends."""
+    shown = plain(text)
+    return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[len(shown) - (most - most // 2 - 1) :]}"
+
+
 def look(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
     """Colour of an own backend by its place among them; every baseline is grey and dashed."""
     own = sorted(rows.loc[~rows["baseline"], "backend"].unique())
@@ -118,7 +128,7 @@ def dots(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
 def byte_axis(axes: Axes, label: str) -> None:
     """Bytes on a logarithmic axis, in binary units."""
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: _binary(size)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: binary(size)))
     axes.set_xlabel(label)
 
 
@@ -135,7 +145,20 @@ def legend(figure: Figure) -> None:
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
 
 
-def _binary(size: float) -> str:
+def foot(figure: Figure, lines: Sequence[str], size: float = 6.5) -> float:
+    """Lines below everything else, for which the layout keeps room; the part of the figure's height that they take.
+
+    Call it before a legend outside the axes, which stands on it: `bbox_to_anchor=(0, foot, 1, 1 - foot)`.
+    """
+    inches = FOOT_LINE * len(lines) + FOOT_MARGIN
+    share = inches / figure.get_figheight()
+    figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))  # type: ignore[union-attr]
+    shown = "\n".join(map(plain, lines))
+    figure.text(0.012, FOOT_MARGIN / 2 / figure.get_figheight(), shown, fontsize=size, color=MARK, va="bottom", linespacing=1.35)
+    return share
+
+
+def binary(size: float) -> str:
     scale, unit = next((pair for pair in BINARY if size >= pair[0]), BINARY[-1])
     return f"{size / scale:g} {unit}"
 

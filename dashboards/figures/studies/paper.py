@@ -1,0 +1,140 @@
+"""A picture on paper, by matplotlib: the title above, panels, the legend, and where the numbers are from below."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dashboards.figures import canvas
+from dashboards.figures.studies.lines import reference_name
+from dashboards.figures.studies.marks import draw_marks
+from dashboards.figures.studies.panel_axes import draw_axes
+from dashboards.figures.studies.picture import Picture, PicturePanel
+from dashboards.figures.studies.spec import FOOT, FigureSpec
+from dashboards.figures.studies.tiles import draw_cells, draw_texts
+
+WIDTHS = {1: 8.0, 2: 11.0, 3: 13.0}
+"""Inches of a figure by the panels beside each other."""
+
+LETTERS = 17.0
+"""Letters of the foot (6.5 points) per inch, of a proportional font."""
+
+TITLE_LETTERS, LEGEND_LETTERS = 11.5, 14.0
+"""The same of a title of 10 points and a legend of 8."""
+
+LONGEST_NAME = 70
+
+
+def draw(spec: FigureSpec, picture: Picture) -> Figure:
+    """The figure; to be called, and saved, within `canvas.style()`."""
+    width = WIDTHS[picture.columns]
+    title = textwrap.wrap(canvas.plain(picture.title), int(width * TITLE_LETTERS))[:4]
+    foot = foot_lines(spec, picture, int(width * LETTERS))
+    names = _legend_names(picture)
+    longest = max((len(canvas.elided(name, LONGEST_NAME)) for name in names), default=0)
+    ncols = max(1, min(len(names), int(width * LEGEND_LETTERS / (longest + 8))))
+    rows = _rows(picture)
+    heights = [max(_height(panel) for panel in row) for row in rows]
+    extra = 0.125 * len(foot) + 0.2 * len(title) + 0.19 * math.ceil(len(names) / ncols) + 0.3
+    figure = Figure(figsize=(width, sum(heights) + extra), layout="constrained")
+    below = canvas.foot(figure, foot)
+    figure.suptitle("\n".join(title), x=0.012, ha="left", fontsize=10)
+    grid = figure.subplots(len(rows), picture.columns, squeeze=False, height_ratios=heights, width_ratios=_shares(rows[0]))
+    for row, axes in zip(rows, grid, strict=True):
+        _draw_row(row, list(axes), width / picture.columns)
+    _legend(figure, grid.ravel().tolist(), names, ncols, below)
+    return figure
+
+
+def _rows(picture: Picture) -> list[list[PicturePanel]]:
+    panels, across = list(picture.panels), picture.columns
+    return [panels[n : n + across] for n in range(0, len(panels), across)]
+
+
+def _height(panel: PicturePanel) -> float:
+    """Inches of a panel."""
+    if panel.cells is not None:
+        return min(14.0, 1.3 + max(1.2, 0.23 * len(panel.y.names)))
+    if panel.y.names:
+        own = [marks for marks in panel.marks if marks.kind in ("bars", "dots")]
+        line = 0.22 if not panel.texts and len(own) < 3 else 0.09 * min(8, len(own)) + 0.08
+        return min(40.0, 0.8 + max(0.2, line) * len(panel.y.names))
+    return 3.4
+
+
+def _shares(row: Sequence[PicturePanel]) -> list[float]:
+    """Widths of the panels of a row relative to each other: texts need theirs."""
+    longest = [1.0 if not panel.texts else 0.16 * len(panel.texts) + 0.5 for panel in row]
+    return longest
+
+
+def _draw_row(row: Sequence[PicturePanel], axes: Sequence[Axes], width: float) -> None:
+    for one in axes[len(row) :]:
+        one.set_axis_off()
+    for n, (panel, one) in enumerate(zip(row, axes, strict=False)):
+        _draw_panel(panel, one, width, shared=n > 0 and panel.y.names == row[0].y.names != ())
+
+
+def _draw_panel(panel: PicturePanel, axes: Axes, width: float, shared: bool) -> None:
+    if panel.title:
+        axes.set_title(canvas.elided(panel.title, int(width * 10)), loc="left", fontsize=9)
+    if panel.texts:
+        draw_texts(axes, panel)
+        return
+    if panel.cells is not None:
+        draw_cells(axes, panel, width)
+        return
+    draw_axes(axes, panel, width, shared)
+    draw_marks(axes, panel, width)
+
+
+def _legend_names(picture: Picture) -> list[str]:
+    names = dict.fromkeys(marks.name for panel in picture.panels for marks in panel.marks if marks.name)
+    return list(names) if len(names) > 1 or any(name.startswith("published") for name in names) else []
+
+
+def _legend(figure: Figure, axes: Sequence[Axes], names: Sequence[str], ncols: int, below: float) -> None:
+    """The marks of all panels by name, each once."""
+    found = {}
+    for one in axes:
+        for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    shown = [name for name in names if name in found]
+    if shown:
+        labels = [canvas.elided(name, LONGEST_NAME) for name in shown]
+        room = {"bbox_to_anchor": (0, below, 1, 1 - below), "loc": "outside lower center"}
+        figure.legend([found[name] for name in shown], labels, ncols=ncols, fontsize=8, **room)
+
+
+# ---- what stands below ----------------------------------------------------------------------------------------------
+
+
+def foot_lines(spec: FigureSpec, picture: Picture, letters: int) -> list[str]:
+    """What every figure says of its numbers, in lines of so many letters."""
+    of = " · ".join(_said(name, spec.foot[name]) for name in _names(spec.foot))
+    sentences = [*picture.notes, *published_sources(spec, picture), of]
+    return [line for text in sentences for line in textwrap.wrap(canvas.plain(text), letters)]
+
+
+def _names(foot: Mapping[str, str]) -> list[str]:
+    return [*FOOT, *(name for name in foot if name not in FOOT)]
+
+
+def _said(name: str, value: str) -> str:
+    return value if name in ("machine", "versions", "note") else f"{name} {value}"
+
+
+def published_sources(spec: FigureSpec, picture: Picture) -> Iterator[str]:
+    """Where the published numbers that are drawn come from."""
+    drawn = {marks.name for panel in picture.panels for marks in panel.marks}
+    told = {
+        f"{reference_name(one)}: {one.get('source', 'no source')}"
+        for one in spec.published
+        if f"published: {reference_name(one)}" in drawn
+    }
+    if told:
+        yield "dashed and published elsewhere, not measured here: " + "; ".join(sorted(told))
