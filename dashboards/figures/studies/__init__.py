@@ -19,7 +19,8 @@ SPEC, for every kind:
 A QUANTITY (an axis) is the name of a column that `quantities.py` knows (M, us, tflops, gbs, busbw, ratio, world, cus,
 ...), or {"column", "label", "unit", "scale"?, "low"?, "high"?}: unit "1" for a pure number; scale "linear", "log",
 "log2", "bytes" or "category"; low and high: columns with the ends of an interval.  Cells that are empty or not finite
-are not drawn; the foot says how many.
+are not drawn; the foot says how many.  Names of a category, of groups and of panels stand in the order of DATA, numbers
+by size.
 
 Kinds, what their SPEC has, and what they draw:
 
@@ -41,7 +42,7 @@ Kinds, what their SPEC has, and what they draw:
     before_after  columns change, case, before, after (one quantity: value, default "us"), ratio_low, ratio_high
                   (optional, of after / before); code: [{"label", "before": column, "after": column}], whole numbers of the
                   machine code, as a small table beside
-    bars          x: category column (cases); y: quantity; group: column (backends); baselines; better; by: column for
+    bars          x: category column (cases); y: quantity; group: column (backends); baselines; by: column for
                   panels; geomean: true (default) adds the geometric mean of each group over the cases that all have.
                   More than 40 cases x groups: dots instead of bars
     regime        columns case, regime ("spaced" or "sustained"); y: quantity (default "us"); group: column (backend);

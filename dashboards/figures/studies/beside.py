@@ -65,7 +65,7 @@ def _bars(spec: FigureSpec, title: str, rows: pd.DataFrame, looks: Sequence[Grou
     marks = []
     for n, look in enumerate(looks):
         values = [*table[look.name], *([means[look.name]] if len(means) else [])]
-        marks.append(_marks_of(kind, look, values, _shift(n, len(looks))))
+        marks.append(_marks_of(kind, look, values, _shift(n, len(looks)) if kind == "bars" else 0.0))
     pure = y.unit == "1"
     axis = columns.value_axis(y, pd.Series([value for one in marks for value in one.x]), zero=kind == "bars" or not pure)
     y_axis = PictureAxis("" if x.unit == "1" else x.title, "category", tuple(names))
@@ -96,7 +96,7 @@ def _geomeans(table: pd.DataFrame) -> tuple[pd.Series, int]:
 def _marks_of(kind: str, look: GroupLook, values: Sequence[float], shift: float) -> Marks:
     at = [(value, n + shift) for n, value in enumerate(values)]
     xs, ys = numbers(x for x, _ in at), numbers(y for _, y in at)
-    return Marks(look.name, kind, xs, ys, look=look.look, dashed=look.dashed)
+    return Marks(look.name, kind, xs, ys, look=look.look, dashed=look.dashed, hollow=look.dashed > 0)
 
 
 def _shift(n: int, count: int) -> Number:

@@ -104,7 +104,7 @@ def _line(one: _Lines, look: GroupLook, x: PictureAxis) -> Marks:
     low, high = ends(rows, one.y)
     labels = tuple(f"{columns.text(value)} {one.x.title}" for value in rows[one.x.column])
     marks = Marks(look.name, kind, numbers(rows["_x"]), numbers(rows["_y"]), low, high, look.look, look.dashed)
-    return dataclasses.replace(marks, labels=labels)
+    return dataclasses.replace(marks, labels=labels, hollow=look.dashed > 0)
 
 
 def ends(rows: pd.DataFrame, axis: Quantity) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -124,7 +124,7 @@ def published(spec: FigureSpec, unit: str) -> Iterator[Marks]:
     for n, (name, points) in enumerate(found.items()):
         xs, ys = zip(*sorted(points), strict=True)
         kind = "rule" if np.isnan(xs).all() else "line"
-        yield Marks(f"published: {name}", kind, numbers(xs), numbers(ys), dashed=n + 2)
+        yield Marks(f"published: {name}", kind, numbers(xs), numbers(ys), dashed=n + 2, hollow=True)
 
 
 def reference_name(one: Mapping[str, Any]) -> str:

@@ -29,6 +29,8 @@ def draw_marks(axes: Axes, panel: PicturePanel, width: float) -> None:
             axes.hlines(marks.y, marks.low, marks.high, color=colour_of(marks), linewidth=1, alpha=0.6)
         elif marks.kind == "bars":
             _bar(axes, marks, len(bars))
+        elif marks.kind == "ring":
+            axes.plot(marks.x, marks.y, "o", markersize=11, markerfacecolor="none", markeredgecolor=canvas.MARK)
         elif marks.kind == "rule":
             _rule(axes, marks)
         else:
@@ -59,15 +61,15 @@ def _points(axes: Axes, marks: Marks, upright: bool, size: float) -> None:
     """Points with their intervals; a single one of a line is a dot."""
     colour = colour_of(marks)
     published = marks.look is None and marks.kind == "line" and marks.dashed > 1
-    fill = "none" if marks.hollow or marks.look is None else colour
+    fill = "none" if marks.hollow else colour
     line = _dash(marks) if marks.kind == "line" else "none"
     others = marks.look is None and not marks.dashed and not marks.hollow
-    small = size * (0.6 if others or published else 1)
+    small, alpha = size * (0.6 if others or published else 1), 0.45 if others else 1.0
     axes.plot(
         marks.x, marks.y, label=marks.name or "_", color=colour, linestyle=line, linewidth=1.3,
-        marker=marker_of(marks), markersize=small, markerfacecolor=fill, markeredgecolor=colour, zorder=2.5 if others else 3,
+        marker=marker_of(marks), markersize=small, markerfacecolor=fill, markeredgecolor=colour, alpha=alpha, zorder=2.5 if others else 3,
     )  # fmt: skip
-    if marks.low:
+    if marks.low and not others:
         _interval(axes, marks, upright, colour)
 
 
@@ -152,11 +154,12 @@ def _covers(one: tuple[float, float, float, float], other: tuple[float, float, f
 
 
 def _corner(axes: Axes, panel: PicturePanel, width: float) -> None:
-    """Text in the lower right corner, which ascending points leave free; long names in several lines."""
+    """Text in the upper left corner, which ascending points leave free; long names in several lines."""
     letters = int(0.5 * width / 0.062)
     lines = [part for line in panel.said.split("\n") for part in _wrapped(canvas.plain(line), letters)]
-    text = "\n".join(lines)
-    axes.text(0.985, 0.03, text, transform=axes.transAxes, ha="right", va="bottom", fontsize=7, color=canvas.MARK)
+    behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+    looks: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": 7, "color": canvas.MARK, "bbox": behind}
+    axes.text(0.02, 0.97, "\n".join(lines), transform=axes.transAxes, **looks)
 
 
 def _wrapped(line: str, letters: int) -> list[str]:

@@ -52,7 +52,8 @@ def _panel(spec: FigureSpec, title: str, rows: pd.DataFrame) -> PicturePanel:
     anchor = str(spec.keys.get("anchor") or "the anchor")
     y = PictureAxis(f"time / time of {anchor}", "log" if spread > WIDE else "linear")
     x = PictureAxis("rank of the point, fastest first")
-    return PicturePanel(title, x, y, marks, True, 1.0, _best(rows))
+    best = Marks("", "ring", (1.0,), numbers(rows["_ratio"].head(1)))
+    return PicturePanel(title, x, y, (*marks, best), True, 1.0, _best(rows))
 
 
 def _group(rows: pd.DataFrame, look: columns.GroupLook) -> Marks:

@@ -81,7 +81,8 @@ def _points(spec: FigureSpec, rows: pd.DataFrame) -> Iterator[Marks]:
             names = tuple(columns.texts(part, label)) if label else ()
             named = bool(names) and len(rows) <= MOST_NAMED
             at = numbers(part["_x"]), numbers(part["_y"])
-            yield Marks(look.name or "measured", "dots", *at, look=look.look, dashed=look.dashed, labels=names, named=named)
+            looks = {"look": look.look, "dashed": look.dashed, "hollow": look.dashed > 0}
+            yield Marks(look.name or "measured", "dots", *at, **looks, labels=names, named=named)
 
 
 def _roofs(spec: FigureSpec, rows: pd.DataFrame, memory: _Memory) -> Iterator[Marks]:
