@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("spec", type=Path, metavar="SPEC.json")
     parser.add_argument("--data", type=Path, required=True, metavar="DATA.csv")
-    parser.add_argument("--out", type=Path, required=True, metavar="PREFIX", help="PREFIX.png and PREFIX.svg are written")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="PREFIX", help="PREFIX.png and PREFIX.svg are written"
+    )
     wanted = parser.parse_args(arguments)
     try:
         for path in figures(wanted.spec, wanted.data, wanted.out):

@@ -39,14 +39,6 @@ def numeric(data: pd.DataFrame, column: str) -> pd.Series:
     return found.where(np.isfinite(found))
 
 
-def of(data: pd.DataFrame, axis: Quantity, key: str) -> pd.DataFrame:
-    """The data if they have the column of an axis."""
-    for name in filter(None, (axis.column, axis.low, axis.high)):
-        if name not in data.columns:
-            raise FigureError(f"{key!r} shows the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
-    return data
-
-
 def text(value: object) -> str:
     """A cell as a name: 64.0 is "64", what is missing is "none"."""
     if isinstance(value, (float, np.floating)):

@@ -13,7 +13,7 @@ from dashboards.figures.canvas import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import GroupLook, numeric
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
-from dashboards.figures.studies.quantities import Quantity, quantity
+from dashboards.figures.studies.quantities import Quantity, settled
 from dashboards.figures.studies.spec import FigureSpec, rows_where
 
 IDEALS = ("proportional", "constant", "inverse")
@@ -60,8 +60,7 @@ class _Lines:
 
     @classmethod
     def of(cls, spec: FigureSpec, title: str, data: pd.DataFrame) -> _Lines:
-        x, y = spec.axis("x"), spec.axis("y")
-        columns.of(columns.of(data, x, "x"), y, "y")
+        x, y = settled(spec.axis("x"), data, "x"), settled(spec.axis("y"), data, "y")
         return cls(title, data, x, y, spec.column("group", data))
 
 

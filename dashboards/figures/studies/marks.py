@@ -78,7 +78,9 @@ def _interval(axes: Axes, marks: Marks, upright: bool, colour: str) -> None:
     known = np.isfinite(low) & np.isfinite(high)
     along = np.array(marks.x if upright else marks.y, float)[known]
     draw, limits = (axes.vlines, axes.get_ylim()) if upright else (axes.hlines, axes.get_xlim())
-    low, high = (np.clip(ends[known], *limits) for ends in (low, high))  # an interval from two trials reaches far beyond
+    low, high = (
+        np.clip(ends[known], *limits) for ends in (low, high)
+    )  # an interval from two trials reaches far beyond
     draw(along, low, high, color=colour, linewidth=1, alpha=0.55)
 
 
@@ -91,7 +93,9 @@ def _bar(axes: Axes, marks: Marks, count: int) -> None:
     left = axes.get_xlim()[0] if axes.get_xscale() == "log" else 0
     drawn = [x - left for x in xs]
     face = "white" if hatch else colour
-    axes.barh(ys, drawn, 0.92 * thick, left, label=marks.name or "_", color=face, edgecolor=colour, hatch=hatch, linewidth=0.6)
+    axes.barh(
+        ys, drawn, 0.92 * thick, left, label=marks.name or "_", color=face, edgecolor=colour, hatch=hatch, linewidth=0.6
+    )
     room = 0.006 * (axes.get_xlim()[1] - axes.get_xlim()[0])
     for x, y in zip(xs, ys, strict=True):
         axes.text(x + room, y, f"{x:.4g}", va="center", fontsize=5.5, color=canvas.MARK, clip_on=True)
@@ -99,7 +103,11 @@ def _bar(axes: Axes, marks: Marks, count: int) -> None:
 
 def _rule(axes: Axes, marks: Marks) -> None:
     """A line without points; over the whole width if it has no place along the other axis."""
-    looks = {"color": canvas.MARK if marks.look is None else colour_of(marks), "linestyle": _dash(marks), "linewidth": 1.1}
+    looks = {
+        "color": canvas.MARK if marks.look is None else colour_of(marks),
+        "linestyle": _dash(marks),
+        "linewidth": 1.1,
+    }
     if marks.x and all(map(math.isnan, marks.x)):
         for n, y in enumerate(marks.y):
             axes.axhline(y, label=marks.name if n == 0 else "_", **looks)

@@ -43,7 +43,9 @@ def draw(spec: FigureSpec, picture: Picture) -> Figure:
     figure = Figure(figsize=(width, sum(heights) + extra), layout="constrained")
     below = canvas.foot(figure, foot, legend_rows)
     figure.suptitle("\n".join(title), x=0.012, ha="left", fontsize=10)
-    grid = figure.subplots(len(rows), picture.columns, squeeze=False, height_ratios=heights, width_ratios=_shares(rows[0]))
+    grid = figure.subplots(
+        len(rows), picture.columns, squeeze=False, height_ratios=heights, width_ratios=_shares(rows[0])
+    )
     for row, axes in zip(rows, grid, strict=True):
         _draw_row(row, list(axes), width / picture.columns)
     _legend(figure, grid.ravel().tolist(), names, ncols, below)

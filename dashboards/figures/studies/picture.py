@@ -33,9 +33,10 @@ class Marks:
 
     kind: "line" (points, joined), "dots", "bars" (along x, one for each name on y), "rule" (a line without points),
     "links" (a segment from low to high at each place), "ring" (around a point that is drawn).
-    low, high: ends of an interval of each point along the value axis of the panel, or empty.
+    low, high: ends of an interval of each point along the value axis, or empty.
     look: place among the groups (colour and marker), None: grey.  dashed: of a baseline, an ideal, a published number.
-    hollow: a baseline, or the second state of a group.  labels: a text for each point, for the cursor; named: they stand in the figure.
+    hollow: a baseline, or the second state of a group.
+    labels: a text for each point, for the cursor; named: they stand in the figure.
     """
 
     name: str

@@ -39,7 +39,9 @@ def roofline(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """TFLOPS over FLOP per byte of HBM; where links carry bytes, also over FLOP per byte of the links."""
     for name in NEEDED:
         if name not in data.columns:
-            raise FigureError(f"a roofline needs the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
+            raise FigureError(
+                f"a roofline needs the column {name!r}; the data have: {', '.join(map(str, data.columns))}"
+            )
     timed = data.assign(_flops=numeric(data, "flops"), _seconds=numeric(data, "seconds"))
     timed = timed[(timed["_flops"] > 0) & (timed["_seconds"] > 0) & (numeric(timed, "hbm_bytes") > 0)]
     if not len(timed):
@@ -52,7 +54,9 @@ def roofline(spec: FigureSpec, data: pd.DataFrame) -> Picture:
 def _ceilings(spec: FigureSpec) -> Mapping[str, Any]:
     said = spec.keys.get("ceilings")
     if not isinstance(said, Mapping) or not said.get("peak_tflops") or not said.get("hbm_gbs"):
-        raise FigureError("a roofline needs 'ceilings': {'peak_tflops': {dtype: number}, 'hbm_gbs': number, 'link_gbs'}")
+        raise FigureError(
+            "a roofline needs 'ceilings': {'peak_tflops': {dtype: number}, 'hbm_gbs': number, 'link_gbs'}"
+        )
     return said
 
 
