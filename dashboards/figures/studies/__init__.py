@@ -18,9 +18,9 @@ SPEC, for every kind:
 
 A QUANTITY (an axis) is the name of a column of texts, or of one that `quantities.py` knows (M, us, tflops, gbs, busbw,
 ratio, world, cus, ...), or {"column", "label", "unit", "scale"?, "low"?, "high"?}: unit "1" for a pure number; scale
-"linear", "log", "log2", "bytes" or "category"; low and high: columns with the ends of an interval (a "ratio" takes those
-that are called so).  Cells that are empty or not finite are not drawn; the foot says how many.  Names of a category, of
-groups and of panels stand in the order of DATA, numbers by size.
+"linear", "log", "log2", "bytes" or "category"; low and high: columns with the ends of an interval (of a "ratio", "low"
+and "high" if they are there).  Cells that are empty or not finite are not drawn; the foot says how many.  Names of a
+category, of groups and of panels stand in the order of DATA, numbers by size.
 
 Kinds, what their SPEC has, and what they draw:
 

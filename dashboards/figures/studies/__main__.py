@@ -1,4 +1,4 @@
-"""python -m dashboards.figures.studies: one figure of a study or a sweep, as PNG and SVG (see the package's own text)."""
+"""python -m dashboards.figures.studies: a figure of a study or a sweep, as PNG and SVG (see the package)."""
 
 from __future__ import annotations
 

@@ -69,10 +69,9 @@ def _bars(
         values = [*table[look.name], *([means[look.name]] if len(means) else [])]
         marks.append(_marks_of(kind, look, values, _shift(n, len(looks)) if kind == "bars" else 0.0))
     pure = y.unit == "1"
-    axis = columns.value_axis(
-        y, pd.Series([value for one in marks for value in one.x]), zero=kind == "bars" or not pure
-    )
-    y_axis = PictureAxis("" if x.unit == "1" else x.title, "category", tuple(names))
+    drawn = pd.Series([value for one in marks for value in one.x])
+    axis = columns.value_axis(y, drawn, zero=kind == "bars" or not pure)
+    y_axis = PictureAxis("" if x.unit in ("", "1") else x.title, "category", tuple(names))
     known = tuple(_upright(one) for one in lines.published(spec, y.unit))
     return PicturePanel(title, axis, y_axis, (*marks, *known), False, 1.0 if pure else math.nan), notes
 
@@ -113,12 +112,8 @@ def _shift(n: int, count: int) -> Number:
 
 def before_after(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """Time before and after as two dots, the ratio with its interval, and the machine code as numbers."""
-    for name in ("change", "case", "before", "after"):
-        if name not in data.columns:
-            raise FigureError(f"before and after need the column {name!r}; the data have: {', '.join(data.columns)}")
+    columns.needed(data, "a figure of before and after", ("change", "case", "before", "after"))
     rows = data.assign(_before=numeric(data, "before"), _after=numeric(data, "after")).head(MOST_NAMES)
-    if not len(rows):
-        raise FigureError("the data have no row; there is nothing to draw")
     names = tuple(f"{columns.text(c)} · {columns.text(k)}" for c, k in zip(rows["change"], rows["case"], strict=True))
     axis = PictureAxis("", "category", names)
     value = quantity(spec.keys.get("value") or "us", "value")
@@ -183,11 +178,7 @@ def _change(before: object, after: object) -> str:
 def regime(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """Spaced (filled) and sustained (hollow) of each case and backend, in one panel for each quantity."""
     shown = [quantity(said, "y") for said in (spec.keys.get("y") or "us", *(spec.keys.get("also") or ()))]
-    for name in ("case", "regime", *(one.column for one in shown)):
-        if name not in data.columns:
-            raise FigureError(
-                f"a figure of regimes needs the column {name!r}; the data have: {', '.join(data.columns)}"
-            )
+    columns.needed(data, "a figure of regimes", ("case", "regime", *(one.column for one in shown)))
     cases = columns.ordered(data, "case")
     notes = [f"{len(cases) - MOST_NAMES} more cases are in the table only"] if len(cases) > MOST_NAMES else []
     axis = PictureAxis("", "category", tuple(cases[:MOST_NAMES]))

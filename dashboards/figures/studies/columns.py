@@ -33,6 +33,15 @@ class GroupLook:
     dashed: int = 0
 
 
+def needed(data: pd.DataFrame, kind: str, names: Sequence[str]) -> None:
+    """FigureError for the first column that a kind of figure needs and the data lack."""
+    for name in names:
+        if name not in data.columns:
+            raise FigureError(
+                f"{kind} needs the column {name!r}; the data have: {', '.join(map(str, data.columns)) or 'none'}"
+            )
+
+
 def numeric(data: pd.DataFrame, column: str) -> pd.Series:
     """A column as numbers; what is none or not finite is NaN."""
     found = pd.to_numeric(data[column], errors="coerce").astype(float)

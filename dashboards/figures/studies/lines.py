@@ -23,14 +23,14 @@ ACROSS = 3
 
 def curve(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """One panel."""
-    return _picture(spec, data, [_Lines.of(spec, "", data)])
+    return _picture(spec, data, [_LinePanel.of(spec, "", data)])
 
 
 def panels(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """Several: one for each value of a column, or as they are listed."""
     listed = spec.keys.get("panels")
     if not listed:
-        return _picture(spec, data, [_Lines.of(spec, title, rows) for title, rows in columns.parts(data, spec)])
+        return _picture(spec, data, [_LinePanel.of(spec, title, rows) for title, rows in columns.parts(data, spec)])
     return _picture(spec, data, [_listed(spec, one, data, n) for n, one in enumerate(listed)])
 
 
@@ -49,7 +49,7 @@ def scaling(spec: FigureSpec, data: pd.DataFrame) -> Picture:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Lines:
+class _LinePanel:
     """What one panel shows.  looks: groups of the whole figure, so that all panels agree on a colour."""
 
     title: str
@@ -59,20 +59,20 @@ class _Lines:
     group: str
 
     @classmethod
-    def of(cls, spec: FigureSpec, title: str, data: pd.DataFrame) -> _Lines:
+    def of(cls, spec: FigureSpec, title: str, data: pd.DataFrame) -> _LinePanel:
         x, y = settled(spec.axis("x"), data, "x"), settled(spec.axis("y"), data, "y")
         return cls(title, data, x, y, spec.column("group", data))
 
 
-def _listed(spec: FigureSpec, said: Mapping[str, Any], data: pd.DataFrame, place: int) -> _Lines:
+def _listed(spec: FigureSpec, said: Mapping[str, Any], data: pd.DataFrame, place: int) -> _LinePanel:
     """A panel that the spec lists: its own keys over those of the figure."""
     if unknown := sorted(set(said) - {"title", "x", "y", "where", "group"}):
         raise FigureError(f"panels[{place}] has the key {unknown[0]!r}; allowed are title, x, y, where, group")
     own = spec.but(**{key: said[key] for key in ("x", "y", "group") if key in said})
-    return _Lines.of(own, str(said.get("title", "")), rows_where(data, said.get("where") or {}))
+    return _LinePanel.of(own, str(said.get("title", "")), rows_where(data, said.get("where") or {}))
 
 
-def _picture(spec: FigureSpec, data: pd.DataFrame, shown: Sequence[_Lines]) -> Picture:
+def _picture(spec: FigureSpec, data: pd.DataFrame, shown: Sequence[_LinePanel]) -> Picture:
     looks = {group: columns.groups(data, group, spec.names("baselines")) for group in {one.group for one in shown}}
     every = spec.choice("ticks", (None, "values"), None) == "values"
     found = tuple(_panel(spec, one, looks[one.group], every) for one in shown)
@@ -80,11 +80,11 @@ def _picture(spec: FigureSpec, data: pd.DataFrame, shown: Sequence[_Lines]) -> P
     return Picture(spec.title, found, min(ACROSS, len(found)) if len(found) != 4 else 2, tuple(notes))
 
 
-def _missing(one: _Lines) -> list[str]:
+def _missing(one: _LinePanel) -> list[str]:
     return columns.left_out(one.rows, [axis.column for axis in (one.x, one.y) if axis.scale != "category"])
 
 
-def _panel(spec: FigureSpec, one: _Lines, looks: Sequence[GroupLook], every: bool) -> PicturePanel:
+def _panel(spec: FigureSpec, one: _LinePanel, looks: Sequence[GroupLook], every: bool) -> PicturePanel:
     x = columns.place_axis(one.x, one.rows, every)
     marks = [marks for look in looks if (marks := _line(one, look, x)).x]
     values = numeric(one.rows, one.y.column)
@@ -94,7 +94,7 @@ def _panel(spec: FigureSpec, one: _Lines, looks: Sequence[GroupLook], every: boo
     return PicturePanel(one.title, x, y, (*marks, *known), level=1.0 if pure else np.nan)
 
 
-def _line(one: _Lines, look: GroupLook, x: PictureAxis) -> Marks:
+def _line(one: _LinePanel, look: GroupLook, x: PictureAxis) -> Marks:
     """One group in order of x; it is not joined where it has several values at one place."""
     rows = columns.within(one.rows, one.group, look)
     rows = rows.assign(_x=columns.places(rows, one.x, x), _y=numeric(rows, one.y.column)).dropna(subset=["_x", "_y"])

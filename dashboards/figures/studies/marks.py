@@ -65,10 +65,9 @@ def _points(axes: Axes, marks: Marks, upright: bool, size: float) -> None:
     line = _dash(marks) if marks.kind == "line" else "none"
     others = marks.look is None and not marks.dashed and not marks.hollow
     small, alpha = size * (0.6 if others or published else 1), 0.45 if others else 1.0
-    axes.plot(
-        marks.x, marks.y, label=marks.name or "_", color=colour, linestyle=line, linewidth=1.3,
-        marker=marker_of(marks), markersize=small, markerfacecolor=fill, markeredgecolor=colour, alpha=alpha, zorder=2.5 if others else 3,
-    )  # fmt: skip
+    face: dict[str, Any] = {"markersize": small, "markerfacecolor": fill, "markeredgecolor": colour, "alpha": alpha}
+    joined: dict[str, Any] = {"linestyle": line, "linewidth": 1.3, "zorder": 2.5 if others else 3}
+    axes.plot(marks.x, marks.y, label=marks.name or "_", color=colour, marker=marker_of(marks), **face, **joined)
     if marks.low and not others:
         _interval(axes, marks, upright, colour)
 
@@ -125,7 +124,7 @@ POINT = 1 / 72
 
 
 def _names(axes: Axes, named: list[Marks], width: float) -> None:
-    """Names beside points, each where it covers neither another name nor a point; without such a place it is left out."""
+    """Names beside points, where they cover neither another name nor a point; one without such a place is left out."""
     points = [(x, y, label) for marks in named for x, y, label in zip(marks.x, marks.y, marks.labels, strict=True)]
     at = [_inches(axes, x, y, width) for x, y, _ in points]
     taken = [(x - 0.04, y - 0.04, x + 0.04, y + 0.04) for x, y in at]

@@ -69,8 +69,7 @@ def _height(panel: PicturePanel) -> float:
 
 def _shares(row: Sequence[PicturePanel]) -> list[float]:
     """Widths of the panels of a row relative to each other: texts need theirs."""
-    longest = [1.0 if not panel.texts else 0.16 * len(panel.texts) + 0.5 for panel in row]
-    return longest
+    return [1.0 if not panel.texts else 0.16 * len(panel.texts) + 0.5 for panel in row]
 
 
 def _draw_row(row: Sequence[PicturePanel], axes: Sequence[Axes], width: float) -> None:

@@ -1,6 +1,7 @@
-"""A figure before it is drawn: panels, axes and marks as plain values.  Matplotlib draws it for paper, the site on a page.
+"""A figure before it is drawn: panels, axes and marks as plain values.
 
-Each kind of figure (`kinds.py`) makes one `Picture` of a spec and its data; neither of the two that draw knows the kinds.
+Each kind of figure (`kinds.py`) makes one `Picture` of a spec and its data.  Matplotlib draws it for paper, the site on
+a page; neither knows the kinds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ Number = float
 
 @dataclasses.dataclass(frozen=True)
 class PictureAxis:
-    """scale: of `quantities.SCALES`; names: of a category axis; ticks: where the labels stand (empty: chosen by the range).
+    """scale: of `quantities.SCALES`; names: of a category axis; zero: starts at 0.
 
-    zero: starts at 0.
+    ticks: where the labels stand; none: chosen by the range.
     """
 
     title: str
@@ -54,7 +55,10 @@ class Marks:
 
 @dataclasses.dataclass(frozen=True)
 class HeatCells:
-    """Cells of a heat map, rows from the top.  texts: what stands in them; best: marked; ends: of the colours, worst first."""
+    """Cells of a heat map, rows from the top.
+
+    texts: what stands in them; best: marked; ends: values of the first and last colour, worst first.
+    """
 
     values: tuple[tuple[Number, ...], ...]
     texts: tuple[tuple[str, ...], ...]

@@ -20,9 +20,7 @@ OK = "ok"
 
 def sweep(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """Time / time of the anchor of every point that was measured, the fastest first."""
-    for name in ("point", "ratio"):
-        if name not in data.columns:
-            raise FigureError(f"a sweep needs the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
+    columns.needed(data, "a sweep", ("point", "ratio"))
     status = columns.texts(data, "status") if "status" in data.columns else pd.Series(OK, index=data.index)
     ratios = numeric(data, "ratio")
     ok = (status == OK) & (ratios > 0)

@@ -37,11 +37,7 @@ class _Memory:
 
 def roofline(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """TFLOPS over FLOP per byte of HBM; where links carry bytes, also over FLOP per byte of the links."""
-    for name in NEEDED:
-        if name not in data.columns:
-            raise FigureError(
-                f"a roofline needs the column {name!r}; the data have: {', '.join(map(str, data.columns))}"
-            )
+    columns.needed(data, "a roofline", NEEDED)
     timed = data.assign(_flops=numeric(data, "flops"), _seconds=numeric(data, "seconds"))
     timed = timed[(timed["_flops"] > 0) & (timed["_seconds"] > 0) & (numeric(timed, "hbm_bytes") > 0)]
     if not len(timed):
