@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import points
 from benchmarks.shapes import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -173,8 +174,10 @@ _ARM = record(
         "first_call_s": maybe(number(0, 1e6)),
         "compile_s": maybe(number(0, 1e6)),
         "calls_per_sample": whole(1, 1_000_000),
+        "same_as": _arm_key,
     },
 )
+"""same_as: the arm whose code and launch are the same, which was timed for both."""
 _DEVICE = {
     **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"), maybe(number(-1e6, 1e6))),
     "throttle": maybe(TEXT),
@@ -192,6 +195,10 @@ _DISPATCH = record({"programs": items(COUNT), "round_robin": flag}, {})
 _NODE_PROBLEM = record({"kind": NAME, "level": one_of("error", "warning"), "text": TEXT}, {"next_step": TEXT})
 _PREFLIGHT = record({"problems": items(_NODE_PROBLEM)}, {"facts": table(NAME, anything)})
 """The node before the run (benchmarks.preflight); a problem of level "error" forbids a verdict on its times."""
+_POINT = record({"backend": _part, "knobs": table(NAME, anything)}, {})
+_SWEEP = record({"id": NAME, "rung": COUNT, "batch": COUNT, "anchor": _part, "points": table(NAME, _POINT)}, {})
+"""Of a line that is no trial of the case series: a batch of a sweep (benchmarks.points), one case, a rung as trial.
+The arm of a point is ROLE/BACKEND@ID."""
 LINE = record(
     {
         "id": NAME,
@@ -212,6 +219,7 @@ LINE = record(
         "heap": maybe(table(NAME, _HEAP)),
         "dispatch": maybe(_DISPATCH),
         "preflight": maybe(_PREFLIGHT),
+        "sweep": _SWEEP,
         "warnings": items(TEXT),
     },
 )
@@ -231,12 +239,18 @@ def check(line: Any) -> None:
     for role, checkout in line["trees"].items():
         if checkout.get("declaration"):
             _agrees(checkout["declaration"], line["kernel"], f"trees.{role}.declaration")
+    if "sweep" in line:
+        points.check_line(line["sweep"], list(line["cases"]))
+    swept = line.get("sweep", {}).get("points", {})
     known = {role: _known(checkout.get("declaration")) for role, checkout in line["trees"].items()}
     for case, found in line["cases"].items():
-        for key, arm in found.get("arms", {}).items():
-            _belongs(known, key, case)
+        arms = found.get("arms", {})
+        for key, arm in arms.items():
+            _belongs(known, points.without_id(key, swept, case), case)
             if ("seconds" in arm) != (arm["status"] == Status.OK):
                 raise Unfit(f"cases.{case}.arms.{key}", arm["status"], "seconds if, and only if, the status is ok")
+            if arm.get("same_as", key) not in arms:
+                raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
 
 
 def _agrees(declared: Mapping[str, Any], operator: str, where: str) -> None:

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
 STDLIB = set(sys.stdlib_module_names)
 
-SHARED = {"benchmarks.trial_file", "benchmarks.shapes"}
-"""The description of the trial file: writer and readers import it."""
+SHARED = {"benchmarks.trial_file", "benchmarks.shapes", "benchmarks.points"}
+"""The descriptions of the trial file and of a sweep's points: writers and readers import them."""
 
 ROOMS = {
     "kernels": {"kernels"},

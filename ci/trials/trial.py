@@ -23,6 +23,7 @@ from ci.trials.cost import Cost
 from ci.trials.faults import NodeFault, faults_of
 from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
+from ci.trials.swept.batch import SweepBatch
 
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
@@ -264,7 +265,7 @@ class Trial:
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
     heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
-    samples: where they are, None if they are in the line.
+    samples: where they are, None if they are in the line.  sweep: the batch of a sweep that it is, None for another.
     """
 
     id: str
@@ -285,6 +286,7 @@ class Trial:
     text: str = ""
     faults: tuple[NodeFault, ...] = ()
     samples: SamplesAt | None = None
+    sweep: SweepBatch | None = None
 
     @classmethod
     def of(cls, data: Any, text: str = "") -> Trial:
@@ -308,6 +310,7 @@ class Trial:
             data.get("busy_share"),
             text,
             faults_of(data.get("preflight") or {}),
+            sweep=SweepBatch.of(data),
         )
 
     @property
