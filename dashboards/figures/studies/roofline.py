@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
+from dashboards.figures.studies.lines import reference_name
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.spec import FigureSpec
 
@@ -37,9 +38,7 @@ class _Memory:
 
 def roofline(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """TFLOPS over FLOP per byte of HBM; where links carry bytes, also over FLOP per byte of the links."""
-    for name in NEEDED:
-        if name not in data.columns:
-            raise FigureError(f"a roofline needs the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
+    columns.needed(data, "a roofline", NEEDED)
     timed = data.assign(_flops=numeric(data, "flops"), _seconds=numeric(data, "seconds"))
     timed = timed[(timed["_flops"] > 0) & (timed["_seconds"] > 0) & (numeric(timed, "hbm_bytes") > 0)]
     if not len(timed):
@@ -52,7 +51,9 @@ def roofline(spec: FigureSpec, data: pd.DataFrame) -> Picture:
 def _ceilings(spec: FigureSpec) -> Mapping[str, Any]:
     said = spec.keys.get("ceilings")
     if not isinstance(said, Mapping) or not said.get("peak_tflops") or not said.get("hbm_gbs"):
-        raise FigureError("a roofline needs 'ceilings': {'peak_tflops': {dtype: number}, 'hbm_gbs': number, 'link_gbs'}")
+        raise FigureError(
+            "a roofline needs 'ceilings': {'peak_tflops': {dtype: number}, 'hbm_gbs': number, 'link_gbs'}"
+        )
     return said
 
 
@@ -81,7 +82,8 @@ def _points(spec: FigureSpec, rows: pd.DataFrame) -> Iterator[Marks]:
             names = tuple(columns.texts(part, label)) if label else ()
             named = bool(names) and len(rows) <= MOST_NAMED
             at = numbers(part["_x"]), numbers(part["_y"])
-            yield Marks(look.name or "measured", "dots", *at, look=look.look, dashed=look.dashed, labels=names, named=named)
+            looks = {"look": look.look, "dashed": look.dashed, "hollow": look.dashed > 0}
+            yield Marks(look.name or "measured", "dots", *at, **looks, labels=names, named=named)
 
 
 def _roofs(spec: FigureSpec, rows: pd.DataFrame, memory: _Memory) -> Iterator[Marks]:
@@ -101,5 +103,5 @@ def _levels(spec: FigureSpec) -> Iterator[Marks]:
     for n, one in enumerate(spec.published):
         if one.get("unit") == "TFLOPS" and one.get("y") is not None:
             x = math.nan if one.get("x") is None else float(one["x"])
-            name = f"published: {one.get('label') or one.get('source')}"
+            name = f"published: {reference_name(one)}"
             yield Marks(name, "rule", (x,), (float(one["y"]),), dashed=n + 2)
