@@ -1,4 +1,4 @@
-"""A sweep measured by the stand-in, as a process of its own that a test can kill: python -m tests.ci.sweeps.driver OUT"""
+"""A sweep measured by the stand-in, as a process that a test can kill: python -m tests.ci.sweeps.driver OUT"""
 
 from __future__ import annotations
 
