@@ -76,7 +76,7 @@ class WarmUp:
 class Protocol:
     """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs.
 
-    point_deadline_s: for one step of a point of a sweep, of which many are bad; compiling it has the other.
+    point_deadline_s: for one step of a point of a sweep, of which some hang.
     """
 
     rounds: int = 40
@@ -113,7 +113,7 @@ class Selection:
 class PlannedArm:
     """What is timed: a checkout (by role) and a backend, with overridden knobs.
 
-    point: its id, in a sweep.  compiled: ahead, so that its first call need not.
+    point: its id, in a sweep.  compiled: ahead, or never, so that its first call has nothing to compile.
     libraries: what it calls, with versions.  first_call_s: what set-up and first call may take (kernels.spec.Backend).
     """
 
