@@ -230,6 +230,8 @@ def _worst(columns: Sequence[str], values: FloatArray, base: FloatArray, rules: 
     """The smallest ratios of all columns; equal ones in the order of the rows."""
     ratios = _ratios(values, base, rules.score)
     flat = np.flatnonzero(np.isfinite(ratios))
+    if rules.worst < len(flat):
+        flat = flat[ratios.ravel()[flat] <= np.partition(ratios.ravel()[flat], rules.worst)[rules.worst]]
     order = flat[np.argsort(ratios.ravel()[flat], kind="stable")][: rules.worst]
     places = zip(*np.unravel_index(order, ratios.shape), strict=True)
     return tuple(
