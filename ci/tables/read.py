@@ -6,7 +6,9 @@ UTF-8 with or without a byte-order mark, or UTF-16 with one; plain or .gz.  Row 
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import gc
 import gzip
 import io
 import sys
@@ -53,7 +55,7 @@ class LeftOutOfTable:
         """Every sentence, and how many were too many to be said one by one."""
         more = self.counts.total() - len(self.sentences)
         counted = ", ".join(f"{number:,} {what}" for what, number in self.counts.items())
-        return self.sentences + ([f"and {plural(more, 'more')}; in all {counted}"] if more > 0 else [])
+        return self.sentences + ([f"and {more:,} more; in all {counted}"] if more > 0 else [])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +92,8 @@ def read(path: str, asked: Asked) -> TableFile:
     """
     shown = "stdin" if path == "-" else plain(path)
     left_out = LeftOutOfTable()
-    cells = _cells(_text(path, shown), shown, left_out)
+    with _uncollected():
+        cells = _cells(_text(path, shown), shown, left_out)
     numbers = _Numbers(cells)
     found = roles(list(cells.columns), numbers.are_most, asked)
     kept = _without_repeats(cells, found.identity, left_out)
@@ -100,6 +103,19 @@ def read(path: str, asked: Asked) -> TableFile:
     frame = pd.DataFrame({**text, **values}, index=np.asarray(cells.numbers)[kept])
     _refuse_nothing_left(frame, found, left_out, shown)
     return TableFile(frame, found, left_out)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection: every row is a new list, and looking at them again and again doubles the time of reading
+    (0.9 s of 1.9 s of CPU time for 100,000 rows of 24 cells, 2026-11-22)."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _refuse_nothing_left(frame: pd.DataFrame, found: Roles, left_out: LeftOutOfTable, shown: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 SHAPE = frozenset(
     """
-    m n k b e g s h d t w batch batch_size bs case case_id id index row experts groups group_size heads head_dim
+    B D E G H K M N S T W m n k batch batch_size bs case case_id id index row experts groups group_size heads head_dim
     hidden inter layer rank ranks world world_size seq seqlen seq_len size bytes count tokens topk top_k elements cus
     """.split()  # noqa: SIM905
 )
@@ -97,7 +97,7 @@ def _columns_of_numbers(plain: Sequence[str], numeric: Callable[[str], bool], as
 
 
 def _is_backend(name: str, numeric: Callable[[str], bool], asked: Asked) -> bool:
-    return name.lower() not in SHAPE and name not in asked.grouped and numeric(name)
+    return name not in SHAPE and name not in asked.grouped and numeric(name)
 
 
 def _printed(header: Sequence[str]) -> list[tuple[str, str, str]]:

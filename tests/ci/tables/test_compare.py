@@ -138,8 +138,8 @@ def test_the_published_rows_that_could_be_read():
     printed = frame["Autotune/GMM"].str.removesuffix("x").astype(float)
     assert (found.ratios["Autotune"] - printed).abs().max() <= 0.0005
     deepseek, gpt_oss = (group.columns["Autotune"] for group in found.groups)
-    # The document's average of these 24 rows is 1.010.  The two that are missing are `Down`, whose others lie at 0.95 to
-    # 1.00: with them the ratio of means can be 1.010, the mean of ratios cannot.
+    # The document's average of these 24 rows is 1.010.  The two that are missing are `Down`, whose others lie at 0.95
+    # to 1.00: with them the ratio of means can be 1.010, the mean of ratios cannot.
     assert deepseek.rows == 22
     assert deepseek.ratio_of_means == pytest.approx(1.0114, abs=5e-5)
     assert deepseek.mean_of_ratios == pytest.approx(1.0152, abs=5e-5)
