@@ -51,7 +51,7 @@ class Names(click.ParamType[tuple[str, ...]]):
         return tuple(dict.fromkeys(names))
 
 
-class Choice(click.ParamType[tuple[str, tuple[str, ...]]]):
+class ChosenFrom(click.ParamType[tuple[str, tuple[str, ...]]]):
     """COLUMN=CANDIDATE,CANDIDATE."""
 
     name = "choice"
@@ -92,7 +92,7 @@ class Within(click.FloatRange):
 @click.option("--by", type=Names(), multiple=True, metavar="KEY,KEY", help="Also in groups of equal keys (repeatable).")
 @click.option(
     "--regret",
-    type=Choice(),
+    type=ChosenFrom(),
     multiple=True,
     metavar="A=B,C",
     help="Column A, chosen by a tuner, against the best of B and C in each row (repeatable).",
