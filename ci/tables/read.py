@@ -24,7 +24,7 @@ import pandas as pd
 from ci.report.words import plain, plural
 from ci.stats.types import FloatArray
 from ci.tables.compare import LARGEST, SMALLEST
-from ci.tables.roles import Asked, Roles, TableFileError, roles
+from ci.tables.roles import AskedColumns, Roles, TableFileError, roles
 
 BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -85,7 +85,7 @@ class _Cells:
         return self.columns[name][i].strip()
 
 
-def read(path: str, asked: Asked) -> TableFile:
+def read(path: str, asked: AskedColumns) -> TableFile:
     """The table of a file, of stdin where the path is `-`.
 
     TableFileError says why there is none; OSError where the file cannot be opened.

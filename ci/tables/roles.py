@@ -21,7 +21,7 @@ class TableFileError(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedColumns:
     """What the caller says of the columns; empty where it is left to the file."""
 
     columns: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Roles:
     identity: tuple[str, ...]
 
 
-def roles(header: Sequence[str], numeric: Callable[[str], bool], asked: Asked) -> Roles:
+def roles(header: Sequence[str], numeric: Callable[[str], bool], asked: AskedColumns) -> Roles:
     """Backends are what was asked for, else the columns of numbers behind the keys; TableFileError names what fails.
 
     numeric: whether most cells of a column are numbers.  A column named as a dimension is a key, and so is one that
@@ -88,7 +88,7 @@ def known(name: str, header: Sequence[str]) -> None:
         raise TableFileError(f"there is no column {name!r}; the columns are {', '.join(header)}{hint}")
 
 
-def _columns_of_numbers(plain: Sequence[str], numeric: Callable[[str], bool], asked: Asked) -> tuple[str, ...]:
+def _columns_of_numbers(plain: Sequence[str], numeric: Callable[[str], bool], asked: AskedColumns) -> tuple[str, ...]:
     """Columns of numbers behind the last text that has any behind it; further left only what was named."""
     found = [i for i, name in enumerate(plain) if name in asked.backends or _is_backend(name, numeric, asked)]
     text = (i for i, name in enumerate(plain) if name not in asked.backends and not numeric(name))
@@ -96,7 +96,7 @@ def _columns_of_numbers(plain: Sequence[str], numeric: Callable[[str], bool], as
     return tuple(plain[i] for i in found if i > start or plain[i] in asked.backends)
 
 
-def _is_backend(name: str, numeric: Callable[[str], bool], asked: Asked) -> bool:
+def _is_backend(name: str, numeric: Callable[[str], bool], asked: AskedColumns) -> bool:
     return name not in SHAPE and name not in asked.grouped and numeric(name)
 
 

@@ -19,7 +19,7 @@ from ci.tables import printed, recorded
 from ci.tables.compare import BOUND, Direction, TableComparison, compare
 from ci.tables.document import document
 from ci.tables.read import TableFile, read
-from ci.tables.roles import Asked, TableFileError, known
+from ci.tables.roles import AskedColumns, TableFileError, known
 from ci.tables.sheets import Sheet, comma_separated, everything, latex, markdown, row_ratios, sheets
 
 ROWS = 40
@@ -144,7 +144,7 @@ def table(source: str, form: str, as_json: bool, machine: str, results: Path, ra
 
 
 def _print_comparison(path: str, form: str, ratios: bool, options: dict[str, Any]) -> None:
-    asked = Asked(options["columns"], options["baseline"], options["by"], options["regret"])
+    asked = AskedColumns(options["columns"], options["baseline"], options["by"], options["regret"])
     with err_console().status(f"reading {plain(path, 80)}"):
         read_in = read(path, asked)
         found = _compared(read_in, asked, options)
@@ -156,7 +156,7 @@ def _print_comparison(path: str, form: str, ratios: bool, options: dict[str, Any
     _say_remarks(_remarks(read_in))
 
 
-def _compared(read_in: TableFile, asked: Asked, options: dict[str, Any]) -> TableComparison:
+def _compared(read_in: TableFile, asked: AskedColumns, options: dict[str, Any]) -> TableComparison:
     roles = read_in.roles
     for name in asked.grouped:
         known(name, roles.keys)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ci.tables.read import LISTED, read
-from ci.tables.roles import Asked, TableFileError
+from ci.tables.roles import AskedColumns, TableFileError
 
 
 def file(tmp_path, text, name="t.csv", encoding="utf-8"):
@@ -18,7 +18,7 @@ def file(tmp_path, text, name="t.csv", encoding="utf-8"):
 
 
 def table(tmp_path, text, asked=None, **options):
-    return read(file(tmp_path, text, **options), asked or Asked())
+    return read(file(tmp_path, text, **options), asked or AskedColumns())
 
 
 def said(found):
@@ -60,7 +60,7 @@ def test_utf_16_and_gz_are_read(tmp_path):
     assert table(tmp_path, text, encoding="utf-16").frame["b"].tolist() == [2.0]
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(text.encode()))
-    assert read(str(path), Asked()).frame["b"].tolist() == [2.0]
+    assert read(str(path), AskedColumns()).frame["b"].tolist() == [2.0]
 
 
 def test_every_bad_cell_is_named_with_its_row_key_and_column_and_the_rest_is_read(tmp_path):
@@ -97,7 +97,7 @@ def test_rows_without_a_key_are_all_counted(tmp_path):
 
 def test_a_column_that_is_not_compared_still_tells_rows_apart(tmp_path):
     text = "op,chunk,a,b\nf,1,1,2\nf,2,3,4\n"
-    found = table(tmp_path, text, Asked(columns=("a", "b")))
+    found = table(tmp_path, text, AskedColumns(columns=("a", "b")))
     assert len(found.frame) == 2
     assert found.roles.unused == ("chunk",)
 
@@ -137,31 +137,35 @@ def test_which_columns_are_backends(tmp_path, header, row, keys, compared):
 
 def test_backends_by_name(tmp_path):
     text = "op,a,b,c,d\nf,1,2,3,4\n"
-    found = table(tmp_path, text, Asked(columns=("c",), baseline="b", regret=(("d", ("a", "c")),))).roles
+    found = table(tmp_path, text, AskedColumns(columns=("c",), baseline="b", regret=(("d", ("a", "c")),))).roles
     assert found.compared == ("c", "b")
     assert found.backends == ("a", "b", "c", "d")
     assert found.keys == ("op",)
-    grouped = table(tmp_path, text, Asked(by=(("a",),))).roles
+    grouped = table(tmp_path, text, AskedColumns(by=(("a",),))).roles
     assert grouped.keys == ("op", "a")
 
 
 @pytest.mark.parametrize(
     ("text", "asked", "sentence"),
     [
-        ("", Asked(), "is empty; a table has a header and one row for each case"),
-        ("\ufeff\n \n", Asked(), "is empty"),
-        ("op,a,b\n", Asked(), "has a header and no rows"),
-        ("op,a,b\nop,a,b\n", Asked(), "has a header and no rows"),
-        ("op,model\nf,x\n", Asked(), "no column of numbers was found among op, model; a comparison needs two"),
-        ("op,a\nf,1\n", Asked(), "only 'a' is a column of numbers among op, a"),
-        ("op,a,b\nf,1,2\n", Asked(baseline="gm"), "there is no column 'gm'; the columns are op, a, b"),
-        ("op,gmm,b\nf,1,2\n", Asked(baseline="gmmm"), "did you mean 'gmm'?"),
-        ("op,a,b\nf,1,2\n", Asked(columns=("a", "x")), "there is no column 'x'"),
-        ("op,a,b\nf,1,2\n", Asked(by=(("oops",),)), "there is no column 'oops'"),
-        ("op,a,b\nf,x,0\n", Asked(baseline="a", columns=("b",)), "no row of .* has a number above 0 both in 'a'"),
-        ("op,a,b\nf,1,\ng,,2\n", Asked(), "both in 'a' and in another column: row 2 .op=g., column 'a'"),
-        ('op,a,b\n"f,1,2\n' + "x" * 1_000_001, Asked(), "is a quote left open"),
-        ("op,a,b\nf,\0,2\n", Asked(), "is not a text file"),
+        ("", AskedColumns(), "is empty; a table has a header and one row for each case"),
+        ("\ufeff\n \n", AskedColumns(), "is empty"),
+        ("op,a,b\n", AskedColumns(), "has a header and no rows"),
+        ("op,a,b\nop,a,b\n", AskedColumns(), "has a header and no rows"),
+        ("op,model\nf,x\n", AskedColumns(), "no column of numbers was found among op, model; a comparison needs two"),
+        ("op,a\nf,1\n", AskedColumns(), "only 'a' is a column of numbers among op, a"),
+        ("op,a,b\nf,1,2\n", AskedColumns(baseline="gm"), "there is no column 'gm'; the columns are op, a, b"),
+        ("op,gmm,b\nf,1,2\n", AskedColumns(baseline="gmmm"), "did you mean 'gmm'?"),
+        ("op,a,b\nf,1,2\n", AskedColumns(columns=("a", "x")), "there is no column 'x'"),
+        ("op,a,b\nf,1,2\n", AskedColumns(by=(("oops",),)), "there is no column 'oops'"),
+        (
+            "op,a,b\nf,x,0\n",
+            AskedColumns(baseline="a", columns=("b",)),
+            "no row of .* has a number above 0 both in 'a'",
+        ),
+        ("op,a,b\nf,1,\ng,,2\n", AskedColumns(), "both in 'a' and in another column: row 2 .op=g., column 'a'"),
+        ('op,a,b\n"f,1,2\n' + "x" * 1_000_001, AskedColumns(), "is a quote left open"),
+        ("op,a,b\nf,\0,2\n", AskedColumns(), "is not a text file"),
     ],
 )
 def test_a_file_of_which_nothing_is_left_says_why(tmp_path, text, asked, sentence):
@@ -173,7 +177,7 @@ def test_a_torn_gz_is_said(tmp_path):
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"op,a,b\nf,1,2\n" * 100)[:40])
     with pytest.raises(TableFileError, match="damaged .gz"):
-        read(str(path), Asked())
+        read(str(path), AskedColumns())
 
 
 def test_many_bad_cells_are_counted_and_some_are_named(tmp_path):
