@@ -66,7 +66,7 @@ def keep(folder: Path, lines: Iterable[str]) -> Path:
     by_id = {json.loads(line)["id"]: line for line in (*old, *lines) if line.strip()}
     ordered = sorted(by_id.items(), key=lambda one: (json.loads(one[1])["started_at"], one[0]))
     text = "".join(f"{line}\n" for _, line in ordered)
-    replace_bytes(path, gzip.compress(text.encode(), mtime=0))
+    replace_bytes(path, gzip.compress(text.encode(), mtime=0), "make room, and run it again")
     return path
 
 
