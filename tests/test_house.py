@@ -19,8 +19,11 @@ PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
 STDLIB = set(sys.stdlib_module_names)
 
 SHARED = {
-    *("benchmarks.trial_file", "benchmarks.shapes", "benchmarks.points"),
-    *("benchmarks.studies", "benchmarks.studies.types"),
+    "benchmarks.trial_file",
+    "benchmarks.shapes",
+    "benchmarks.points",
+    "benchmarks.studies",
+    "benchmarks.studies.types",
 }
 """The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them."""
 

@@ -29,7 +29,7 @@ from kernels.gemm_all_scatter import config as knobs
 from kernels.gemm_all_scatter import vendors
 from kernels.gemm_all_scatter.cases import cases, columns_of
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
+from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Tuned
 
 # The tolerances of kernels/gemm: the same sums, rounded once.
 gemm_all_scatter = Kernel(
@@ -88,13 +88,13 @@ gemm_all_scatter.baseline("blas+rccl_registered")(vendors.blas_rccl_registered)
 gemm_all_scatter.backend("torch")(vendors.copies)
 
 
-def _declare(name: str, **guard: bool) -> None:
+def _declare(name: str, tuned: Tuned | None, **guard: bool) -> None:
     """Backend `name`: one kernel that multiplies and scatters (device.py beside it); knobs: config.py.
 
-    guard: {"guarded": False} for the one that promises less.
+    guard: {"guarded": False} for the one that promises less; it follows the table of the other.
     """
 
-    @gemm_all_scatter.backend(name, config=knobs.config)
+    @gemm_all_scatter.backend(name, config=knobs.config, candidates=knobs.candidates, tuned=tuned)
     def triton(
         case: Case, inputs: dict[str, torch.Tensor], *,
         block_m: int = 128, block_n: int = 128, block_k: int = 64, group_m: int = 8, split_k: int = 1, cut: str = "all",
@@ -111,11 +111,11 @@ def _declare(name: str, **guard: bool) -> None:
         return [launch_module("gemm_all_scatter").compilation(case, arch, chosen | guard)]
 
 
-_declare("triton")
-_declare("triton_unguarded", guarded=False)
+_declare("triton", knobs.TABLE)
+_declare("triton_unguarded", None, guarded=False)
 
 
-@gemm_all_scatter.backend("bulk", config=knobs.bulk_config)
+@gemm_all_scatter.backend("bulk", config=knobs.bulk_config, candidates=knobs.bulk_candidates, tuned=knobs.BULK_TABLE)
 def bulk(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 1, barrier: bool = True, wait: bool = True,

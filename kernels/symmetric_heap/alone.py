@@ -10,7 +10,7 @@ from kernels.symmetric_heap.heap import HeapError
 
 
 class LoneHeap:
-    """What SymmetricHeap offers, for a world of one: allocations are tensors of their own and go with whoever holds them.
+    """What SymmetricHeap offers, for a world of one: an allocation is a tensor, and goes with whoever holds it.
 
     A pointer is moved to a peer by the difference of two bases (symmetric_device.translate); the one base is 0.
     """

@@ -85,7 +85,7 @@ def test_reference_is_the_whole_product_and_shows_a_swap():
     assert not compare(swapped, expected, gemm_all_scatter.tolerance_for(case)).ok
 
 
-def test_a_share_is_launched_as_the_whole_operator_unless_it_has_a_key_of_its_own():
+def test_a_share_is_launched_as_the_whole_operator_unless_it_has_a_key_of_its_own(monkeypatch):
     for arch in ("sm_90", "gfx942", "gfx950"):
         for case in gemm_all_scatter.cases:
             if config.share_of(case) > 1:
@@ -93,8 +93,10 @@ def test_a_share_is_launched_as_the_whole_operator_unless_it_has_a_key_of_its_ow
                 assert config.config(case, arch) == config.config(whole, arch), (case.name, arch)
                 assert config.tiles(case, 128, 64) == config.tiles(whole, 128, 64)
     share = gemm_all_scatter.case("n4096_k4096_m64_fp16_w1of4")
-    assert config._tuned_key(share, {config.shape(share): {}}) == "w1of4_n4096_k4096_m64" == config.shape(share)
-    assert config._tuned_key(share, {}) == "w4_n4096_k4096_m64"
+    assert config.shape(share) == "w1of4_n4096_k4096_m64"
+    monkeypatch.setitem(config.TUNED["sm_90"], config.shape(share), {"block_m": 16})
+    assert config.config(share, "sm_90") == {"cut": "all", "block_m": 16}
+    assert config.rule(share, "sm_90")["block_m"] == 64
 
 
 def test_a_share_costs_a_ranks_product_and_no_link():
@@ -105,7 +107,7 @@ def test_a_share_costs_a_ranks_product_and_no_link():
 
 
 def test_one_rank_alone_on_a_cpu():
-    """torch and the library's product need no heap and no group; the other baselines say that there is nothing to do."""
+    """torch and the library's product need no heap and no group; the others say that nothing is to do."""
     case = Case("t", dtype="fp16", M=5, N=24, K=40, of=4).at(Place())
     inputs = gemm_all_scatter.function("inputs")(case, 11)
     expected = gemm_all_scatter.function("reference")(case, inputs)
