@@ -77,6 +77,7 @@ class Protocol:
     """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs.
 
     point_deadline_s: for one step of a point of a sweep, of which many are bad; compiling it has the other.
+    whole_calls: calls of every arm that are timed from the host's side, after the rounds.
     """
 
     rounds: int = 40
@@ -88,6 +89,7 @@ class Protocol:
     heap: str = "auto"
     warm_up: WarmUp = WarmUp()
     point_deadline_s: float = 20.0
+    whole_calls: int = 0
 
     def definition_terms(self) -> dict[str, Any]:
         """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are."""

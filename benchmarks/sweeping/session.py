@@ -35,7 +35,7 @@ def protocol_of(file: PointsFile, like: Protocol) -> Protocol:
     """How the points of a file are measured.  UsageError for a regime that cannot be measured."""
     if file.regime != "spaced":
         raise UsageError(f"the regime {file.regime!r} of the points file cannot be measured; known: spaced")
-    return dataclasses.replace(like, rounds=file.rounds, trials=1, warm_up=BRIEF)
+    return dataclasses.replace(like, rounds=file.rounds, trials=1, warm_up=BRIEF, whole_calls=file.whole_calls)
 
 
 def measure_points(

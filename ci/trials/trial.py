@@ -203,6 +203,7 @@ class Arm:
 
     code_hash: digest of the code objects it launched, None where they are not known.  rank_s: median of each rank, s.
     kept: what is known of its times where the samples are elsewhere; `seconds` is empty then.
+    whole_s: seconds of single calls from the host's side, until the device is idle again; mostly not measured.
     """
 
     status: Status
@@ -212,6 +213,7 @@ class Arm:
     code_hash: str | None = None
     rank_s: tuple[float, ...] = ()
     kept: KeptTimes | None = None
+    whole_s: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, data: Json) -> Arm:
@@ -219,7 +221,10 @@ class Arm:
         seconds = np.array(data.get("seconds", ()), dtype=np.float64)
         seconds.flags.writeable = False
         knobs, ranks = data.get("knobs") or {}, tuple(data.get("rank_s") or ())
-        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"), ranks)
+        whole = tuple(data.get("whole_s") or ())
+        return cls(
+            Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"), ranks, whole_s=whole
+        )
 
     @property
     def ok(self) -> bool:

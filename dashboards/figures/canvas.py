@@ -31,8 +31,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 BASELINE = {"color": "#6b7280", "linestyle": (0, (5, 3)), "linewidth": 1.2}
 MARK = "#5b636d"
 
-FOOT_LINE, FOOT_MARGIN = 0.125, 0.12
-"""Inches: a line of 6.5 points, and the room around all of them."""
+FOOT_LINE, FOOT_MARGIN, LEGEND_LINE = 0.125, 0.12, 0.19
+"""Inches: a line of 6.5 points, the room around all of them, and a line of a legend of 8 points."""
 
 BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
@@ -145,17 +145,17 @@ def legend(figure: Figure) -> None:
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
 
 
-def foot(figure: Figure, lines: Sequence[str], size: float = 6.5) -> float:
-    """Lines below everything else, for which the layout keeps room; the part of the figure's height that they take.
+def foot(figure: Figure, lines: Sequence[str], legend_rows: int = 0) -> float:
+    """Lines below everything else, and room above them for rows of a legend, which the layout keeps free.
 
-    Call it before a legend outside the axes, which stands on it: `bbox_to_anchor=(0, foot, 1, 1 - foot)`.
+    Returns where the legend begins, as a part of the figure's height.
     """
-    inches = FOOT_LINE * len(lines) + FOOT_MARGIN
-    share = inches / figure.get_figheight()
+    inches, height = FOOT_LINE * len(lines) + FOOT_MARGIN, figure.get_figheight()
+    share = (inches + LEGEND_LINE * legend_rows) / height
     figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))  # type: ignore[union-attr]
-    shown = "\n".join(map(plain, lines))
-    figure.text(0.012, FOOT_MARGIN / 2 / figure.get_figheight(), shown, fontsize=size, color=MARK, va="bottom", linespacing=1.35)
-    return share
+    looks: dict[str, Any] = {"fontsize": 6.5, "color": MARK, "va": "bottom", "linespacing": 1.35}
+    figure.text(0.012, FOOT_MARGIN / 2 / height, "\n".join(map(plain, lines)), **looks)
+    return inches / height
 
 
 def binary(size: float) -> str:

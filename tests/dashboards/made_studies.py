@@ -114,8 +114,22 @@ def roofline(points: int = 10, links: bool = True, groups: int = 3) -> Made:
 
 def before_after() -> Made:
     rows = [
-        {"change": change, "case": f"m{m}", "before": m / 3, "after": m / 3 * r, "ratio_low": r - 0.01, "ratio_high": r + 0.01}
-        | {"regs_0": 128, "regs_1": 128 - 8 * n, "width_0": "2 x 64 b", "width_1": "1 x 128 b", "spill_0": 0, "spill_1": 0}
+        {
+            "change": change,
+            "case": f"m{m}",
+            "before": m / 3,
+            "after": m / 3 * r,
+            "ratio_low": r - 0.01,
+            "ratio_high": r + 0.01,
+        }
+        | {
+            "regs_0": 128,
+            "regs_1": 128 - 8 * n,
+            "width_0": "2 x 64 b",
+            "width_1": "1 x 128 b",
+            "spill_0": 0,
+            "spill_1": 0,
+        }
         for n, (change, r) in enumerate((("vector hint", 0.93), ("non-temporal", 1.02), ("prologue prefetch", 0.99)))
         for m in (64, 4096)
     ]
@@ -152,7 +166,9 @@ def regime() -> Made:
 def sweep(points: int = 60) -> Made:
     random = np.random.default_rng(3)
     ratio = 0.86 + np.sort(random.gamma(2.0, 0.12, points))
-    frame = pd.DataFrame({"point": [f"BLK_M=128 BLK_N={n} num_stages=3 GROUP_M=8" for n in range(points)], "ratio": ratio})
+    frame = pd.DataFrame(
+        {"point": [f"BLK_M=128 BLK_N={n} num_stages=3 GROUP_M=8" for n in range(points)], "ratio": ratio}
+    )
     frame["low"], frame["high"], frame["status"] = 0.995 * ratio, 1.006 * ratio, "ok"
     pruned = pd.DataFrame({"point": [f"p{n}" for n in range(30)], "status": ["spills"] * 18 + ["same code"] * 12})
     both = pd.concat([frame, pruned], ignore_index=True)

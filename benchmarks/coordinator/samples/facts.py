@@ -14,7 +14,10 @@ from benchmarks.plan import PlannedArm
 
 @dataclasses.dataclass
 class ArmFacts:
-    """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank."""
+    """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank.
+
+    whole_s: of calls from the host's side, of the slowest rank.
+    """
 
     knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -25,6 +28,7 @@ class ArmFacts:
     starved: int = 0
     seconds: list[float] = dataclasses.field(default_factory=list)
     by_rank: list[Sequence[float]] = dataclasses.field(default_factory=list)
+    whole_s: list[float] = dataclasses.field(default_factory=list)
 
     def add_sample(self, by_rank: Sequence[float], starved: int) -> None:
         """One sample: the slowest rank counts."""

@@ -16,10 +16,11 @@ SPEC, for every kind:
                dashed lines with their names, points of one label joined; x null: a level over the whole width.  Only
                those whose unit is that of the y axis are drawn.  Never part of DATA
 
-A QUANTITY (an axis) is the name of a column that `quantities.py` knows (M, us, tflops, gbs, busbw, ratio, world, cus,
-...), or {"column", "label", "unit", "scale"?, "low"?, "high"?}: unit "1" for a pure number; scale "linear", "log",
-"log2", "bytes" or "category"; low and high: columns with the ends of an interval.  Cells that are empty or not finite
-are not drawn; the foot says how many.
+A QUANTITY (an axis) is the name of a column of texts, or of one that `quantities.py` knows (M, us, tflops, gbs, busbw,
+ratio, world, cus, ...), or {"column", "label", "unit", "scale"?, "low"?, "high"?}: unit "1" for a pure number; scale
+"linear", "log", "log2", "bytes" or "category"; low and high: columns with the ends of an interval (of a "ratio", "low"
+and "high" if they are there).  Cells that are empty or not finite are not drawn; the foot says how many.  Names of a
+category, of groups and of panels stand in the order of DATA, numbers by size.
 
 Kinds, what their SPEC has, and what they draw:
 
@@ -33,28 +34,29 @@ Kinds, what their SPEC has, and what they draw:
                   ceiling: column with the link ceiling in the unit of y (optional)
     heatmap       x, y: category columns (numbers are sorted as numbers); value: quantity; better: "lower" (default) or
                   "higher"; relative: "x" (cell / best of its column), "all" (best of the map) or null (the value);
-                  by: column for panels.  Where several rows fall into a cell, the best one is drawn, and the foot says so
+                  by: column for panels.  Where several rows fall into a cell, the best is drawn, and the foot says so
     roofline      columns flops, hbm_bytes, link_bytes (0 or empty: none), seconds, each per rank; group: column
-                  (colour: backend or configuration); label: column (default "case"), written beside up to 12 points;
-                  ceilings: {"peak_tflops": {dtype: number}, "hbm_gbs": number, "link_gbs": number or null}, per rank.
-                  Link ceiling: a second panel over FLOP per byte of links
+                  (colour: backend or configuration; of more than 12 values, the others are grey); label: column
+                  (default "case"), written beside up to 12 points; ceilings: {"peak_tflops": {dtype: number},
+                  "hbm_gbs": number, "link_gbs": number or null}, per rank.  Link ceiling: a second panel over FLOP per
+                  byte of links
     before_after  columns change, case, before, after (one quantity: value, default "us"), ratio_low, ratio_high
-                  (optional, of after / before); code: [{"label", "before": column, "after": column}], whole numbers of the
+                  (optional, of after / before); code: [{"label", "before": column, "after": column}], facts of the
                   machine code, as a small table beside
-    bars          x: category column (cases); y: quantity; group: column (backends); baselines; better; by: column for
+    bars          x: category column (cases); y: quantity; group: column (backends); baselines; by: column for
                   panels; geomean: true (default) adds the geometric mean of each group over the cases that all have.
                   More than 40 cases x groups: dots instead of bars
     regime        columns case, regime ("spaced" or "sustained"); y: quantity (default "us"); group: column (backend);
                   also: [quantity] for a panel each beside it (joules)
-    sweep         columns point (its name), ratio, low, high (time / anchor time and interval), status ("ok", else why it
-                  was pruned or failed, counted in the foot); anchor (the name of the anchor, in the spec); group: column
-                  (colour, optional); by: column for panels (case).  Ranked; winner and default are named
+    sweep         columns point (its name), ratio, low, high (time / anchor time and interval), status ("ok", else why
+                  it was pruned or failed, counted in the foot); anchor (the name of the anchor, in the spec); group:
+                  column (colour, optional); by: column for panels (case).  Ranked, the winner is named
 
-A study's folder, `results/studies/NAME/MACHINE/`, as the site reads it: for each figure FIGURE.json (the SPEC), FIGURE.csv
-(the DATA), FIGURE.png and FIGURE.svg; table.csv and table.md; and study.json:
+A study's folder, `results/studies/NAME/MACHINE/`, as the site reads it: for each figure FIGURE.json (the SPEC),
+FIGURE.csv (the DATA), FIGURE.png and FIGURE.svg; table.csv and table.md; and study.json:
 
     {"name", "title", "question", "operators": [...], "machine", "device", "commit", "date" (ISO), "versions", "regime",
-     "figures": [FIGURE, in order], "waits": [text: what a part waits for], "guidance": [{"rule", "loses": number or null}]}
+     "figures": [FIGURE, in order], "waits": [what a part waits for], "guidance": [{"rule", "loses": number or null}]}
 
 loses: time over that of the best point, minus 1.
 """

@@ -1,4 +1,4 @@
-"""python -m dashboards.figures.studies: one figure of a study or a sweep, as PNG and SVG (see the package's own text)."""
+"""python -m dashboards.figures.studies: a figure of a study or a sweep, as PNG and SVG (see the package)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("spec", type=Path, metavar="SPEC.json")
     parser.add_argument("--data", type=Path, required=True, metavar="DATA.csv")
-    parser.add_argument("--out", type=Path, required=True, metavar="PREFIX", help="PREFIX.png and PREFIX.svg are written")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="PREFIX", help="PREFIX.png and PREFIX.svg are written"
+    )
     wanted = parser.parse_args(arguments)
     try:
         for path in figures(wanted.spec, wanted.data, wanted.out):

@@ -14,7 +14,7 @@ from dashboards.figures.canvas import FigureError
 from dashboards.figures.studies import columns, lines
 from dashboards.figures.studies.columns import GroupLook, numeric
 from dashboards.figures.studies.picture import CodeColumn, Marks, Number, Picture, PictureAxis, PicturePanel, numbers
-from dashboards.figures.studies.quantities import Quantity, quantity
+from dashboards.figures.studies.quantities import Quantity, quantity, settled
 from dashboards.figures.studies.spec import FigureSpec
 
 MOST_BARS = 40
@@ -37,8 +37,8 @@ THICKNESS = 0.8
 
 def bars(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """One bar for each case and group; of many, dots."""
-    x, y = spec.axis("x"), spec.axis("y")
-    columns.of(columns.of(data, x, "x"), y, "y")
+    y = settled(spec.axis("y"), data, "y")
+    settled(spec.axis("x"), data, "x")
     data = data.assign(_value=numeric(data, y.column))
     group = spec.column("group", data)
     looks = columns.groups(data, group, spec.names("baselines"))
@@ -51,7 +51,9 @@ def bars(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     return Picture(spec.title, tuple(found), min(lines.ACROSS, len(found)) if same else 1, tuple(notes))
 
 
-def _bars(spec: FigureSpec, title: str, rows: pd.DataFrame, looks: Sequence[GroupLook]) -> tuple[PicturePanel, list[str]]:
+def _bars(
+    spec: FigureSpec, title: str, rows: pd.DataFrame, looks: Sequence[GroupLook]
+) -> tuple[PicturePanel, list[str]]:
     x, y, group = spec.axis("x"), spec.axis("y"), spec.column("group", rows)
     cases = columns.ordered(rows, x.column)
     notes = [f"{len(cases) - MOST_NAMES} more cases are in the table only"] if len(cases) > MOST_NAMES else []
@@ -65,10 +67,11 @@ def _bars(spec: FigureSpec, title: str, rows: pd.DataFrame, looks: Sequence[Grou
     marks = []
     for n, look in enumerate(looks):
         values = [*table[look.name], *([means[look.name]] if len(means) else [])]
-        marks.append(_marks_of(kind, look, values, _shift(n, len(looks))))
+        marks.append(_marks_of(kind, look, values, _shift(n, len(looks)) if kind == "bars" else 0.0))
     pure = y.unit == "1"
-    axis = columns.value_axis(y, pd.Series([value for one in marks for value in one.x]), zero=kind == "bars" or not pure)
-    y_axis = PictureAxis("" if x.unit == "1" else x.title, "category", tuple(names))
+    drawn = pd.Series([value for one in marks for value in one.x])
+    axis = columns.value_axis(y, drawn, zero=kind == "bars" or not pure)
+    y_axis = PictureAxis("" if x.unit in ("", "1") else x.title, "category", tuple(names))
     known = tuple(_upright(one) for one in lines.published(spec, y.unit))
     return PicturePanel(title, axis, y_axis, (*marks, *known), False, 1.0 if pure else math.nan), notes
 
@@ -96,7 +99,7 @@ def _geomeans(table: pd.DataFrame) -> tuple[pd.Series, int]:
 def _marks_of(kind: str, look: GroupLook, values: Sequence[float], shift: float) -> Marks:
     at = [(value, n + shift) for n, value in enumerate(values)]
     xs, ys = numbers(x for x, _ in at), numbers(y for _, y in at)
-    return Marks(look.name, kind, xs, ys, look=look.look, dashed=look.dashed)
+    return Marks(look.name, kind, xs, ys, look=look.look, dashed=look.dashed, hollow=look.dashed > 0)
 
 
 def _shift(n: int, count: int) -> Number:
@@ -109,18 +112,16 @@ def _shift(n: int, count: int) -> Number:
 
 def before_after(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """Time before and after as two dots, the ratio with its interval, and the machine code as numbers."""
-    for name in ("change", "case", "before", "after"):
-        if name not in data.columns:
-            raise FigureError(f"before and after need the column {name!r}; the data have: {', '.join(data.columns)}")
+    columns.needed(data, "a figure of before and after", ("change", "case", "before", "after"))
     rows = data.assign(_before=numeric(data, "before"), _after=numeric(data, "after")).head(MOST_NAMES)
-    if not len(rows):
-        raise FigureError("the data have no row; there is nothing to draw")
     names = tuple(f"{columns.text(c)} · {columns.text(k)}" for c, k in zip(rows["change"], rows["case"], strict=True))
     axis = PictureAxis("", "category", names)
     value = quantity(spec.keys.get("value") or "us", "value")
     ends = pd.concat([rows["_before"], rows["_after"]])
     times = PicturePanel(value.label, _wide(value, ends), axis, tuple(_ends_of(rows)), False)
-    ratio = PicturePanel("after / before", PictureAxis("after / before (below 1: faster)"), axis, (_ratio(rows),), False, 1.0)
+    ratio = PicturePanel(
+        "after / before", PictureAxis("after / before (below 1: faster)"), axis, (_ratio(rows),), False, 1.0
+    )
     code = PicturePanel("machine code, before → after", PictureAxis(""), axis, upright=False, texts=_code(spec, rows))
     notes = columns.left_out(data, ["before", "after"])
     notes += [f"{len(data) - MOST_NAMES} more rows are in the table only"] if len(data) > MOST_NAMES else []
@@ -177,9 +178,7 @@ def _change(before: object, after: object) -> str:
 def regime(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """Spaced (filled) and sustained (hollow) of each case and backend, in one panel for each quantity."""
     shown = [quantity(said, "y") for said in (spec.keys.get("y") or "us", *(spec.keys.get("also") or ()))]
-    for name in ("case", "regime", *(one.column for one in shown)):
-        if name not in data.columns:
-            raise FigureError(f"a figure of regimes needs the column {name!r}; the data have: {', '.join(data.columns)}")
+    columns.needed(data, "a figure of regimes", ("case", "regime", *(one.column for one in shown)))
     cases = columns.ordered(data, "case")
     notes = [f"{len(cases) - MOST_NAMES} more cases are in the table only"] if len(cases) > MOST_NAMES else []
     axis = PictureAxis("", "category", tuple(cases[:MOST_NAMES]))

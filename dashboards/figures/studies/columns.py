@@ -12,7 +12,6 @@ from dashboards.figures.canvas import FigureError
 from dashboards.figures.studies.picture import PictureAxis
 from dashboards.figures.studies.quantities import Quantity
 from dashboards.figures.studies.spec import FigureSpec
-from dashboards.lanes import natural
 
 MOST_GROUPS = 12
 """Groups with a look of their own: six colours, twice (`dashboards.figures.canvas.COLOURS`)."""
@@ -34,18 +33,19 @@ class GroupLook:
     dashed: int = 0
 
 
+def needed(data: pd.DataFrame, kind: str, names: Sequence[str]) -> None:
+    """FigureError for the first column that a kind of figure needs and the data lack."""
+    for name in names:
+        if name not in data.columns:
+            raise FigureError(
+                f"{kind} needs the column {name!r}; the data have: {', '.join(map(str, data.columns)) or 'none'}"
+            )
+
+
 def numeric(data: pd.DataFrame, column: str) -> pd.Series:
     """A column as numbers; what is none or not finite is NaN."""
     found = pd.to_numeric(data[column], errors="coerce").astype(float)
     return found.where(np.isfinite(found))
-
-
-def of(data: pd.DataFrame, axis: Quantity, key: str) -> pd.DataFrame:
-    """The data if they have the column of an axis."""
-    for name in filter(None, (axis.column, axis.low, axis.high)):
-        if name not in data.columns:
-            raise FigureError(f"{key!r} shows the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
-    return data
 
 
 def text(value: object) -> str:
@@ -61,9 +61,9 @@ def texts(data: pd.DataFrame, column: str) -> pd.Series:
 
 
 def ordered(data: pd.DataFrame, column: str) -> list[str]:
-    """The names of a column: numbers by size, texts in natural order."""
-    names = list(texts(data, column).unique())
-    return sorted(names, key=float) if all(map(_is_number, names)) else sorted(names, key=natural)
+    """The names of a column: numbers by size, texts as the data have them."""
+    names = list(map(str, texts(data, column).unique()))
+    return sorted(names, key=float) if all(map(_is_number, names)) else names
 
 
 def groups(data: pd.DataFrame, column: str, baselines: Sequence[str] = ()) -> list[GroupLook]:
@@ -78,7 +78,7 @@ def groups(data: pd.DataFrame, column: str, baselines: Sequence[str] = ()) -> li
         most = sorted(own, key=lambda name: -counts[name])[: MOST_GROUPS - 1]
         kept = [name for name in own if name in most]
     rest = tuple(name for name in own if name not in kept)
-    looks = [GroupLook(name, (name,), n) for n, name in enumerate(kept)]
+    looks = [GroupLook(_told(column, name), (name,), n) for n, name in enumerate(kept)]
     others = [GroupLook(f"{len(rest)} others", rest, None)] if rest else []
     grey = [name for name in present if name in baselines]
     return [*others, *looks, *(GroupLook(name, (name,), None, n + 1) for n, name in enumerate(grey))]
@@ -101,7 +101,12 @@ def parts(data: pd.DataFrame, spec: FigureSpec) -> Iterator[tuple[str, pd.DataFr
             f"{column!r} has {len(values)} values; a figure has {MOST_PANELS} panels at most: choose with 'where'"
         )
     for value in values:
-        yield f"{column} {value}" if _is_number(value) else value, data[texts(data, column) == value]
+        yield _told(column, value), data[texts(data, column) == value]
+
+
+def _told(column: str, value: str) -> str:
+    """A value as a name: numbers say of what they are."""
+    return f"{column} {value}" if _is_number(value) else value
 
 
 def _is_number(value: str) -> bool:
@@ -128,7 +133,8 @@ def place_axis(axis: Quantity, data: pd.DataFrame, every: bool) -> PictureAxis:
         return PictureAxis(axis.title, "category", tuple(ordered(data, axis.column)))
     values = numeric(data, axis.column)
     scale, distinct = scale_of(axis, values), sorted(values.dropna().unique())
-    ticks = tuple(map(float, distinct)) if scale != "linear" and (every or len(distinct) <= MOST_TICKS) else ()
+    whole = all(float(value).is_integer() for value in distinct)
+    ticks = tuple(map(float, distinct)) if whole and (every or len(distinct) <= MOST_TICKS) else ()
     return PictureAxis(axis.title, scale, (), ticks)
 
 

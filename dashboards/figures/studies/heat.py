@@ -9,7 +9,7 @@ from dashboards.figures.canvas import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
 from dashboards.figures.studies.picture import HeatCells, Picture, PictureAxis, PicturePanel, numbers
-from dashboards.figures.studies.quantities import Quantity
+from dashboards.figures.studies.quantities import Quantity, settled
 from dashboards.figures.studies.spec import FigureSpec
 
 FARTHEST = 2.0
@@ -21,10 +21,9 @@ MOST_CELLS = 4000
 
 def heatmap(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """One map, or one for each value of a column."""
-    value = spec.axis("value")
-    columns.of(data, value, "value")
+    value = settled(spec.axis("value"), data, "value")
     for key in ("x", "y"):
-        columns.of(data, spec.axis(key), key)
+        settled(spec.axis(key), data, key)
     found, notes = [], columns.left_out(data, [value.column])
     for title, rows in columns.parts(data, spec):
         kept = rows.assign(_value=numeric(rows, value.column)).dropna(subset=["_value"])
@@ -32,7 +31,9 @@ def heatmap(spec: FigureSpec, data: pd.DataFrame) -> Picture:
             raise FigureError(f"no row{' of ' + title if title else ''} has a {value.column}; there is nothing to draw")
         table = _table(spec, kept)
         shared = len(kept) - int(table.notna().to_numpy().sum())
-        notes += [f"{title + ': ' if title else ''}a cell shows the best of its points ({shared} more)"] if shared else []
+        notes += (
+            [f"{title + ': ' if title else ''}a cell shows the best of its points ({shared} more)"] if shared else []
+        )
         found.append(_panel(spec, title, table, value))
     wide = max(len(panel.x.names) for panel in found) > 8
     return Picture(spec.title, tuple(found), 1 if wide or len(found) == 1 else 2, tuple(notes))

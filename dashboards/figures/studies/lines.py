@@ -13,7 +13,7 @@ from dashboards.figures.canvas import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import GroupLook, numeric
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
-from dashboards.figures.studies.quantities import Quantity, quantity
+from dashboards.figures.studies.quantities import Quantity, settled
 from dashboards.figures.studies.spec import FigureSpec, rows_where
 
 IDEALS = ("proportional", "constant", "inverse")
@@ -23,14 +23,14 @@ ACROSS = 3
 
 def curve(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """One panel."""
-    return _picture(spec, data, [_Lines.of(spec, "", data)])
+    return _picture(spec, data, [_LinePanel.of(spec, "", data)])
 
 
 def panels(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """Several: one for each value of a column, or as they are listed."""
     listed = spec.keys.get("panels")
     if not listed:
-        return _picture(spec, data, [_Lines.of(spec, title, rows) for title, rows in columns.parts(data, spec)])
+        return _picture(spec, data, [_LinePanel.of(spec, title, rows) for title, rows in columns.parts(data, spec)])
     return _picture(spec, data, [_listed(spec, one, data, n) for n, one in enumerate(listed)])
 
 
@@ -49,7 +49,7 @@ def scaling(spec: FigureSpec, data: pd.DataFrame) -> Picture:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Lines:
+class _LinePanel:
     """What one panel shows.  looks: groups of the whole figure, so that all panels agree on a colour."""
 
     title: str
@@ -59,21 +59,20 @@ class _Lines:
     group: str
 
     @classmethod
-    def of(cls, spec: FigureSpec, title: str, data: pd.DataFrame) -> _Lines:
-        x, y = spec.axis("x"), spec.axis("y")
-        columns.of(columns.of(data, x, "x"), y, "y")
+    def of(cls, spec: FigureSpec, title: str, data: pd.DataFrame) -> _LinePanel:
+        x, y = settled(spec.axis("x"), data, "x"), settled(spec.axis("y"), data, "y")
         return cls(title, data, x, y, spec.column("group", data))
 
 
-def _listed(spec: FigureSpec, said: Mapping[str, Any], data: pd.DataFrame, place: int) -> _Lines:
+def _listed(spec: FigureSpec, said: Mapping[str, Any], data: pd.DataFrame, place: int) -> _LinePanel:
     """A panel that the spec lists: its own keys over those of the figure."""
     if unknown := sorted(set(said) - {"title", "x", "y", "where", "group"}):
         raise FigureError(f"panels[{place}] has the key {unknown[0]!r}; allowed are title, x, y, where, group")
     own = spec.but(**{key: said[key] for key in ("x", "y", "group") if key in said})
-    return _Lines.of(own, str(said.get("title", "")), rows_where(data, said.get("where") or {}))
+    return _LinePanel.of(own, str(said.get("title", "")), rows_where(data, said.get("where") or {}))
 
 
-def _picture(spec: FigureSpec, data: pd.DataFrame, shown: Sequence[_Lines]) -> Picture:
+def _picture(spec: FigureSpec, data: pd.DataFrame, shown: Sequence[_LinePanel]) -> Picture:
     looks = {group: columns.groups(data, group, spec.names("baselines")) for group in {one.group for one in shown}}
     every = spec.choice("ticks", (None, "values"), None) == "values"
     found = tuple(_panel(spec, one, looks[one.group], every) for one in shown)
@@ -81,11 +80,11 @@ def _picture(spec: FigureSpec, data: pd.DataFrame, shown: Sequence[_Lines]) -> P
     return Picture(spec.title, found, min(ACROSS, len(found)) if len(found) != 4 else 2, tuple(notes))
 
 
-def _missing(one: _Lines) -> list[str]:
+def _missing(one: _LinePanel) -> list[str]:
     return columns.left_out(one.rows, [axis.column for axis in (one.x, one.y) if axis.scale != "category"])
 
 
-def _panel(spec: FigureSpec, one: _Lines, looks: Sequence[GroupLook], every: bool) -> PicturePanel:
+def _panel(spec: FigureSpec, one: _LinePanel, looks: Sequence[GroupLook], every: bool) -> PicturePanel:
     x = columns.place_axis(one.x, one.rows, every)
     marks = [marks for look in looks if (marks := _line(one, look, x)).x]
     values = numeric(one.rows, one.y.column)
@@ -95,7 +94,7 @@ def _panel(spec: FigureSpec, one: _Lines, looks: Sequence[GroupLook], every: boo
     return PicturePanel(one.title, x, y, (*marks, *known), level=1.0 if pure else np.nan)
 
 
-def _line(one: _Lines, look: GroupLook, x: PictureAxis) -> Marks:
+def _line(one: _LinePanel, look: GroupLook, x: PictureAxis) -> Marks:
     """One group in order of x; it is not joined where it has several values at one place."""
     rows = columns.within(one.rows, one.group, look)
     rows = rows.assign(_x=columns.places(rows, one.x, x), _y=numeric(rows, one.y.column)).dropna(subset=["_x", "_y"])
@@ -104,7 +103,7 @@ def _line(one: _Lines, look: GroupLook, x: PictureAxis) -> Marks:
     low, high = ends(rows, one.y)
     labels = tuple(f"{columns.text(value)} {one.x.title}" for value in rows[one.x.column])
     marks = Marks(look.name, kind, numbers(rows["_x"]), numbers(rows["_y"]), low, high, look.look, look.dashed)
-    return dataclasses.replace(marks, labels=labels)
+    return dataclasses.replace(marks, labels=labels, hollow=look.dashed > 0)
 
 
 def ends(rows: pd.DataFrame, axis: Quantity) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -124,7 +123,7 @@ def published(spec: FigureSpec, unit: str) -> Iterator[Marks]:
     for n, (name, points) in enumerate(found.items()):
         xs, ys = zip(*sorted(points), strict=True)
         kind = "rule" if np.isnan(xs).all() else "line"
-        yield Marks(f"published: {name}", kind, numbers(xs), numbers(ys), dashed=n + 2)
+        yield Marks(f"published: {name}", kind, numbers(xs), numbers(ys), dashed=n + 2, hollow=True)
 
 
 def reference_name(one: Mapping[str, Any]) -> str:

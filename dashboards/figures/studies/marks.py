@@ -29,6 +29,8 @@ def draw_marks(axes: Axes, panel: PicturePanel, width: float) -> None:
             axes.hlines(marks.y, marks.low, marks.high, color=colour_of(marks), linewidth=1, alpha=0.6)
         elif marks.kind == "bars":
             _bar(axes, marks, len(bars))
+        elif marks.kind == "ring":
+            axes.plot(marks.x, marks.y, "o", markersize=11, markerfacecolor="none", markeredgecolor=canvas.MARK)
         elif marks.kind == "rule":
             _rule(axes, marks)
         else:
@@ -59,15 +61,14 @@ def _points(axes: Axes, marks: Marks, upright: bool, size: float) -> None:
     """Points with their intervals; a single one of a line is a dot."""
     colour = colour_of(marks)
     published = marks.look is None and marks.kind == "line" and marks.dashed > 1
-    fill = "none" if marks.hollow or marks.look is None else colour
+    fill = "none" if marks.hollow else colour
     line = _dash(marks) if marks.kind == "line" else "none"
     others = marks.look is None and not marks.dashed and not marks.hollow
-    small = size * (0.6 if others or published else 1)
-    axes.plot(
-        marks.x, marks.y, label=marks.name or "_", color=colour, linestyle=line, linewidth=1.3,
-        marker=marker_of(marks), markersize=small, markerfacecolor=fill, markeredgecolor=colour, zorder=2.5 if others else 3,
-    )  # fmt: skip
-    if marks.low:
+    small, alpha = size * (0.6 if others or published else 1), 0.45 if others else 1.0
+    face: dict[str, Any] = {"markersize": small, "markerfacecolor": fill, "markeredgecolor": colour, "alpha": alpha}
+    joined: dict[str, Any] = {"linestyle": line, "linewidth": 1.3, "zorder": 2.5 if others else 3}
+    axes.plot(marks.x, marks.y, label=marks.name or "_", color=colour, marker=marker_of(marks), **face, **joined)
+    if marks.low and not others:
         _interval(axes, marks, upright, colour)
 
 
@@ -76,7 +77,9 @@ def _interval(axes: Axes, marks: Marks, upright: bool, colour: str) -> None:
     known = np.isfinite(low) & np.isfinite(high)
     along = np.array(marks.x if upright else marks.y, float)[known]
     draw, limits = (axes.vlines, axes.get_ylim()) if upright else (axes.hlines, axes.get_xlim())
-    low, high = (np.clip(ends[known], *limits) for ends in (low, high))  # an interval from two trials reaches far beyond
+    low, high = (
+        np.clip(ends[known], *limits) for ends in (low, high)
+    )  # an interval from two trials reaches far beyond
     draw(along, low, high, color=colour, linewidth=1, alpha=0.55)
 
 
@@ -89,7 +92,9 @@ def _bar(axes: Axes, marks: Marks, count: int) -> None:
     left = axes.get_xlim()[0] if axes.get_xscale() == "log" else 0
     drawn = [x - left for x in xs]
     face = "white" if hatch else colour
-    axes.barh(ys, drawn, 0.92 * thick, left, label=marks.name or "_", color=face, edgecolor=colour, hatch=hatch, linewidth=0.6)
+    axes.barh(
+        ys, drawn, 0.92 * thick, left, label=marks.name or "_", color=face, edgecolor=colour, hatch=hatch, linewidth=0.6
+    )
     room = 0.006 * (axes.get_xlim()[1] - axes.get_xlim()[0])
     for x, y in zip(xs, ys, strict=True):
         axes.text(x + room, y, f"{x:.4g}", va="center", fontsize=5.5, color=canvas.MARK, clip_on=True)
@@ -97,7 +102,11 @@ def _bar(axes: Axes, marks: Marks, count: int) -> None:
 
 def _rule(axes: Axes, marks: Marks) -> None:
     """A line without points; over the whole width if it has no place along the other axis."""
-    looks = {"color": canvas.MARK if marks.look is None else colour_of(marks), "linestyle": _dash(marks), "linewidth": 1.1}
+    looks = {
+        "color": canvas.MARK if marks.look is None else colour_of(marks),
+        "linestyle": _dash(marks),
+        "linewidth": 1.1,
+    }
     if marks.x and all(map(math.isnan, marks.x)):
         for n, y in enumerate(marks.y):
             axes.axhline(y, label=marks.name if n == 0 else "_", **looks)
@@ -115,7 +124,7 @@ POINT = 1 / 72
 
 
 def _names(axes: Axes, named: list[Marks], width: float) -> None:
-    """Names beside points, each where it covers neither another name nor a point; without such a place it is left out."""
+    """Names beside points, where they cover neither another name nor a point; one without such a place is left out."""
     points = [(x, y, label) for marks in named for x, y, label in zip(marks.x, marks.y, marks.labels, strict=True)]
     at = [_inches(axes, x, y, width) for x, y, _ in points]
     taken = [(x - 0.04, y - 0.04, x + 0.04, y + 0.04) for x, y in at]
@@ -152,11 +161,12 @@ def _covers(one: tuple[float, float, float, float], other: tuple[float, float, f
 
 
 def _corner(axes: Axes, panel: PicturePanel, width: float) -> None:
-    """Text in the lower right corner, which ascending points leave free; long names in several lines."""
+    """Text in the upper left corner, which ascending points leave free; long names in several lines."""
     letters = int(0.5 * width / 0.062)
     lines = [part for line in panel.said.split("\n") for part in _wrapped(canvas.plain(line), letters)]
-    text = "\n".join(lines)
-    axes.text(0.985, 0.03, text, transform=axes.transAxes, ha="right", va="bottom", fontsize=7, color=canvas.MARK)
+    behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+    looks: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": 7, "color": canvas.MARK, "bbox": behind}
+    axes.text(0.02, 0.97, "\n".join(lines), transform=axes.transAxes, **looks)
 
 
 def _wrapped(line: str, letters: int) -> list[str]:

@@ -40,9 +40,21 @@ def _values(panel: PicturePanel) -> tuple[np.ndarray, np.ndarray]:
     """All values of each axis that must be seen: intervals as far as they do not dwarf the points."""
     xs = [value for marks in panel.marks for value in marks.x]
     ys = [value for marks in panel.marks for value in marks.y]
-    ends = [value for marks in panel.marks if marks.kind == "links" for value in (*marks.low, *marks.high)]
-    (ys if panel.upright else xs).extend([*ends, panel.level])
+    along = ys if panel.upright else xs
+    along.append(panel.level)
+    along.extend(_ends(panel, np.array([value for value in along if math.isfinite(value)], float)))
     return tuple(np.array([v for v in values if math.isfinite(v)], float) for values in (xs, ys))  # type: ignore[return-value]
+
+
+def _ends(panel: PicturePanel, points: np.ndarray) -> list[float]:
+    """Ends of intervals, cut where they would make the points small: one from two trials reaches far beyond."""
+    ends = [value for marks in panel.marks for value in (*marks.low, *marks.high) if math.isfinite(value)]
+    if not len(points):
+        return ends
+    low, high = float(points.min()), float(points.max())
+    room = max(high - low, LEAST_SPAN * max(abs(low), abs(high)))
+    least = low / 2 if low > 0 else low - room
+    return [min(max(value, low - room, least), high + room) for value in ends]
 
 
 def _scale(axes: Axes, name: str, drawn: PictureAxis, found: np.ndarray) -> None:
@@ -62,6 +74,8 @@ def _around(found: np.ndarray, zero: bool) -> tuple[float, float]:
     if zero:
         return 0.0, 1.08 * high or 1.0
     span = max(high - low, LEAST_SPAN * max(abs(low), abs(high)), 1e-12)
+    if low == high and low == round(low):
+        span = max(span, 1.0)
     middle, half = (low + high) / 2, 0.56 * span
     return middle - half, middle + half
 
@@ -92,7 +106,7 @@ def _log_labels(axes: Axes, axis: Axis, name: str, scale: str) -> None:
     low, high = axes.get_xlim() if name == "x" else axes.get_ylim()
     base = 2 if scale in ("log2", "bytes") else 10
     decades = math.log(high / low, base)
-    steps = (1.0,) if decades > 3 or base == 2 else (1.0, 2.0, 5.0) if decades > 1 else tuple(np.arange(1, 10, 0.5))
+    steps = (1.0,) if decades > 3 or base == 2 else (1.0, 2.0, 5.0) if decades > 1 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
     if decades < 0.5 and base == 10:
         axis.set_major_locator(MaxNLocator(6))
     else:
@@ -115,16 +129,17 @@ def _names(axes: Axes, axis: Axis, name: str, names: Sequence[str], width: float
 
 
 def apart(axes: Axes, values: Sequence[float], labels: Sequence[str], width: float) -> list[float]:
-    """Values whose labels along x do not touch: every one that the last kept one leaves room for, and the last."""
+    """Values whose labels along x do not touch: both ends, then from the left every one for which there is room."""
     low, high = axes.get_xlim()
-    of = (lambda v: math.log(v)) if axes.get_xscale() == "log" else (lambda v: v)
-    scale = 0.8 * width / (of(high) - of(low))
+    log = axes.get_xscale() == "log"
+    scale = 0.8 * width / (math.log(high / low) if log else high - low)
     kept: list[tuple[float, float, float]] = []
-    for value, label in zip(values, labels, strict=True):
-        at, half = of(value) * scale, (len(label) + 1) * LETTER / 2
-        if not kept or at - half >= kept[-1][1] + kept[-1][2]:
+    pairs = list(zip(values, labels, strict=True))
+    for value, label in (pairs[0], *pairs[:0:-1][:1], *pairs[1:-1]):
+        at, half = (math.log(value) if log else value) * scale, (len(label) + 1) * LETTER / 2
+        if all(abs(at - other) >= half + room for _, other, room in kept):
             kept.append((value, at, half))
-    return [value for value, _, _ in kept]
+    return sorted(value for value, _, _ in kept)
 
 
 def number(value: float, scale: str = "linear") -> str:

@@ -35,15 +35,17 @@ def draw(spec: FigureSpec, picture: Picture) -> Figure:
     title = textwrap.wrap(canvas.plain(picture.title), int(width * TITLE_LETTERS))[:4]
     foot = foot_lines(spec, picture, int(width * LETTERS))
     names = _legend_names(picture)
-    longest = max((len(canvas.elided(name, LONGEST_NAME)) for name in names), default=0)
-    ncols = max(1, min(len(names), int(width * LEGEND_LETTERS / (longest + 8))))
+    ncols = legend_columns(names, int(width * LEGEND_LETTERS))
     rows = _rows(picture)
     heights = [max(_height(panel) for panel in row) for row in rows]
-    extra = 0.125 * len(foot) + 0.2 * len(title) + 0.19 * math.ceil(len(names) / ncols) + 0.3
+    legend_rows = math.ceil(len(names) / ncols)
+    extra = canvas.FOOT_LINE * len(foot) + 0.2 * len(title) + canvas.LEGEND_LINE * legend_rows + 0.3
     figure = Figure(figsize=(width, sum(heights) + extra), layout="constrained")
-    below = canvas.foot(figure, foot)
+    below = canvas.foot(figure, foot, legend_rows)
     figure.suptitle("\n".join(title), x=0.012, ha="left", fontsize=10)
-    grid = figure.subplots(len(rows), picture.columns, squeeze=False, height_ratios=heights, width_ratios=_shares(rows[0]))
+    grid = figure.subplots(
+        len(rows), picture.columns, squeeze=False, height_ratios=heights, width_ratios=_shares(rows[0])
+    )
     for row, axes in zip(rows, grid, strict=True):
         _draw_row(row, list(axes), width / picture.columns)
     _legend(figure, grid.ravel().tolist(), names, ncols, below)
@@ -60,16 +62,14 @@ def _height(panel: PicturePanel) -> float:
     if panel.cells is not None:
         return min(14.0, 1.3 + max(1.2, 0.23 * len(panel.y.names)))
     if panel.y.names:
-        own = [marks for marks in panel.marks if marks.kind in ("bars", "dots")]
-        line = 0.22 if not panel.texts and len(own) < 3 else 0.09 * min(8, len(own)) + 0.08
-        return min(40.0, 0.8 + max(0.2, line) * len(panel.y.names))
+        own = {round(marks.y[0] % 1, 3) for marks in panel.marks if marks.kind in ("bars", "dots") and marks.y}
+        return min(40.0, 0.8 + max(0.2, 0.12 * len(own) + 0.08) * len(panel.y.names))
     return 3.4
 
 
 def _shares(row: Sequence[PicturePanel]) -> list[float]:
     """Widths of the panels of a row relative to each other: texts need theirs."""
-    longest = [1.0 if not panel.texts else 0.16 * len(panel.texts) + 0.5 for panel in row]
-    return longest
+    return [1.0 if not panel.texts else 0.16 * len(panel.texts) + 0.5 for panel in row]
 
 
 def _draw_row(row: Sequence[PicturePanel], axes: Sequence[Axes], width: float) -> None:
@@ -97,6 +97,16 @@ def _legend_names(picture: Picture) -> list[str]:
     return list(names) if len(names) > 1 or any(name.startswith("published") for name in names) else []
 
 
+def legend_columns(names: Sequence[str], letters: int) -> int:
+    """Most columns in which the names fit beside each other; a legend is filled column by column."""
+    lengths = [len(canvas.elided(name, LONGEST_NAME)) + 8 for name in names]
+    for count in range(min(len(names), 8), 1, -1):
+        tall = math.ceil(len(names) / count)
+        if sum(max(lengths[n : n + tall]) for n in range(0, len(names), tall)) <= letters:
+            return count
+    return 1
+
+
 def _legend(figure: Figure, axes: Sequence[Axes], names: Sequence[str], ncols: int, below: float) -> None:
     """The marks of all panels by name, each once."""
     found = {}
@@ -106,8 +116,9 @@ def _legend(figure: Figure, axes: Sequence[Axes], names: Sequence[str], ncols: i
     shown = [name for name in names if name in found]
     if shown:
         labels = [canvas.elided(name, LONGEST_NAME) for name in shown]
-        room = {"bbox_to_anchor": (0, below, 1, 1 - below), "loc": "outside lower center"}
-        figure.legend([found[name] for name in shown], labels, ncols=ncols, fontsize=8, **room)
+        place = {"loc": "lower center", "bbox_to_anchor": (0.5, below), "borderaxespad": 0.2, "labelspacing": 0.35}
+        drawn = figure.legend([found[name] for name in shown], labels, ncols=ncols, fontsize=8, **place)
+        drawn.set_in_layout(False)
 
 
 # ---- what stands below ----------------------------------------------------------------------------------------------

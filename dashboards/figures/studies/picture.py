@@ -1,6 +1,7 @@
-"""A figure before it is drawn: panels, axes and marks as plain values.  Matplotlib draws it for paper, the site on a page.
+"""A figure before it is drawn: panels, axes and marks as plain values.
 
-Each kind of figure (`kinds.py`) makes one `Picture` of a spec and its data; neither of the two that draw knows the kinds.
+Each kind of figure (`kinds.py`) makes one `Picture` of a spec and its data.  Matplotlib draws it for paper, the site on
+a page; neither knows the kinds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ Number = float
 
 @dataclasses.dataclass(frozen=True)
 class PictureAxis:
-    """scale: of `quantities.SCALES`; names: of a category axis; ticks: where the labels stand (empty: chosen by the range).
+    """scale: of `quantities.SCALES`; names: of a category axis; zero: starts at 0.
 
-    zero: starts at 0.
+    ticks: where the labels stand; none: chosen by the range.
     """
 
     title: str
@@ -32,10 +33,11 @@ class Marks:
     """What belongs together in a legend and looks alike.
 
     kind: "line" (points, joined), "dots", "bars" (along x, one for each name on y), "rule" (a line without points),
-    "links" (a segment from low to high at each place).
-    low, high: ends of an interval of each point along the value axis of the panel, or empty.
+    "links" (a segment from low to high at each place), "ring" (around a point that is drawn).
+    low, high: ends of an interval of each point along the value axis, or empty.
     look: place among the groups (colour and marker), None: grey.  dashed: of a baseline, an ideal, a published number.
-    hollow: the second state of a group.  labels: a text for each point, for the cursor; named: they stand in the figure.
+    hollow: a baseline, or the second state of a group.
+    labels: a text for each point, for the cursor; named: they stand in the figure.
     """
 
     name: str
@@ -53,7 +55,10 @@ class Marks:
 
 @dataclasses.dataclass(frozen=True)
 class HeatCells:
-    """Cells of a heat map, rows from the top.  texts: what stands in them; best: marked; ends: of the colours, worst first."""
+    """Cells of a heat map, rows from the top.
+
+    texts: what stands in them; best: marked; ends: values of the first and last colour, worst first.
+    """
 
     values: tuple[tuple[Number, ...], ...]
     texts: tuple[tuple[str, ...], ...]

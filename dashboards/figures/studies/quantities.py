@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from dashboards.figures.canvas import FigureError
 
 SCALES = ("linear", "log", "log2", "bytes", "category")
@@ -25,7 +27,7 @@ class Quantity:
     @property
     def title(self) -> str:
         """Label of the axis."""
-        return self.label if self.unit == "1" else f"{self.label}, {self.unit}"
+        return self.label if self.unit in ("", "1") else f"{self.label}, {self.unit}"
 
 
 def _known(*rows: tuple[str, str, str, str]) -> dict[str, Quantity]:
@@ -57,6 +59,16 @@ KNOWN = _known(
     ("payload_bytes", "payload", "B", "bytes"),
     ("joules", "energy per call", "J", "linear"),
     ("tiles_per_cu", "tiles / CUs", "1", "log2"),
+    ("baseline_us", "time of the baseline", "µs", "linear"),
+    ("roofline_us", "roofline time", "µs", "linear"),
+    ("to_best", "time / time of the best point", "1", "linear"),
+    ("tiles", "tiles", "1", "log2"),
+    ("BM", "BM", "rows", "log2"),
+    *(
+        (name, name, "1", "linear")
+        for name in ("num_stages", "group_m", "kpack", "waves_per_eu", "matrix_instr_nonkdim")
+    ),
+    *((name, name, "1", "log2") for name in ("num_warps", "block_m", "block_n", "block_k", "split_k", "programs")),
 )
 """Columns that need no description."""
 
@@ -64,11 +76,28 @@ KNOWN = _known(
 def quantity(said: str | Mapping[str, Any], where: str) -> Quantity:
     """An axis as a spec says it; where: the key, for a FigureError that names it."""
     if isinstance(said, str):
-        if said not in KNOWN:
-            wanted = f"give {{'column', 'label', 'unit'}}, or one of {', '.join(sorted(KNOWN))}"
-            raise FigureError(f"{where}: the quantity {said!r} is not known; {wanted}")
-        return KNOWN[said]
+        return KNOWN.get(said) or Quantity(said, said, "")
+    if not isinstance(said, Mapping):
+        raise FigureError(f"{where} is {said!r}; give the name of a column, or {{'column', 'label', 'unit'}}")
     return _described(said, where)
+
+
+def settled(axis: Quantity, data: pd.DataFrame, key: str) -> Quantity:
+    """An axis for these data: names where the column has no number, and the interval of a ratio if the data have it.
+
+    FigureError if the data lack a column of it, or it shows numbers of which nobody has said the unit.
+    """
+    for name in filter(None, (axis.column, axis.low, axis.high)):
+        if name not in data.columns:
+            raise FigureError(f"{key!r} shows the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
+    if not pd.to_numeric(data[axis.column], errors="coerce").notna().any():
+        return dataclasses.replace(axis, unit=axis.unit or "1", scale="category")
+    if not axis.unit:
+        wanted = f"give {{'column', 'label', 'unit'}}, or one of {', '.join(sorted(KNOWN))}"
+        raise FigureError(f"{key!r}: the quantity {axis.column!r} is not known; {wanted}")
+    if axis.column == "ratio" and not axis.low and {"low", "high"} <= set(data.columns):
+        return dataclasses.replace(axis, low="low", high="high")
+    return axis
 
 
 def _described(said: Mapping[str, Any], where: str) -> Quantity:

@@ -20,9 +20,7 @@ OK = "ok"
 
 def sweep(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """Time / time of the anchor of every point that was measured, the fastest first."""
-    for name in ("point", "ratio"):
-        if name not in data.columns:
-            raise FigureError(f"a sweep needs the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
+    columns.needed(data, "a sweep", ("point", "ratio"))
     status = columns.texts(data, "status") if "status" in data.columns else pd.Series(OK, index=data.index)
     ratios = numeric(data, "ratio")
     ok = (status == OK) & (ratios > 0)
@@ -52,7 +50,8 @@ def _panel(spec: FigureSpec, title: str, rows: pd.DataFrame) -> PicturePanel:
     anchor = str(spec.keys.get("anchor") or "the anchor")
     y = PictureAxis(f"time / time of {anchor}", "log" if spread > WIDE else "linear")
     x = PictureAxis("rank of the point, fastest first")
-    return PicturePanel(title, x, y, marks, True, 1.0, _best(rows))
+    best = Marks("", "ring", (1.0,), numbers(rows["_ratio"].head(1)))
+    return PicturePanel(title, x, y, (*marks, best), True, 1.0, _best(rows))
 
 
 def _group(rows: pd.DataFrame, look: columns.GroupLook) -> Marks:

@@ -37,9 +37,7 @@ class _Memory:
 
 def roofline(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     """TFLOPS over FLOP per byte of HBM; where links carry bytes, also over FLOP per byte of the links."""
-    for name in NEEDED:
-        if name not in data.columns:
-            raise FigureError(f"a roofline needs the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
+    columns.needed(data, "a roofline", NEEDED)
     timed = data.assign(_flops=numeric(data, "flops"), _seconds=numeric(data, "seconds"))
     timed = timed[(timed["_flops"] > 0) & (timed["_seconds"] > 0) & (numeric(timed, "hbm_bytes") > 0)]
     if not len(timed):
@@ -52,7 +50,9 @@ def roofline(spec: FigureSpec, data: pd.DataFrame) -> Picture:
 def _ceilings(spec: FigureSpec) -> Mapping[str, Any]:
     said = spec.keys.get("ceilings")
     if not isinstance(said, Mapping) or not said.get("peak_tflops") or not said.get("hbm_gbs"):
-        raise FigureError("a roofline needs 'ceilings': {'peak_tflops': {dtype: number}, 'hbm_gbs': number, 'link_gbs'}")
+        raise FigureError(
+            "a roofline needs 'ceilings': {'peak_tflops': {dtype: number}, 'hbm_gbs': number, 'link_gbs'}"
+        )
     return said
 
 
@@ -81,7 +81,8 @@ def _points(spec: FigureSpec, rows: pd.DataFrame) -> Iterator[Marks]:
             names = tuple(columns.texts(part, label)) if label else ()
             named = bool(names) and len(rows) <= MOST_NAMED
             at = numbers(part["_x"]), numbers(part["_y"])
-            yield Marks(look.name or "measured", "dots", *at, look=look.look, dashed=look.dashed, labels=names, named=named)
+            looks = {"look": look.look, "dashed": look.dashed, "hollow": look.dashed > 0}
+            yield Marks(look.name or "measured", "dots", *at, **looks, labels=names, named=named)
 
 
 def _roofs(spec: FigureSpec, rows: pd.DataFrame, memory: _Memory) -> Iterator[Marks]:

@@ -94,7 +94,9 @@ def rows_where(data: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     """Rows whose columns have one of the values; FigureError lists what there is if none is left."""
     for column, wanted in where.items():
         if column not in data.columns:
-            raise FigureError(f"'where' names the column {column!r}; the data have: {', '.join(map(str, data.columns))}")
+            raise FigureError(
+                f"'where' names the column {column!r}; the data have: {', '.join(map(str, data.columns))}"
+            )
         values = wanted if isinstance(wanted, list) else [wanted]
         found = data[data[column].isin(values) | data[column].astype(str).isin(map(str, values))]
         if not len(found):

@@ -42,7 +42,9 @@ def _cell_names(axes: Axes, panel: PicturePanel, width: float) -> None:
     xs, ys = ([canvas.elided(name, LONGEST) for name in axis.names] for axis in (panel.x, panel.y))
     step = 1 + len(xs) // 60
     tight = sum(len(name) + 2 for name in xs) * LETTER > 0.62 * width
-    axes.set_xticks(range(0, len(xs), step), xs[::step], rotation=90 if tight else 0, fontsize=FONT if len(xs) < 40 else 5)
+    axes.set_xticks(
+        range(0, len(xs), step), xs[::step], rotation=90 if tight else 0, fontsize=FONT if len(xs) < 40 else 5
+    )
     step = 1 + len(ys) // 100
     axes.set_yticks(range(0, len(ys), step), ys[::step], fontsize=FONT if len(ys) < 50 else 5)
     axes.set_xlabel(canvas.plain(panel.x.title), fontsize=8.5)
