@@ -6,12 +6,7 @@ from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart
 
 LIBRARIES = ("blas+rccl", "blas+rccl_most_channels", "blas+rccl_registered")
 SHARED = {"column": "ranks", "label": "ranks that share the product", "unit": "1", "scale": "log2"}
-STRONG = (
-    "N 4096, K 14336, M 64",
-    "N 4096, K 14336, M 1024",
-    "N 8192, K 28672, M 512",
-    "N 4608, K 36864, M 8192",
-)
+STRONG = ("N 4096, K 14336, M 64", "N 4096, K 14336, M 1024", "N 8192, K 28672, M 512", "N 4608, K 36864, M 8192")
 WEAK = ("2048 columns a rank, K 4096, M 64", "2048 columns a rank, K 4096, M 1024")
 
 STUDY = Study(

@@ -9,13 +9,14 @@ import dataclasses
 import fnmatch
 import functools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from benchmarks.studies import studies
 from benchmarks.studies.types import Change
+from ci.sweeps.studies.across import code
 from ci.sweeps.studies.across.lookup import timed
 
 
@@ -109,6 +110,52 @@ def _end(frame: pd.DataFrame, pair: ChangedPair, side: int) -> float:
 def _half(row: pd.Series) -> float:
     """Half of a ratio's logarithmic interval; the anchor's is 0."""
     return 0.0 if row["is_anchor"] else math.log(row["high"] / row["low"]) / 2
+
+
+def code_before(frame: pd.DataFrame, name: str) -> pd.Series:
+    """A number of the machine code (code.METRICS) without the change."""
+    return _carried(frame, lambda pair: code.number(frame, pair.off, name))
+
+
+def code_after(frame: pd.DataFrame, name: str) -> pd.Series:
+    """The same with it."""
+    return _carried(frame, lambda pair: code.number(frame, pair.on, name))
+
+
+def of_code(found: Sequence[code.PointCode]) -> pd.DataFrame:
+    """Numbers of the code before and after each change, by architecture, case and change: without a GPU."""
+    rows = [
+        row
+        for change in declared()
+        for (operator, case, backend, arch), own in _by_launch(found).items()
+        if (operator, backend) == (change.operator, change.backend) and _takes_part(change, case)
+        for row in _code_rows(change, case, arch, own)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _by_launch(found: Sequence[code.PointCode]) -> dict[tuple[str, str, str, str], list[code.PointCode]]:
+    groups: dict[tuple[str, str, str, str], list[code.PointCode]] = {}
+    for one in found:
+        groups.setdefault((one.operator, one.case, one.backend, one.arch), []).append(one)
+    return groups
+
+
+def _code_rows(change: Change, case: str, arch: str, own: Sequence[code.PointCode]) -> Iterator[dict[str, Any]]:
+    """One row if both points are there.  A point that is the default has no knobs: it is what is left of a change."""
+    off, on = _code_of(own, change.off), _code_of(own, change.on)
+    if off is None or on is None or off is on:
+        return
+    sides = {"before": off, "after": on}
+    numbers = {f"{n}_{side}": one.numbers.get(n, math.nan) for n in code.METRICS for side, one in sides.items()}
+    why = off.why or on.why
+    yield {"change": change.name, "operator": change.operator, "case": case, "arch": arch, **numbers, "why": why}
+
+
+def _code_of(own: Sequence[code.PointCode], knobs: Mapping[str, Any]) -> code.PointCode | None:
+    """The point that has these knobs, as far as they differ from the default; of several that which has most."""
+    fitting = [one for one in own if one.knobs.items() <= knobs.items()]
+    return max(fitting, key=lambda one: len(one.knobs), default=None)
 
 
 def _carried(frame: pd.DataFrame, of: Any, nothing: Any = math.nan) -> pd.Series:
