@@ -29,7 +29,6 @@ Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
 """An object of a line that `benchmarks.trial_file.check` has let pass."""
 
-
 _NOT_SHAPE = ("name", "tier", "dtype", "world", "distribution")
 """What a declaration says of a case beside its dimensions."""
 
@@ -270,7 +269,7 @@ class Trial:
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
     heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
-    samples: where they are, None if they are in the line.  sweep: the batch of a sweep that it is, None for another.
+    samples: where they are, None if in the line.  regime: of trial_file.REGIMES.  sweep: the batch of a sweep, if it is one.
     """
 
     id: str
@@ -291,6 +290,7 @@ class Trial:
     text: str = ""
     faults: tuple[NodeFault, ...] = ()
     samples: SamplesAt | None = None
+    regime: str = trial_file.REGIMES[0]
     sweep: SweepBatch | None = None
 
     @classmethod
@@ -315,6 +315,7 @@ class Trial:
             data.get("busy_share"),
             text,
             faults_of(data.get("preflight") or {}),
+            regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),
             sweep=SweepBatch.of(data),
         )
 
