@@ -169,9 +169,8 @@ _ARM = record(
     {"status": one_of(*(status for status in Status if status is not Status.MISSING))},
     {
         "seconds": numbers(SHORTEST_S, LONGEST_S, fewest=1),
-        "whole_s": numbers(SHORTEST_S, LONGEST_S),
         "skew_s": maybe(numbers(0.0, LONGEST_S)),
-        "rank_s": maybe(numbers(SHORTEST_S, LONGEST_S)),
+        **dict.fromkeys(("rank_s", "whole_s"), maybe(numbers(SHORTEST_S, LONGEST_S))),
         "why": TEXT,
         "detail": TEXT,
         "knobs": maybe(table(NAME, anything)),

@@ -112,8 +112,7 @@ def _record(files: Sequence[TrialFile], results_dir: Path, commits: Mapping[str,
     wanted, problems = _sorted_by_place(files, commits, keep=not dry_run)
     swept = {(at.machine, at.stem): [one for one in trials if one.sweep] for at, trials in wanted.items()}
     wanted = {place: left for place, trials in wanted.items() if (left := [one for one in trials if not one.sweep])}
-    known = added = 0
-    samples = configured(results_dir)
+    known, added, samples = 0, 0, configured(results_dir)
     with contextlib.nullcontext() if dry_run else _lock(results_dir):
         for place in sorted(wanted):
             notes, broken = _read_notes(_asv_path(results_dir, place), keep=not dry_run)

@@ -201,8 +201,8 @@ class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
     code_hash: digest of the code objects it launched, None where they are not known.  rank_s: median of each rank, s.
-    kept: what is known of its times where the samples are elsewhere; `seconds` is empty then.
-    whole_s: seconds of single calls from the host's side, until the device is idle again; mostly not measured.
+    kept: what is known of its times where the samples are elsewhere; `seconds` is empty then.  whole_s: of single calls
+    from the host's side, until the device is idle again.
     """
 
     status: Status
@@ -219,11 +219,8 @@ class Arm:
         """From its JSON."""
         seconds = np.array(data.get("seconds", ()), dtype=np.float64)
         seconds.flags.writeable = False
-        knobs, ranks = data.get("knobs") or {}, tuple(data.get("rank_s") or ())
-        whole = tuple(data.get("whole_s") or ())
-        return cls(
-            Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"), ranks, whole_s=whole
-        )
+        knobs, ranks, whole = data.get("knobs") or {}, tuple(data.get("rank_s") or ()), tuple(data.get("whole_s") or ())
+        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"), ranks, None, whole)
 
     @property
     def ok(self) -> bool:
@@ -269,7 +266,7 @@ class Trial:
 
     checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
     heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
-    samples: where they are, None if in the line.  regime: of trial_file.REGIMES.  sweep: the batch of a sweep, if it is one.
+    samples: where they are, None if in the line.  regime: of trial_file.REGIMES.  sweep: its batch, if it is of a sweep.
     """
 
     id: str
