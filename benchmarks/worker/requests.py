@@ -20,7 +20,7 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "whole", "drop")
+CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
 
@@ -88,6 +88,13 @@ class Service:
 
         self._refuse_other_contracts()
         return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
+
+    def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
+        """What a sweep could try; see benchmarks/worker/candidates.py."""
+        from benchmarks.worker import candidates
+
+        self._refuse_other_contracts()
+        return candidates.listed(self._checkout, **asked)
 
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""

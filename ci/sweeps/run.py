@@ -88,7 +88,8 @@ def command(plan: SweepPlan, asked: Path) -> list[str]:
     argv = harness.program("benchmarks", "run", "--progress", "json")
     argv += harness.options(points=asked.resolve(), out=plan.out.resolve(), seed=plan.seed)
     argv += harness.of_checkout(plan.checkout)
-    return argv + harness.options(deadline=plan.deadline_s, heap=plan.heap or None)
+    cache = "hot" if harness.machine_kind() == "cpu" else None  # as in `ci.options.with_rounds`
+    return argv + harness.options(point_deadline=plan.deadline_s, heap=plan.heap or None, cache=cache)
 
 
 def _gained(plan: SweepPlan, before: Due) -> bool:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ci.records.rates import Rate
+from dashboards.figures.error import FigureError
 from dashboards.lanes import tidy
 
 LABELS = {
@@ -46,10 +47,6 @@ _STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
-
-
-class FigureError(ValueError):
-    """There is nothing to draw; the text says what the records have instead."""
 
 
 def style() -> Any:

@@ -16,9 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dashboards.figures import canvas
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies import __main__ as command
 from dashboards.figures.studies import paper
+from dashboards.figures.studies.foot import foot
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.picture import Marks, Picture
 from dashboards.figures.studies.spec import parse
@@ -109,7 +110,7 @@ def test_published_numbers_are_lines_of_their_own_with_a_source() -> None:
         ("published: peak of a source", "rule", 1),
     ]
     assert all(one.look is None and one.dashed > 1 for one in marks)
-    lines = paper.foot_lines(parse(said, KEYS), found, 400)
+    lines = foot(parse(said, KEYS), found)
     assert lines[0].startswith(
         "dashed and published elsewhere, not measured here: MI300X, graph, hot, 2025-11: example.org"
     )
@@ -240,7 +241,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"kind": "pie"}, "kind 'pie' is not known; choose one of curve, panels"),
     ({"titel": "x"}, "has no key 'titel'; allowed are"),
     ({"title": " "}, "has no title"),
-    ({"foot": {"machine": "m", "versions": ""}}, "foot has no 'versions'"),
+    ({"foot": {"machine": "m", "commit": "c"}}, "foot has no 'versions'"),
     ({"x": "rows"}, "'x' shows the column 'rows'; the data have: M, backend, tflops, low, high"),
     ({"y": {"column": "tflops", "label": "speed", "scale": "loog"}}, "scale 'loog' is not known; choose one of linear"),
     ({"y": {"column": "low", "label": "speed"}}, "y has no unit; every axis says"),

@@ -28,7 +28,7 @@ from ci.sweeps.studies.columns import column
 from ci.sweeps.studies.figures import Foot, draw
 from ci.sweeps.studies.points import ranks_named
 from ci.sweeps.studies.tables import as_csv, as_markdown, table
-from ci.whole_files import replace, replace_bytes
+from ci.whole_files import replace
 
 ROOM = "studies"
 """The folder of results that is no machine: `results/studies`."""
@@ -68,7 +68,7 @@ def keep(folder: Path, lines: Iterable[str]) -> Path:
     by_id = {json.loads(line)["id"]: line for line in (*old, *lines) if line.strip()}
     ordered = sorted(by_id.items(), key=lambda one: (json.loads(one[1])["started_at"], one[0]))
     text = "".join(f"{line}\n" for _, line in ordered)
-    replace_bytes(path, gzip.compress(text.encode(), mtime=0), "make room, and run it again")
+    replace(path, gzip.compress(text.encode(), mtime=0))
     return path
 
 

@@ -9,8 +9,8 @@ SPEC, for every kind:
 
     kind       one of the kinds below
     title      text
-    foot       {"machine", "versions", "commit"} must be there and not be empty; "date", "regime", "note" and any other
-               key may: each is written below the figure as it is
+    foot       {"machine", "versions", "commit"} must be there (empty: not known); "date", "regime", "note" and others
+               may: each is written below the figure as it is
     where      {column: value or [values]}: only these rows (optional)
     published  [{"label"?, "source", "device", "method", "date", "unit", "x": number or null, "y": number}]: drawn as
                dashed lines with their names, points of one label joined; x null: a level over the whole width.  Only

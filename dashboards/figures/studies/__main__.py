@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.figures import canvas
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies import paper
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.spec import read_data, read_spec

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies.picture import PictureAxis
 from dashboards.figures.studies.quantities import Quantity
 from dashboards.figures.studies.spec import FigureSpec
@@ -95,13 +95,15 @@ def parts(data: pd.DataFrame, spec: FigureSpec) -> Iterator[tuple[str, pd.DataFr
     if not column:
         yield "", data
         return
-    values = ordered(data, column)
-    if len(values) > MOST_PANELS:
-        raise FigureError(
-            f"{column!r} has {len(values)} values; a figure has {MOST_PANELS} panels at most: choose with 'where'"
-        )
-    for value in values:
+    for value in ordered(data, column)[:MOST_PANELS]:
         yield _told(column, value), data[texts(data, column) == value]
+
+
+def more_panels(data: pd.DataFrame, spec: FigureSpec) -> list[str]:
+    """A sentence on panels that there is no room for."""
+    column = spec.column("by", data)
+    more = len(ordered(data, column)) - MOST_PANELS if column else 0
+    return [f"{more} more values of {column} are in the table only"] if more > 0 else []
 
 
 def _told(column: str, value: str) -> str:

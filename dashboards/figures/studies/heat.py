@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
 from dashboards.figures.studies.picture import HeatCells, Picture, PictureAxis, PicturePanel, numbers

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
+from dashboards.figures.studies import columns
 from dashboards.figures.studies.beside import bars, before_after, regime
 from dashboards.figures.studies.heat import heatmap
 from dashboards.figures.studies.lines import curve, cus, panels, scaling
@@ -53,4 +54,5 @@ def picture(spec: FigureSpec, data: pd.DataFrame) -> Picture:
         raise FigureError("the data have no row; there is nothing to draw")
     if len(rows) > MOST_ROWS:
         raise FigureError(f"{len(rows)} rows are more than {MOST_ROWS}; choose some of them with 'where'")
-    return KINDS[spec.kind].picture(spec, rows)
+    made = KINDS[spec.kind].picture(spec, rows)
+    return dataclasses.replace(made, notes=(*made.notes, *columns.more_panels(rows, spec)))

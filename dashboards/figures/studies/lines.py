@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import GroupLook, numeric
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers

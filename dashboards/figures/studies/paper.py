@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dashboards.figures import canvas
-from dashboards.figures.studies.lines import reference_name
+from dashboards.figures.studies.foot import foot as foot_of
 from dashboards.figures.studies.marks import draw_marks
 from dashboards.figures.studies.panel_axes import draw_axes
 from dashboards.figures.studies.picture import Picture, PicturePanel
-from dashboards.figures.studies.spec import FOOT, FigureSpec
+from dashboards.figures.studies.spec import FigureSpec
 from dashboards.figures.studies.tiles import draw_cells, draw_texts
 
 WIDTHS = {1: 8.0, 2: 11.0, 3: 13.0}
@@ -33,7 +33,7 @@ def draw(spec: FigureSpec, picture: Picture) -> Figure:
     """The figure; to be called, and saved, within `canvas.style()`."""
     width = WIDTHS[picture.columns]
     title = textwrap.wrap(canvas.plain(picture.title), int(width * TITLE_LETTERS))[:4]
-    foot = foot_lines(spec, picture, int(width * LETTERS))
+    foot = [line for text in foot_of(spec, picture) for line in textwrap.wrap(canvas.plain(text), int(width * LETTERS))]
     names = _legend_names(picture)
     ncols = legend_columns(names, int(width * LEGEND_LETTERS))
     rows = _rows(picture)
@@ -119,33 +119,3 @@ def _legend(figure: Figure, axes: Sequence[Axes], names: Sequence[str], ncols: i
         place = {"loc": "lower center", "bbox_to_anchor": (0.5, below), "borderaxespad": 0.2, "labelspacing": 0.35}
         drawn = figure.legend([found[name] for name in shown], labels, ncols=ncols, fontsize=8, **place)
         drawn.set_in_layout(False)
-
-
-# ---- what stands below ----------------------------------------------------------------------------------------------
-
-
-def foot_lines(spec: FigureSpec, picture: Picture, letters: int) -> list[str]:
-    """What every figure says of its numbers, in lines of so many letters."""
-    of = " · ".join(_said(name, spec.foot[name]) for name in _names(spec.foot))
-    sentences = [*picture.notes, *published_sources(spec, picture), of]
-    return [line for text in sentences for line in textwrap.wrap(canvas.plain(text), letters)]
-
-
-def _names(foot: Mapping[str, str]) -> list[str]:
-    return [*FOOT, *(name for name in foot if name not in FOOT)]
-
-
-def _said(name: str, value: str) -> str:
-    return value if name in ("machine", "versions", "note") else f"{name} {value}"
-
-
-def published_sources(spec: FigureSpec, picture: Picture) -> Iterator[str]:
-    """Where the published numbers that are drawn come from."""
-    drawn = {marks.name for panel in picture.panels for marks in panel.marks}
-    told = {
-        f"{reference_name(one)}: {one.get('source', 'no source')}"
-        for one in spec.published
-        if f"published: {reference_name(one)}" in drawn
-    }
-    if told:
-        yield "dashed and published elsewhere, not measured here: " + "; ".join(sorted(told))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 
 SCALES = ("linear", "log", "log2", "bytes", "category")
 

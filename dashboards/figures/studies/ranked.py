@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
+from dashboards.figures.studies.lines import reference_name
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.spec import FigureSpec
 
@@ -102,5 +103,5 @@ def _levels(spec: FigureSpec) -> Iterator[Marks]:
     for n, one in enumerate(spec.published):
         if one.get("unit") == "TFLOPS" and one.get("y") is not None:
             x = math.nan if one.get("x") is None else float(one["x"])
-            name = f"published: {one.get('label') or one.get('source')}"
+            name = f"published: {reference_name(one)}"
             yield Marks(name, "rule", (x,), (float(one["y"]),), dashed=n + 2)

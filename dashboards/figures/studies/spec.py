@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.figures.studies.quantities import Quantity, quantity
 
 FOOT = ("machine", "versions", "commit")
@@ -84,10 +84,11 @@ def parse(said: Any, kinds: Mapping[str, Sequence[str]]) -> FigureSpec:
 def _foot(said: Mapping[str, Any]) -> dict[str, str]:
     foot = said.get("foot")
     for name in FOOT:
-        if not isinstance(foot, Mapping) or not str(foot.get(name) or "").strip():
+        if not isinstance(foot, Mapping) or name not in foot:
             raise FigureError(f"the spec's foot has no {name!r}; a figure says {', '.join(FOOT)} of its numbers")
     assert isinstance(foot, Mapping)
-    return {str(name): str(value) for name, value in foot.items() if value not in (None, "")}
+    told = {str(name): str(value) for name, value in foot.items() if value not in (None, "")}
+    return {**{name: f"{name} not known" for name in FOOT}, **told}
 
 
 def rows_where(data: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
