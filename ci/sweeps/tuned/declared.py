@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ci.sweeps.measured import SweepError
-from ci.sweeps.tuned.cases import TablePlace, TunedCase, sharing
+from ci.sweeps.tuned.cases import Table, TablePlace, TunedCase, sharing
 
 
-def parsed(found: Mapping[str, Any], operator: str) -> list[TunedCase]:
+def parsed(found: Table, operator: str) -> list[TunedCase]:
     """The cases of an operator whose backends have a table, and a configuration on the asked architecture."""
     mine = [one for one in found["entries"] if one.get("kernel", operator) == operator]
     return [_case(one, operator) for one in mine if one.get("tuned")]
 
 
-def _case(one: Mapping[str, Any], operator: str) -> TunedCase:
+def _case(one: Table, operator: str) -> TunedCase:
     table = one["tuned"]
     place = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
     facts = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
