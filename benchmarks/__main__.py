@@ -2,6 +2,7 @@
 
     python -m benchmarks run --tree head=. --kernel gemm --tier pr --trials 3 --out trials.jsonl
     python -m benchmarks run --tree head=. --tree base=../main --out trials.jsonl
+    python -m benchmarks run --points points.json --out points.jsonl
     python -m benchmarks verify --tier nightly --out checks.jsonl
     python -m benchmarks list --tree . --json
     python -m benchmarks doctor
@@ -17,7 +18,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
+from benchmarks.points import PointsFile
+from benchmarks.sweeping import earlier as known_points
+from benchmarks.sweeping.session import measure_points
 from benchmarks.tally import FAULTS, MEASURED, Tally
 from benchmarks.trial_file import ROLES
 from kernels.spec import TIERS
@@ -52,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     run = _verb(verbs, "run", _run, "measure and append trial lines to a file", __doc__)
     _what_options(run, "trial file (.jsonl or .jsonl.gz); lines are appended")
     _how_options(run)
+    _points_options(run)
     verifying = _verb(verbs, "verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__)
     _what_options(verifying, "file of checks (.jsonl); lines are appended, and what it knows is not tried again")
     verifying.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -124,24 +129,44 @@ def _how_options(run: argparse.ArgumentParser) -> None:
     add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
 
 
+def _points_options(run: argparse.ArgumentParser) -> None:
+    default = Protocol()
+    points = "measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; "
+    points += "what --out has of the sweep is not measured again"
+    run.add_argument("--points", type=Path, metavar="FILE", help=points)
+    deadline = f"for one step of a point, which then counts as hanging (default {default.point_deadline_s:g})"
+    run.add_argument(
+        "--point-deadline", type=of.deadline, default=default.point_deadline_s, metavar="SECONDS", help=deadline
+    )
+
+
 # ---- verbs -------------------------------------------------------------------------------------------------------
 
 
 def _run(arguments: argparse.Namespace) -> int:
     checkouts = of.checkouts(arguments)
-    protocol = Protocol(
-        arguments.rounds,
-        arguments.trials,
-        arguments.cache,
-        arguments.seed,
-        arguments.schedule_seed,
-        arguments.deadline,
-        arguments.heap,
-    )
+    protocol = of.protocol(arguments)
+    file = of.points_file(arguments, checkouts) if arguments.points else None
     _refuse_early(arguments, checkouts)
-    tally = Tally()
+    if file:
+        return _run_points(arguments, file, protocol, checkouts[0])
     chosen, report = _selection(arguments), program.reporter(arguments.progress)
     lines = measure(arguments.kernel, checkouts, protocol, report, chosen, arguments.first_trial)
+    return _write(arguments, lines, arguments.kernel)
+
+
+def _run_points(arguments: argparse.Namespace, file: PointsFile, protocol: Protocol, checkout: Checkout) -> int:
+    earlier = known_points.read(arguments.out, file)
+    if not any(earlier.left(file, index) for index in range(len(file.batches))):
+        print(f"nothing is left to measure: {arguments.out} has every point of rung {file.rung}", file=sys.stderr)
+        return MEASURED
+    lines = measure_points(file, checkout, protocol, earlier, program.reporter(arguments.progress))
+    return _write(arguments, lines, [file.operator])
+
+
+def _write(arguments: argparse.Namespace, lines: Generator[dict[str, Any]], asked: Sequence[str]) -> int:
+    """Append lines as they come; the exit code."""
+    tally = Tally()
     try:
         for line in lines:
             trial_file.append(arguments.out, line)
@@ -151,7 +176,7 @@ def _run(arguments: argparse.Namespace) -> int:
         trial_file.remove_if_empty(arguments.out)
     for sentence in tally.not_measured():
         print(sentence, file=sys.stderr)
-    return tally.exit_code(arguments.kernel)
+    return tally.exit_code(asked)
 
 
 def _verify(arguments: argparse.Namespace) -> int:

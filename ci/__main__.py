@@ -48,6 +48,7 @@ VERBS = {
     "site": "Build the dashboard from the records.",
     "start": "Measure one commit on the GPU pools, through GitHub.",
     "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
+    "sweep": "Measure points (cases x knobs) against the default: which is best, and how sure that is.",
     "verify": "Is every backend right in every case here? Times nothing.",
     "wait": "Wait until a machine takes a job of a workflow.",
 }
@@ -73,6 +74,7 @@ ROOMS: dict[str, str] = {
     "sift": "records.sift",
     "start": "machines.start",
     "submit": "jobs.submit",
+    "sweep": "sweeps.sweep",
     "wait": "machines.start",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""
