@@ -49,6 +49,7 @@ VERBS = {
     "start": "Measure one commit on the GPU pools, through GitHub.",
     "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
     "sweep": "Measure points (cases x knobs) against the default: which is best, and how sure that is.",
+    "tune": "Write tables of tuned knobs from a sweep, and verify them again.",
     "verify": "Is every backend right in every case here? Times nothing.",
     "wait": "Wait until a machine takes a job of a workflow.",
 }
@@ -75,6 +76,7 @@ ROOMS: dict[str, str] = {
     "start": "machines.start",
     "submit": "jobs.submit",
     "sweep": "sweeps.sweep",
+    "tune": "sweeps.tune",
     "wait": "machines.start",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""

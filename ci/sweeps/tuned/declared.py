@@ -13,11 +13,11 @@ from ci.sweeps.tuned.cases import Table, TablePlace, TunedCase, sharing
 def parsed(found: Table, operator: str) -> list[TunedCase]:
     """The cases of an operator whose backends have a table, and a configuration on the asked architecture."""
     mine = [one for one in found["entries"] if one.get("kernel", operator) == operator]
-    return [_case(one, operator) for one in mine if one.get("tuned")]
+    return [_case(one, operator) for one in mine if one.get("table")]
 
 
 def _case(one: Table, operator: str) -> TunedCase:
-    table = one["tuned"]
+    table = one["table"]
     place = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
     facts = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
     return TunedCase(operator, one["case"], one["backend"], place, **facts, candidates=tuple(one["candidates"]))

@@ -7,7 +7,7 @@ import datetime
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from ci.sweeps.tuned.cases import Identity, Knobs, TunedCase
+from ci.sweeps.tuned.cases import Identity, Knobs, TablePlace, TunedCase
 from ci.sweeps.tuned.choose import RUNNERS_UP
 from ci.sweeps.tuned.provenance import CODE_DIGITS
 from ci.sweeps.tuned.tables import TableEntry
@@ -83,3 +83,19 @@ def due(entries: Sequence[TableEntry], code: CodeObjects) -> Due:
 def _unchanged(one: Rivals, code: CodeObjects) -> bool:
     confirmed = one.entry.confirmed
     return bool(confirmed and confirmed.code) and code_of_rivals(one, code) == confirmed.code  # type: ignore[union-attr]
+
+
+def within(
+    stale: Sequence[Rivals], minutes: Mapping[TablePlace, float], budget_min: float | None
+) -> tuple[tuple[Rivals, ...], tuple[Rivals, ...]]:
+    """(Those that a budget of GPU minutes allows, in their order; the others).  The first one always is, or none ever.
+
+    minutes: of each entry alone.
+    """
+    spent, now = 0.0, list[Rivals]()
+    for one in stale:
+        spent += minutes[one.entry.place]
+        if now and budget_min is not None and spent > budget_min:
+            break
+        now.append(one)
+    return tuple(now), tuple(stale[len(now) :])

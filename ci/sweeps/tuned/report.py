@@ -1,0 +1,90 @@
+"""What tuning did, or would do, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import click
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ci.sweeps.pruning import Pruned
+from ci.sweeps.tuned.cases import Knobs, TablePlace, TunedCase, by_place
+from ci.sweeps.tuned.choose import Action, EntryDecision
+from ci.sweeps.tuned.timed import Versus
+from ci.sweeps.tuned.verifying import NEVER, Due, Rivals
+
+STYLES = {Action.MOVED: "yellow", Action.REMOVED: "yellow", Action.OPEN: "red", Action.NEW: "green"}
+
+LISTED = 20
+"""Entries that are listed one by one; of more, the number."""
+
+
+def show(made: Sequence[EntryDecision], console: Console) -> None:
+    """A row for each entry, and how many there are of each kind."""
+    table = RichTable(box=None, pad_edge=False)
+    for name in ("entry", "", "knobs", "why"):
+        table.add_column(name, overflow="fold")
+    for one in made:
+        action = Text(str(one.action), STYLES.get(one.action, ""))
+        table.add_row(str(one.place), action, _words(one.entry or {}), Text(one.why))
+    console.print(table)
+    counts = Counter(str(one.action) for one in made)
+    console.print(", ".join(f"{counts[action]} {action}" for action in Action if counts[action]))
+
+
+def _words(knobs: Knobs) -> str:
+    return " ".join(f"{name}={value}" for name, value in knobs.items())
+
+
+def document(made: Sequence[EntryDecision]) -> dict[str, object]:
+    """What --json prints."""
+    return {"entries": [_entry(one) for one in made]}
+
+
+def _entry(one: EntryDecision) -> dict[str, object]:
+    return {
+        "entry": str(one.place),
+        "cases": [case.case for case in one.cases],
+        "backend": one.cases[0].backend,
+        "action": str(one.action),
+        "why": one.why,
+        "knobs": one.entry,
+        "against_rule": _ratio(one.against_rule),
+        "moved_by": _ratio(one.moved_by),
+        "runners_up": [{"knobs": dict(other.knobs), "time": other.behind} for other in one.runners_up],
+        "trials": one.trials,
+    }
+
+
+def _ratio(found: Versus | None) -> list[float] | None:
+    return [found.ratio, found.low, found.high] if found else None
+
+
+def would_search(cases: Sequence[TunedCase], pruned: Pruned, minutes: float, arch: str) -> int:
+    """What a search would measure."""
+    entries = by_place(cases)
+    click.echo(f"{len(entries)} entries on {arch}, for {len(cases)} cases and backends")
+    for what, count in pruned.reasons().items():
+        click.echo(f"  {count} points are not measured: {what}")
+    click.echo(f"would measure {pruned.count} points, about {minutes:.1f} GPU minutes")
+    return 0
+
+
+def say_due(due: Due, later: Sequence[Rivals], minutes: Mapping[TablePlace, float]) -> None:
+    """Which entries need no GPU time, which are measured now, and which wait for the next call."""
+    told = [f"{one.entry.place}: code unchanged since it was confirmed on {one.since}" for one in due.unchanged]
+    told += [f"{one.entry.place}: to verify, {_since(one)}, {minutes[one.entry.place]:.1f} min" for one in due.stale]
+    told += [f"{one.entry.place}: waits for the next call, {_since(one)}: the budget is spent" for one in later]
+    for line in told[:LISTED]:
+        click.echo(line, err=True)
+    if len(told) > LISTED:
+        click.echo(f"and {len(told) - LISTED} more", err=True)
+    counts = f"{len(due.unchanged)} unchanged and need no GPU time, {len(due.stale)} to verify, {len(later)} wait"
+    click.echo(f"{len(told)} entries: {counts}", err=True)
+
+
+def _since(one: Rivals) -> str:
+    return "never confirmed" if one.since == NEVER else f"confirmed on {one.since}, and its code has changed"
