@@ -5,6 +5,7 @@
     python -m benchmarks run --points points.json --out points.jsonl
     python -m benchmarks verify --tier nightly --out checks.jsonl
     python -m benchmarks list --tree . --json
+    python -m benchmarks candidates --kernel gemm --arch gfx942
     python -m benchmarks doctor
 
 Exit codes of run and verify: 0 all measured (right), 1 something is wrong, hangs, crashes or fails, 2 nothing was
@@ -14,6 +15,7 @@ measured, 3 usage or infrastructure, 130 interrupted (finished trials and checks
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -29,7 +31,9 @@ from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
 from benchmarks.points import PointsFile
+from benchmarks.sweeping import candidates
 from benchmarks.sweeping import earlier as known_points
+from benchmarks.sweeping.ahead import compile_ahead
 from benchmarks.sweeping.session import measure_points
 from benchmarks.tally import FAULTS, MEASURED, Tally
 from benchmarks.trial_file import ROLES
@@ -66,8 +70,14 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("--gpus", type=of.positive, metavar="N", help="with --plan: on a machine with N GPUs")
     listing.add_argument("--kernel", **many, metavar="NAME", help="with --plan: only this kernel; repeatable")
     listing.add_argument("--case", **many, metavar="GLOB", help="with --plan: cases, by name or pattern; repeatable")
+    trying = _verb(verbs, "candidates", _candidates, "what a sweep could try of a kernel", candidates.__doc__)
+    trying.add_argument("--kernel", required=True, metavar="NAME", help="whose knobs")
+    trying.add_argument("--case", **many, metavar="GLOB", help="only these cases; repeatable")
+    trying.add_argument("--backend", **many, metavar="NAME", help="only this backend; repeatable")
+    trying.add_argument("--arch", metavar="ARCH", help="architecture (default: the first device here)")
+    trying.add_argument("--compute-units", type=of.positive, metavar="N", help="CUs or SMs (default: the device's)")
     checking = _verb(verbs, "doctor", _doctor, "what this machine is and what can be measured on it")
-    for verb in (listing, checking):
+    for verb in (listing, checking, trying):
         verb.add_argument("--tree", default=".", metavar="PATH", help="checkout (default: here)")
         verb.add_argument("--json", action="store_true", help="machine-readable")
     help = "look at the disk of this folder too; repeatable"
@@ -134,6 +144,8 @@ def _points_options(run: argparse.ArgumentParser) -> None:
     points = "measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; "
     points += "what --out has of the sweep is not measured again"
     run.add_argument("--points", type=Path, metavar="FILE", help=points)
+    ahead = "with --points: compile ahead in N processes, so that launches need not (0: one per CPU core)"
+    run.add_argument("--compile-ahead", type=of.seed, metavar="N", help=ahead)
     deadline = f"for one step of a point, which then counts as hanging (default {default.point_deadline_s:g})"
     run.add_argument(
         "--point-deadline", type=of.deadline, default=default.point_deadline_s, metavar="SECONDS", help=deadline
@@ -160,7 +172,9 @@ def _run_points(arguments: argparse.Namespace, file: PointsFile, protocol: Proto
     if not any(earlier.left(file, index) for index in range(len(file.batches))):
         print(f"nothing is left to measure: {arguments.out} has every point of rung {file.rung}", file=sys.stderr)
         return MEASURED
-    lines = measure_points(file, checkout, protocol, earlier, program.reporter(arguments.progress))
+    processes = arguments.compile_ahead
+    ahead = None if processes is None else functools.partial(compile_ahead, processes=processes or None)
+    lines = measure_points(file, checkout, protocol, earlier, program.reporter(arguments.progress), ahead)
     return _write(arguments, lines, [file.operator])
 
 
@@ -228,6 +242,14 @@ def _list(arguments: argparse.Namespace) -> int:
             print(f"  {case['name']} ({case['tier']}, world {case['world']}, {case['dtype']})")
     for module in found.broken:
         print(f"broken module {module['module']}: {module['reason']}")
+    return MEASURED
+
+
+def _candidates(arguments: argparse.Namespace) -> int:
+    named = (arguments.kernel, arguments.case, arguments.backend)
+    wanted = candidates.CandidateRequest(*named, arguments.arch, arguments.compute_units)
+    found = candidates.ask(Checkout("head", Path(arguments.tree).resolve()), wanted)
+    print(json.dumps(found, allow_nan=False) if arguments.json else candidates.in_words(found))
     return MEASURED
 
 

@@ -89,6 +89,13 @@ class Service:
         self._refuse_other_contracts()
         return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
 
+    def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
+        """What a sweep could try; see benchmarks/worker/candidates.py."""
+        from benchmarks.worker import candidates
+
+        self._refuse_other_contracts()
+        return candidates.listed(self._checkout, **asked)
+
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
         kind = importlib.import_module("benchmarks.bringup.context").StepContext
