@@ -37,7 +37,7 @@ def decisions(cases: Sequence[TunedCase], measured: Measured, pruned: Pruned | N
         one = timed(case, measured.frame)
         found.setdefault(case.backend, {})[case.case] = with_equals(one, case, pruned) if one else None
     made = []
-    for place, own in by_place(cases).items():
+    for own in by_place(cases).values():
         seen = {case.case: found[case.backend][case.case] for case in own}
         if any(seen.values()):
             kind, operator = measured.machine.kind, own[0].operator
@@ -49,10 +49,9 @@ def with_equals(one: TimedCase, case: TunedCase, pruned: Pruned | None) -> Timed
     """With the times of what was not measured because it is the code of another point."""
     if pruned is None:
         return one
-    names = {
-        twin.label: case.identity({**case.chosen, **twin.knobs}) for twin in pruned.twins if twin.case == case.case
-    }
-    names |= {kept.label: case.identity({**case.chosen, **kept.knobs}) for kept in pruned.kept.get(case.case, ())}
+    points = [*pruned.twins, *pruned.kept.get(case.case, ())]
+    mine = [one for one in points if (one.case, one.backend) == (case.case, case.backend)]
+    names = {one.label: case.identity({**case.chosen, **one.knobs}) for one in mine}
     names[case.backend] = case.identity(case.chosen)
     equal = {
         names[twin]: one.good[names[other]]
