@@ -34,7 +34,7 @@ from ci.sweeps.tuned import declared, report, tables, tuning, verifying
 from ci.sweeps.tuned.cases import TunedCase
 from ci.sweeps.tuned.choose import Action, EntryDecision
 from ci.sweeps.tuned.measuring import Bench
-from ci.sweeps.tuned.verifying import Due
+from ci.sweeps.tuned.verifying import Due, Rivals
 from ci.whole_files import replace
 
 EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
@@ -175,12 +175,15 @@ def _verified(asked: Asked) -> int:
     """Entries whose code has changed since they were confirmed, oldest first, as many as the budget allows."""
     entries = tables.entries(asked.cases)
     rivals = [verifying.rivals(one) for one in entries]
-    due = verifying.due(entries, asked.bench.code(tuning.verification(rivals)))
+    known = [one for one in rivals if one.entry.confirmed and one.entry.confirmed.code]
+    due = verifying.due(entries, asked.bench.code(tuning.verification(known)))
     rungs = asked.bench.rungs(verifying=True)
-    minutes = {one.entry.place: asked.bench.minutes(asked.bench.points(tuning.verification([one]))[0], rungs)
-               for one in due.stale}  # fmt: skip
+
+    def minutes(some: Sequence[Rivals]) -> float:
+        return asked.bench.minutes(asked.bench.points(tuning.verification(some))[0], rungs)
+
     now, later = verifying.within(due.stale, minutes, asked.budget_min)
-    report.say_due(Due(due.unchanged, now), later, minutes)
+    report.say_due(Due(due.unchanged, now), later, minutes(now))
     if asked.dry_run or not now:
         return PASS
     points, anchors = asked.bench.points(tuning.verification(now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ci.sweeps.pruning import Pruned
-from ci.sweeps.tuned.cases import Knobs, TablePlace, TunedCase, by_place
+from ci.sweeps.tuned.cases import Knobs, TunedCase, by_place
 from ci.sweeps.tuned.choose import Action, EntryDecision
 from ci.sweeps.tuned.timed import Versus
 from ci.sweeps.tuned.verifying import NEVER, Due, Rivals
@@ -73,17 +73,17 @@ def would_search(cases: Sequence[TunedCase], pruned: Pruned, minutes: float, arc
     return 0
 
 
-def say_due(due: Due, later: Sequence[Rivals], minutes: Mapping[TablePlace, float]) -> None:
-    """Which entries need no GPU time, which are measured now, and which wait for the next call."""
+def say_due(due: Due, later: Sequence[Rivals], minutes: float) -> None:
+    """Which entries need no GPU time, which are measured now, in so many minutes, and which wait for the next call."""
     told = [f"{one.entry.place}: code unchanged since it was confirmed on {one.since}" for one in due.unchanged]
-    told += [f"{one.entry.place}: to verify, {_since(one)}, {minutes[one.entry.place]:.1f} min" for one in due.stale]
+    told += [f"{one.entry.place}: to verify, {_since(one)}" for one in due.stale]
     told += [f"{one.entry.place}: waits for the next call, {_since(one)}: the budget is spent" for one in later]
     for line in told[:LISTED]:
         click.echo(line, err=True)
     if len(told) > LISTED:
         click.echo(f"and {len(told) - LISTED} more", err=True)
-    counts = f"{len(due.unchanged)} unchanged and need no GPU time, {len(due.stale)} to verify, {len(later)} wait"
-    click.echo(f"{len(told)} entries: {counts}", err=True)
+    measured = f"{len(due.stale)} to verify in about {minutes:.1f} GPU minutes" if due.stale else "none to verify"
+    click.echo(f"{len(told)} entries: {len(due.unchanged)} need no GPU time, {measured}, {len(later)} wait", err=True)
 
 
 def _since(one: Rivals) -> str:

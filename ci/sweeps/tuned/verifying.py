@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from ci.sweeps.tuned.cases import Identity, Knobs, TablePlace, TunedCase
+from ci.sweeps.tuned.cases import Identity, Knobs, TunedCase
 from ci.sweeps.tuned.choose import RUNNERS_UP
 from ci.sweeps.tuned.provenance import CODE_DIGITS
 from ci.sweeps.tuned.tables import TableEntry
@@ -86,16 +86,13 @@ def _unchanged(one: Rivals, code: CodeObjects) -> bool:
 
 
 def within(
-    stale: Sequence[Rivals], minutes: Mapping[TablePlace, float], budget_min: float | None
+    stale: Sequence[Rivals], minutes: Callable[[Sequence[Rivals]], float], budget_min: float | None
 ) -> tuple[tuple[Rivals, ...], tuple[Rivals, ...]]:
-    """(Those that a budget of GPU minutes allows, in their order; the others).  The first one always is, or none ever.
+    """(Those that a budget of GPU minutes allows, in their order; the others).  One is always allowed, or none ever is.
 
-    minutes: of each entry alone.
+    minutes: that some of them take together.
     """
-    spent, now = 0.0, list[Rivals]()
-    for one in stale:
-        spent += minutes[one.entry.place]
-        if now and budget_min is not None and spent > budget_min:
-            break
-        now.append(one)
-    return tuple(now), tuple(stale[len(now) :])
+    now = min(len(stale), 1)
+    while now < len(stale) and (budget_min is None or minutes(stale[: now + 1]) <= budget_min):
+        now += 1
+    return tuple(stale[:now]), tuple(stale[now:])
