@@ -83,13 +83,12 @@ class TunedText:
 
 
 def _blocks(text: str) -> tuple[TextBlock, ...]:
-    """Comments and blank lines directly above a table belong to it; blank lines at the end of one are its own."""
+    """Comments right above a table, without a blank line between, belong to it."""
     found, lines, waiting = list[TextBlock](), list[str](), list[str]()
     names: Names = ()
     for line in text.split("\n"):
         if header := _HEADER.match(line):
-            own = next((n for n, one in enumerate(waiting) if one.startswith("#")), len(waiting)) if names else None
-            start = len(waiting) if own is None else own
+            start = max((n + 1 for n, one in enumerate(waiting) if not one.strip()), default=0)
             found.append(TextBlock(names, (*lines, *waiting[:start])))
             names, lines, waiting = _names(header.group(1)), [*waiting[start:], line], []
         elif not line.strip() or line.startswith("#"):
