@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -387,8 +388,12 @@ class Kernel:
         return f"Kernel({self.name!r}, {len(self.cases)} cases, backends: {', '.join(self.backends)})"
 
 
+@functools.cache
 def _code(function: Callable[..., Any]) -> str:
-    """The function's source as a syntax tree without docstring: stable against formatting and comments."""
+    """The function's source as a syntax tree without docstring: stable against formatting and comments.
+
+    Kept, since a kernel asks for the same few functions for each of its cases.
+    """
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     node = tree.body[0]
     if isinstance(node, ast.FunctionDef):

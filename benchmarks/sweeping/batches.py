@@ -9,6 +9,8 @@ from typing import Any
 from benchmarks import plan
 from benchmarks.plan import Json, PlannedArm, PlannedCase, Selection, UsageError
 from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.protocol import Protocol
+from benchmarks.trial_file import Status
 from kernels.spec import Cost
 
 ROLE = "head"
@@ -28,7 +30,8 @@ class PlannedBatch:
 
     def told(self, file: PointsFile) -> dict[str, Any]:
         """The field `sweep` of its trial line."""
-        points = {point.id: point.as_json() for point in self.batch.points if point.id}
+        every = (*self.batch.points, *(one.point for one in self.batch.untimed))
+        points = {point.id: point.as_json() for point in every if point.id}
         about = {"id": file.sweep, "rung": file.rung, "batch": self.index, "anchor": self.batch.anchor}
         return {**about, "points": points}
 
@@ -40,8 +43,22 @@ class PlannedBatch:
         """The same with fewer points."""
         keys = {f"{ROLE}/{self.batch.anchor}", *map(self.key, points)}
         arms = tuple(arm for arm in self.case.arms if arm.key in keys)
-        smaller = dataclasses.replace(self.batch, points=points)
+        labels = {self.batch.anchor, *(point.label for point in points)}
+        first = points[:1] == self.batch.points[:1]
+        untimed = tuple(one for one in self.batch.untimed if (one.same_as in labels if one.same_as else first))
+        smaller = dataclasses.replace(self.batch, points=points, untimed=untimed)
         return dataclasses.replace(self, batch=smaller, case=dataclasses.replace(self.case, arms=arms))
+
+    def untimed(self, arms: Mapping[str, Any]) -> dict[str, Any]:
+        """The arms of points that are recorded and not timed.  arms: those of the line, by key."""
+        found = {}
+        for one in self.batch.untimed:
+            other = f"{ROLE}/{one.same_as}"
+            if not one.same_as:
+                found[self.key(one.point)] = {"status": Status.SKIPPED, "why": one.why, "detail": ""}
+            elif other in arms:
+                found[self.key(one.point)] = {**arms[other], "same_as": arms[other].get("same_as", other)}
+        return found
 
     def halves(self) -> list[PlannedBatch]:
         """Two batches with half of the points each; itself if there is but one."""
@@ -63,13 +80,13 @@ def check(file: PointsFile, declaration: Json) -> None:
 
 
 def planned(
-    index: int, batch: Batch, declaration: Json, machine: Json, cache: str, compiled: Compiled
+    index: int, batch: Batch, declaration: Json, machine: Json, protocol: Protocol, compiled: Compiled
 ) -> Iterator[PlannedBatch]:
     """A batch as it is measured here, in as many parts as the memory demands."""
     one = Selection("sweep", cases=(batch.case,))
-    [case] = plan.plan_kernel({ROLE: declaration}, machine, one, cache)
+    [case] = plan.plan_kernel({ROLE: declaration}, machine, one, protocol.cache, protocol.regime)
     cost = Cost(**declaration["costs"].get(batch.case, {}))
-    whole = _with_points(batch, case, compiled)
+    whole = _with_points(batch, case, compiled, machine["kind"] == "cpu")
     for points in parts(batch.points, most_points(cost, case.copies, machine)):
         part = PlannedBatch(index, batch, whole).only(points)
         heap = plan.heap_bytes(cost, case.copies, case.world, part.case.arms, machine) if case.world > 1 else 0
@@ -90,10 +107,11 @@ def parts(points: tuple[Point, ...], most: int) -> list[tuple[Point, ...]]:
     return [points[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
 
 
-def _with_points(batch: Batch, case: PlannedCase, compiled: Compiled) -> PlannedCase:
+def _with_points(batch: Batch, case: PlannedCase, compiled: Compiled, nothing_compiles: bool) -> PlannedCase:
     """The case with the anchor and the points as its arms."""
     plain = {arm.backend: arm for arm in case.arms}
-    arms = [plain[batch.anchor], *(_arm(plain[point.backend], point, compiled) for point in batch.points)]
+    ahead = {point: nothing_compiles or compiled.get((point.case, point.label)) == "" for point in batch.points}
+    arms = [plain[batch.anchor], *(_arm(plain[point.backend], point, ahead[point]) for point in batch.points)]
     errors = {arm.key: case.errors.get(f"{ROLE}/{arm.backend}", "") for arm in arms}
     for arm in arms:
         why = compiled.get((batch.case, arm.label), "")
@@ -102,6 +120,5 @@ def _with_points(batch: Batch, case: PlannedCase, compiled: Compiled) -> Planned
     return dataclasses.replace(case, arms=tuple(arms), errors=found)
 
 
-def _arm(plain: PlannedArm, point: Point, compiled: Compiled) -> PlannedArm:
-    ahead = compiled.get((point.case, point.label)) == ""
-    return dataclasses.replace(plain, overrides=dict(point.knobs), point=point.id, compiled=ahead)
+def _arm(plain: PlannedArm, point: Point, compiled: bool) -> PlannedArm:
+    return dataclasses.replace(plain, overrides=dict(point.knobs), point=point.id, compiled=compiled)

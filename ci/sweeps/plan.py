@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from ci.git.repository import LocalCheckout, listed_packages
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import Pruned
@@ -27,7 +27,8 @@ class SweepPlan:
 
     earlier: files whose lines count as measured.  budget_min: GPU minutes that one call may take, None: any.
     shard: (k, n), from 1: only the points dealt to it.  finals: False leaves out the rungs after the second, in which
-    points of all shards must meet.
+    points of all shards must meet.  shared: the file has lines of other sweeps too, which are left alone.
+    whole_calls: of every point, timed from the host's side too.
     """
 
     id: str
@@ -47,6 +48,8 @@ class SweepPlan:
     deadline_s: float | None = None
     heap: str = ""
     world: int = 1
+    shared: bool = False
+    whole_calls: int = 0
 
     @property
     def dealt(self) -> dict[str, list[Point]]:
@@ -63,14 +66,32 @@ class SweepPlan:
 
     def points_file(self, due: Due) -> PointsFile:
         """What the measuring program is asked for."""
-        batches = [batch for case, own in due.points.items() for batch in self._batches(case, own)]
+        first = due.rung == 0
+        batches = [batch for case, own in due.points.items() for batch in self._batches(case, own, first)]
         rounds = self.rungs.rounds[due.rung]
-        return PointsFile(self.id, self.operator, due.rung, rounds, tuple(batches), self.regime)
+        return PointsFile(self.id, self.operator, due.rung, rounds, tuple(batches), self.regime, self.whole_calls)
 
-    def _batches(self, case: str, own: Sequence[Point]) -> list[Batch]:
+    def _batches(self, case: str, own: Sequence[Point], first: bool) -> list[Batch]:
+        """first: whether it is the first rung, whose lines say what became of the points that are not timed too."""
         mixed = sorted(own, key=_place)
-        parts = [mixed[i : i + self.batch] for i in range(0, len(mixed), self.batch)]
-        return [Batch(case, self.anchors[case], tuple(part)) for part in parts]
+        parts = [tuple(mixed[i : i + self.batch]) for i in range(0, len(mixed), self.batch)]
+        anchor, untimed = self.anchors[case], self._untimed(case) if first else []
+        batches = []
+        for number, part in enumerate(parts):
+            labels = {one.label for one in part} | ({anchor, ""} if number == 0 else set())
+            batches.append(Batch(case, anchor, part, tuple(one for one in untimed if one.same_as in labels)))
+        return batches
+
+    def _untimed(self, case: str) -> list[UntimedPoint]:
+        """The points of a case in this shard that are recorded and not timed; a twin goes where its point goes."""
+        equal, anchor = self.pruned.equal, self.anchors[case]
+        twins = [UntimedPoint(one, equal[case, one.label]) for one in self.pruned.twins if one.case == case]
+        gone = [UntimedPoint(one.point, "", f"{one.kind}: {one.why}") for one in self.pruned.dropped]
+        return [
+            one
+            for one in (*twins, *(one for one in gone if one.point.case == case))
+            if one.same_as not in ("", anchor) or in_shard(one.point, self.shard)
+        ]
 
 
 def sweep_id(operator: str, checkout: LocalCheckout, rungs: Rungs, regime: str = "spaced", seed: int = 0) -> str:

@@ -110,7 +110,7 @@ def trials_of(plan: SweepPlan) -> list[Trial]:
         for trial in file.trials if file else ():
             if trial.sweep and trial.sweep.id == plan.id and trial.operator == plan.operator:
                 found.setdefault(trial.id, trial)
-            else:
+            elif not plan.shared:
                 raise SweepError(_another(path, trial, plan))
     return list(found.values())
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ci.trials.compact import same_results
 from ci.trials.file import Problem, RecordError, TrialFile, read
 from ci.trials.trial import Trial
-from ci.whole_files import WriteError, replace_bytes
+from ci.whole_files import WriteError, replace
 
 FOLDER = "sweeps"
 """In results/: no machine."""
@@ -72,7 +72,7 @@ def keep(path: Path, trials: Sequence[Trial], dry_run: bool = False) -> tuple[in
 def _write(path: Path, trials: Sequence[Trial]) -> None:
     lines = "".join(f"{trial.text}\n" for trial in sorted(trials, key=lambda one: one.order))
     try:
-        replace_bytes(path, gzip.compress(lines.encode(), mtime=0), "the trial files are whole: record them again")
+        replace(path, gzip.compress(lines.encode(), mtime=0), "the trial files are whole: record them again")
     except WriteError as error:
         raise RecordError(str(error)) from error
 
