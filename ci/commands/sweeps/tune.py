@@ -6,164 +6,181 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ci import harness
+from benchmarks.points import Point
 from ci.commands.common.checkouts import one_checkout
+from ci.commands.sweeps.tune_options import ASKED, EXAMPLES, Wish
 from ci.git.repository import LocalCheckout
-from ci.options import (
-    DRY_RUN,
-    JSON,
-    NO_VERDICT,
-    PASS,
-    REGRESSION,
-    SOURCE,
-    NewFile,
-    err_console,
-    example,
-    out_console,
-    together,
-)
-from ci.sweeps import catalogue as catalogues
+from ci.github.client import of_environment
+from ci.github.proposal import Proposal, propose
+from ci.options import DRY_RUN, JSON, NO_VERDICT, PASS, REGRESSION, SOURCE, err_console, example, out_console
 from ci.sweeps.measured import Measured, SweepError, read_all
 from ci.sweeps.pruning import Pruned
 from ci.sweeps.run import measure
-from ci.sweeps.tuned import declared, report, tables, tuning, verifying
+from ci.sweeps.tuned import code_file, declared, report, tables, tuning, verifying
 from ci.sweeps.tuned.cases import TunedCase
 from ci.sweeps.tuned.choose import Action, EntryDecision
-from ci.sweeps.tuned.measuring import Bench
-from ci.sweeps.tuned.verifying import Due, Rivals
+from ci.sweeps.tuned.measuring import Bench, offered
+from ci.sweeps.tuned.verifying import CodeObjects, Due, Rivals
 from ci.whole_files import replace
-
-EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
-  ridgeline tune gemm --from sweep.jsonl --dry-run
-  ridgeline tune gemm --verify --arch sm_90 --dry-run"""
-
-ASKED = together(
-    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
-    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable)."),
-    click.option(
-        "--from",
-        "files",
-        multiple=True,
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        metavar="FILE",
-        help="Trial files of a sweep: nothing is measured (repeatable).",
-    ),
-    click.option("--verify", is_flag=True, help="Only the entries that are there, and only if their code has changed."),
-    click.option(
-        "--budget",
-        type=click.FloatRange(0, min_open=True),
-        metavar="MIN",
-        help="GPU minutes to spend; with --verify on the entries that were confirmed longest ago.",
-    ),
-    click.option("--out", type=NewFile(), metavar="FILE", help="Trial file (default: one in .ridgeline/sweeps)."),
-    click.option("--arch", metavar="NAME", help="With --dry-run: for this architecture instead of this machine's."),
-)
-"""Which entries, and from what."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Asked:
-    """What was asked for, and where: the bench, the cases and whether anything is written."""
-
-    bench: Bench
-    cases: tuple[TunedCase, ...]
-    out: Path | None
-    budget_min: float | None
-    dry_run: bool
-    as_json: bool
 
 
 @click.command(epilog=example(EXAMPLES))
-@click.argument("operator")
+@click.argument("operators", metavar="OPERATOR...", nargs=-1, required=True)
 @ASKED
 @SOURCE
 @JSON
 @DRY_RUN
 def tune(
-    operator: str,
-    cases: Sequence[str],
-    backends: Sequence[str],
-    files: Sequence[Path],
-    verify: bool,
-    budget: float | None,
-    out: Path | None,
-    arch: str | None,
+    operators: Sequence[str],
     commit: str | None,
     commit_date: int | None,
     tree: Path | None,
     as_json: bool,
     dry_run: bool,
+    **given: object,
 ) -> int:
-    """Write an operator's tuned tables: a winner where it beats the rule beyond doubt, nothing where it does not.
+    """Write tuned tables: an entry where a winner beats the rule beyond doubt, none where it does not.
 
-    An entry is for all cases that share it, so all of them are measured.  It says what confirmed it.  Exit code 1: with
-    --verify, an entry is no longer the best; 2: something could not be decided, and is as it was.
+    An entry is for all cases that share it, so all of them are measured; it says what confirmed it.  OPERATOR: one or
+    more, `all` for every one that has a table.  Exit code 1: with --verify, an entry is no longer the best; 2:
+    something could not be decided, and is as it was.
     """
-    if arch and not dry_run:
+    wish = Wish(dry_run=dry_run, **given)  # type: ignore[arg-type]
+    if wish.arch and not dry_run:
         raise click.UsageError("--arch is for --dry-run; tables are measured on this machine, or read with --from")
     checkout = one_checkout(commit, commit_date, tree)
-    if files:
-        return _from_files(operator, files, (cases, backends), checkout, dry_run, as_json)
-    bench, found = _bench(operator, checkout, arch)
-    chosen = tuple(declared.chosen(found, operator, cases, backends))
-    asked = Asked(bench, chosen, out, budget, dry_run, as_json)
-    return _verified(asked) if verify else _searched(asked)
+    sweeps = read_all(wish.files) if wish.files else []
+    names = _named(operators, checkout, sweeps)
+    outcomes = [_of_files(name, wish, sweeps, checkout) if wish.files else None for name in names]
+    if not wish.files:
+        outcomes = list(_measured_ones(names, wish, checkout))
+    made = [one for outcome in outcomes if outcome for one in outcome]
+    if as_json:
+        click.echo(json.dumps(report.document(made), indent=1))
+    elif made:
+        report.show(made, out_console())
+    if wish.propose and not dry_run:
+        _proposed(made, wish.propose, checkout.path)
+    return _code(made, wish.verify)
 
 
-def _bench(
-    operator: str, checkout: LocalCheckout, arch: str | None, units: int | None = None
-) -> tuple[Bench, list[TunedCase]]:
-    """The operator as it is offered for a device, this machine's unless `arch` says another."""
-    wanted = harness.options(kernel=operator, tree=checkout.path, arch=arch, compute_units=units)
-    found = harness.query("candidates", *wanted)
-    return Bench(catalogues.parsed(found, operator), checkout, err_console()), declared.parsed(found, operator)
+def _proposed(made: Sequence[EntryDecision], name: str, tree: Path) -> None:
+    """A pull request with every table that decisions are about, if one of them has changed."""
+    files = {path.relative_to(tree.resolve()).as_posix(): path for path in {one.place.file for one in made}}
+    changed = any(one.action not in (Action.BY_RULE, Action.OPEN) for one in made)
+    if not changed:
+        click.echo("no table has changed: nothing to propose")
+        return
+    texts = {path: file.read_text(encoding="utf-8") for path, file in files.items()}
+    title = f"Tuned tables: {report.counted(made)} on {name}"
+    click.echo(propose(of_environment(), Proposal(f"tuned/{name}", title, report.markdown(made), texts)))
 
 
-# ---- from files ---------------------------------------------------------------------------------------------------
+def _named(operators: Sequence[str], checkout: LocalCheckout, sweeps: Sequence[Measured]) -> list[str]:
+    """The operators that are asked for; with --from those of them that the files have."""
+    if "all" not in operators:
+        return list(dict.fromkeys(operators))
+    known = declared.operators(checkout.path)
+    swept = {str(name) for one in sweeps for name in one.frame["operator"].unique()}
+    return [name for name in known if not sweeps or name in swept]
 
 
-def _from_files(
-    operator: str,
-    files: Sequence[Path],
-    patterns: tuple[Sequence[str], Sequence[str]],
-    checkout: LocalCheckout,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
+# ---- of one operator ----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Task:
+    """An operator's entries on a device.  out: the trial file to add to, None for one of its own."""
+
+    bench: Bench
+    cases: tuple[TunedCase, ...]
+    wish: Wish
+
+    @property
+    def operator(self) -> str:
+        """Its name."""
+        return self.bench.catalogue.operator
+
+
+def _task(operator: str, wish: Wish, checkout: LocalCheckout, arch: str | None, units: int | None = None) -> Task:
+    bench, found = offered(operator, checkout, err_console(), arch, units)
+    return Task(bench, tuple(declared.chosen(found, operator, wish.cases, wish.backends)), wish)
+
+
+def _of_files(
+    operator: str, wish: Wish, sweeps: Sequence[Measured], checkout: LocalCheckout
+) -> list[EntryDecision] | None:
     """Decide by what others have measured: for the device that the files name."""
-    sweeps = [one for one in read_all(files) if operator in set(one.frame["operator"])]
-    named = ", ".join(map(str, files))
-    if len(sweeps) != 1:
-        what = "; ".join(str(one.origin) for one in sweeps) or "none"
-        raise SweepError(f"{named}: {len(sweeps)} sweeps of {operator} ({what}); give the files of exactly one")
-    machine = sweeps[0].machine
-    bench, found = _bench(operator, checkout, machine.arch or "cpu", machine.compute_units)
-    chosen = tuple(declared.chosen(found, operator, *patterns))
-    return _written(Asked(bench, chosen, None, None, dry_run, as_json), sweeps[0], None)
+    mine = [one for one in sweeps if operator in set(one.frame["operator"])]
+    if len(mine) != 1:
+        named, what = ", ".join(map(str, wish.files)), "; ".join(str(one.origin) for one in mine) or "none"
+        raise SweepError(f"{named}: {len(mine)} sweeps of {operator} ({what}); give the files of exactly one")
+    machine = mine[0].machine
+    task = _task(operator, wish, checkout, machine.arch or "cpu", machine.compute_units)
+    return _written(task, mine[0], None, code_file.read(wish.files, operator))
 
 
-# ---- measured -----------------------------------------------------------------------------------------------------
+def _measured_ones(names: Sequence[str], wish: Wish, checkout: LocalCheckout) -> list[list[EntryDecision] | None]:
+    """Operator by operator; a budget is for all of them, and what one leaves of it is the next one's."""
+    left, found = wish.budget, list[list[EntryDecision] | None]()
+    for number, name in enumerate(names):
+        share = None if left is None else left / (len(names) - number)
+        task = _task(name, dataclasses.replace(wish, budget=share), checkout, wish.arch)
+        made, spent = _verified(task) if wish.verify else _searched(task)
+        left = None if left is None else max(left - spent, 0.01)
+        found.append(made)
+    return found
 
 
-def _searched(asked: Asked) -> int:
+Made = tuple[list[EntryDecision] | None, float]
+"""Decisions, None where nothing was decided, and the GPU minutes that they took."""
+
+
+def _searched(task: Task) -> Made:
     """All candidates of the cases, then the tables."""
-    wanted = tuning.search(asked.cases)
-    points, anchors = asked.bench.points(wanted)
-    pruned, rungs = asked.bench.pruned(points, anchors), asked.bench.rungs(verifying=False)
-    minutes = asked.bench.minutes(pruned.kept, rungs)
-    if asked.dry_run:
-        return report.would_search(asked.cases, pruned, minutes, asked.bench.catalogue.arch)
-    measured = _measured(asked, points, anchors, pruned, verifying=False)
-    return _written(asked, measured, pruned)
+    points, anchors = task.bench.points(tuning.search(task.cases))
+    pruned, rungs = task.bench.pruned(points, anchors), task.bench.rungs(verifying=False)
+    if task.wish.dry_run:
+        minutes = task.bench.minutes(pruned.kept, rungs)
+        report.would_search(task.cases, pruned, minutes, task.bench.catalogue.arch)
+        return None, 0.0
+    measured = _measured(task, points, anchors, pruned)
+    return _written(task, measured, pruned, None), measured.gpu_s / 60
 
 
-def _measured(asked: Asked, points: Any, anchors: Mapping[str, str], pruned: Pruned, verifying: bool) -> Measured:
-    plan = asked.bench.plan(points, anchors, pruned, asked.bench.rungs(verifying), asked.out)
-    ended = measure(dataclasses.replace(plan, budget_min=asked.budget_min), err_console())
+def _verified(task: Task) -> Made:
+    """Entries whose code has changed since they were confirmed, oldest first, as many as the budget allows."""
+    entries = tables.entries(task.cases)
+    rivals = [verifying.rivals(one) for one in entries]
+    known = [one for one in rivals if one.entry.confirmed and one.entry.confirmed.code]
+    due = verifying.due(entries, task.bench.code(tuning.verification(known)))
+    rungs = task.bench.rungs(verifying=True)
+
+    def minutes(some: Sequence[Rivals]) -> float:
+        return task.bench.minutes(task.bench.points(tuning.verification(some))[0], rungs)
+
+    now, later = verifying.within(due.stale, minutes, task.wish.budget)
+    report.say_due(task.operator, Due(due.unchanged, now), later, minutes(now))
+    if task.wish.dry_run or not now:
+        return None, 0.0
+    points, anchors = task.bench.points(tuning.verification(now))
+    pruned = task.bench.pruned(points, anchors)
+    chosen = tuple(case for one in now for case in one.entry.cases)
+    mine = dataclasses.replace(task, cases=chosen, wish=dataclasses.replace(task.wish, budget=None))
+    measured = _measured(mine, points, anchors, pruned)
+    return _written(mine, measured, pruned, None), measured.gpu_s / 60
+
+
+def _measured(
+    task: Task, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str], pruned: Pruned
+) -> Measured:
+    plan = task.bench.plan(points, anchors, pruned, task.bench.rungs(task.wish.verify))
+    ended = measure(dataclasses.replace(plan, budget_min=task.wish.budget), err_console())
+    if task.wish.out:
+        report.added(plan.out, task.wish.out)
     if ended.measured is None:
         raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
     if ended.left:
@@ -171,49 +188,25 @@ def _measured(asked: Asked, points: Any, anchors: Mapping[str, str], pruned: Pru
     return ended.measured
 
 
-def _verified(asked: Asked) -> int:
-    """Entries whose code has changed since they were confirmed, oldest first, as many as the budget allows."""
-    entries = tables.entries(asked.cases)
-    rivals = [verifying.rivals(one) for one in entries]
-    known = [one for one in rivals if one.entry.confirmed and one.entry.confirmed.code]
-    due = verifying.due(entries, asked.bench.code(tuning.verification(known)))
-    rungs = asked.bench.rungs(verifying=True)
-
-    def minutes(some: Sequence[Rivals]) -> float:
-        return asked.bench.minutes(asked.bench.points(tuning.verification(some))[0], rungs)
-
-    now, later = verifying.within(due.stale, minutes, asked.budget_min)
-    report.say_due(Due(due.unchanged, now), later, minutes(now))
-    if asked.dry_run or not now:
-        return PASS
-    points, anchors = asked.bench.points(tuning.verification(now))
-    pruned = asked.bench.pruned(points, anchors)
-    chosen = tuple(case for one in now for case in one.entry.cases)
-    mine = dataclasses.replace(asked, cases=chosen, budget_min=None)
-    return _written(mine, _measured(mine, points, anchors, pruned, verifying=True), pruned, verifying=True)
-
-
 # ---- written ------------------------------------------------------------------------------------------------------
 
 
-def _written(asked: Asked, measured: Measured, pruned: Pruned | None, verifying: bool = False) -> int:
-    """Decide, say it, and write the tables, or with --dry-run show what would change in them."""
-    made = tuning.decisions(asked.cases, measured, pruned)
+def _written(task: Task, measured: Measured, pruned: Pruned | None, code: CodeObjects | None) -> list[EntryDecision]:
+    """Decide, and write the tables, or with --dry-run show what would change in them.  code: None to compile it."""
+    made = tuning.decisions(task.cases, measured, pruned)
     if not made:
-        raise SweepError("the sweep has no time of a case with a tuned table; `ridgeline tune OPERATOR` measures them")
-    confirmed = tuning.confirmations(made, measured, tuning.codes(asked.bench, made))
-    texts = tuning.new_texts(asked.cases, made, confirmed)
-    if asked.as_json:
-        click.echo(json.dumps(report.document(made), indent=1))
-    else:
-        report.show(made, out_console())
+        raise SweepError(f"no case of {task.operator} with a tuned table has a time; `ridgeline tune` measures them")
+    known = tuning.codes(task.bench, made) if code is None else code
+    if code is None and task.wish.out:
+        code_file.write(task.wish.out, task.operator, known)
+    texts = tuning.new_texts(task.cases, made, tuning.confirmations(made, measured, known))
     for file, (before, after) in texts.items():
-        if asked.dry_run:
-            click.echo(tables.difference(file, before, after), nl=False, err=asked.as_json)
+        if task.wish.dry_run:
+            click.echo(tables.difference(file, before, after), nl=False, err=True)
         elif before != after:
             replace(file, after)
             click.echo(f"wrote {file}", err=True)
-    return _code(made, verifying)
+    return made
 
 
 def _code(made: Sequence[EntryDecision], verifying: bool) -> int:

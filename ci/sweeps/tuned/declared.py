@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import Sequence
 from pathlib import Path
 
+from ci.harness import options, query
 from ci.sweeps.measured import SweepError
 from ci.sweeps.tuned.cases import Table, TablePlace, TunedCase, sharing
 
@@ -46,3 +47,9 @@ def chosen(
         and (not patterns or any(fnmatch.fnmatchcase(one.case, pattern) for pattern in patterns))
     ]
     return sharing(cases, fits)
+
+
+def operators(tree: Path) -> list[str]:
+    """Every operator of a tree that has a tuned table, by what it declares."""
+    found = query("list", *options(tree=tree))
+    return [one["kernel"] for one in found["kernels"] if one.get("tuned")]

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.points import Point
+from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.judging import policy
+from ci.sweeps import catalogue as catalogues
 from ci.sweeps import effort
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.plan import FOLDER, SweepPlan, sweep_id
 from ci.sweeps.prepare import CACHE
 from ci.sweeps.pruning import Compiler, Pruned, by_config
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs
+from ci.sweeps.tuned import declared
 from ci.sweeps.tuned.cases import Knobs, TunedCase
 from ci.sweeps.tuned.verifying import CodeObjects
 
@@ -93,19 +95,26 @@ class Bench:
             return Rungs(VERIFYING_ROUNDS[self.kind], halving=False, least=least)
         return Rungs(CPU_ROUNDS if self.kind == "cpu" else GPU_ROUNDS, least=least)
 
-    def plan(
-        self, points: Points, anchors: Mapping[str, str], pruned: Pruned, rungs: Rungs, out: Path | None
-    ) -> SweepPlan:
-        """The sweep.  out: the trial file, None for one of its own, by which it is resumed."""
+    def plan(self, points: Points, anchors: Mapping[str, str], pruned: Pruned, rungs: Rungs) -> SweepPlan:
+        """The sweep, with a trial file of its own by which it is resumed."""
         operator = self.catalogue.operator
         name = sweep_id(operator, self.checkout, rungs)
-        file = out or FOLDER / f"tune-{operator}-{name}.jsonl"
+        file = FOLDER / f"tune-{operator}-{name}.jsonl"
         worlds = [offer.world for offer in self.catalogue.offers if offer.case in points]
         return SweepPlan(name, operator, self.checkout, pruned, anchors, file, rungs, world=max(worlds, default=1))
 
     def minutes(self, points: Points, rungs: Rungs) -> float:
         """GPU minutes that these points are expected to take."""
         return effort.expected(self.catalogue, points, rungs).minutes
+
+
+def offered(
+    operator: str, checkout: LocalCheckout, console: Console, arch: str | None, units: int | None = None
+) -> tuple[Bench, list[TunedCase]]:
+    """The operator as it is offered for a device, this machine's unless `arch` says another, and what can be tuned."""
+    wanted = harness.options(kernel=operator, tree=checkout.path, arch=arch, compute_units=units)
+    found = harness.query("candidates", *wanted)
+    return Bench(catalogues.parsed(found, operator), checkout, console), declared.parsed(found, operator)
 
 
 def _once(points: Iterable[Point]) -> list[Point]:
