@@ -7,11 +7,14 @@ import ast
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import points
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.plan import HEAPS, UsageError
+from benchmarks.plan import HEAPS, Protocol, UsageError
+from benchmarks.points import PointsFile
 from benchmarks.trial_file import EARLIEST_MS, LATEST_MS, ROLES
 
 MOST_SEED = 2**63
@@ -89,6 +92,30 @@ def heap(text: str) -> str:
     if text not in HEAPS:
         raise argparse.ArgumentTypeError(f"{text!r} is no home of the symmetric heap; known: {', '.join(HEAPS)}")
     return text
+
+
+def protocol(arguments: argparse.Namespace) -> Protocol:
+    """How the options of `run` ask to measure."""
+    names = ("rounds", "trials", "cache", "seed", "schedule_seed", "heap")
+    told = {name: getattr(arguments, name) for name in names}
+    return Protocol(**told, deadline_s=arguments.deadline, point_deadline_s=arguments.point_deadline)
+
+
+NAMED_BY_POINTS = ("kernel", "case", "backend", "set")
+"""Options that say what a points file says."""
+
+
+def points_file(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> PointsFile:
+    """The points that are asked for.  UsageError for a file that cannot be used, or options that say the same."""
+    for option in NAMED_BY_POINTS:
+        if getattr(arguments, option):
+            raise UsageError(f"--{option} beside --points: the points file names what is measured; leave one out")
+    if [checkout.role for checkout in checkouts] != ["head"]:
+        raise UsageError("the points of one checkout are measured at a time: --tree head=PATH")
+    try:
+        return points.read(arguments.points)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def checkouts(arguments: argparse.Namespace) -> list[Checkout]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.points import label
 from kernels import hardware
 from kernels.spec import TIERS, Cost
 
@@ -62,8 +63,21 @@ class UsageError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class WarmUp:
+    """How an arm is called before it is timed: for `seconds`, within fewest and most samples; then untimed rounds."""
+
+    seconds: float = 0.02
+    fewest: int = 3
+    most: int = 20
+    rounds: int = 2
+
+
+@dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs."""
+    """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs.
+
+    point_deadline_s: for one step of a point of a sweep, of which many are bad; compiling it has the other.
+    """
 
     rounds: int = 40
     trials: int = 3
@@ -72,6 +86,8 @@ class Protocol:
     schedule_seed: int = 0
     deadline_s: float = 180.0
     heap: str = "auto"
+    warm_up: WarmUp = WarmUp()
+    point_deadline_s: float = 20.0
 
     def definition_terms(self) -> dict[str, Any]:
         """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are."""
@@ -79,7 +95,8 @@ class Protocol:
 
     def describe(self) -> dict[str, Any]:
         """The `protocol` of a trial line."""
-        return {"rounds": self.rounds, "cache": self.cache, "seed": self.seed, "schedule_seed": self.schedule_seed}
+        told = {name: getattr(self, name) for name in ("rounds", "cache", "seed", "schedule_seed")}
+        return told if self.warm_up == WarmUp() else {**told, "warm_up": dataclasses.asdict(self.warm_up)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +113,7 @@ class Selection:
 class PlannedArm:
     """What is timed: a checkout (by role) and a backend, with overridden knobs.
 
+    point: its id, in a sweep.  compiled: ahead, so that its first call need not.
     libraries: what it calls, with versions.  first_call_s: what set-up and first call may take (kernels.spec.Backend).
     """
 
@@ -104,11 +122,18 @@ class PlannedArm:
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     libraries: str = ""
     first_call_s: float = 0.0
+    point: str = ""
+    compiled: bool = False
 
     @property
     def key(self) -> str:
         """Its name in the trial file."""
-        return f"{self.role}/{self.backend}"
+        return f"{self.role}/{self.label}"
+
+    @property
+    def label(self) -> str:
+        """Its name among the arms of its checkout."""
+        return label(self.backend, self.point)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ class SweepPlan:
 
     earlier: files whose lines count as measured.  budget_min: GPU minutes that one call may take, None: any.
     shard: (k, n), from 1: only the points dealt to it.  finals: False leaves out the rungs after the second, in which
-    points of all shards must meet.
+    points of all shards must meet.  shared: the file has lines of other sweeps too, which are left alone.
     """
 
     id: str
@@ -47,6 +47,7 @@ class SweepPlan:
     deadline_s: float | None = None
     heap: str = ""
     world: int = 1
+    shared: bool = False
 
     @property
     def dealt(self) -> dict[str, list[Point]]:

@@ -66,7 +66,8 @@ def prepared(
     pruned = by_config(everything, asked, anchors)
     if compile_ahead and everything.arch != "cpu" and pruned.count:
         units = everything.compute_units
-        compiler = Compiler(choice.tree, everything.arch, units, CACHE, console, limits or CodeLimits())
+        here = choice.arch is None
+        compiler = Compiler(choice.tree, everything.arch, units, CACHE, console, limits or CodeLimits(), here)
         pruned = compiler.pruned(choice.operator, pruned, anchors)
     return Prepared(everything, asked, anchors, pruned)
 

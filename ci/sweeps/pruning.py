@@ -27,6 +27,10 @@ WILL_NOT_LOAD, SPILLS, REGISTERS, REFUSED, FAILED = (
 """Reasons why a point is not measured, in few words."""
 
 
+DECLARED = "its isa() declaration failed: ValueError: "
+"""Begins the sentence of a launch that the operator itself refuses (benchmarks.isa.worker)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class CodeLimits:
     """What a point's code may have at most; None: anything.  registers: per lane (thread).  spills: vector registers,
@@ -135,7 +139,10 @@ def _joined(
 
 @dataclasses.dataclass(frozen=True)
 class Compiler:
-    """Compiles points of a tree ahead of time, for an architecture; the cache keeps what is compiled."""
+    """Compiles points of a tree ahead of time, for an architecture; the cache keeps what is compiled.
+
+    launched: they will be launched on this machine, so the binaries go where launches look for them.
+    """
 
     tree: Path
     arch: str
@@ -143,6 +150,7 @@ class Compiler:
     cache: Path
     console: Console
     limits: CodeLimits = CodeLimits()
+    launched: bool = False
 
     def pruned(self, operator: str, before: Pruned, anchors: Mapping[str, str]) -> Pruned:
         """What is left after compiling; SweepError if the compiling program gave no result."""
@@ -172,14 +180,15 @@ class Compiler:
             argv = harness.program("benchmarks.isa", "metrics")
             argv += harness.options(points=asked, tree=self.tree.resolve(), arch=self.arch, cache=self.cache.resolve())
             argv += harness.options(compute_units=self.compute_units, out=out, progress="json")
+            argv += ["--launch-cache"] * self.launched
             harness.produce(argv, out, self.console, "compiling ahead")
             return read_compiled(json.loads(out.read_text()), self.limits)
 
 
 def read_compiled(document: Mapping[str, Any], limits: CodeLimits) -> dict[tuple[str, str], Compiled]:
     """What `python -m benchmarks.isa metrics --points` wrote, by (case, label of the point)."""
-    if document.get("failures"):
-        raise SweepError(f"nothing could be compiled ahead: {document['failures'][0]['why']}")
+    if document.get("failure"):
+        raise SweepError(f"nothing could be compiled ahead: {document['failure']}")
     found = {}
     for one in document["points"]:
         point = Point(one["case"], one["backend"], one.get("knobs") or {})
@@ -188,10 +197,13 @@ def read_compiled(document: Mapping[str, Any], limits: CodeLimits) -> dict[tuple
 
 
 def _compiled(one: Mapping[str, Any], limits: CodeLimits) -> Compiled:
+    if one["status"] == "undeclared":
+        return Compiled()  # a library's: nothing is compiled
     if one["status"] == "unsupported":
         return Compiled(REFUSED, one["why"])
     if one["status"] != "ok":
-        return Compiled(FAILED, one["why"])
+        refused, _, why = str(one["why"]).partition(DECLARED)
+        return Compiled(FAILED, refused) if refused else Compiled(REFUSED, why)
     if one.get("will_not_load"):
         return Compiled(WILL_NOT_LOAD, one["will_not_load"])
     metrics = one.get("metrics") or {}
@@ -201,4 +213,4 @@ def _compiled(one: Mapping[str, Any], limits: CodeLimits) -> Compiled:
         return Compiled(REGISTERS, f"{registers} registers, and at most {limits.registers} are allowed")
     if limits.spills is not None and spills > limits.spills:
         return Compiled(SPILLS, f"{spills} spilled, and at most {limits.spills} are allowed")
-    return Compiled(identity=one.get("launch") or "")
+    return Compiled(identity=f"{one['backend']} {one['equal']}" if one.get("equal") else "")

@@ -88,7 +88,8 @@ def command(plan: SweepPlan, asked: Path) -> list[str]:
     argv = harness.program("benchmarks", "run", "--progress", "json")
     argv += harness.options(points=asked.resolve(), out=plan.out.resolve(), seed=plan.seed)
     argv += harness.of_checkout(plan.checkout)
-    return argv + harness.options(deadline=plan.deadline_s, heap=plan.heap or None)
+    cache = "hot" if harness.machine_kind() == "cpu" else None  # as in `ci.options.with_rounds`
+    return argv + harness.options(point_deadline=plan.deadline_s, heap=plan.heap or None, cache=cache)
 
 
 def _gained(plan: SweepPlan, before: Due) -> bool:
@@ -109,7 +110,7 @@ def trials_of(plan: SweepPlan) -> list[Trial]:
         for trial in file.trials if file else ():
             if trial.sweep and trial.sweep.id == plan.id and trial.operator == plan.operator:
                 found.setdefault(trial.id, trial)
-            else:
+            elif not plan.shared:
                 raise SweepError(_another(path, trial, plan))
     return list(found.values())
 

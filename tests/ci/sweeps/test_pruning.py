@@ -36,7 +36,7 @@ def test_a_case_that_the_backend_refuses_is_dropped_with_its_sentence() -> None:
 
 
 def _entry(point: Point, **more: Any) -> dict[str, Any]:
-    return {"case": point.case, **point.as_json(), "status": "ok", "launch": point.label, "metrics": {}, **more}
+    return {"case": point.case, **point.as_json(), "status": "ok", "equal": point.label, "metrics": {}, **more}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ def _entry(point: Point, **more: Any) -> dict[str, Any]:
         ({"status": "failed", "why": "x"}, CodeLimits(), "does not compile"),
         ({"status": "refused", "why": "x"}, CodeLimits(), "does not compile"),
         ({"status": "unsupported", "why": "x"}, CodeLimits(), "refused"),
+        ({"status": "undeclared", "why": "x"}, CodeLimits(), ""),
         ({"will_not_load": "300 KB of LDS"}, CodeLimits(), "cannot load"),
         ({"metrics": {"vgpr": 300}}, CodeLimits(registers=256), "too many registers"),
         ({"metrics": {"registers": 256}}, CodeLimits(registers=256), ""),
@@ -61,7 +62,7 @@ def test_what_the_code_says_of_a_point(more: dict[str, Any], limits: CodeLimits,
 
 def test_a_compiler_that_cannot_start_is_an_error() -> None:
     with pytest.raises(SweepError, match="nothing could be compiled ahead: no Triton"):
-        read_compiled({"points": [], "failures": [{"arch": "sm_90", "why": "no Triton"}]}, CodeLimits())
+        read_compiled({"points": [], "failure": "no Triton"}, CodeLimits())
 
 
 def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch: pytest.MonkeyPatch) -> None:
