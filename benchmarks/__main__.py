@@ -31,12 +31,13 @@ from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
 from benchmarks.points import PointsFile
+from benchmarks.protocol import BURST_ROUNDS
 from benchmarks.sweeping import candidates
 from benchmarks.sweeping import earlier as known_points
 from benchmarks.sweeping.ahead import compile_ahead
 from benchmarks.sweeping.session import measure_points
 from benchmarks.tally import FAULTS, MEASURED, Tally
-from benchmarks.trial_file import ROLES
+from benchmarks.trial_file import REGIMES, ROLES
 from kernels.spec import TIERS
 
 
@@ -134,7 +135,12 @@ def _how_options(run: argparse.ArgumentParser) -> None:
     add = run.add_argument
     add("--trials", type=of.positive, default=default.trials, metavar="N", help=f"default {default.trials}")
     add("--first-trial", type=of.seed, default=0, metavar="N", help="number of the first of them (default 0)")
-    add("--rounds", type=of.positive, default=default.rounds, metavar="N", help=f"per trial (default {default.rounds})")
+    rounds = f"per trial (default {default.rounds}; {BURST_ROUNDS} bursts of every arm when sustained)"
+    add("--rounds", type=of.positive, metavar="N", help=rounds)
+    regime = "calls spaced by a flush of the caches, or back to back in bursts at settled power"
+    add("--regime", choices=REGIMES, default=default.regime, help=f"{regime} (default {default.regime})")
+    burst = f"least seconds of a burst when sustained (default {default.burst_s:g})"
+    add("--burst", type=of.burst, default=default.burst_s, metavar="SECONDS", help=burst)
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
     add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
 

@@ -15,6 +15,7 @@ from benchmarks import points
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.plan import HEAPS, Protocol, UsageError
 from benchmarks.points import PointsFile
+from benchmarks.protocol import BURST_ROUNDS
 from benchmarks.trial_file import EARLIEST_MS, LATEST_MS, ROLES
 
 MOST_SEED = 2**63
@@ -22,6 +23,9 @@ MOST_SEED = 2**63
 
 LEAST_DEADLINE_S, MOST_DEADLINE_S = 0.1, 86400.0
 """A step takes milliseconds at least, and a day is no deadline (2026-11)."""
+
+SHORTEST_BURST_S, LONGEST_BURST_S = 0.001, 60.0
+"""A shorter burst has no two calls worth the name; a minute is longer than any power control needs (2026-11)."""
 
 
 def role_value(text: str) -> tuple[str, str]:
@@ -87,6 +91,18 @@ def deadline(text: str) -> float:
     return seconds
 
 
+def burst(text: str) -> float:
+    """Seconds of a burst."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not SHORTEST_BURST_S <= seconds <= LONGEST_BURST_S:
+        limits = f"{SHORTEST_BURST_S:g} to {LONGEST_BURST_S:g}"
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a burst of {limits} seconds")
+    return seconds
+
+
 def heap(text: str) -> str:
     """A home of the symmetric heap; the environment's word is held to the same names."""
     if text not in HEAPS:
@@ -96,9 +112,11 @@ def heap(text: str) -> str:
 
 def protocol(arguments: argparse.Namespace) -> Protocol:
     """How the options of `run` ask to measure."""
-    names = ("rounds", "trials", "cache", "seed", "schedule_seed", "heap")
+    names = ("trials", "cache", "seed", "schedule_seed", "heap", "regime")
     told = {name: getattr(arguments, name) for name in names}
-    return Protocol(**told, deadline_s=arguments.deadline, point_deadline_s=arguments.point_deadline)
+    told["rounds"] = arguments.rounds or (BURST_ROUNDS if arguments.regime == "sustained" else Protocol().rounds)
+    told["burst_s"], told["point_deadline_s"] = arguments.burst, arguments.point_deadline
+    return Protocol(**told, deadline_s=arguments.deadline)
 
 
 NAMED_BY_POINTS = ("kernel", "case", "backend", "set")

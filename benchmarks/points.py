@@ -84,7 +84,10 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class PointsFile:
-    """What a sweep asks for.  sweep: its id, which the trial lines carry; rung: their trial number."""
+    """What a sweep asks for.  sweep: its id, which the trial lines carry; rung: their trial number.
+
+    whole_calls: calls of every arm that are timed from the host's side too, once its rounds are taken.
+    """
 
     sweep: str
     operator: str
@@ -92,10 +95,12 @@ class PointsFile:
     rounds: int
     batches: tuple[Batch, ...]
     regime: str = "spaced"
+    whole_calls: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The content of the file."""
         told = {field: getattr(self, field) for field in ("sweep", "operator", "rung", "rounds", "regime")}
+        told |= {"whole_calls": self.whole_calls} if self.whole_calls else {}
         return {**told, "batches": [batch.as_json() for batch in self.batches]}
 
 
@@ -103,7 +108,7 @@ _POINT = record({"backend": name}, {"knobs": table(name, anything)})
 _BATCH = record({"case": name, "anchor": name, "points": items(_POINT)}, {})
 _FILE = record(
     {"sweep": name, "operator": name, "rung": whole(0, 1_000_000), "rounds": whole(1, 100_000)},
-    {"regime": one_of(*REGIMES), "batches": items(_BATCH)},
+    {"regime": one_of(*REGIMES), "batches": items(_BATCH), "whole_calls": whole(0, 10_000)},
 )
 
 
@@ -115,7 +120,8 @@ def parse(value: Any) -> PointsFile:
         raise Unfit("batches", value.get("batches"), "a list of at least one batch")
     told = {field: value[field] for field in ("sweep", "operator", "rung", "rounds")}
     batches = tuple(_batch(one, f"batches[{index}]") for index, one in enumerate(value["batches"]))
-    return PointsFile(**told, batches=batches, regime=value.get("regime", REGIMES[0]))
+    regime, whole_calls = value.get("regime", REGIMES[0]), value.get("whole_calls", 0)
+    return PointsFile(**told, batches=batches, regime=regime, whole_calls=whole_calls)
 
 
 def _batch(value: Mapping[str, Any], where: str) -> Batch:

@@ -50,6 +50,9 @@ ROLES = ("base", "head")
 SHORTEST_S, LONGEST_S = 1e-9, 3600.0
 """Seconds of one call: no clock resolves less than 1 ns, and no call of a benchmark takes more than an hour."""
 
+REGIMES = points.REGIMES
+"""A line without a regime is of the first: there was no other before."""
+
 EARLIEST_MS, LATEST_MS = 0, 4_102_444_800_000
 """Dates, milliseconds since 1970 UTC: up to 2100.  Beyond 2262 pandas cannot hold them."""
 
@@ -161,12 +164,13 @@ _CHECKOUT = record(
         "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {}))),
     },
 )
+_MEASURED = items(maybe(number(0.0, 1e9)))
 _ARM = record(
     {"status": one_of(*(status for status in Status if status is not Status.MISSING))},
     {
         "seconds": numbers(SHORTEST_S, LONGEST_S, fewest=1),
         "skew_s": maybe(numbers(0.0, LONGEST_S)),
-        "rank_s": maybe(numbers(SHORTEST_S, LONGEST_S)),
+        **dict.fromkeys(("rank_s", "whole_s"), maybe(numbers(SHORTEST_S, LONGEST_S))),
         "why": TEXT,
         "detail": TEXT,
         "knobs": maybe(table(NAME, anything)),
@@ -174,10 +178,17 @@ _ARM = record(
         "first_call_s": maybe(number(0, 1e6)),
         "compile_s": maybe(number(0, 1e6)),
         "calls_per_sample": whole(1, 1_000_000),
+        "energy_j": _MEASURED,
+        "energy_s": _MEASURED,
         "same_as": _arm_key,
     },
 )
-"""same_as: the arm whose code and launch are the same, which was timed for both."""
+"""energy_j: joules of one call on all its devices together, by round; null where their counters moved less than twice
+in that burst.  energy_s: the seconds in which they were followed there.  same_as: the arm whose code and launch are the
+same, which was timed for both."""
+_ENERGY = record({}, {"why_absent": maybe(TEXT), **dict.fromkeys(("step_s", "poll_s"), maybe(number(0.0, 1e6)))})
+"""The energy counters in a case: seconds between their steps and between askings, or why there is nothing to read."""
+_CASE_FIELDS = {"method": TEXT, "warnings": items(TEXT), "energy": maybe(_ENERGY), "arms": table(_arm_key, _ARM)}
 _DEVICE = {
     **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"), maybe(number(-1e6, 1e6))),
     "throttle": maybe(TEXT),
@@ -208,10 +219,15 @@ LINE = record(
         "kernel": _part,
         "machine": _MACHINE,
         "trees": table(one_of(*ROLES), _CHECKOUT),
-        "cases": table(_part, record({}, {"method": TEXT, "warnings": items(TEXT), "arms": table(_arm_key, _ARM)})),
+        "cases": table(
+            _part,
+            record(
+                {}, {"method": TEXT, "warnings": items(TEXT), "energy": maybe(_ENERGY), "arms": table(_arm_key, _ARM)}
+            ),
+        ),
     },
     {
-        "protocol": maybe(table(NAME, anything)),
+        "protocol": maybe(record({}, {"regime": one_of(*REGIMES)})),
         "duration_s": maybe(number(0, 1e9)),
         "measuring_s": maybe(number(0, 1e9)),
         "busy_share": maybe(number(0, 1e3)),

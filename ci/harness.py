@@ -58,7 +58,7 @@ class MeasureError(Exception):
 class MeasurePlan:
     """What to measure: filters, and how long.  trials = 0: the policy's budget; rounds = 0: by kind of machine.
 
-    first_trial: the number of the first trial.
+    first_trial: the number of the first trial.  burst_s: seconds, where the regime is sustained; 0: by kind of machine.
     """
 
     tier: str = "pr"
@@ -72,6 +72,8 @@ class MeasurePlan:
     deadline_s: float | None = None
     cache: str = ""
     heap: str = ""
+    regime: str = "spaced"
+    burst_s: float = 0.0
     knobs: Sequence[str] = ()
     pythons: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -154,6 +156,8 @@ def command(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, ve
     argv += options(out=out.resolve(), tier=plan.tier, seed=plan.seed)  # the program runs in HARNESS, wherever we are
     if verb == "run":
         argv += options(trials=plan.trials, rounds=plan.rounds, first_trial=plan.first_trial or None)
+        if plan.regime != "spaced":
+            argv += options(regime=plan.regime, burst=plan.burst_s or None)
     argv += [one for side in checkouts for one in of_checkout(side)]
     pythons = [f"{role}={python}" for role, python in plan.pythons.items()]
     argv += options(kernel=plan.kernels, case=plan.cases, backend=plan.backends, set=plan.knobs, env=pythons)

@@ -20,6 +20,8 @@ from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
 from benchmarks.coordinator.samples import symptoms
 from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
+from benchmarks.coordinator.sustained.energy import EnergyMeter
+from benchmarks.coordinator.sustained.rounds import SETTLED, BurstRounds
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
@@ -58,6 +60,7 @@ class CaseRun(ArmSteps):
         self._same: dict[str, str] = {}
         self._one_arm_per_message = False
         self._keep_inputs = keep_inputs
+        self.meter = EnergyMeter(None, case.world, "not asked for")
 
     def run(self) -> dict[str, Any]:
         """The case's entry in the trial line."""
@@ -140,8 +143,14 @@ class CaseRun(ArmSteps):
         if self.method == "graph":
             for arm in self._timed():
                 self._capture(arm)
-        self._warm_up()
-        self._rounds(self.protocol.rounds, warm_up=False)
+        if self.protocol.sustained:
+            self._bursts()
+        else:
+            self._warm_up()
+            self._rounds(self.protocol.rounds, warm_up=False)
+        for arm in self._timed() if self.protocol.whole_calls else ():
+            by_rank = self.step(arm, "whole calls", "whole", count=self.protocol.whole_calls)
+            self._facts[arm.key].whole_s = [max(one) for one in zip(*by_rank or (), strict=True)]
         for arm in self._timed():
             self._check(arm, "check after timing")
 
@@ -182,6 +191,33 @@ class CaseRun(ArmSteps):
             for index, arm in enumerate(message):
                 starved = max(answer["starved"][arm.label] for answer in answers)
                 self._facts[arm.key].add_sample([answer["seconds"][index] for answer in answers], starved)
+
+    def _bursts(self) -> None:
+        """Bursts of every arm, round by round, once the device has settled."""
+        arms, begin = self._timed(), time.perf_counter()
+        if not arms:
+            return
+        timed = BurstRounds(self._burst, self.protocol.burst_s, self.order, self.meter)
+        with self.meter.running():
+            for arm in arms:
+                timed.calibrate(arm, self._facts[arm.key].expected_s * self._calls(arm))
+            unsettled = timed.settle(arms[0], SETTLED[self.method])
+            for burst in timed.take(arms, self.protocol.rounds):
+                self.busy_s += burst.busy_s
+                self._facts[burst.arm.key].add_burst(burst)
+        self.wall_s += time.perf_counter() - begin
+        self.warnings += [unsettled] if unsettled else []
+
+    def _burst(self, arm: PlannedArm, launches: int) -> list[Any]:
+        """One burst of an arm on all ranks."""
+        launch_s = self._facts[arm.key].expected_s * self._calls(arm)
+        limit_s = self.deadline_s([arm]) + 10 * max(self.protocol.burst_s, 2 * launch_s)
+        fields = {"label": arm.label, "launches": launches}
+        try:
+            return self.workers.pools[arm.role].ask(f"timing of {arm.key}", limit_s, "burst", **fields)
+        except (StepFailed, PoolDied) as error:
+            self.give_up(arm, error.failure, isinstance(error, PoolDied))
+            raise Again from error
 
     def _messages(self, schedule: Sequence[PlannedArm]) -> Iterator[list[PlannedArm]]:
         """Parts of the schedule that one checkout can do in one go; single arms once something went wrong."""
@@ -225,7 +261,8 @@ class CaseRun(ArmSteps):
 
     def _entry(self) -> dict[str, Any]:
         arms = {arm.key: self._arm_entry(arm) for arm in self.case.arms}
-        return {"method": self.method, "arms": arms, "warnings": list(dict.fromkeys(self.warnings))}
+        energy = {"energy": self.meter.facts()} if self.protocol.sustained else {}
+        return {"method": self.method, "arms": arms, "warnings": list(dict.fromkeys(self.warnings)), **energy}
 
     def _arm_entry(self, arm: PlannedArm) -> dict[str, Any]:
         if arm.key in self._same:
@@ -241,7 +278,9 @@ class CaseRun(ArmSteps):
     def _samples_of(self, arm: PlannedArm) -> dict[str, Any]:
         facts = self._facts[arm.key]
         ranks = facts.ranks() if self.case.world > 1 else {"skew_s": None}
-        return {"seconds": facts.seconds, **ranks, "calls_per_sample": self._calls(arm)}
+        whole = {"whole_s": facts.whole_s} if facts.whole_s else {}
+        times = {"seconds": facts.seconds, **ranks, **whole, **facts.energy()}
+        return {**times, "calls_per_sample": self._calls(arm)}
 
     def _same_entry(self, arm: PlannedArm, timed: PlannedArm) -> dict[str, Any]:
         """Of a point whose code another arm has: that arm's samples, or its failure."""

@@ -29,6 +29,7 @@ from benchmarks.coordinator.checkouts import (
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
+from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting, make_directories, remove_directories
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.trial_file import Status
@@ -175,7 +176,8 @@ class Session:
         found = {}
         for name in names:
             declared = {role: d.kernels[name] for role, d in self.descriptions.items() if name in d.kernels}
-            found[name] = plan.plan_kernel(declared, self.machine, self.selection, self.protocol.cache)
+            how = self.protocol.cache, self.protocol.regime
+            found[name] = plan.plan_kernel(declared, self.machine, self.selection, *how)
         return found
 
     def checks(self, plans: Mapping[str, Sequence[PlannedCase]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -260,7 +262,10 @@ class Session:
     ) -> CaseRun:
         """A case, ready to run.  part: of the case, in a sweep; it decides the order of the arms as the trial does."""
         order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
-        return CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
+        run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
+        if self.protocol.sustained:
+            run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
+        return run
 
     def known(self, name: str) -> dict[tuple[str, str], Failure]:
         """What hung in this session, by (case, arm) of a kernel."""
@@ -282,7 +287,7 @@ class Session:
         return [f"the checkouts have their symmetric heaps in different homes ({said}), which can be what differs"]
 
     def _setting(self, name: str, world: int, cases: Sequence[PlannedCase]) -> WorkerSetting:
-        cold = self.protocol.cache == "cold"
+        flushed = self.protocol.cache == "cold" and not self.protocol.sustained
         return WorkerSetting(
             kernel=name,
             world=world,
@@ -291,7 +296,7 @@ class Session:
             modules={role: d.modules[name] for role, d in self.descriptions.items() if name in d.modules},
             compute_units=self.machine["compute_units"],
             threads=self._threads(world),
-            flush_bytes=plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if cold else 0,
+            flush_bytes=plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if flushed else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks import plan
 from benchmarks.plan import Json, PlannedArm, PlannedCase, Selection, UsageError
 from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.protocol import Protocol
 from kernels.spec import Cost
 
 ROLE = "head"
@@ -63,11 +64,11 @@ def check(file: PointsFile, declaration: Json) -> None:
 
 
 def planned(
-    index: int, batch: Batch, declaration: Json, machine: Json, cache: str, compiled: Compiled
+    index: int, batch: Batch, declaration: Json, machine: Json, protocol: Protocol, compiled: Compiled
 ) -> Iterator[PlannedBatch]:
     """A batch as it is measured here, in as many parts as the memory demands."""
     one = Selection("sweep", cases=(batch.case,))
-    [case] = plan.plan_kernel({ROLE: declaration}, machine, one, cache)
+    [case] = plan.plan_kernel({ROLE: declaration}, machine, one, protocol.cache, protocol.regime)
     cost = Cost(**declaration["costs"].get(batch.case, {}))
     whole = _with_points(batch, case, compiled)
     for points in parts(batch.points, most_points(cost, case.copies, machine)):

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import CaseCounter, CaseEntries, Report, Session
 from benchmarks.coordinator.worker_pools import WorkerPools
-from benchmarks.plan import Protocol, Selection, UsageError, WarmUp, unknown_kernel
+from benchmarks.plan import Protocol, Selection, WarmUp, unknown_kernel
 from benchmarks.points import Point, PointsFile
 from benchmarks.sweeping import batches
 from benchmarks.sweeping.batches import Compiled, PlannedBatch
@@ -32,10 +32,9 @@ Ahead = Callable[[Session, PointsFile], Compiled]
 
 
 def protocol_of(file: PointsFile, like: Protocol) -> Protocol:
-    """How the points of a file are measured.  UsageError for a regime that cannot be measured."""
-    if file.regime != "spaced":
-        raise UsageError(f"the regime {file.regime!r} of the points file cannot be measured; known: spaced")
-    return dataclasses.replace(like, rounds=file.rounds, trials=1, warm_up=BRIEF)
+    """How the points of a file are measured."""
+    how = {"warm_up": BRIEF, "regime": file.regime, "whole_calls": file.whole_calls}
+    return dataclasses.replace(like, rounds=file.rounds, trials=1, **how)
 
 
 def measure_points(
@@ -72,7 +71,7 @@ def _plans(session: Session, file: PointsFile, earlier: Earlier, ahead: Ahead | 
     left = {index: batch for index in range(len(file.batches)) if (batch := earlier.left(file, index))}
     asked = dataclasses.replace(file, batches=tuple(left.values()))
     compiled = ahead(session, asked) if ahead and left else {}
-    how = (declaration, session.machine, session.protocol.cache, compiled)
+    how = (declaration, session.machine, session.protocol, compiled)
     return [part for index, batch in left.items() for part in batches.planned(index, batch, *how)]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker import clocks, code_hash
+from benchmarks.worker import bursts, clocks, code_hash
 from benchmarks.worker.failures import Refused, first_line
 
 
@@ -173,6 +173,15 @@ class CaseBench:
             "busy_s": taken.busy_s,
             "starved": {name: self.arms[name].starved for name in set(order)},
         }
+
+    def whole(self, label: str, count: int) -> list[float]:
+        """Seconds of so many single calls from the host's side; never of a graph, as a user makes one call."""
+        calls = self.arms[label].calls
+        return list(self.clock.whole([calls[index % len(calls)] for index in range(count)]))
+
+    def burst(self, label: str, launches: int) -> dict[str, Any]:
+        """One burst of an arm: the fields of bursts.Burst."""
+        return dataclasses.asdict(bursts.burst(self.clock, self.arms[label].timed, launches))
 
     def drop(self, label: str) -> None:
         """Forget an arm, if it got as far as being one, and free what it holds."""

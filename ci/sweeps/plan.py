@@ -28,6 +28,7 @@ class SweepPlan:
     earlier: files whose lines count as measured.  budget_min: GPU minutes that one call may take, None: any.
     shard: (k, n), from 1: only the points dealt to it.  finals: False leaves out the rungs after the second, in which
     points of all shards must meet.  shared: the file has lines of other sweeps too, which are left alone.
+    whole_calls: of every point, timed from the host's side too.
     """
 
     id: str
@@ -48,6 +49,7 @@ class SweepPlan:
     heap: str = ""
     world: int = 1
     shared: bool = False
+    whole_calls: int = 0
 
     @property
     def dealt(self) -> dict[str, list[Point]]:
@@ -66,7 +68,7 @@ class SweepPlan:
         """What the measuring program is asked for."""
         batches = [batch for case, own in due.points.items() for batch in self._batches(case, own)]
         rounds = self.rungs.rounds[due.rung]
-        return PointsFile(self.id, self.operator, due.rung, rounds, tuple(batches), self.regime)
+        return PointsFile(self.id, self.operator, due.rung, rounds, tuple(batches), self.regime, self.whole_calls)
 
     def _batches(self, case: str, own: Sequence[Point]) -> list[Batch]:
         mixed = sorted(own, key=_place)

@@ -9,12 +9,20 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from benchmarks.coordinator.sustained.rounds import ArmBurst
 from benchmarks.plan import PlannedArm
+
+STARVED_PARTS = 0.1
+"""Share of the parts of a burst that the device may begin before the host has enqueued them (2026-11-22)."""
 
 
 @dataclasses.dataclass
 class ArmFacts:
-    """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank."""
+    """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank.
+
+    whole_s: of calls from the host's side, of the slowest rank.
+    energy_j, energy_s: of a call, and the seconds in which it was counted, by burst; None where that is not known.
+    """
 
     knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -25,12 +33,25 @@ class ArmFacts:
     starved: int = 0
     seconds: list[float] = dataclasses.field(default_factory=list)
     by_rank: list[Sequence[float]] = dataclasses.field(default_factory=list)
+    whole_s: list[float] = dataclasses.field(default_factory=list)
+    energy_j: list[float | None] = dataclasses.field(default_factory=list)
+    energy_s: list[float | None] = dataclasses.field(default_factory=list)
 
     def add_sample(self, by_rank: Sequence[float], starved: int) -> None:
         """One sample: the slowest rank counts."""
         self.seconds.append(max(by_rank))
         self.by_rank.append(by_rank)
         self.starved = starved
+
+    def add_burst(self, burst: ArmBurst[Any]) -> None:
+        """One burst; it counts as starved if more than STARVED_PARTS of its parts were."""
+        self.add_sample(burst.by_rank, self.starved + (burst.starved > STARVED_PARTS))
+        self.energy_j.append(burst.joules)
+        self.energy_s.append(burst.energy.seconds if burst.energy else None)
+
+    def energy(self) -> dict[str, Any]:
+        """Of an arm that was timed in bursts."""
+        return {"energy_j": self.energy_j, "energy_s": self.energy_s} if any(self.energy_j) else {}
 
     def ranks(self) -> dict[str, list[float]]:
         """Seconds between the ranks by round, and the median of each rank: one that is always slower is its GPU."""

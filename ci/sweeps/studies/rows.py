@@ -6,10 +6,12 @@ import dataclasses
 import itertools
 import json
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from benchmarks.points import split
 from benchmarks.studies.types import Rows, StudyPart
 from ci.sweeps.measured import Measured
 from ci.trials.trial import DeclaredCase, Machine
@@ -59,7 +61,12 @@ def _of_machine(machine: Machine) -> dict[str, str | float]:
 
 def whole_seconds(measured: Measured) -> dict[tuple[str, str, str, str], float]:
     """Seconds of a call from the host's side, median over everything measured, by operator, case, backend and point."""
-    return {}
+    found: dict[tuple[str, str, str, str], list[float]] = {}
+    for trial in measured.trials:
+        for case, role, label, arm in trial.arms():
+            if role == "head" and arm.ok:
+                found.setdefault((trial.operator, case, *split(label)), []).extend(arm.whole_s)
+    return {key: statistics.median(seconds) for key, seconds in found.items() if seconds}
 
 
 def of_records(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> pd.DataFrame:

@@ -16,6 +16,10 @@ from ci.sweeps.plan import SweepPlan, sweep_id
 from ci.sweeps.run import measure as measure_sweep
 from ci.sweeps.studies.ready import Asked, ReadyPart
 
+WHOLE_CALLS = 30
+"""Calls timed from the host's side: a launch from Python scatters by some 5 % and the median of 30 by 1 % (1.25 * 5 % /
+sqrt(30), the standard error of a median), and at 50 us a call they cost 5 ms with their flushes."""
+
 CHECKS = "checks"
 """Folder beside the trial file of a study, with the checks of its parts that are not timed."""
 
@@ -52,7 +56,8 @@ def _plan(
     budget = None if asked.budget_min is None else max(asked.budget_min - spent_min, 0.0)
     name = sweep_id(operator, checkout, part.rungs, regime)
     made = SweepPlan(name, operator, checkout, part.pruned, part.anchors, out, part.rungs, regime)
-    return dataclasses.replace(made, budget_min=budget, world=part.world, shared=True)
+    whole = WHOLE_CALLS if study.whole_call else 0
+    return dataclasses.replace(made, budget_min=budget, world=part.world, shared=True, whole_calls=whole)
 
 
 def _sweep(plan: SweepPlan, console: Console) -> Iterator[Left]:
