@@ -44,7 +44,10 @@ ROOMS = {
     },
     "ci.history": {*("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git"), "ci.whole_files", *SHARED},
     "ci.git": {"ci.git", "kernels.project"},
-    "dashboards": {"dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials", "kernels.hardware"},
+    "dashboards": {
+        *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
+        *("ci.sweeps.measured", "kernels.hardware"),
+    },
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""
 
