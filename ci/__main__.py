@@ -50,6 +50,7 @@ VERBS = {
     "study": "Declared experiments: their points, record, table and figures.",
     "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
     "sweep": "Measure points (cases x knobs) against the default: which is best, and how sure that is.",
+    "table": "The maths of comparison tables: ratios, means, wins, groups, regret.",
     "verify": "Is every backend right in every case here? Times nothing.",
     "wait": "Wait until a machine takes a job of a workflow.",
 }
@@ -77,6 +78,7 @@ ROOMS: dict[str, str] = {
     "study": "sweeps.study",
     "submit": "jobs.submit",
     "sweep": "sweeps.sweep",
+    "table": "sweeps.table",
     "wait": "machines.start",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""

@@ -14,7 +14,7 @@ STUDY = Study(
     parts=(
         StudyPart(
             "gemm",
-            tuple(f"n*_m{m}_fp16" for m in (64, 128, 256, 512, 1024, 4096)),
+            tuple(f"n*_m{m}_fp16" for m in (64, 256, 1024, 4096)),
             arms=("blas",),
             tried=(
                 Tried(

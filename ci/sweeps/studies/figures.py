@@ -68,6 +68,9 @@ def _named(spec: Mapping[str, Any]) -> Iterator[str]:
                 yield from _named(panel)
         elif key == "also":
             yield from (_column(one) for one in value)
+        elif key == "code":
+            for one in value:
+                yield from (str(one["before"]), str(one["after"]))
         elif key == "where":
             yield from value
         elif key in (*AXES, *NAMES) and value:
@@ -82,6 +85,18 @@ def data(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
     """The rows of a figure with its columns."""
     names = columns_of(drawn)
     return reshaped(chosen(with_columns(frame, names), drawn.rows), drawn, names)
+
+
+def with_values(drawn: Drawn, rows: pd.DataFrame) -> Drawn:
+    """The figure without panels whose quantity no row has, such as the share of peak on a device without one."""
+    if "panels" not in drawn.spec:
+        return drawn
+    kept = [panel for panel in drawn.spec["panels"] if _known(rows, panel.get("y", drawn.spec.get("y")))]
+    return dataclasses.replace(drawn, spec={**drawn.spec, "panels": kept})
+
+
+def _known(rows: pd.DataFrame, said: str | Mapping[str, Any] | None) -> bool:
+    return said is None or bool(pd.to_numeric(rows[_column(said)], errors="coerce").notna().any())
 
 
 def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -137,7 +152,7 @@ def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: C
 
 def _draw(one: Drawn, measured: pd.DataFrame, rows: pd.DataFrame, foot: Foot, folder: Path, console: Console) -> None:
     told, table = folder / f"{one.name}.json", folder / f"{one.name}.csv"
-    replace(told, json.dumps(spec(one, measured, foot), indent=1) + "\n")
+    replace(told, json.dumps(spec(with_values(one, rows), measured, foot), indent=1) + "\n")
     replace(table, rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
     argv = program("dashboards.figures.studies", str(told.resolve()))
     argv += options(data=table.resolve(), out=(folder / one.name).resolve())
