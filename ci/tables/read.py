@@ -11,6 +11,7 @@ import csv
 import gc
 import gzip
 import io
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,7 +96,10 @@ def read(path: str, asked: AskedColumns) -> TableFile:
     with _uncollected():
         cells = _cells(_text(path, shown), shown, left_out)
     numbers = _Numbers(cells)
-    found = roles(list(cells.columns), numbers.are_most, asked)
+    try:
+        found = roles(list(cells.columns), numbers.are_most, asked)
+    except TableFileError as error:
+        raise TableFileError(f"{error}{_about_commas(cells)}") from None
     kept = _without_repeats(cells, found.identity, left_out)
     values = {name: _values(name, numbers.of(name), cells, found.keys, left_out)[kept] for name in found.backends}
     texts = [*found.keys, *found.unused, *(name for name, _, _ in found.printed)]
@@ -103,6 +107,13 @@ def read(path: str, asked: AskedColumns) -> TableFile:
     frame = pd.DataFrame({**text, **values}, index=np.asarray(cells.numbers)[kept])
     _refuse_nothing_left(frame, found, left_out, shown)
     return TableFile(frame, found, left_out)
+
+
+def _about_commas(cells: _Cells) -> str:
+    """A hint where numbers have a comma, which no number of a CSV has."""
+    texts = (cell.strip() for column in cells.columns.values() for cell in column)
+    found = next((text for text in texts if re.fullmatch(r"-?[0-9]+(,[0-9]+)+", text)), "")
+    return f". {found!r} is not read as a number: write 1234.5" if found else ""
 
 
 @contextlib.contextmanager
@@ -257,6 +268,8 @@ def _trouble(cell: str) -> tuple[str, str]:
     value = float(floats([cell])[0])
     if cell.lower() in ABSENT:
         return "missing cells", "there is no number" if not cell else "{cell} stands for no number"
+    if np.isinf(value):
+        return "cells out of range", "{cell} is not finite"
     if np.isnan(value):
         point = ", as points and separators differ by country; write 1234.5" if "," in cell else ""
         return "cells of text", "{cell} is not a number" + point
