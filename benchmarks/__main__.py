@@ -2,8 +2,10 @@
 
     python -m benchmarks run --tree head=. --kernel gemm --tier pr --trials 3 --out trials.jsonl
     python -m benchmarks run --tree head=. --tree base=../main --out trials.jsonl
+    python -m benchmarks run --points points.json --out points.jsonl
     python -m benchmarks verify --tier nightly --out checks.jsonl
     python -m benchmarks list --tree . --json
+    python -m benchmarks candidates --kernel gemm --arch gfx942
     python -m benchmarks doctor
 
 Exit codes of run and verify: 0 all measured (right), 1 something is wrong, hangs, crashes or fails, 2 nothing was
@@ -13,11 +15,12 @@ measured, 3 usage or infrastructure, 130 interrupted (finished trials and checks
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +30,14 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
+from benchmarks.points import PointsFile
+from benchmarks.protocol import BURST_ROUNDS
+from benchmarks.sweeping import candidates
+from benchmarks.sweeping import earlier as known_points
+from benchmarks.sweeping.ahead import compile_ahead
+from benchmarks.sweeping.session import measure_points
 from benchmarks.tally import FAULTS, MEASURED, Tally
-from benchmarks.trial_file import ROLES
+from benchmarks.trial_file import REGIMES, ROLES
 from kernels.spec import TIERS
 
 
@@ -52,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     run = _verb(verbs, "run", _run, "measure and append trial lines to a file", __doc__)
     _what_options(run, "trial file (.jsonl or .jsonl.gz); lines are appended")
     _how_options(run)
+    _points_options(run)
     verifying = _verb(verbs, "verify", _verify, "call every backend and compare; nothing is timed", verify.__doc__)
     _what_options(verifying, "file of checks (.jsonl); lines are appended, and what it knows is not tried again")
     verifying.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -61,8 +71,14 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("--gpus", type=of.positive, metavar="N", help="with --plan: on a machine with N GPUs")
     listing.add_argument("--kernel", **many, metavar="NAME", help="with --plan: only this kernel; repeatable")
     listing.add_argument("--case", **many, metavar="GLOB", help="with --plan: cases, by name or pattern; repeatable")
+    trying = _verb(verbs, "candidates", _candidates, "what a sweep could try of a kernel", candidates.__doc__)
+    trying.add_argument("--kernel", required=True, metavar="NAME", help="whose knobs")
+    trying.add_argument("--case", **many, metavar="GLOB", help="only these cases; repeatable")
+    trying.add_argument("--backend", **many, metavar="NAME", help="only this backend; repeatable")
+    trying.add_argument("--arch", metavar="ARCH", help="architecture (default: the first device here)")
+    trying.add_argument("--compute-units", type=of.positive, metavar="N", help="CUs or SMs (default: the device's)")
     checking = _verb(verbs, "doctor", _doctor, "what this machine is and what can be measured on it")
-    for verb in (listing, checking):
+    for verb in (listing, checking, trying):
         verb.add_argument("--tree", default=".", metavar="PATH", help="checkout (default: here)")
         verb.add_argument("--json", action="store_true", help="machine-readable")
     help = "look at the disk of this folder too; repeatable"
@@ -119,9 +135,27 @@ def _how_options(run: argparse.ArgumentParser) -> None:
     add = run.add_argument
     add("--trials", type=of.positive, default=default.trials, metavar="N", help=f"default {default.trials}")
     add("--first-trial", type=of.seed, default=0, metavar="N", help="number of the first of them (default 0)")
-    add("--rounds", type=of.positive, default=default.rounds, metavar="N", help=f"per trial (default {default.rounds})")
+    rounds = f"per trial (default {default.rounds}; {BURST_ROUNDS} bursts of every arm when sustained)"
+    add("--rounds", type=of.positive, metavar="N", help=rounds)
+    regime = "calls spaced by a flush of the caches, or back to back in bursts at settled power"
+    add("--regime", choices=REGIMES, default=default.regime, help=f"{regime} (default {default.regime})")
+    burst = f"least seconds of a burst when sustained (default {default.burst_s:g})"
+    add("--burst", type=of.burst, default=default.burst_s, metavar="SECONDS", help=burst)
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
     add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
+
+
+def _points_options(run: argparse.ArgumentParser) -> None:
+    default = Protocol()
+    points = "measure the points of this file (benchmarks/points.py), which names operator, cases, arms and rounds; "
+    points += "what --out has of the sweep is not measured again"
+    run.add_argument("--points", type=Path, metavar="FILE", help=points)
+    ahead = "with --points: compile ahead in N processes, so that launches need not (0: one per CPU core)"
+    run.add_argument("--compile-ahead", type=of.seed, metavar="N", help=ahead)
+    deadline = f"for one step of a point, which then counts as hanging (default {default.point_deadline_s:g})"
+    run.add_argument(
+        "--point-deadline", type=of.deadline, default=default.point_deadline_s, metavar="SECONDS", help=deadline
+    )
 
 
 # ---- verbs -------------------------------------------------------------------------------------------------------
@@ -129,19 +163,30 @@ def _how_options(run: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     checkouts = of.checkouts(arguments)
-    protocol = Protocol(
-        arguments.rounds,
-        arguments.trials,
-        arguments.cache,
-        arguments.seed,
-        arguments.schedule_seed,
-        arguments.deadline,
-        arguments.heap,
-    )
+    protocol = of.protocol(arguments)
+    file = of.points_file(arguments, checkouts) if arguments.points else None
     _refuse_early(arguments, checkouts)
-    tally = Tally()
+    if file:
+        return _run_points(arguments, file, protocol, checkouts[0])
     chosen, report = _selection(arguments), program.reporter(arguments.progress)
     lines = measure(arguments.kernel, checkouts, protocol, report, chosen, arguments.first_trial)
+    return _write(arguments, lines, arguments.kernel)
+
+
+def _run_points(arguments: argparse.Namespace, file: PointsFile, protocol: Protocol, checkout: Checkout) -> int:
+    earlier = known_points.read(arguments.out, file)
+    if not any(earlier.left(file, index) for index in range(len(file.batches))):
+        print(f"nothing is left to measure: {arguments.out} has every point of rung {file.rung}", file=sys.stderr)
+        return MEASURED
+    processes = arguments.compile_ahead
+    ahead = None if processes is None else functools.partial(compile_ahead, processes=processes or None)
+    lines = measure_points(file, checkout, protocol, earlier, program.reporter(arguments.progress), ahead)
+    return _write(arguments, lines, [file.operator])
+
+
+def _write(arguments: argparse.Namespace, lines: Generator[dict[str, Any]], asked: Sequence[str]) -> int:
+    """Append lines as they come; the exit code."""
+    tally = Tally()
     try:
         for line in lines:
             trial_file.append(arguments.out, line)
@@ -151,7 +196,7 @@ def _run(arguments: argparse.Namespace) -> int:
         trial_file.remove_if_empty(arguments.out)
     for sentence in tally.not_measured():
         print(sentence, file=sys.stderr)
-    return tally.exit_code(arguments.kernel)
+    return tally.exit_code(asked)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -203,6 +248,14 @@ def _list(arguments: argparse.Namespace) -> int:
             print(f"  {case['name']} ({case['tier']}, world {case['world']}, {case['dtype']})")
     for module in found.broken:
         print(f"broken module {module['module']}: {module['reason']}")
+    return MEASURED
+
+
+def _candidates(arguments: argparse.Namespace) -> int:
+    named = (arguments.kernel, arguments.case, arguments.backend)
+    wanted = candidates.CandidateRequest(*named, arguments.arch, arguments.compute_units)
+    found = candidates.ask(Checkout("head", Path(arguments.tree).resolve()), wanted)
+    print(json.dumps(found, allow_nan=False) if arguments.json else candidates.in_words(found))
     return MEASURED
 
 

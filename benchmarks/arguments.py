@@ -7,11 +7,15 @@ import ast
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import points
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.plan import HEAPS, UsageError
+from benchmarks.plan import HEAPS, Protocol, UsageError
+from benchmarks.points import PointsFile
+from benchmarks.protocol import BURST_ROUNDS
 from benchmarks.trial_file import EARLIEST_MS, LATEST_MS, ROLES
 
 MOST_SEED = 2**63
@@ -19,6 +23,9 @@ MOST_SEED = 2**63
 
 LEAST_DEADLINE_S, MOST_DEADLINE_S = 0.1, 86400.0
 """A step takes milliseconds at least, and a day is no deadline (2026-11)."""
+
+SHORTEST_BURST_S, LONGEST_BURST_S = 0.001, 60.0
+"""A shorter burst has no two calls worth the name; a minute is longer than any power control needs (2026-11)."""
 
 
 def role_value(text: str) -> tuple[str, str]:
@@ -84,11 +91,49 @@ def deadline(text: str) -> float:
     return seconds
 
 
+def burst(text: str) -> float:
+    """Seconds of a burst."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not SHORTEST_BURST_S <= seconds <= LONGEST_BURST_S:
+        limits = f"{SHORTEST_BURST_S:g} to {LONGEST_BURST_S:g}"
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a burst of {limits} seconds")
+    return seconds
+
+
 def heap(text: str) -> str:
     """A home of the symmetric heap; the environment's word is held to the same names."""
     if text not in HEAPS:
         raise argparse.ArgumentTypeError(f"{text!r} is no home of the symmetric heap; known: {', '.join(HEAPS)}")
     return text
+
+
+def protocol(arguments: argparse.Namespace) -> Protocol:
+    """How the options of `run` ask to measure."""
+    names = ("trials", "cache", "seed", "schedule_seed", "heap", "regime")
+    told = {name: getattr(arguments, name) for name in names}
+    told["rounds"] = arguments.rounds or (BURST_ROUNDS if arguments.regime == "sustained" else Protocol().rounds)
+    told["burst_s"], told["point_deadline_s"] = arguments.burst, arguments.point_deadline
+    return Protocol(**told, deadline_s=arguments.deadline)
+
+
+NAMED_BY_POINTS = ("kernel", "case", "backend", "set")
+"""Options that say what a points file says."""
+
+
+def points_file(arguments: argparse.Namespace, checkouts: Sequence[Checkout]) -> PointsFile:
+    """The points that are asked for.  UsageError for a file that cannot be used, or options that say the same."""
+    for option in NAMED_BY_POINTS:
+        if getattr(arguments, option):
+            raise UsageError(f"--{option} beside --points: the points file names what is measured; leave one out")
+    if [checkout.role for checkout in checkouts] != ["head"]:
+        raise UsageError("the points of one checkout are measured at a time: --tree head=PATH")
+    try:
+        return points.read(arguments.points)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def checkouts(arguments: argparse.Namespace) -> list[Checkout]:

@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.points import label
+from benchmarks.protocol import Protocol as Protocol
+from benchmarks.protocol import WarmUp as WarmUp
 from kernels import hardware
 from kernels.spec import TIERS, Cost
 
 Json = Mapping[str, Any]
 """A JSON object: a declaration, a case of one, or a machine (coordinator.fingerprint)."""
-
-TIMING_VERSION = 1
-"""Raised when the method of taking a sample changes: part of the benchmark definition, so that old and new samples are
-never compared."""
 
 SHORT_S = 50e-6
 """A case whose roofline time is below this is timed in a graph: an event pair resolves about 1 us."""
@@ -46,7 +45,6 @@ MEMORY_SHARE = 0.8
 FLUSH_FACTOR = 2.5
 """A flush reads this many times L2 + last-level cache: more than twice, so that nothing of the last call stays."""
 
-
 MANY = 8
 """GPUs of a node on which eight ranks are the normal case (MI300X, MI325X, MI355X; H200 in HGX)."""
 
@@ -59,27 +57,6 @@ HEAP_VARIABLE = "RIDGELINE_HEAP"
 
 class UsageError(Exception):
     """What was asked for does not exist or cannot be done; the text lists what can."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Protocol:
-    """How samples are taken.  deadline_s: for one step of one arm.  heap: of HEAPS, on GPUs."""
-
-    rounds: int = 40
-    trials: int = 3
-    cache: str = "cold"
-    seed: int = 0
-    schedule_seed: int = 0
-    deadline_s: float = 180.0
-    heap: str = "auto"
-
-    def definition_terms(self) -> dict[str, Any]:
-        """The part of the benchmark definition that is not declared: case, inputs, cost, reference, baselines are."""
-        return {"cache": self.cache, "seed": self.seed, "timing": TIMING_VERSION}
-
-    def describe(self) -> dict[str, Any]:
-        """The `protocol` of a trial line."""
-        return {"rounds": self.rounds, "cache": self.cache, "seed": self.seed, "schedule_seed": self.schedule_seed}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +73,7 @@ class Selection:
 class PlannedArm:
     """What is timed: a checkout (by role) and a backend, with overridden knobs.
 
+    point: its id, in a sweep.  compiled: ahead, so that its first call need not.
     libraries: what it calls, with versions.  first_call_s: what set-up and first call may take (kernels.spec.Backend).
     """
 
@@ -104,11 +82,18 @@ class PlannedArm:
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     libraries: str = ""
     first_call_s: float = 0.0
+    point: str = ""
+    compiled: bool = False
 
     @property
     def key(self) -> str:
         """Its name in the trial file."""
-        return f"{self.role}/{self.backend}"
+        return f"{self.role}/{self.label}"
+
+    @property
+    def label(self) -> str:
+        """Its name among the arms of its checkout."""
+        return label(self.backend, self.point)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +160,9 @@ def check_selection(selection: Selection, declared: Sequence[Json], kernels: Seq
     tiers_of(selection.tier)
 
 
-def plan_kernel(declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str) -> list[PlannedCase]:
+def plan_kernel(
+    declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str, regime: str = "spaced"
+) -> list[PlannedCase]:
     """The cases of one kernel, declarations by role; a case belongs to every checkout that declares it."""
     tiers = tiers_of(selection.tier)
     kernel = next((d["kernel"] for d in declarations.values()), "")
@@ -188,7 +175,7 @@ def plan_kernel(declarations: Mapping[str, Json], machine: Json, selection: Sele
         for case in cases.values()
         if case["tier"] in tiers and _fits(case["name"], kernel, selection.cases) and in_turn(case, machine, selection)
     ]
-    return [_plan_case(case, declarations, machine, selection, cache) for case in wanted]
+    return [_plan_case(case, declarations, machine, selection, cache, regime) for case in wanted]
 
 
 def planned_worlds(declared: Mapping[str, Json], machine: Json, selection: Selection) -> dict[str, dict[str, int]]:
@@ -220,17 +207,19 @@ def in_turn(case: Json, machine: Json, selection: Selection) -> bool:
 
 
 def _plan_case(
-    case: Json, declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str
+    case: Json, declarations: Mapping[str, Json], machine: Json, selection: Selection, cache: str, regime: str
 ) -> PlannedCase:
     name, world = case["name"], case["world"]
     arms = tuple(_arms(name, declarations, selection))
     cost = _largest_cost(name, declarations)
     asked = next((d["method"] for d in declarations.values() if d["method"]), None)
-    method = choose_method(cost, case["dtype"], world, machine, asked)
-    copies = _copies(cost) if method == "graph" and cache == "cold" else 1
+    method, rotates = choose_method(cost, case["dtype"], world, machine, asked), True
+    if regime == "sustained" and method == "events":  # no gap for the host; large transfers fill no cache twice
+        method, rotates = ("graph" if asked is None else method), world == 1
+    copies = _copies(cost) if method == "graph" and cache == "cold" and rotates else 1
     room = 0.5 * MEMORY_SHARE * (machine["memory_bytes"] or 0) / len(declarations)
     if copies > 1 and memory_bytes(cost, copies) > room:
-        method, copies = "events", 1
+        method, copies = "events" if regime == "spaced" else method, 1
     calls = GRAPH_CALLS if method == "graph" else 1
     heap = heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0
     skip = why_not(cost, case, machine, len(declarations))

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import points
 from benchmarks.shapes import (
     LONGEST_NAME,
     LONGEST_TEXT,
@@ -48,6 +49,9 @@ ROLES = ("base", "head")
 
 SHORTEST_S, LONGEST_S = 1e-9, 3600.0
 """Seconds of one call: no clock resolves less than 1 ns, and no call of a benchmark takes more than an hour."""
+
+REGIMES = points.REGIMES
+"""A line without a regime is of the first: there was no other before."""
 
 EARLIEST_MS, LATEST_MS = 0, 4_102_444_800_000
 """Dates, milliseconds since 1970 UTC: up to 2100.  Beyond 2262 pandas cannot hold them."""
@@ -160,12 +164,13 @@ _CHECKOUT = record(
         "broken": maybe(items(record({"module": NAME, "reason": TEXT}, {}))),
     },
 )
+_MEASURED = items(maybe(number(0.0, 1e9)))
 _ARM = record(
     {"status": one_of(*(status for status in Status if status is not Status.MISSING))},
     {
         "seconds": numbers(SHORTEST_S, LONGEST_S, fewest=1),
         "skew_s": maybe(numbers(0.0, LONGEST_S)),
-        "rank_s": maybe(numbers(SHORTEST_S, LONGEST_S)),
+        **dict.fromkeys(("rank_s", "whole_s"), maybe(numbers(SHORTEST_S, LONGEST_S))),
         "why": TEXT,
         "detail": TEXT,
         "knobs": maybe(table(NAME, anything)),
@@ -173,8 +178,17 @@ _ARM = record(
         "first_call_s": maybe(number(0, 1e6)),
         "compile_s": maybe(number(0, 1e6)),
         "calls_per_sample": whole(1, 1_000_000),
+        "energy_j": _MEASURED,
+        "energy_s": _MEASURED,
+        "same_as": _arm_key,
     },
 )
+"""energy_j: joules of one call on all its devices together, by round; null where their counters moved less than twice
+in that burst.  energy_s: the seconds in which they were followed there.  same_as: the arm whose code and launch are the
+same, which was timed for both."""
+_ENERGY = record({}, {"why_absent": maybe(TEXT), **dict.fromkeys(("step_s", "poll_s"), maybe(number(0.0, 1e6)))})
+"""The energy counters in a case: seconds between their steps and between askings, or why there is nothing to read."""
+_CASE_FIELDS = {"method": TEXT, "warnings": items(TEXT), "energy": maybe(_ENERGY), "arms": table(_arm_key, _ARM)}
 _DEVICE = {
     **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"), maybe(number(-1e6, 1e6))),
     "throttle": maybe(TEXT),
@@ -192,6 +206,10 @@ _DISPATCH = record({"programs": items(COUNT), "round_robin": flag}, {})
 _NODE_PROBLEM = record({"kind": NAME, "level": one_of("error", "warning"), "text": TEXT}, {"next_step": TEXT})
 _PREFLIGHT = record({"problems": items(_NODE_PROBLEM)}, {"facts": table(NAME, anything)})
 """The node before the run (benchmarks.preflight); a problem of level "error" forbids a verdict on its times."""
+_POINT = record({"backend": _part, "knobs": table(NAME, anything)}, {})
+_SWEEP = record({"id": NAME, "rung": COUNT, "batch": COUNT, "anchor": _part, "points": table(NAME, _POINT)}, {})
+"""Of a line that is no trial of the case series: a batch of a sweep (benchmarks.points), one case, a rung as trial.
+The arm of a point is ROLE/BACKEND@ID."""
 LINE = record(
     {
         "id": NAME,
@@ -201,10 +219,15 @@ LINE = record(
         "kernel": _part,
         "machine": _MACHINE,
         "trees": table(one_of(*ROLES), _CHECKOUT),
-        "cases": table(_part, record({}, {"method": TEXT, "warnings": items(TEXT), "arms": table(_arm_key, _ARM)})),
+        "cases": table(
+            _part,
+            record(
+                {}, {"method": TEXT, "warnings": items(TEXT), "energy": maybe(_ENERGY), "arms": table(_arm_key, _ARM)}
+            ),
+        ),
     },
     {
-        "protocol": maybe(table(NAME, anything)),
+        "protocol": maybe(record({}, {"regime": one_of(*REGIMES)})),
         "duration_s": maybe(number(0, 1e9)),
         "measuring_s": maybe(number(0, 1e9)),
         "busy_share": maybe(number(0, 1e3)),
@@ -212,6 +235,7 @@ LINE = record(
         "heap": maybe(table(NAME, _HEAP)),
         "dispatch": maybe(_DISPATCH),
         "preflight": maybe(_PREFLIGHT),
+        "sweep": _SWEEP,
         "warnings": items(TEXT),
     },
 )
@@ -231,12 +255,18 @@ def check(line: Any) -> None:
     for role, checkout in line["trees"].items():
         if checkout.get("declaration"):
             _agrees(checkout["declaration"], line["kernel"], f"trees.{role}.declaration")
+    if "sweep" in line:
+        points.check_line(line["sweep"], list(line["cases"]))
+    swept = line.get("sweep", {}).get("points", {})
     known = {role: _known(checkout.get("declaration")) for role, checkout in line["trees"].items()}
     for case, found in line["cases"].items():
-        for key, arm in found.get("arms", {}).items():
-            _belongs(known, key, case)
+        arms = found.get("arms", {})
+        for key, arm in arms.items():
+            _belongs(known, points.without_id(key, swept, case), case)
             if ("seconds" in arm) != (arm["status"] == Status.OK):
                 raise Unfit(f"cases.{case}.arms.{key}", arm["status"], "seconds if, and only if, the status is ok")
+            if arm.get("same_as", key) not in arms:
+                raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
 
 
 def _agrees(declared: Mapping[str, Any], operator: str, where: str) -> None:

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from benchmarks.shapes import LARGEST
-from benchmarks.trial_file import LATEST_MS, ROLES
+from benchmarks.trial_file import LATEST_MS, REGIMES, ROLES
 from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
 from ci.whole_files import check_writable
 
@@ -22,6 +22,10 @@ PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
 
 CPU_ROUNDS, GPU_ROUNDS = 20, 40
 """Rounds in a trial unless asked otherwise: 40 repeat a GPU's median to 0.1 %; a CPU's calls take milliseconds each."""
+
+BURSTS, CPU_BURST_S = 8, 0.05
+"""Bursts of an arm in a trial where calls are sustained (benchmarks.plan.BURST_ROUNDS says why 8), and their seconds on
+a CPU, whose clock follows its load within a few milliseconds; on a GPU they are benchmarks.plan.BURST_S long."""
 
 LONGEST_DEADLINE_S = 86_400.0
 """Seconds: a step that is allowed more than a day is a mistake."""
@@ -138,7 +142,19 @@ CHOICE = together(
 """What is called, and how."""
 TIMED = together(
     CHOICE,
-    click.option("--rounds", type=click.IntRange(1, 10000), help="Rounds in a trial (default: 40; 20 on a CPU)."),
+    click.option(
+        "--rounds", type=click.IntRange(1, 10000), help="Rounds in a trial (default: 40; 20 on a CPU; 8 bursts)."
+    ),
+    click.option(
+        "--regime",
+        type=click.Choice(REGIMES),
+        default=REGIMES[0],
+        show_default=True,
+        help="Calls spaced by a flush of the caches, or sustained: bursts of each arm in turn, at settled power.",
+    ),
+    click.option(
+        "--burst", "burst_s", type=click.FloatRange(0.001, 60), metavar="SECONDS", help="Least length of a burst."
+    ),
 )
 """What is measured."""
 BUDGET = click.option(
@@ -165,6 +181,8 @@ SOURCE = together(
 def plan(**options: Any) -> MeasurePlan:
     """A plan from the options of a verb; what was not asked for keeps its default."""
     given = {key: value for key, value in options.items() if value is not None}
+    if given.get("burst_s") and given.get("regime") == REGIMES[0]:
+        raise click.UsageError("--burst is the length of a burst of sustained calls; it needs --regime sustained")
     given["deadline_s"] = given.pop("deadline", None)
     return MeasurePlan(**given)
 
@@ -175,8 +193,10 @@ def with_rounds(plan: MeasurePlan) -> MeasurePlan:
     A CPU's last level is shared with other tenants and can be hundreds of MB: flushing it takes longer than a call.
     """
     cpu = machine_kind() == "cpu"
-    rounds, cache = (CPU_ROUNDS, "hot") if cpu else (GPU_ROUNDS, "cold")
-    return dataclasses.replace(plan, rounds=plan.rounds or rounds, cache=plan.cache or cache)
+    rounds, cache, burst_s = (CPU_ROUNDS, "hot", CPU_BURST_S) if cpu else (GPU_ROUNDS, "cold", 0.0)
+    rounds = rounds if plan.regime == REGIMES[0] else BURSTS
+    timed = {"rounds": plan.rounds or rounds, "cache": plan.cache or cache, "burst_s": plan.burst_s or burst_s}
+    return dataclasses.replace(plan, **timed)
 
 
 def pairs(option: str, values: tuple[str, ...]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ci.history.exact import SERIES, CodeRecord, Point
+from ci.history.exact import SERIES, CodePoint, CodeRecord
 from dashboards.lanes import natural
 
 ABSENT = "absent"
@@ -70,11 +70,11 @@ def _lines(records: Sequence[CodeRecord]) -> dict[Line, dict[str, list[list[Any]
     return found
 
 
-def _rank(point: Point) -> tuple[int, Point]:
+def _rank(point: CodePoint) -> tuple[int, CodePoint]:
     return (SERIES.index(point.series) if point.series in SERIES else len(SERIES)), point
 
 
-def _changes(point: Point, values: Sequence[Mapping[Point, float | None]]) -> Iterator[list[Any]]:
+def _changes(point: CodePoint, values: Sequence[Mapping[CodePoint, float | None]]) -> Iterator[list[Any]]:
     before: float | str | None = ABSENT
     for index, of_commit in enumerate(values):
         now = of_commit.get(point, ABSENT) if point in of_commit else ABSENT

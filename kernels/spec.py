@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -191,7 +192,8 @@ class Compilation:
     """One ahead-of-time compilation: a jit function and what its launch would pass.
 
     arguments: by parameter name, in signature order; a tensor is ``("*fp16", shape)``, a scalar is its value.
-    constants and options (num_warps, num_stages, ...) come from the same config() as the launch.
+    constants and options (num_warps, num_stages, ...) come from the same config() as the launch.  grid: programs of the
+    launch; None: not known, and then it equals no other.
     """
 
     label: str
@@ -199,6 +201,23 @@ class Compilation:
     arguments: Mapping[str, Any]
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
+    grid: tuple[int, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """The tuned knobs of a backend: where they lie, and what is launched without them.
+
+    file: tuned.toml, with a table for an architecture (within the table `section`, if it has a name), and in it one for
+    each key.  key: the entry of a case, which cases of other dtypes or distributions may share.  rule: (case, arch) ->
+    the knobs without an entry.  elements: knobs counted in elements; entries give them for elements of 2 bytes.
+    """
+
+    file: str
+    key: Callable[[Case], str]
+    rule: Callable[[Case, str], dict[str, Any]]
+    section: str = ""
+    elements: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +226,7 @@ class Backend:
 
     libraries: the distributions (names of `pip list`) it calls; their versions are recorded, and named when it fails.
     first_call_s: seconds that its set-up, and then its first call, may each take where the library compiles itself on
-    first use; 0 if the deadline of a step is enough.
+    first use; 0 if the deadline of a step is enough.  candidates: (case, arch) -> the knobs that a sweep tries.
     """
 
     name: str
@@ -216,6 +235,8 @@ class Backend:
     baseline: bool = False
     libraries: tuple[str, ...] = ()
     first_call_s: float = 0.0
+    candidates: Callable[[Case, str], list[dict[str, Any]]] | None = None
+    tuned: Tuned | None = None
 
     def knobs(self, case: Case, arch: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The knobs of a launch: ``config(case, arch)``, then overrides; an unknown override is an error."""
@@ -260,8 +281,6 @@ class Kernel:
         self.compilations: dict[str, Callable[[Case, str], list[Compilation]]] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
 
-    # ---- decorators -------------------------------------------------------------------------------------------
-
     def inputs(self, function: Callable[[Case, int], Any]) -> Callable[[Case, int], Any]:
         """Register (case, seed) -> dict of tensors."""
         return self._define("inputs", function)
@@ -277,7 +296,7 @@ class Kernel:
     def backend(
         self, name: str, *, config: Callable[[Case, str], dict[str, Any]] | None = None, **facts: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register (case, inputs, **knobs) -> zero-argument callable; facts: libraries, first_call_s of Backend."""
+        """Register (case, inputs, **knobs) -> zero-argument callable; facts: the fields of Backend, by name."""
         return self._add_backend(name, config, baseline=False, **facts)
 
     def baseline(
@@ -315,8 +334,6 @@ class Kernel:
             return function
 
         return register
-
-    # ---- what the harness asks ----------------------------------------------------------------------------------
 
     def function(self, role: str) -> Callable[..., Any]:
         """The declared inputs, cost or reference."""
@@ -371,8 +388,12 @@ class Kernel:
         return f"Kernel({self.name!r}, {len(self.cases)} cases, backends: {', '.join(self.backends)})"
 
 
+@functools.cache
 def _code(function: Callable[..., Any]) -> str:
-    """The function's source as a syntax tree without docstring: stable against formatting and comments."""
+    """The function's source as a syntax tree without docstring: stable against formatting and comments.
+
+    Kept, since a kernel asks for the same few functions for each of its cases.
+    """
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     node = tree.body[0]
     if isinstance(node, ast.FunctionDef):

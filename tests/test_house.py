@@ -18,8 +18,14 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
 STDLIB = set(sys.stdlib_module_names)
 
-SHARED = {"benchmarks.trial_file", "benchmarks.shapes"}
-"""The description of the trial file: writer and readers import it."""
+SHARED = {
+    "benchmarks.trial_file",
+    "benchmarks.shapes",
+    "benchmarks.points",
+    "benchmarks.studies",
+    "benchmarks.studies.types",
+}
+"""The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them."""
 
 ROOMS = {
     "kernels": {"kernels"},

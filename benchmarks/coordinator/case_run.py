@@ -9,29 +9,22 @@ others are measured without it, in fresh processes where the old ones have ended
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 import random
-import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from benchmarks.coordinator import symptoms
+from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
+from benchmarks.coordinator.samples import symptoms
+from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
+from benchmarks.coordinator.sustained.energy import EnergyMeter
+from benchmarks.coordinator.sustained.rounds import SETTLED, BurstRounds
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
-
-WARM_UP_S = 0.02
-"""How long each arm is called before the warm-up rounds, within WARM_UP_CALLS."""
-
-WARM_UP_CALLS = (3, 20)
-"""Fewest and most calls of an arm before the warm-up rounds."""
-
-WARM_UP_ROUNDS = 2
-"""Untimed rounds in the real schedule."""
 
 SAMPLE_S, LEAST_CALLS = 2e-3, 4
 """A graph of an arm need not last longer than SAMPLE_S, as long as it has LEAST_CALLS calls."""
@@ -39,61 +32,15 @@ SAMPLE_S, LEAST_CALLS = 2e-3, 4
 MESSAGE_S, MESSAGE_SAMPLES = 5.0, 2000
 """A request for samples should be done in that time and ask for no more than that many."""
 
-FIRST_USE = ("build", "call")
-"""Requests in which a library may compile itself: set-up and first call."""
-
 STARVED_SHARE = 0.1
 """A larger share of samples taken behind an empty queue is reported in a warning."""
 
 
-class Again(Exception):
-    """The case starts anew, with fewer arms or another method."""
+class CaseRun(ArmSteps):
+    """Runs one case.  keep_inputs: where its processes still have inputs and reference of this case, they are good.
 
-
-@dataclasses.dataclass
-class ArmFacts:
-    """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank."""
-
-    knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    error: dict[str, float] = dataclasses.field(default_factory=dict)
-    code_hash: str | None = None
-    first_call_s: float = 0.0
-    compile_s: float = 0.0
-    expected_s: float = 0.0
-    starved: int = 0
-    seconds: list[float] = dataclasses.field(default_factory=list)
-    by_rank: list[Sequence[float]] = dataclasses.field(default_factory=list)
-
-    def add_sample(self, by_rank: Sequence[float], starved: int) -> None:
-        """One sample: the slowest rank counts."""
-        self.seconds.append(max(by_rank))
-        self.by_rank.append(by_rank)
-        self.starved = starved
-
-    def ranks(self) -> dict[str, list[float]]:
-        """Seconds between the ranks by round, and the median of each rank: one that is always slower is its GPU."""
-        skew_s = [max(one) - min(one) for one in self.by_rank]
-        return {"skew_s": skew_s, "rank_s": [statistics.median(rank) for rank in zip(*self.by_rank, strict=True)]}
-
-    def proven(self) -> dict[str, Any]:
-        """The part of its entry that needs no timing."""
-        return {key: getattr(self, key) for key in ("knobs", "error", "code_hash", "first_call_s", "compile_s")}
-
-
-@dataclasses.dataclass(frozen=True)
-class RankStep:
-    """One request to the ranks of a checkout, for some arms of the case.  name, about: for messages."""
-
-    name: str
-    about: str
-    op: str
-    role: str
-    arms: tuple[PlannedArm, ...]
-    fields: Mapping[str, Any]
-
-
-class CaseRun:
-    """Runs one case.  hangs: what hung in an earlier trial, by (case, arm); it is not tried again."""
+    known: what hung before, by (case, arm); it is not tried again.
+    """
 
     def __init__(
         self,
@@ -101,26 +48,28 @@ class CaseRun:
         case: PlannedCase,
         protocol: Protocol,
         order: random.Random,
-        hangs: dict[tuple[str, str], str],
+        known: dict[tuple[str, str], Failure],
+        keep_inputs: bool = False,
     ) -> None:
-        self.workers, self.case, self.protocol, self.order, self.hangs = workers, case, protocol, order, hangs
+        super().__init__(workers, case, protocol, known)
+        self.order = order
         self.method = case.method
         self.warnings: list[str] = []
         self.busy_s = self.wall_s = 0.0
-        self.say: Callable[[str], None] = lambda words: None
-        self._failures: dict[str, Failure] = {}
-        self._ended: set[str] = set()
         self._facts: dict[str, ArmFacts] = {}
+        self._same: dict[str, str] = {}
         self._one_arm_per_message = False
+        self._keep_inputs = keep_inputs
+        self.meter = EnergyMeter(None, case.world, "not asked for")
 
     def run(self) -> dict[str, Any]:
         """The case's entry in the trial line."""
         for arm in self.case.arms:
             if arm.key in self.case.errors:
-                self._failures[arm.key] = Failure(Status.ERROR, self.case.errors[arm.key])
-            elif (self.case.name, arm.key) in self.hangs:
-                self._failures[arm.key] = Failure(Status.HANG, self.hangs[self.case.name, arm.key])
-                self._ended.add(arm.key)
+                self.failures[arm.key] = Failure(Status.ERROR, self.case.errors[arm.key])
+            elif (self.case.name, arm.key) in self.known:
+                self.failures[arm.key] = self.known[self.case.name, arm.key]
+                self.ended.add(arm.key)
         while True:
             try:
                 self._attempt()
@@ -131,43 +80,48 @@ class CaseRun:
     # ---- one attempt ---------------------------------------------------------------------------------------------
 
     def _attempt(self) -> None:
-        self._facts = {arm.key: ArmFacts() for arm in self.case.arms}
+        self._facts, self._same = {arm.key: ArmFacts() for arm in self.case.arms}, {}
         self._start()
         self._make_inputs()
         self._set_up()
-        for arm in self._arms():
+        for arm in self.arms():
             self._prove(arm)
         if self.protocol.rounds:
             self._take()
 
     def _start(self) -> None:
-        self.workers.ready(self._roles())
-        for arm in self._arms():
+        self.workers.ready(self.roles())
+        for arm in self.arms():
             if arm.role in self.workers.lost:
-                self._failures[arm.key] = self.workers.lost[arm.role]
+                self.failures[arm.key] = self.workers.lost[arm.role]
 
     def _make_inputs(self) -> None:
         """Inputs and reference in every checkout at once."""
         fields = {"case": self.case.name, "seed": self.protocol.seed, "copies": self._copies}
-        own = {role: {**fields, "without": self._ended_processes(role)} for role in self._roles()}
-        by_role = {role: tuple(arm for arm in self._arms() if arm.role == role) for role in self._roles()}
+        fields |= {"keep": self._keep_inputs}
+        self._keep_inputs = False  # an attempt that ended early may have left them changed
+        own = {role: {**fields, "without": self.ended_processes(role)} for role in self.roles()}
+        by_role = {role: tuple(arm for arm in self.arms() if arm.role == role) for role in self.roles()}
         names = {role: ("inputs and reference", f"{role} {self.case.name}", "case") for role in by_role}
-        self._together([RankStep(*names[role], role, arms, own[role]) for role, arms in by_role.items()])
+        self.together([RankStep(*names[role], role, arms, own[role]) for role, arms in by_role.items()])
 
     def _set_up(self) -> None:
         """Build the arms, one per checkout at a time."""
-        by_role = [[arm for arm in self._arms() if arm.role == role] for role in self._roles()]
+        by_role = [[arm for arm in self.arms() if arm.role == role] for role in self.roles()]
         for arms in zip_longest(*by_role):
-            fields = {arm: {"backend": arm.backend, "overrides": dict(arm.overrides)} for arm in arms if arm}
-            steps = [RankStep("set-up", arm.key, "build", arm.role, (arm,), own) for arm, own in fields.items()]
-            for step, answers in self._together(steps):
+            fields = [(arm, {"backend": arm.backend, "overrides": dict(arm.overrides)}) for arm in arms if arm]
+            steps = [
+                RankStep("set-up", arm.key, "build", arm.role, (arm,), {"label": arm.label, **own})
+                for arm, own in fields
+            ]
+            for step, answers in self.together(steps):
                 self._facts[step.arms[0].key].knobs = answers[0]
 
     def _prove(self, arm: PlannedArm) -> None:
         """First call, then a call into poisoned outputs, compared with the reference."""
-        first = self._step(arm, "first call", "call")
+        first = self.step(arm, "first call", "call")
         checks = self._check(arm, "check") if first else None
-        hashes = self._step(arm, "tracing", "trace") if checks else None
+        hashes = self.step(arm, "tracing", "trace") if checks else None
         if first is None or checks is None or hashes is None:
             return
         facts = self._facts[arm.key]
@@ -175,26 +129,36 @@ class CaseRun:
         facts.compile_s = max(one["compile_s"] for one in first)
         facts.expected_s = max(check["seconds"] for check in checks)
         facts.error = {key: max(check[key] for check in checks) for key in ("norm", "peak")}
-        facts.code_hash = _joint(hashes)
+        facts.code_hash = joint(hashes)
 
     def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
-        if self._step(arm, f"poison before {step}", "poison") is None:
+        if self.step(arm, f"poison before {step}", "poison") is None:
             return None
-        return self._step(arm, step, "check")
+        return self.step(arm, step, "check")
 
     def _take(self) -> None:
-        """Samples of every arm that is right."""
+        """Samples of every arm that is right; of points with the same code, of the first."""
         self.say("")
+        self._same = same_code(self.arms(), [self._facts[arm.key].code_hash for arm in self.arms()])
         if self.method == "graph":
-            for arm in self._arms():
+            for arm in self._timed():
                 self._capture(arm)
-        self._warm_up()
-        self._rounds(self.protocol.rounds, warm_up=False)
-        for arm in self._arms():
+        if self.protocol.sustained:
+            self._bursts()
+        else:
+            self._warm_up()
+            self._rounds(self.protocol.rounds, warm_up=False)
+        for arm in self._timed() if self.protocol.whole_calls else ():
+            by_rank = self.step(arm, "whole calls", "whole", count=self.protocol.whole_calls)
+            self._facts[arm.key].whole_s = [max(one) for one in zip(*by_rank or (), strict=True)]
+        for arm in self._timed():
             self._check(arm, "check after timing")
 
+    def _timed(self) -> list[PlannedArm]:
+        return [arm for arm in self.arms() if arm.key not in self._same]
+
     def _capture(self, arm: PlannedArm) -> None:
-        reasons = self._step(arm, "graph capture", "capture", calls=self._calls(arm))
+        reasons = self.step(arm, "graph capture", "capture", calls=self._calls(arm))
         if reasons is None:
             return
         if any(reasons):
@@ -208,16 +172,16 @@ class CaseRun:
         self._check(arm, "check of the graph")
 
     def _warm_up(self) -> None:
-        for arm in self._arms():
-            fewest, most = WARM_UP_CALLS
+        how = self.protocol.warm_up
+        for arm in self._timed():
             sample_s = self._facts[arm.key].expected_s * self._calls(arm)
-            count = min(most, max(fewest, math.ceil(WARM_UP_S / max(sample_s, 1e-6))))
-            self._step(arm, "warm-up", "samples", order=[arm.backend] * count, warm_up=True)
-        self._rounds(WARM_UP_ROUNDS, warm_up=True)
+            count = min(how.most, max(how.fewest, math.ceil(how.seconds / max(sample_s, 1e-6))))
+            self.step(arm, "warm-up", "samples", order=[arm.label] * count, warm_up=True)
+        self._rounds(how.rounds, warm_up=True)
 
     def _rounds(self, rounds: int, warm_up: bool) -> None:
         """Samples of every arm, round by round; those of the warm-up are not kept."""
-        for message in self._messages(list(shuffled(self._arms(), rounds, self.order))):
+        for message in self._messages(list(shuffled(self._timed(), rounds, self.order))):
             begin = time.perf_counter()
             answers = self._samples(message, warm_up)
             if warm_up:
@@ -225,8 +189,35 @@ class CaseRun:
             self.wall_s += time.perf_counter() - begin
             self.busy_s += sum(answer["busy_s"] for answer in answers) / len(answers)
             for index, arm in enumerate(message):
-                starved = max(answer["starved"][arm.backend] for answer in answers)
+                starved = max(answer["starved"][arm.label] for answer in answers)
                 self._facts[arm.key].add_sample([answer["seconds"][index] for answer in answers], starved)
+
+    def _bursts(self) -> None:
+        """Bursts of every arm, round by round, once the device has settled."""
+        arms, begin = self._timed(), time.perf_counter()
+        if not arms:
+            return
+        timed = BurstRounds(self._burst, self.protocol.burst_s, self.order, self.meter)
+        with self.meter.running():
+            for arm in arms:
+                timed.calibrate(arm, self._facts[arm.key].expected_s * self._calls(arm))
+            unsettled = timed.settle(arms[0], SETTLED[self.method])
+            for burst in timed.take(arms, self.protocol.rounds):
+                self.busy_s += burst.busy_s
+                self._facts[burst.arm.key].add_burst(burst)
+        self.wall_s += time.perf_counter() - begin
+        self.warnings += [unsettled] if unsettled else []
+
+    def _burst(self, arm: PlannedArm, launches: int) -> list[Any]:
+        """One burst of an arm on all ranks."""
+        launch_s = self._facts[arm.key].expected_s * self._calls(arm)
+        limit_s = self.deadline_s([arm]) + 10 * max(self.protocol.burst_s, 2 * launch_s)
+        fields = {"label": arm.label, "launches": launches}
+        try:
+            return self.workers.pools[arm.role].ask(f"timing of {arm.key}", limit_s, "burst", **fields)
+        except (StepFailed, PoolDied) as error:
+            self.give_up(arm, error.failure, isinstance(error, PoolDied))
+            raise Again from error
 
     def _messages(self, schedule: Sequence[PlannedArm]) -> Iterator[list[PlannedArm]]:
         """Parts of the schedule that one checkout can do in one go; single arms once something went wrong."""
@@ -244,96 +235,16 @@ class CaseRun:
 
     def _samples(self, message: Sequence[PlannedArm], warm_up: bool) -> list[Any]:
         names = sorted({arm.key for arm in message})
-        limit_s = self.protocol.deadline_s + 10 * sum(self._facts[arm.key].expected_s for arm in message)
-        order = [arm.backend for arm in message]
+        limit_s = self.deadline_s(message) + 10 * sum(self._facts[arm.key].expected_s for arm in message)
+        order = [arm.label for arm in message]
         pool = self.workers.pools[message[0].role]
         try:
             return pool.ask(f"timing of {', '.join(names)}", limit_s, "samples", order=order, warm_up=warm_up)
         except (StepFailed, PoolDied) as error:
             if len(names) == 1:
-                self._give_up(message[0], error.failure, isinstance(error, PoolDied))
+                self.give_up(message[0], error.failure, isinstance(error, PoolDied))
             self._one_arm_per_message = True
             raise Again from error
-
-    # ---- steps and their failures --------------------------------------------------------------------------------
-
-    def _step(self, arm: PlannedArm, step: str, op: str, **fields: Any) -> list[Any] | None:
-        """One step of one arm on all ranks; None if the arm failed and the others can go on."""
-        if op != "samples":
-            fields["backend"] = arm.backend
-        try:
-            return self.workers.pools[arm.role].ask(f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
-        except PoolDied as error:
-            self._give_up(arm, error.failure, ended=True)
-            raise Again from error
-        except StepFailed as error:
-            self._step_failed(arm, error.failure, step)
-            return None
-
-    def _together(self, steps: Sequence[RankStep]) -> list[tuple[RankStep, list[Any]]]:
-        """Steps of several checkouts at once; the answers to those that succeeded."""
-        for step in steps:
-            label = f"{step.name} of {step.about}"
-            self.workers.pools[step.role].post(label, self._allow(step.op, *step.arms), step.op, **step.fields)
-        answers, again = [], False
-        for step in steps:
-            try:
-                answers.append((step, self.workers.pools[step.role].collect()))
-            except PoolDied as error:
-                again = True
-                for arm in step.arms:
-                    self._give_up(arm, error.failure, ended=True)
-            except StepFailed as error:
-                again = self._all_failed(step, error.failure) or again
-        if again:
-            raise Again
-        return answers
-
-    def _allow(self, op: str, *arms: PlannedArm) -> float:
-        """Seconds that a step may take; said where a library that compiles itself on first use gets more for that."""
-        own_s = max((arm.first_call_s for arm in arms), default=0.0) if op in FIRST_USE else 0.0
-        if own_s <= self.protocol.deadline_s:
-            return self.protocol.deadline_s
-        if arms[0].libraries:  # it is installed
-            self.say(f": {arms[0].key} compiling, allowed {own_s:g} s")
-        return own_s
-
-    def _all_failed(self, step: RankStep, failure: Failure) -> bool:
-        """Take out every arm of a failed step; True if the case must start anew."""
-        for arm in step.arms:
-            self._give_up(arm, _in_step(failure, step.name))
-        try:
-            for arm in step.arms:
-                self._step_failed(arm, failure, step.name)
-        except Again:
-            return True
-        return False
-
-    def _step_failed(self, arm: PlannedArm, failure: Failure, step: str) -> None:
-        """Take an arm out whose step failed.  Ranks that may be out of step with each other start anew."""
-        self._give_up(arm, _in_step(failure, step))
-        together = failure.status == Status.WRONG or (failure.status == Status.UNSUPPORTED and failure.everywhere)
-        if failure.spoiled or (self.case.world > 1 and not together):
-            raise Again
-        pool = self.workers.pools[arm.role]
-        try:
-            pool.ask(f"dropping {arm.key}", self.protocol.deadline_s, "drop", backend=arm.backend)
-        except (StepFailed, PoolDied) as error:
-            pool.kill()
-            raise Again from error
-
-    def _give_up(self, arm: PlannedArm, failure: Failure, ended: bool = False) -> None:
-        """Take an arm out.  ended: with it its processes, or their device, were lost."""
-        self._ended |= {arm.key} if ended else set()
-        if arm.libraries and failure.status.failed:
-            failure = dataclasses.replace(failure, why=f"{failure.why} ({arm.libraries})")
-        self._failures[arm.key] = failure
-        if failure.status == Status.HANG:
-            self.hangs[self.case.name, arm.key] = f"not tried again: in an earlier trial {failure.why}"
-
-    def _ended_processes(self, role: str) -> list[str]:
-        """Backends of a checkout with which the processes or the device were lost in this case."""
-        return [arm.backend for arm in self.case.arms if arm.role == role and arm.key in self._ended]
 
     # ---- what is left, and what is written -----------------------------------------------------------------------
 
@@ -348,27 +259,36 @@ class CaseRun:
         enough = max(LEAST_CALLS, math.ceil(SAMPLE_S / max(self._facts[arm.key].expected_s, 1e-9)))
         return min(self.case.calls, enough)
 
-    def _arms(self) -> list[PlannedArm]:
-        return [arm for arm in self.case.arms if arm.key not in self._failures]
-
-    def _roles(self) -> list[str]:
-        return list(dict.fromkeys(arm.role for arm in self._arms()))
-
     def _entry(self) -> dict[str, Any]:
         arms = {arm.key: self._arm_entry(arm) for arm in self.case.arms}
-        return {"method": self.method, "arms": arms, "warnings": list(dict.fromkeys(self.warnings))}
+        energy = {"energy": self.meter.facts()} if self.protocol.sustained else {}
+        return {"method": self.method, "arms": arms, "warnings": list(dict.fromkeys(self.warnings)), **energy}
 
     def _arm_entry(self, arm: PlannedArm) -> dict[str, Any]:
-        if arm.key in self._failures:
-            failure = self._failures[arm.key]
-            return {"status": failure.status, "why": failure.why, "detail": failure.detail}
+        if arm.key in self._same:
+            return self._same_entry(arm, next(one for one in self.case.arms if one.key == self._same[arm.key]))
+        if arm.key in self.failures:
+            return _failed_entry(self.failures[arm.key])
         facts = self._facts[arm.key]
         if not self.protocol.rounds:
             return {"status": Status.OK, **facts.proven()}
         self._warn(arm, facts)
+        return {"status": Status.OK, **self._samples_of(arm), **facts.proven()}
+
+    def _samples_of(self, arm: PlannedArm) -> dict[str, Any]:
+        facts = self._facts[arm.key]
         ranks = facts.ranks() if self.case.world > 1 else {"skew_s": None}
-        timed = {"seconds": facts.seconds, **ranks, "calls_per_sample": self._calls(arm)}
-        return {"status": Status.OK, **timed, **facts.proven()}
+        whole = {"whole_s": facts.whole_s} if facts.whole_s else {}
+        times = {"seconds": facts.seconds, **ranks, **whole, **facts.energy()}
+        return {**times, "calls_per_sample": self._calls(arm)}
+
+    def _same_entry(self, arm: PlannedArm, timed: PlannedArm) -> dict[str, Any]:
+        """Of a point whose code another arm has: that arm's samples, or its failure."""
+        if timed.key in self.failures:
+            failure = self.failures[timed.key]
+            return _failed_entry(dataclasses.replace(failure, why=f"its code is that of {timed.key}: {failure.why}"))
+        same = {"same_as": timed.key, **self._samples_of(timed)}
+        return {"status": Status.OK, **same, **self._facts[arm.key].proven()}
 
     def _warn(self, arm: PlannedArm, facts: ArmFacts) -> None:
         self.warnings += [f"{arm.key}: {finding}" for finding in symptoms.of(facts.seconds, facts.first_call_s)]
@@ -380,21 +300,5 @@ class CaseRun:
             )
 
 
-def _in_step(failure: Failure, step: str) -> Failure:
-    """The failure with the step in its sentence; what a backend says about itself needs none."""
-    if failure.status == Status.UNSUPPORTED:
-        return failure
-    return dataclasses.replace(failure, why=f"{step}: {failure.why}")
-
-
-def _joint(hashes: Sequence[str | None]) -> str | None:
-    """One digest for all ranks, None if any is unknown."""
-    if any(one is None for one in hashes):
-        return None
-    return hashes[0] if len(set(hashes)) == 1 else hashlib.sha256("".join(map(str, hashes)).encode()).hexdigest()[:16]
-
-
-def shuffled(arms: Sequence[PlannedArm], rounds: int, order: random.Random) -> Iterator[PlannedArm]:
-    """Every arm once per round, each round in an order of its own."""
-    for _ in range(rounds):
-        yield from order.sample(list(arms), len(arms))
+def _failed_entry(failure: Failure) -> dict[str, Any]:
+    return {"status": failure.status, "why": failure.why, "detail": failure.detail}

@@ -47,6 +47,9 @@ class Monitor(Protocol):
     def static(self, index: int) -> dict[str, Any]:
         """power_cap_w, chip_id, partition, driver of one device."""
 
+    def energy_j(self, index: int) -> float | None:
+        """Joules that one device has taken since some moment, by its counter; None where it does not count."""
+
 
 class Nvml:
     """NVIDIA, through nvidia-ml-py."""
@@ -75,6 +78,11 @@ class Nvml:
             "partition": None,
             "driver": _text(answer(n.nvmlSystemGetDriverVersion)),
         }
+
+    def energy_j(self, index: int) -> float | None:
+        """nvmlDeviceGetTotalEnergyConsumption: mJ since the driver was loaded, from Volta on (nvml.h, CUDA 12)."""
+        millijoules = answer(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._handles[index])
+        return None if millijoules is None else millijoules * 1e-3
 
     def _handle(self, device: Mapping[str, Any]) -> Any:
         """By unique id: NVML counts all devices, the process may see only some of them."""
@@ -131,6 +139,16 @@ class AmdSmi:
             "partition": f"{compute}/{memory}" if compute and memory else None,
             "driver": driver.get("driver_version"),
         }
+
+    def energy_j(self, index: int) -> float | None:
+        """amdsmi_get_energy_count: `energy_accumulator` ("power" before ROCm 6.2) in units of `counter_resolution` uJ.
+
+        The unit is 15.259 uJ on MI200 and MI300 (amd_smi documentation of ROCm 6 and 7, 2026-11).
+        """
+        found = answer(self._smi.amdsmi_get_energy_count, self._handles[index]) or {}
+        count, unit = (_valid(found.get(key)) for key in ("energy_accumulator", "counter_resolution"))
+        count = _valid(found.get("power")) if count is None else count
+        return None if count is None or unit is None else float(count) * float(unit) * 1e-6
 
 
 def open_monitor(found: Sequence[Mapping[str, Any]]) -> tuple[Monitor | None, str | None]:

@@ -28,6 +28,8 @@ from benchmarks.coordinator.checkouts import (
 )
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
+from benchmarks.coordinator.ranks import Failure
+from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting, make_directories, remove_directories
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.trial_file import Status
@@ -73,15 +75,29 @@ class CaseCounter:
         """Say what is done next."""
         self.report({"done": self.done, "total": self.total, "what": what})
 
+    def telling(self, what: str) -> Callable[[str], None]:
+        """Say what is done now, and return what adds to it while it is done."""
+        self.start(what)
+        return lambda more: self.start(f"{what}{more}")
+
     def finish(self) -> None:
         """Say that all is done."""
         self.report({"done": self.total, "total": self.total, "what": "done"})
 
 
-def _telling(progress: CaseCounter, what: str) -> Callable[[str], None]:
-    """Say what is done now, and return what adds to it while it is done."""
-    progress.start(what)
-    return lambda more: progress.start(f"{what}{more}")
+@dataclasses.dataclass
+class CaseEntries:
+    """The cases of a trial, as they are done.  busy_s: the device at work, wall_s: in all, while samples were taken."""
+
+    entries: dict[str, Any]
+    warnings: list[str]
+    busy_s: float = 0.0
+    wall_s: float = 0.0
+
+    def add(self, run: CaseRun) -> None:
+        """Run a case."""
+        self.entries[run.case.name] = run.run()
+        self.busy_s, self.wall_s = self.busy_s + run.busy_s, self.wall_s + run.wall_s
 
 
 class Session:
@@ -104,7 +120,7 @@ class Session:
         self.on_progress = on_progress or (lambda event: None)
         self._heaps: dict[int, dict[str, Any]] = {}
         self._dispatch: dict[str, Any] | None = None
-        self._hangs: dict[str, dict[tuple[str, str], str]] = {}
+        self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
         self._directory = make_directories()
@@ -160,7 +176,8 @@ class Session:
         found = {}
         for name in names:
             declared = {role: d.kernels[name] for role, d in self.descriptions.items() if name in d.kernels}
-            found[name] = plan.plan_kernel(declared, self.machine, self.selection, self.protocol.cache)
+            how = self.protocol.cache, self.protocol.regime
+            found[name] = plan.plan_kernel(declared, self.machine, self.selection, *how)
         return found
 
     def checks(self, plans: Mapping[str, Sequence[PlannedCase]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -172,7 +189,7 @@ class Session:
             progress.done += len(skipped)
             with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
                 for run in runs:
-                    run.say = _telling(progress, f"{name} {run.case.name}")
+                    run.say = progress.telling(f"{name} {run.case.name}")
                     yield name, {"case": run.case.name, **run.run()}
                     progress.done += 1
         progress.finish()
@@ -181,18 +198,25 @@ class Session:
 
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
         """The line of one trial of one kernel."""
-        begin, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC)
-        entries = {case.name: skipped_entry(case) for case in cases if case.skip}
-        progress.done += len(entries)
-        warnings = self._warnings(name)
-        busy_s = wall_s = 0.0
-        with self._recorder(cases).recording() as state_so_far:
-            with contextlib.closing(self._runs(name, cases, trial, warnings)) as runs:
+
+        def measured(done: CaseEntries) -> None:
+            with contextlib.closing(self._runs(name, cases, trial, done.warnings)) as runs:
                 for run in runs:
-                    run.say = _telling(progress, f"{name} {run.case.name} trial {trial + 1}")
-                    entries[run.case.name] = run.run()
+                    run.say = progress.telling(f"{name} {run.case.name} trial {trial + 1}")
+                    done.add(run)
                     progress.done += 1
-                    busy_s, wall_s = busy_s + run.busy_s, wall_s + run.wall_s
+
+        progress.done += sum(1 for case in cases if case.skip)
+        return self.line(name, cases, trial, measured)
+
+    def line(
+        self, name: str, cases: Sequence[PlannedCase], trial: int, measured: Callable[[CaseEntries], None], **more: Any
+    ) -> dict[str, Any]:
+        """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
+        begin, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC)
+        done = CaseEntries({case.name: skipped_entry(case) for case in cases if case.skip}, self._warnings(name))
+        with self._recorder(cases).recording() as state_so_far:
+            measured(done)
             states = state_so_far()
         line = {
             "session": self.id,
@@ -203,14 +227,15 @@ class Session:
             "machine": self.machine,
             "trees": self.checkout_entries(name),
             "protocol": {**self.protocol.describe(), "threads": self._threads(1)},
-            "cases": {case.name: entries[case.name] for case in cases},
+            "cases": {case.name: done.entries[case.name] for case in cases},
             "heap": {f"w{world}": self._heaps[world] for world in sorted(self._heaps) if self._heaps[world]},
             "dispatch": self._dispatch,
             "preflight": self._preflight,
             "state": states,
-            "busy_share": busy_s / wall_s if wall_s else None,
-            "measuring_s": wall_s,
-            "warnings": warnings,
+            "busy_share": done.busy_s / done.wall_s if done.wall_s else None,
+            "measuring_s": done.wall_s,
+            "warnings": done.warnings,
+            **more,
         }
         return trial_file.finished(line)
 
@@ -220,15 +245,36 @@ class Session:
 
     def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, warnings: list[str]) -> Iterator[CaseRun]:
         """The cases that can be measured here, ready to run, each number of ranks in processes of its own."""
-        declaring = [one for one in self.checkouts if name in self.descriptions[one.role].kernels]
         for world in sorted({case.world for case in cases if not case.skip}):
             these = [case for case in cases if case.world == world and not case.skip]
-            with WorkerPools(declaring, self._setting(name, world, these)) as workers:
+            with self.pools(name, world, these) as workers:
                 for case in these:
-                    order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}")
-                    yield CaseRun(workers, case, self.protocol, order, self._hangs.setdefault(name, {}))
-            self._dispatch = workers.dispatch or self._dispatch
-            warnings += workers.notes + self._learn_heaps(world, workers.heaps)
+                    yield self.case_run(workers, name, case, trial)
+            warnings += self.learn(workers)
+
+    def pools(self, name: str, world: int, cases: Sequence[PlannedCase]) -> WorkerPools:
+        """Processes for cases of one kernel and number of ranks."""
+        declaring = [one for one in self.checkouts if name in self.descriptions[one.role].kernels]
+        return WorkerPools(declaring, self._setting(name, world, cases))
+
+    def case_run(
+        self, workers: WorkerPools, name: str, case: PlannedCase, trial: int, part: str = "", keep_inputs: bool = False
+    ) -> CaseRun:
+        """A case, ready to run.  part: of the case, in a sweep; it decides the order of the arms as the trial does."""
+        order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
+        run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
+        if self.protocol.sustained:
+            run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
+        return run
+
+    def known(self, name: str) -> dict[tuple[str, str], Failure]:
+        """What hung in this session, by (case, arm) of a kernel."""
+        return self._known.setdefault(name, {})
+
+    def learn(self, workers: WorkerPools) -> list[str]:
+        """Keep what processes found out about the machine; returns warnings."""
+        self._dispatch = workers.dispatch or self._dispatch
+        return workers.notes + self._learn_heaps(workers.setting.world, workers.heaps)
 
     def _learn_heaps(self, world: int, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Keep where the heap of that many ranks is, for later processes; a warning if the checkouts' homes differ."""
@@ -241,7 +287,7 @@ class Session:
         return [f"the checkouts have their symmetric heaps in different homes ({said}), which can be what differs"]
 
     def _setting(self, name: str, world: int, cases: Sequence[PlannedCase]) -> WorkerSetting:
-        cold = self.protocol.cache == "cold"
+        flushed = self.protocol.cache == "cold" and not self.protocol.sustained
         return WorkerSetting(
             kernel=name,
             world=world,
@@ -250,7 +296,7 @@ class Session:
             modules={role: d.modules[name] for role, d in self.descriptions.items() if name in d.modules},
             compute_units=self.machine["compute_units"],
             threads=self._threads(world),
-            flush_bytes=plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if cold else 0,
+            flush_bytes=plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if flushed else 0,
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool, environment
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -28,6 +28,11 @@ VARIABLES = {
     "PYTHONUNBUFFERED": "1",
 }
 """Set in every measuring process."""
+
+
+def launch_environment() -> dict[str, str]:
+    """The environment of a measuring process with one GPU, as far as it decides where Triton looks for binaries."""
+    return environment(VARIABLES)
 
 
 @dataclasses.dataclass(frozen=True)

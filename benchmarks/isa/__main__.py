@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import points
 from benchmarks.arguments import positive
+from benchmarks.coordinator.worker_pools import launch_environment
+from benchmarks.isa import points as of_points
 from benchmarks.isa.explain import explain, explain_markdown
 from benchmarks.isa.metrics import document
 from benchmarks.isa.pool import Choice, CompileSetting, Limits, compile_all
@@ -27,6 +30,10 @@ KNOBS = """JSON list of knob sets that override config(): every case is compiled
 `will_not_load` says which of them need not be tried on a GPU"""
 UNITS = """CUs or SMs of the device to compile for, such as 80 for MI308X or 38 for a CPX partition of MI300X
 (default: of the first product of the architecture in kernels/hardware.py)"""
+POINTS = """only the points of this file (benchmarks/points.py), for one --arch: which of them compile, will not load,
+or are the same code in the same launch as others"""
+LAUNCH_CACHE = """leave the binaries where the launches of this environment look for them (TRITON_CACHE_DIR), so that
+measuring on this machine compiles nothing"""
 PACKAGES = "folder put before that Python's packages, such as one with another Triton (repeatable)"
 
 
@@ -43,6 +50,9 @@ def parser() -> argparse.ArgumentParser:
     add("--lenient", action="store_true", help="a name that this tree does not have is not an error")
     add("--compute-units", type=positive, metavar="N", help=UNITS)
     add("--knobs", type=Path, metavar="FILE", help=KNOBS)
+    add("--points", type=Path, metavar="FILE", help=POINTS)
+    add("--launch-cache", action="store_true", help=LAUNCH_CACHE)
+    add("--processes", type=positive, metavar="N", help="compiling processes (default: a few)")
     add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     add("--out", type=Path, help="file to write (default: standard output)")
     add("--json", action="store_true", help="JSON (metrics always are)")
@@ -58,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     asked = parser().parse_args(arguments)
     try:
-        result = compiled(asked)
+        result = points_compiled(asked) if asked.points else compiled(asked)
     except (UnknownArch, ValueError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return USAGE
@@ -88,14 +98,44 @@ def compiled(asked: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"--out {asked.out} cannot be written: its folder does not exist")
     tiers = TIERS[: TIERS.index(asked.tier) + 1]
     named = [tuple(names) for names in (asked.kernel, asked.case, asked.backend)]
-    packages = tuple(folder.resolve() for folder in asked.packages)
-    limits = Limits(asked.timeout, asked.memory)
-    setting = CompileSetting(asked.tree, asked.cache, asked.python, packages, limits, asked.compute_units)
-    setting.cache.mkdir(parents=True, exist_ok=True)
-    runs = compile_all(arches, Choice(tiers, *named, knob_sets(asked.knobs)), setting, _reporter(asked.progress))
+    choice = Choice(tiers, *named, knob_sets(asked.knobs))
+    runs = compile_all(arches, choice, _setting(asked), _reporter(asked.progress))
     if not asked.lenient:
         _check_names(asked, [run.listing for run in runs if run.listing is not None])
     return document([(run.arch, run.listing, run.records, run.failure) for run in runs])
+
+
+def points_compiled(asked: argparse.Namespace) -> dict[str, Any]:
+    """Compile the points of a file; ValueError for what does not exist."""
+    if asked.verb != "metrics" or len(asked.arch or []) != 1:
+        raise ValueError("--points goes with `metrics` and one --arch")
+    if asked.kernel or asked.case or asked.backend or asked.knobs:
+        raise ValueError("--points names kernel, cases, backends and knobs; leave --kernel and the like out")
+    target(asked.arch[0])
+    file = points.read(asked.points)
+    wanted = of_points.of_file(file)
+    choice = Choice(kernels=(file.operator,), points=of_points.asked(wanted))
+    [run] = compile_all(asked.arch, choice, _setting(asked), _reporter(asked.progress))
+    listing = run.listing
+    if listing and file.operator not in listing["known"] and not listing["broken"]:
+        raise ValueError(f"no kernel {file.operator!r}; known: {_some(listing['known'])}")
+    return of_points.document(file, wanted, run)
+
+
+def _setting(asked: argparse.Namespace) -> CompileSetting:
+    packages = tuple(folder.resolve() for folder in asked.packages)
+    limits = Limits(asked.timeout, asked.memory)
+    asked.cache.mkdir(parents=True, exist_ok=True)
+    return CompileSetting(
+        asked.tree,
+        asked.cache,
+        asked.python,
+        packages,
+        limits,
+        asked.compute_units,
+        variables=launch_environment() if asked.launch_cache else None,
+        processes=asked.processes,
+    )
 
 
 def knob_sets(path: Path | None) -> tuple[dict[str, Any], ...]:
@@ -147,11 +187,12 @@ def _reporter(style: str) -> Any:
 
 
 def _exit_code(result: dict[str, Any]) -> int:
-    good = [entry for entry in result["entries"] if entry["status"] == "ok"]
-    bad = [entry for entry in result["entries"] if entry["status"] in ("failed", "refused")]
+    entries = result.get("points") or result.get("entries", [])
+    good = [entry for entry in entries if entry["status"] == "ok"]
+    bad = [entry for entry in entries if entry["status"] in ("failed", "refused")]
     if not good:
         return NONE
-    return SOME if bad or result["broken"] or result["failures"] else ALL
+    return SOME if bad or result["broken"] or result.get("failures") or result.get("failure") else ALL
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from benchmarks.isa.cache import Cache, key_of, readers_digest
 from benchmarks.isa.causes import first_cause
 from benchmarks.isa.readers import amd, nvidia
 from benchmarks.isa.readers.code import Code, digest
-from benchmarks.isa.targets import Target, target
+from benchmarks.isa.targets import FIXED, Target, target
 
 ELEMENT_BYTES = {
     "fp64": 8,
@@ -222,12 +222,21 @@ def key(found: Specialised, arch: str, version: str) -> str:
             "source": found.source.hash(),
             "language": type(found.source).__name__,
             "options": options,
+            **_unusual_variables(),
             "arch": arch,
             "triton": version,
             "readers": readers_digest(),
             "name": found.source.name,
         }
     )
+
+
+def _unusual_variables() -> dict[str, Any]:
+    """Environment variables that change code, as Triton tells them, apart from those of targets.FIXED."""
+    from triton._C.libtriton import get_cache_invalidating_env_vars
+
+    found = {name: value for name, value in get_cache_invalidating_env_vars().items() if name not in FIXED}
+    return {"variables": found} if found else {}
 
 
 def forget_half_made_keys() -> None:
@@ -253,31 +262,57 @@ class Compiler:
         self._gpu_target = pretend(arch)
         self._tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
-    def record(self, compilation: Any, written: Any) -> dict[str, Any]:
+    def record(self, compilation: Any, written: Any, launch_cache: bool = False) -> dict[str, Any]:
         """What became of one compilation: {"status": "ok", "hash", "asm", "metrics", "notes", "key"} or
         {"status": "failed" | "refused", "why"}.
 
         written: () -> what this process wrote to stderr since the last call (the compiler's own messages).
+        launch_cache: have the binary in Triton's own cache too, even if the record is known.
         """
         written()
         try:
-            check(compilation, self._gpu_target, self.version)
-            found = specialise(compilation, self._gpu_target)
+            found = self._specialised(compilation)
             name = key(found, self.arch, self.version)
-        except WrongDeclaration as error:
-            return {"status": "refused", "why": str(error)}
         except Exception as error:
-            forget_half_made_keys()
-            return {"status": "failed", "why": first_cause(error, written())}
-        record = self.cache.load(name) or self._compile(found, name, written)
+            return self._not_specialised(error, written)
+        record = self.cache.load(name)
+        if record and launch_cache and record["status"] == "ok":
+            self._compiled(found)
+        record = record or self._compile(found, name, written)
         return record | {"key": name, "notes": list(found.notes)}
 
-    def _compile(self, found: Specialised, name: str, written: Any) -> dict[str, Any]:
+    def fill(self, compilation: Any, written: Any) -> dict[str, Any]:
+        """Have the binary in Triton's own cache, where a launch finds it: {"status": "ok"}, or why not as above."""
+        written()
+        try:
+            found = self._specialised(compilation)
+        except Exception as error:
+            return self._not_specialised(error, written)
+        try:
+            self._compiled(found)
+        except Exception as error:
+            return {"status": "failed", "why": first_cause(error, written())}
+        return {"status": "ok"}
+
+    def _specialised(self, compilation: Any) -> Specialised:
+        check(compilation, self._gpu_target, self.version)
+        return specialise(compilation, self._gpu_target)
+
+    def _not_specialised(self, error: Exception, written: Any) -> dict[str, Any]:
+        if isinstance(error, WrongDeclaration):
+            return {"status": "refused", "why": str(error)}
+        forget_half_made_keys()
+        return {"status": "failed", "why": first_cause(error, written())}
+
+    def _compiled(self, found: Specialised) -> Any:
+        """The very call that the JIT makes, so that the entry in Triton's cache is the launch's."""
         import triton
 
+        return triton.compile(found.source, target=self._gpu_target, options=found.options)
+
+    def _compile(self, found: Specialised, name: str, written: Any) -> dict[str, Any]:
         try:
-            kernel = triton.compile(found.source, target=self._gpu_target, options=found.options)
-            record, text = self._read(kernel)
+            record, text = self._read(self._compiled(found))
         except (MemoryError, OSError, nvidia.ToolError) as error:  # of this machine, not of the kernel: not kept
             return {"status": "failed", "why": first_cause(error, written())}
         except Exception as error:

@@ -43,6 +43,7 @@ class Choice:
     """What to compile; empty means all.  cases: shell patterns.  tiers: names as in kernels.spec.
 
     knobs: sets of knobs that override config(); each case is compiled once with each.
+    points: {case, backend, knobs} of a sweep; with some, they alone are compiled.
     """
 
     tiers: tuple[str, ...] = ("pr",)
@@ -50,6 +51,7 @@ class Choice:
     cases: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     knobs: tuple[Mapping[str, Any], ...] = ({},)
+    points: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +59,8 @@ class CompileSetting:
     """Where and with what: the tree under test, cache folder, Python, and folders to put before its packages.
 
     compute_units: CUs or SMs of the device to compile for; None: those of the product that is assumed.
+    variables: the environment of launches, whose cache of Triton is filled; None: a clean one and no such cache.
+    metrics: read the code; without, only that cache is filled.  processes: per architecture.
     """
 
     tree: Path
@@ -65,6 +69,9 @@ class CompileSetting:
     packages: tuple[Path, ...] = ()
     limits: Limits = Limits()
     compute_units: int | None = None
+    variables: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
+    metrics: bool = True
+    processes: int | None = None
 
 
 class Ended(Exception):
@@ -79,12 +86,12 @@ class CompileProcess:
         self._buffer = b""
         folders = (str(setting.tree.resolve()), str(setting.cache.resolve()))
         arguments = (arch, *folders, str(compute_units), self._log.name)
-        cleaned = environment(os.environ) | {"TRITON_CACHE_DIR": str(scratch / f"triton-{id(self)}")}
+        variables = dict(setting.variables or {}) or _clean(scratch / f"triton-{id(self)}")
         if setting.packages:
-            cleaned["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
+            variables["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         command = [setting.python, "-m", "benchmarks.isa.worker", *arguments]
-        self._process = subprocess.Popen(command, cwd=HARNESS, env=cleaned, start_new_session=True, **pipes)
+        self._process = subprocess.Popen(command, cwd=HARNESS, env=variables, start_new_session=True, **pipes)
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         """The answer to a request; Ended if the process died or was killed for time or memory."""
@@ -134,6 +141,11 @@ class CompileProcess:
                 if pipe:
                     pipe.close()
             self._log.close()
+
+
+def _clean(cache: Path) -> dict[str, str]:
+    """An environment that changes no code, with a cache of Triton that is thrown away."""
+    return environment(os.environ) | {"TRITON_CACHE_DIR": str(cache)}
 
 
 def resident_mb(pid: int) -> float:
@@ -191,7 +203,9 @@ class CompilePool:
     def _compile(self, process: CompileProcess, index: int) -> bool:
         """Compile one unit; whether the process is still there."""
         try:
-            self._keep(index, process.ask({"op": "compile", "index": index}, self.setting.limits))
+            request = {"op": "compile" if self.setting.metrics else "fill", "index": index}
+            request["launch_cache"] = self.setting.variables is not None
+            self._keep(index, process.ask(request, self.setting.limits))
         except Ended as end:
             process.kill()
             self._keep(index, {"ok": True, "status": "failed", "why": str(end)})
@@ -248,7 +262,7 @@ def compile_all(
 
     tell(arch=, done=, total=) is called after each compilation, from any thread.
     """
-    slots = min(MOST_PROCESSES, max(1, (os.cpu_count() or 1) // len(arches)))
+    slots = setting.processes or min(MOST_PROCESSES, max(1, (os.cpu_count() or 1) // len(arches)))
     with tempfile.TemporaryDirectory(prefix="ridgeline-isa-") as scratch:
         runs = [CompilePool(arch, choice, setting, Path(scratch), tell) for arch in arches]
         threads = [

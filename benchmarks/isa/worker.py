@@ -22,6 +22,7 @@ from benchmarks.isa.compile import Compiler
 
 HARNESS = Path(__file__).resolve().parents[2]
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
+UNDECLARED = "the backend has no isa() declaration: nothing of it can be compiled ahead"
 CPU_SLACK_S = 30
 """CPU seconds beyond a request's limit after which the kernel ends this process, should the parent be gone."""
 
@@ -42,7 +43,8 @@ class Units:
 
         found = discover(listed_packages(self._tree))
         chosen = [k for k in found.kernels.values() if not choose["kernels"] or k.name in choose["kernels"]]
-        units = [unit for kernel in chosen for unit in self._of_kernel(kernel, choose)]
+        units = self._of_points(chosen, choose["points"])
+        units += [unit for kernel in chosen if not choose["points"] for unit in self._of_kernel(kernel, choose)]
         broken = [{"module": b.module, "why": b.reason} for b in found.broken]
         return {
             "units": units,
@@ -63,6 +65,23 @@ class Units:
                         units += self._of_case(kernel, backend, declare, case, knobs)
         return units
 
+    def _of_points(self, kernels: list[Any], points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The units of points of a sweep, by their place in the list."""
+        units = []
+        for kernel in kernels:
+            cases = {case.name: case for case in kernel.cases}
+            for index, point in enumerate(points):
+                case, declare = cases.get(point["case"]), kernel.compilations.get(point["backend"])
+                name = {"kernel": kernel.name, "point": index, **point, "label": ""}
+                if case is None:
+                    units.append(self._unit(name | {"status": "refused", "why": f"no case {point['case']!r}"}, None))
+                elif declare is None:
+                    units.append(self._unit(name | {"status": "undeclared", "why": UNDECLARED}, None))
+                else:
+                    found = self._of_case(kernel, point["backend"], declare, case, point["knobs"])
+                    units += [unit | {"point": index} for unit in found]
+        return units
+
     def _of_case(
         self, kernel: Any, backend: str, declare: Any, case: Any, knobs: dict[str, Any]
     ) -> list[dict[str, Any]]:
@@ -80,7 +99,9 @@ class Units:
         except Exception as error:
             why = f"its isa() declaration failed: {first_cause(error)}"
             return [self._unit(name | {"label": "", "status": "failed", "why": why}, None)]
-        return [self._unit(name | {"label": _label(one.label, case.name)}, one) for one in declared]
+        labels = [_label(one.label, case.name) for one in declared]
+        units = [name | {"label": label, "launch": launch_of(one)} for label, one in zip(labels, declared, strict=True)]
+        return [self._unit(unit, one) for unit, one in zip(units, declared, strict=True)]
 
     def _unit(self, described: dict[str, Any], compilation: Any) -> dict[str, Any]:
         self.declared.append(compilation)
@@ -102,6 +123,19 @@ def _matches(name: str, patterns: list[str]) -> bool:
     import fnmatch
 
     return not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def launch_of(compilation: Any) -> dict[str, Any]:
+    """What a launch passes beside the code, as JSON: the grid (null: unknown), and scalars and descriptors by name."""
+    grid = getattr(compilation, "grid", None)  # a tree before 2026-12 does not tell it
+    scalars = {name: _passed(value) for name, value in compilation.arguments.items() if not isinstance(value, tuple)}
+    return {"grid": None if grid is None else list(grid), "scalars": scalars}
+
+
+def _passed(value: Any) -> Any:
+    if hasattr(value, "block_shape"):
+        return [list(value.shape), list(value.strides), list(value.block_shape)]
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
 
 
 class Log:
@@ -132,8 +166,11 @@ def serve(arch: str, tree: Path, cache: Path, compute_units: int, log: str, answ
         try:
             if request["op"] == "list":
                 answer = {"ok": True, "triton": compiler.version} | units.gather(request["choose"])
+            elif request["op"] == "fill":
+                answer = {"ok": True} | compiler.fill(units.declared[request["index"]], written)
             else:
-                answer = {"ok": True} | compiler.record(units.declared[request["index"]], written)
+                keep = request["launch_cache"]
+                answer = {"ok": True} | compiler.record(units.declared[request["index"]], written, keep)
         except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
             answer = {"ok": False, "why": first_cause(error), "detail": traceback.format_exc()}
         answers.write(json.dumps(answer) + "\n")

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker import clocks, code_hash
+from benchmarks.worker import bursts, clocks, code_hash
 from benchmarks.worker.failures import Refused, first_line
 
 
@@ -73,8 +73,11 @@ class CaseBench:
             self.expected = self.kernel.function("reference")(self.case, self.inputs[0])
         self.clock.synchronize()
 
-    def build(self, backend: str, overrides: dict[str, Any]) -> dict[str, Any]:
-        """Set an arm up on every copy of the inputs; returns the knobs.  Everything here is untimed."""
+    def build(self, label: str, backend: str, overrides: dict[str, Any]) -> dict[str, Any]:
+        """Set an arm up on every copy of the inputs; returns the knobs.  Everything here is untimed.
+
+        label: by which all other steps name the arm; in a sweep, a backend has several.
+        """
         declared = self.kernel.backends[backend]
         knobs = declared.knobs(self.case, self.case.place.arch, overrides)
         calls = []
@@ -86,12 +89,12 @@ class CaseBench:
                 what = f"the set-up of backend {backend!r} returned {type(call).__name__}"
                 raise Refused("error", f"{what}; it must return a zero-argument callable")
         self.clock.synchronize()
-        self.arms[backend] = BuiltArm(backend, calls, clocks.Timed(calls[0]))
+        self.arms[label] = BuiltArm(backend, calls, clocks.Timed(calls[0]))
         return {key: _plain(value) for key, value in knobs.items()}
 
-    def call(self, backend: str) -> dict[str, float]:
+    def call(self, label: str) -> dict[str, float]:
         """Call every copy for the first time; seconds of the very first call, and of compiling in it."""
-        arm = self.arms[backend]
+        arm = self.arms[label]
         with code_hash.compiling() as compiled:
             start = time.perf_counter()
             arm.outputs = [arm.calls[0]()]
@@ -101,19 +104,19 @@ class CaseBench:
         self.clock.synchronize()
         for output in arm.outputs:
             if not all(isinstance(tensor, torch.Tensor) for tensor in _tensors(output)) or not _tensors(output):
-                what = f"backend {backend!r} returned {type(output).__name__}"
+                what = f"backend {arm.name!r} returned {type(output).__name__}"
                 raise Refused("error", f"{what}; its callable must return its output, a tensor or a tuple of tensors")
         return {"seconds": seconds, "compile_s": sum(compiled)}
 
-    def poison(self, backend: str) -> None:
+    def poison(self, label: str) -> None:
         """Overwrite the arm's outputs with values that cannot pass."""
-        for output in self.arms[backend].outputs:
+        for output in self.arms[label].outputs:
             self.numerics.poison(output)
         self.clock.synchronize()
 
-    def check(self, backend: str) -> dict[str, Any]:
+    def check(self, label: str) -> dict[str, Any]:
         """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails."""
-        arm = self.arms[backend]
+        arm = self.arms[label]
         start = time.perf_counter()
         outputs = self._launch(arm)
         self.clock.synchronize()
@@ -128,24 +131,24 @@ class CaseBench:
         error = {"norm": max(r.norm for r in results), "peak": max(r.peak for r in results)}
         return {**error, "seconds": seconds / len(outputs)}
 
-    def trace(self, backend: str) -> str | None:
+    def trace(self, label: str) -> str | None:
         """Digest of what one call launches; None if it cannot be determined."""
         try:
             with code_hash.traced() as trace:
-                self.arms[backend].calls[0]()
+                self.arms[label].calls[0]()
             self.clock.synchronize()
         except Exception as error:
-            print(f"the code of {backend} cannot be identified: {type(error).__name__}: {error}", file=sys.stderr)
+            print(f"the code of {label} cannot be identified: {type(error).__name__}: {error}", file=sys.stderr)
             return None
         return trace.digest()
 
-    def capture(self, backend: str, calls: int) -> str:
+    def capture(self, label: str, calls: int) -> str:
         """From now on a sample of the arm is one replay of a graph of that many calls, which rotate through its copies.
 
         Copies beyond the calls are dropped: what is not in the graph is not timed, and so cannot be checked.
         Returns why the calls cannot be captured, or "".
         """
-        arm = self.arms[backend]
+        arm = self.arms[label]
         arm.calls, arm.outputs = arm.calls[:calls], arm.outputs[:calls]
         try:
             graph, outputs = clocks.capture([arm.calls[i % len(arm.calls)] for i in range(calls)])
@@ -171,9 +174,23 @@ class CaseBench:
             "starved": {name: self.arms[name].starved for name in set(order)},
         }
 
-    def drop(self, backend: str) -> None:
+    def whole(self, label: str, count: int) -> list[float]:
+        """Seconds of so many single calls from the host's side; never of a graph, as a user makes one call."""
+        calls = self.arms[label].calls
+        return list(self.clock.whole([calls[index % len(calls)] for index in range(count)]))
+
+    def burst(self, label: str, launches: int) -> dict[str, Any]:
+        """One burst of an arm: the fields of bursts.Burst."""
+        return dataclasses.asdict(bursts.burst(self.clock, self.arms[label].timed, launches))
+
+    def drop(self, label: str) -> None:
         """Forget an arm, if it got as far as being one, and free what it holds."""
-        self.arms.pop(backend, None)
+        self.arms.pop(label, None)
+        gc.collect()
+
+    def forget_arms(self) -> None:
+        """Drop every arm; inputs and reference stay."""
+        self.arms.clear()
         gc.collect()
 
     def _inputs_unchanged(self) -> None:

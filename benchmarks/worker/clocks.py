@@ -56,14 +56,64 @@ class Samples:
     busy_s: float
 
 
+class HostStamps:
+    """Moments on the host's clock: a call on a CPU has ended when it returns."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+
+    def mark(self) -> None:
+        """A stamp behind all that was launched so far."""
+        self._times.append(time.perf_counter())
+
+    def idle(self) -> bool:
+        """Whether the device has reached the last stamp: what was launched behind it came too late to wait."""
+        return False
+
+    def keep(self, ahead: int) -> None:
+        """Wait until at most so many stamps are not reached; nothing runs asynchronously here."""
+
+    def seconds(self) -> list[float]:
+        """Seconds from the first stamp to each."""
+        return [one - self._times[0] for one in self._times]
+
+
+class DeviceStamps:
+    """Moments on a GPU: events of its current stream."""
+
+    def __init__(self) -> None:
+        self._events: list[Any] = []
+
+    def mark(self) -> None:
+        """A stamp behind all that was launched so far."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._events.append(event)
+
+    def idle(self) -> bool:
+        """Whether the device has reached the last stamp: what was launched behind it came too late to wait."""
+        return bool(self._events[-1].query())
+
+    def keep(self, ahead: int) -> None:
+        """Wait until at most so many stamps are not reached."""
+        if len(self._events) > ahead:
+            self._events[-1 - ahead].synchronize()
+
+    def seconds(self) -> list[float]:
+        """Seconds from the first stamp to each, once the last is reached."""
+        self._events[-1].synchronize()
+        return [self._events[0].elapsed_time(one) * 1e-3 for one in self._events]
+
+
 class HostClock:
     """Seconds of a call on the CPU, by the host's clock."""
 
     method = "clock"
+    stamps = HostStamps
 
     def __init__(self, flush_bytes: int, barrier: Callable[[], None] | None) -> None:
         self._flush = torch.ones(flush_bytes // 4) if flush_bytes else None
-        self._barrier = barrier
+        self.barrier = barrier
 
     def run(self, order: Sequence[Timed]) -> Samples:
         """One sample of each, in that order."""
@@ -73,8 +123,8 @@ class HostClock:
             if self._flush is not None:
                 self._flush.sum()
             flushed = time.perf_counter()
-            if self._barrier:
-                self._barrier()
+            if self.barrier:
+                self.barrier()
             start = time.perf_counter()
             timed.launch()
             end = time.perf_counter()
@@ -88,17 +138,22 @@ class HostClock:
     def synchronize(self) -> None:
         """Nothing runs asynchronously here."""
 
+    def whole(self, calls: Sequence[Callable[[], Any]]) -> list[float]:
+        """Seconds of each call, as a sample takes them: here a call has ended when it returns."""
+        return [self.run([Timed(call)]).seconds[0] for call in calls]
+
 
 class DeviceClock:
     """Seconds of a call on a GPU, by its own events."""
 
     method = "events"
+    stamps = DeviceStamps
 
     def __init__(self, device: torch.device, flush_bytes: int, barrier: Callable[[], None] | None) -> None:
         self._device = device
         self._flush = torch.rand(flush_bytes // 4, device=device) if flush_bytes else None
         self._sink = torch.empty((), device=device)
-        self._barrier = barrier
+        self.barrier = barrier
         self._cycles_per_s = 1_000_000 / self._measured(lambda: torch.cuda._sleep(1_000_000))
         self._flush_s = self._measured(self._read) if flush_bytes else 0.0
 
@@ -136,6 +191,24 @@ class DeviceClock:
         """Wait until the device is idle."""
         torch.cuda.synchronize(self._device)
 
+    def whole(self, calls: Sequence[Callable[[], Any]]) -> list[float]:
+        """Seconds of each call from the host's side: from before it is enqueued until an idle device has finished it.
+
+        The caches are as before a sample, and the ranks meet at the barrier; both have ended when the time begins.
+        """
+        return [self._whole(call) for call in calls]
+
+    def _whole(self, call: Callable[[], Any]) -> float:
+        if self._flush is not None:
+            self._read()
+        if self.barrier:
+            self.barrier()
+        self.synchronize()
+        start = time.perf_counter()
+        call()
+        self.synchronize()
+        return time.perf_counter() - start
+
     def _enqueue(self, timed: Timed, lead_s: float, marks: list[tuple[Any, Any, Any, int]]) -> bool:
         """Enqueue one sample; True if the device reached it before the host had enqueued all of it."""
         begin, start, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
@@ -143,8 +216,8 @@ class DeviceClock:
         self._lead(lead_s)
         if self._flush is not None:
             self._read()
-        if self._barrier:
-            self._barrier()
+        if self.barrier:
+            self.barrier()
         start.record()
         timed.launch()
         overtaken = start.query()

@@ -20,7 +20,7 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "drop")
+CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
 
@@ -61,6 +61,7 @@ class Service:
     def __init__(self, checkout: str) -> None:
         self._checkout = Path(checkout)
         self._bench: Any = None
+        self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
@@ -87,6 +88,13 @@ class Service:
 
         self._refuse_other_contracts()
         return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
+
+    def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
+        """What a sweep could try; see benchmarks/worker/candidates.py."""
+        from benchmarks.worker import candidates
+
+        self._refuse_other_contracts()
+        return candidates.listed(self._checkout, **asked)
 
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
@@ -127,24 +135,28 @@ class Service:
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
-    def do_case(self, case: str, seed: int, copies: int, without: Sequence[str] = ()) -> None:
-        """Forget the case before, make the inputs and the reference of this one.
+    def do_case(self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False) -> None:
+        """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
         from benchmarks.worker.arms import CaseBench
 
-        self._forget()
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
+        if keep and self._made == (case, seed, copies):
+            self._bench.forget_arms()
+            return
+        self._forget()
         placed = self._kernel.case(case).at(self._place)
         self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
         self._bench.make_reference()
+        self._made = (case, seed, copies)
 
     def _forget(self) -> None:
         """Forget the case and free its memory."""
         import torch
 
-        self._bench = None
+        self._bench = self._made = None
         gc.collect()
         if self._heap is not None:
             self._heap.reset()

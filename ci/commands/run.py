@@ -84,7 +84,8 @@ def run(
 
 def _resumed(head: LocalCheckout, planned: MeasurePlan, log: Followed) -> int:
     """Measure what the file lacks; the worst exit code, at once where measuring broke off."""
-    done = [trial for trial in log.read().trials if trial.checkouts["head"].commit == head.commit.hash]
+    own = (trial for trial in log.read().trials if trial.regime == planned.regime)
+    done = [trial for trial in own if trial.checkouts["head"].commit == head.commit.hash]
     operators = measured_operators(done, planned.first_trial) or (_operators(head, planned) if done else ())
     batches = missing(done, operators or ("",), planned.first_trial, planned.trials)
     codes = [MEASURED]

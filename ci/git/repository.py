@@ -12,7 +12,7 @@ from pathlib import Path
 from ci.git import worktrees
 from ci.git.command import GitError, git, git_or_none
 
-RECORDS = (":!results", ":!results_isa")
+RECORDS = (":!results", ":!results_isa", ":!results_sustained")
 """Folders whose changes do not make a checkout dirty: the records of what was measured."""
 
 

@@ -24,7 +24,7 @@ SERIES = (
 """The recorded series in the order in which they are told; of each, less is better (ci.isa.series makes them)."""
 
 
-class Point(NamedTuple):
+class CodePoint(NamedTuple):
     """Which series of which configuration a value is of."""
 
     kernel: str
@@ -34,7 +34,7 @@ class Point(NamedTuple):
     arch: str
 
 
-Values = Mapping[Point, float | None]
+Values = Mapping[CodePoint, float | None]
 """Recorded values: None for what failed to compile."""
 
 
@@ -77,7 +77,7 @@ class CodeRecord:
 
 
 def read(
-    results: Path, keep: Callable[[Point], bool] = lambda point: True, repository: Path | None = None
+    results: Path, keep: Callable[[CodePoint], bool] = lambda point: True, repository: Path | None = None
 ) -> list[RecordedCommit]:
     """The recorded commits, oldest first, each environment (version of Triton) on its own; torn files are left out.
 
@@ -120,15 +120,15 @@ def _read(path: Path, changed_ns: int) -> CodeRecord | None:
         return None
 
 
-def points(rows: Mapping[str, list[Any]]) -> dict[Point, float | None]:
+def points(rows: Mapping[str, list[Any]]) -> dict[CodePoint, float | None]:
     """Values of asv rows by kernel, series, backend, configuration and arch; what does not exist is left out."""
-    found: dict[Point, float | None] = {}
+    found: dict[CodePoint, float | None] = {}
     for name, (values, params, *_) in rows.items():
         kernel, _, series = name.partition(".track_isa_")
         for keys, value in zip(itertools.product(*params), values, strict=True):
             if value is None or not math.isnan(value):
                 backend, configuration, arch = (key[1:-1] for key in keys)
-                found[Point(kernel, series, backend, configuration, arch)] = value
+                found[CodePoint(kernel, series, backend, configuration, arch)] = value
     return found
 
 

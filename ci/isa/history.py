@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from ci.history.exact import CodeStep, Point, RecordedCommit, points, read, sentences, steps
+from ci.history.exact import CodePoint, CodeStep, RecordedCommit, points, read, sentences, steps
 from ci.isa.compile import Wanted
 from ci.report.words import plural
 
-__all__ = ["CodeStep", "Point", "RecordedCommit", "chosen", "points", "read", "steps", "terminal"]
+__all__ = ["CodeStep", "CodePoint", "RecordedCommit", "chosen", "points", "read", "steps", "terminal"]
 
 
-def chosen(wanted: Wanted) -> Callable[[Point], bool]:
+def chosen(wanted: Wanted) -> Callable[[CodePoint], bool]:
     """Whether a series is of the kernels, backends, cases and architectures that a person named."""
 
-    def fits(point: Point) -> bool:
+    def fits(point: CodePoint) -> bool:
         return (
             point.kernel in (wanted.kernels or (point.kernel,))
             and point.backend in (wanted.backends or (point.backend,))

@@ -52,6 +52,7 @@ def compare(
     settings = policy.settings(machine_kind=kind)
     progress = Progress(_looks(settings.looks, plan.trials), settings.confirming)
     log = Followed(out)
+    refuse_other_regime(log.read(), plan)
     target, wanted = 1, plan  # one trial shows which cases launch equal code and need no time
     while True:
         missing = target - _finished(log.read().trials, wanted)
@@ -81,12 +82,21 @@ def identical(
     The verdict on every case that head can run is SAME, without timing; a case that fails, fails on both sides.
     """
     base, head = checkouts
+    refuse_other_regime(Followed(out).read(), plan)
     console.print("both commits have the same kernel files: nothing can have changed; measuring head for the record")
     measured(measuring([head], dataclasses.replace(plan, trials=plan.trials or 1), out, console), out)
     file = Followed(out).read()
     mirrored = [trial.mirrored(base.commit.hash if base.commit else None) for trial in file.trials]
     same = [dataclasses.replace(c, trials=(), same_code=True) for c in comparisons(mirrored, remarks(file))]
     return Outcome(judge(same, policy), file)
+
+
+def refuse_other_regime(file: TrialFile, plan: MeasurePlan) -> None:
+    """MeasureError if a file that is to be gone on with has trials of another regime than the plan's."""
+    other = next((trial.regime for trial in file.trials if trial.regime != plan.regime), None)
+    if other:
+        said = f"{file.path} holds trials of the {other} regime, and times of two regimes are never compared"
+        raise MeasureError(f"{said}: give another file with --out, or --regime {other}")
 
 
 def remarks(file: TrialFile) -> list[str]:

@@ -24,8 +24,10 @@ from filelock import FileLock, Timeout
 from ci.records import asv_files
 from ci.records.paired import times_of
 from ci.records.pooling import Place, PooledTrials, outdated, pool
+from ci.records.regimes.folders import by_regime, folder_of
 from ci.records.samples import keeping
 from ci.records.samples.places import SamplesPlace, configured
+from ci.records.sweeps import keeping as sweeps
 from ci.trials.compact import same_results
 from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
 from ci.trials.pooled import PooledLine
@@ -93,12 +95,24 @@ def record(
     """Add the trials of files to the records of their commits; a trial that is there already changes nothing.
 
     files: paths, or files that have been read.  commits: full hash by role ("head", "base") for checkouts that carry
-    none or have local changes.  Raises RecordError if results cannot be written: the trial files and the records are
-    then as before or complete.
+    none or have local changes.  Trials of another regime than "spaced" go to its own folder (ci.records.regimes).
+    Raises RecordError if results cannot be written: the trial files and the records are then as before or complete.
     """
-    wanted, problems = _sorted_by_place(files, commits or {}, keep=not dry_run)
-    known = added = 0
-    samples = configured(results_dir)
+    read_files = [read(file) if isinstance(file, Path) else file for file in files]
+    parts = [
+        _record(those, folder_of(results_dir, regime), commits or {}, dry_run)
+        for regime, those in by_regime(read_files).items()
+    ]
+    paths, places, problems = ([one for p in parts for one in getattr(p, f)] for f in ("paths", "places", "problems"))
+    return Recorded(paths, sum(p.added for p in parts), sum(p.known for p in parts), places, problems)
+
+
+def _record(files: Sequence[TrialFile], results_dir: Path, commits: Mapping[str, str], dry_run: bool) -> Recorded:
+    """The trials of one regime."""
+    wanted, problems = _sorted_by_place(files, commits, keep=not dry_run)
+    swept = {(at.machine, at.stem): [one for one in trials if one.sweep] for at, trials in wanted.items()}
+    wanted = {place: left for place, trials in wanted.items() if (left := [one for one in trials if not one.sweep])}
+    known, added, samples = 0, 0, configured(results_dir)
     with contextlib.nullcontext() if dry_run else _lock(results_dir):
         for place in sorted(wanted):
             notes, broken = _read_notes(_asv_path(results_dir, place), keep=not dry_run)
@@ -107,8 +121,9 @@ def record(
             known, added = known + already, added + len(new)
             if not dry_run:
                 problems += _write_place(results_dir, _added(notes, new, place, samples), place)
-    paths = [_asv_path(results_dir, place) for place in sorted(wanted)]
-    return Recorded(paths, added, known, sorted(wanted), problems)
+        kept = sweeps.keep_all(results_dir, swept, dry_run)
+    paths = [*(_asv_path(results_dir, place) for place in sorted(wanted)), *kept.paths]
+    return Recorded(paths, added + kept.added, known + kept.known, sorted(wanted), [*problems, *kept.problems])
 
 
 def _added(notes: TrialFile, new: Sequence[Trial], place: Place, samples: SamplesPlace | None) -> TrialFile:
@@ -195,7 +210,7 @@ def read_benchmarks(results_dir: Path) -> asv_files.Json:
 
 
 def _sorted_by_place(
-    files: Iterable[Path | TrialFile], commits: Mapping[str, str], keep: bool
+    files: Iterable[TrialFile], commits: Mapping[str, str], keep: bool
 ) -> tuple[dict[Place, list[Trial]], list[Problem]]:
     for role, commit in commits.items():
         if not COMMIT.fullmatch(commit):
@@ -203,7 +218,7 @@ def _sorted_by_place(
             raise RecordError(f"the commit given for {role!r} is {commit!r}; {allowed}")
     wanted: dict[Place, list[Trial]] = {}
     problems: list[Problem] = []
-    for file in (read(file) if isinstance(file, Path) else file for file in files):
+    for file in files:
         problems += file.problems(keep)
         for trial in (trial.with_commits(commits) for trial in file.trials):
             places, reasons = _places(trial)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ci.git.repository import LocalCheckout
 from ci.judging.types import Judgement
+from ci.records.regimes.folders import SUSTAINED
 from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 from ci.trials.trial import Checkout, Scalar, Trial
@@ -18,7 +19,7 @@ def report_of(
     newest = trials[-1] if trials else None
     return Report(
         judgement,
-        title,
+        f"{title}, calls back to back in bursts" if newest and newest.regime == SUSTAINED else title,
         *_sides(checkouts, newest.checkouts if newest else {}),
         machine=newest.machine.facts if newest else {},
         costs=costs_of(trials),

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.records import rates
+from ci.records.sustained.energy import JoulesPerCall, joules_of
 from ci.report.build import costs_of, skips_of
 from ci.report.model import ReportWarning, grouped
 from ci.report.words import duration, plain, rate, warning_line
@@ -21,6 +22,7 @@ Key = tuple[str, str, str]
 """Operator, case, backend."""
 
 COLUMNS = {"kernel / case": "left", "backend": "left", "time": "right", "rate": "right", "baseline / ours": "right"}
+JOULES = {"J per call (99 %)": "right"}
 
 
 def show(trials: Sequence[Trial], console: Console) -> None:
@@ -43,9 +45,10 @@ def odd(samples: Mapping[Key, Sequence[FloatArray]]) -> Iterator[ReportWarning]:
             yield ReportWarning(anomaly.sentence, f"{operator}/{backend}/{case}")
 
 
-def _table(trials: Iterable[Trial], medians: dict[Key, float]) -> Table:
+def _table(trials: Sequence[Trial], medians: dict[Key, float]) -> Table:
+    energy = _energy(trials)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, justify in COLUMNS.items():
+    for column, justify in (COLUMNS | (JOULES if energy else {})).items():
         names = column in ("kernel / case", "backend")  # a name is never cut: it is copied into the next command
         table.add_column(column, justify=justify, overflow="fold", no_wrap=not names)  # type: ignore[arg-type]
     costs = costs_of(trials)
@@ -56,8 +59,22 @@ def _table(trials: Iterable[Trial], medians: dict[Key, float]) -> Table:
         baseline = min(timed, default=None)  # the fastest counts, as on the page
         ratio = Text("baseline", "dim") if backend in own else _ratio(baseline, seconds)
         speed = rate(costs.get(f"{operator}/{backend}/{case}"), seconds)
-        table.add_row(Text(plain(f"{operator}/{case}")), Text(plain(backend)), duration(seconds), speed, ratio)
+        joules = [_joules(energy.get((operator, case, backend)))] if energy else []
+        table.add_row(Text(plain(f"{operator}/{case}")), Text(plain(backend)), duration(seconds), speed, ratio, *joules)
     return table
+
+
+def _energy(trials: Sequence[Trial]) -> dict[Key, JoulesPerCall]:
+    """Joules of every arm whose bursts were long enough for the counters."""
+    found: dict[Key, JoulesPerCall] = {}
+    for operator in dict.fromkeys(trial.operator for trial in trials):
+        own = joules_of([trial for trial in trials if trial.operator == operator])
+        found |= {(operator, case, backend): joules for (case, _, backend), joules in own.items()}
+    return found
+
+
+def _joules(found: JoulesPerCall | None) -> str:
+    return f"{found.joules:.4g} ({found.low:.4g} to {found.high:.4g})" if found else ""
 
 
 def _samples(trials: Iterable[Trial]) -> dict[Key, list[FloatArray]]:

@@ -70,6 +70,15 @@ class _Operator:
         base, head = (self.newest.checkouts[role].kernel_digest for role in ROLES)
         return base is not None and base == head
 
+    @cached_property
+    def mixed(self) -> tuple[str, ...]:
+        """Why the trials have no common time: they are of two regimes."""
+        regimes = dict.fromkeys(trial.regime for trial in self.trials)
+        if len(regimes) < 2:
+            return ()
+        said = f"its trials are of two regimes ({', '.join(regimes)}), whose times are never compared"
+        return (f"{said}: give the trials of each a file of its own",)
+
     def definition(self, role: Role, case: str) -> str | None:
         """Digest of the benchmark definition of a case on one side."""
         declared = self.newest.checkouts[role].declaration
@@ -122,7 +131,7 @@ class _OneCase:
             return None
         if self.unfit and self.having == self.tried:
             return self.untold(shared)
-        timed, problems = self.paired_rounds()
+        timed, problems = self.paired_rounds() if not operator.mixed else ((), operator.mixed)
         return Comparison(
             f"{newest.operator}/{self.backend}/{self.case}",
             newest.operator,

@@ -16,7 +16,7 @@ from ci.history.health.readings import DeviceHealth
 from ci.history.kept.curves import CurvePoint
 from ci.records.rates import Rate
 from dashboards.figures import canvas
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.values import headline, in_rate
 from dashboards.views.scaling import shape_of
 

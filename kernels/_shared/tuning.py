@@ -1,28 +1,48 @@
-"""Knobs: the tables of tuned ones, the candidates of a sweep, and all knobs of one launch."""
+"""Knobs: the tables of tuned ones, the candidates of a sweep, and all knobs of one launch.
+
+tuned.toml, beside an operator's config.py, is written by `ridgeline tune`, or by hand: a table of knobs for each
+architecture and key (kernels.spec.Tuned), and in it, if it was confirmed by a measurement, a table PROVENANCE.
+"""
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernels.spec import Backend, Case
+from kernels.spec import Backend, Case, Tuned
 
 OLD_NAMES = {"way": "algorithm"}
 """Knobs by the names that tables written before 2026-12 have for them."""
 
+PROVENANCE = "confirmed"
+"""The table in an entry that says where, when and by how much it won; no knob."""
+
+ENTRY_BYTES = 2
+"""Size of the elements for which an entry gives the knobs that count elements."""
+
 
 def read_tuned(config_file: str) -> dict[str, Any]:
-    """The tables of tuned.toml beside a config.py, by arch and case; knobs by the names they have now.
+    """The tables of tuned.toml beside a config.py, by arch and key; knobs by the names they have now, no provenance.
 
     They hold what we have measured and nothing else; points of others belong into published.toml.
     """
-    return _renamed(tomllib.loads(Path(config_file).with_name("tuned.toml").read_text()))
+    return _knobs_only(tomllib.loads(Path(tuned_file(config_file)).read_text(encoding="utf-8")))
 
 
-def _renamed(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {OLD_NAMES.get(k, k): _renamed(value) if isinstance(value, dict) else value for k, value in table.items()}
+def tuned_file(config_file: str) -> str:
+    """The path of tuned.toml beside a config.py."""
+    return str(Path(config_file).with_name("tuned.toml"))
+
+
+def _knobs_only(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        OLD_NAMES.get(name, name): _knobs_only(value) if isinstance(value, dict) else value
+        for name, value in table.items()
+        if name != PROVENANCE
+    }
 
 
 def first_then(chosen: dict[str, Any], others: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -37,3 +57,46 @@ def first_then(chosen: dict[str, Any], others: Iterable[dict[str, Any]]) -> list
 def all_knobs(backend: Backend, case: Case, arch: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """All knobs of a launch: the backend's defaults, then those of config(), then the overrides."""
     return {**(backend.build.__kwdefaults__ or {}), **backend.knobs(case, arch, overrides)}
+
+
+def points(backend: Backend, case: Case, arch: str) -> list[dict[str, Any]]:
+    """The candidates of a backend with every knob given, so that none depends on what config() says now.
+
+    The present choice comes first; none for a backend without candidates.
+    """
+    tried = backend.candidates(case, arch) if backend.candidates else []
+    defaults = backend.build.__kwdefaults__ or {}
+    return first_then({**defaults, **tried[0]}, ({**defaults, **knobs} for knobs in tried)) if tried else []
+
+
+def described(backend: Backend, case: Case, arch: str) -> dict[str, Any] | None:
+    """What `ridgeline tune` must know of a backend's table for a case; None without one.
+
+    file; table: names of the tables around the key; key; entry: that of the file, {} if there is none; rule: the knobs
+    without it; defaults: of the backend; scale: by knob, what a launch's value is multiplied by in an entry.
+    """
+    place = backend.tuned
+    if place is None:
+        return None
+    table = [place.section, arch] if place.section else [arch]
+    return {
+        "file": place.file,
+        "table": table,
+        "key": place.key(case),
+        "entry": _entry(place, [*table, place.key(case)]),
+        "rule": place.rule(case, arch),
+        "defaults": dict(backend.build.__kwdefaults__ or {}),
+        "scale": dict.fromkeys(place.elements, case.itemsize / ENTRY_BYTES),
+    }
+
+
+@functools.cache
+def _tables(file: str) -> dict[str, Any]:
+    return read_tuned(file)
+
+
+def _entry(place: Tuned, names: Iterable[str]) -> dict[str, Any]:
+    found = _tables(place.file)
+    for name in names:
+        found = found.get(name, {})
+    return found

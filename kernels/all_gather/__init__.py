@@ -6,9 +6,9 @@ matrices M x N as the input of a rank, up to 16384 x 16384 in fp16, which is 4 G
 Three backends push over the symmetric heap: `triton`, `partitioned` (every group of programs serves one destination)
 and `gluon` (tiles with a layout of their own).  Their knob `programs` is the number of CUs or SMs that they take.
 
-**A curve over CUs for RCCL and NCCL.**  The library reads its number of channels, each of which takes a CU or SM, once
-per process from the environment, so a point is a run of its own (`ridgeline run` starts fresh processes and records
-the variables with the trial), here 16 CUs:
+**A curve over CUs for RCCL and NCCL.**  Baseline `rccl` has the knob `channels`, each of which takes a CU or SM: a
+communicator of its own with that many, in the same process as the others (`ridgeline study cus`).  The environment
+sets them too, once per process and for every communicator:
 
     NCCL_MIN_NCHANNELS=16 NCCL_MAX_NCHANNELS=16 ridgeline run --kernel all_gather --backend rccl
 
@@ -33,6 +33,7 @@ from typing import Any
 
 import torch
 
+from kernels._shared.collectives import vendor
 from kernels._shared.collectives.placing import heap_of
 from kernels._shared.triton_needed import launch_module, launcher
 from kernels._shared.tuning import all_knobs
@@ -77,13 +78,13 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([_shard(case, int(inputs["seed"]), rank) for rank in range(case.world)])
 
 
-all_gather.baseline("rccl")(vendors.rccl)
+all_gather.baseline("rccl")(vendor.channels_knob(vendors.rccl, vendors.over))
 all_gather.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 all_gather.baseline("rccl_registered")(vendors.rccl_registered)
 all_gather.backend("torch")(vendors.copies)
 
 
-@all_gather.backend("triton", config=knobs.config)
+@all_gather.backend("triton", config=knobs.config, candidates=knobs.candidates, tuned=knobs.TABLE)
 def triton(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
@@ -94,7 +95,7 @@ def triton(
     return _push(launcher(case, "all_gather"), case, inputs, chosen)
 
 
-@all_gather.backend("triton_unguarded", config=knobs.unguarded_config)
+@all_gather.backend("triton_unguarded", config=knobs.unguarded_config, candidates=knobs.unguarded_candidates)
 def triton_unguarded(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, fanout: int = 0,
@@ -108,7 +109,12 @@ def triton_unguarded(
     return _push(launcher(case, "all_gather"), case, inputs, {**chosen, "staged": 0, "guarded": False})
 
 
-@all_gather.backend("partitioned", config=knobs.partitioned_config)
+@all_gather.backend(
+    "partitioned",
+    config=knobs.partitioned_config,
+    candidates=knobs.partitioned_candidates,
+    tuned=knobs.PARTITIONED_TABLE,
+)
 def partitioned(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 4, order: str = "interleaved",
@@ -120,7 +126,7 @@ def partitioned(
     return _push(launch, case, inputs, launch.partitioned(case.world, chosen))
 
 
-@all_gather.backend("gluon", config=knobs.gluon_config)
+@all_gather.backend("gluon", config=knobs.gluon_config, candidates=knobs.gluon_candidates, tuned=knobs.GLUON_TABLE)
 def gluon(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 4, rows: int = 8, columns: int = 256, width: int = 0, vector: int = 16,

@@ -26,9 +26,9 @@ from __future__ import annotations
 from typing import Any
 
 from kernels._shared.collectives.config import block_bytes
-from kernels._shared.tuning import first_then, read_tuned
+from kernels._shared.tuning import first_then, read_tuned, tuned_file
 from kernels.all_gather.cases import MIB
-from kernels.spec import Case, Unsupported
+from kernels.spec import Case, Tuned, Unsupported
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep by arch and size class; those of other backends than `triton` under the backend's name.
@@ -38,9 +38,6 @@ The file says on which device and when.  Tiles of `gluon` are for elements of 2 
 
 _LIMITS = {"sm_90": (96, 16, 4), "gfx942": (64, 8, 4), "gfx950": (64, 8, 4), "cpu": (2, 4, 1)}
 """Most programs, warps, unroll by arch.  On AMD iris takes 64 CUs; "cpu" is for the interpreter in tests."""
-
-CU_COUNTS = (4, 8, 16, 32, 48, 64, 96, 128)
-"""Programs of a curve over the number of CUs."""
 
 STAGED_MB = 8
 """Up to here the first block of every program is staged: on 2 and 4 H200 that hides the wait for the peers."""
@@ -65,12 +62,17 @@ def size_class(case: Case) -> str:
 
 
 def config(case: Case, arch: str) -> dict[str, Any]:
-    """Knobs for a case; Unsupported names the architectures that have any.
+    """Knobs for a case; Unsupported names the architectures that have any."""
+    if size_class(case) in TUNED.get(arch, {}):
+        return dict(TUNED[arch][size_class(case)])
+    return rule(case, arch)
+
+
+def rule(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs for a case that is in no table.
 
     Small shards: one step for every program, so that all loads and all stores are in flight at once.
     """
-    if size_class(case) in TUNED.get(arch, {}):
-        return dict(TUNED[arch][size_class(case)])
     if arch not in _LIMITS:
         raise Unsupported(
             f"no all-gather configuration for arch {arch!r}, only for {', '.join(_LIMITS)}; "
@@ -103,20 +105,30 @@ def _without(knobs: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def partitioned_config(case: Case, arch: str) -> dict[str, Any]:
-    """As the push, with as many programs for every destination."""
+    """Knobs of `partitioned`."""
     tuned = TUNED.get("partitioned", {}).get(arch, {})
     if size_class(case) in tuned:
         return dict(tuned[size_class(case)])
+    return partitioned_rule(case, arch)
+
+
+def partitioned_rule(case: Case, arch: str) -> dict[str, Any]:
+    """As the push, with as many programs for every destination."""
     chosen = _without(config(case, arch), "fanout")
     return {**chosen, "programs": _divisible(chosen["programs"], case.world), "order": "interleaved"}
 
 
 def gluon_config(case: Case, arch: str) -> dict[str, Any]:
-    """As the push: a tile is what that moves in one step."""
+    """Knobs of `gluon`."""
     tuned = TUNED.get("gluon", {}).get(arch, {})
     if size_class(case) in tuned:
         chosen = dict(tuned[size_class(case)])
         return {**chosen, "rows": max(1, int(chosen["rows"] * 2 // case.itemsize))}
+    return gluon_rule(case, arch)
+
+
+def gluon_rule(case: Case, arch: str) -> dict[str, Any]:
+    """As the push: a tile is what that moves in one step."""
     chosen = _without(config(case, arch), "staged", "ahead")
     step = min(_GLUON_TILE, block_bytes(arch, chosen["num_warps"], chosen.pop("unroll")))
     return {**chosen, **_tile(step, case), "width": 0, "vector": 16}
@@ -126,6 +138,28 @@ def _tile(step: int, case: Case) -> dict[str, int]:
     """Rows and columns of a tile of that many bytes."""
     columns = 256 if step <= 8192 else 1024
     return {"rows": max(1, int(step // (columns * case.itemsize))), "columns": columns}
+
+
+TABLE = Tuned(tuned_file(__file__), size_class, rule)
+PARTITIONED_TABLE = Tuned(tuned_file(__file__), size_class, partitioned_rule, section="partitioned")
+GLUON_TABLE = Tuned(tuned_file(__file__), size_class, gluon_rule, section="gluon", elements=("rows",))
+"""Entries serve all dtypes; that of `triton` serves `triton_unguarded` too, with nothing staged."""
+
+
+def unguarded_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """Those of `triton`, with nothing staged."""
+    found = [_without(knobs, "staged") for knobs in candidates(case, arch)]
+    return first_then(found[0], found)
+
+
+def partitioned_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """Those of `partitioned`."""
+    return candidates(case, arch, "partitioned")
+
+
+def gluon_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """Those of `gluon`."""
+    return candidates(case, arch, "gluon")
 
 
 def candidates(case: Case, arch: str, backend: str = "triton") -> list[dict[str, Any]]:
@@ -180,13 +214,6 @@ def _gluon_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[st
         {"store": ".cs"},
     ]
     return [*tried, *({**chosen, **other} for other in others)]
-
-
-def cu_curve(case: Case, arch: str, backend: str = "triton") -> list[dict[str, Any]]:
-    """The present choice at every number of CUs that the ranks divide where they must: a curve over CU_COUNTS."""
-    chosen = candidates(case, arch, backend)[0]
-    groups = case.world // (1 if backend == "partitioned" else chosen["fanout"] or case.world)
-    return [{**chosen, "programs": count} for count in CU_COUNTS if count % groups == 0]
 
 
 def _warps(arch: str, warps: int) -> int:

@@ -143,4 +143,5 @@ def compilation_of(
         **more,
         "rank": 3,
     }
-    return Compilation(function.__name__, function, arguments, fixed, {"num_warps": knobs["num_warps"]})
+    options, grid = {"num_warps": knobs["num_warps"]}, (knobs["programs"],)
+    return Compilation(function.__name__, function, arguments, fixed, options, grid=grid)

@@ -16,8 +16,8 @@ from typing import Any
 
 from kernels._shared.collectives.cases import KIB, MIB, size_class
 from kernels._shared.collectives.config import known, spread, with_algorithms
-from kernels._shared.tuning import first_then, read_tuned
-from kernels.spec import Case
+from kernels._shared.tuning import first_then, read_tuned, tuned_file
+from kernels.spec import Case, Tuned
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch, ranks and size; the file says on which devices and when."""
@@ -47,6 +47,11 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
     if size_class(case) in TUNED.get(arch, {}):
         return dict(TUNED[arch][size_class(case)])
+    return rule(case, arch)
+
+
+def rule(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs for a case that is in no table."""
     known(arch, "all_reduce")
     total = case.KB * KIB
     if arch.startswith("sm_") and total >= LARGE_BYTES:
@@ -60,6 +65,10 @@ def config(case: Case, arch: str) -> dict[str, Any]:
         "load": "" if algorithm == "two_shot" else ".cv" if arch.startswith("gfx") else "",
         "store": "",
     }
+
+
+TABLE = Tuned(tuned_file(__file__), size_class, rule)
+"""An entry serves all dtypes of a size."""
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:

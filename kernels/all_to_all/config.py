@@ -12,8 +12,8 @@ from typing import Any
 
 from kernels._shared.collectives.cases import KIB, size_class
 from kernels._shared.collectives.config import known, shapes, spread
-from kernels._shared.tuning import first_then, read_tuned
-from kernels.spec import Case
+from kernels._shared.tuning import first_then, read_tuned, tuned_file
+from kernels.spec import Case, Tuned
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch, ranks and size; the file says on which devices and when."""
@@ -27,6 +27,11 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any."""
     if size_class(case) in TUNED.get(arch, {}):
         return dict(TUNED[arch][size_class(case)])
+    return rule(case, arch)
+
+
+def rule(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs for a case that is in no table."""
     known(arch, "all_to_all")
     most, warps = {"cpu": (2, 1)}.get(arch, (64, 8) if arch.startswith("gfx") else (96, 16))
     return {
@@ -42,6 +47,16 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 def unguarded_config(case: Case, arch: str) -> dict[str, Any]:
     """As the guarded push, with nothing staged."""
     return {name: value for name, value in config(case, arch).items() if name != "staged"}
+
+
+TABLE = Tuned(tuned_file(__file__), size_class, rule)
+"""An entry serves all dtypes of a size, and `triton_unguarded`, with nothing staged."""
+
+
+def unguarded_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """Those of the guarded push, with nothing staged."""
+    found = [{name: value for name, value in k.items() if name != "staged"} for k in candidates(case, arch)]
+    return first_then(found[0], found)
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:

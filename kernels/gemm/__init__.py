@@ -58,7 +58,7 @@ gemm.baseline("blas")(vendors.blas)
 gemm.backend("torch")(vendors.linear)
 
 
-@gemm.backend("triton", config=knobs.config)
+@gemm.backend("triton", config=knobs.config, candidates=knobs.candidates, tuned=knobs.TABLE)
 def triton(
     case: Case, inputs: dict[str, torch.Tensor], *,
     variant: str = "split", block_m: int = 64, block_n: int = 64, block_k: int = 64, group_m: int = 8,

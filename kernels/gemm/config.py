@@ -19,9 +19,9 @@ import math
 from typing import Any
 
 from kernels._shared.published import fitting, read_published
-from kernels._shared.tuning import first_then, read_tuned
+from kernels._shared.tuning import first_then, read_tuned, tuned_file
 from kernels._shared.units import compute_units, xcds
-from kernels.spec import Case, Unsupported
+from kernels.spec import Case, Tuned, Unsupported
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which device and when."""
@@ -39,6 +39,11 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     """Knobs for a case; Unsupported names the architectures that have any.  "cpu" is for the interpreter in tests."""
     if shape(case) in TUNED.get(arch, {}):
         return dict(TUNED[arch][shape(case)])
+    return rule(case, arch)
+
+
+def rule(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs for a case that is in no table."""
     rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
     if arch not in rules:
         raise Unsupported(
@@ -46,6 +51,10 @@ def config(case: Case, arch: str) -> dict[str, Any]:
             "add a rule to kernels/gemm/config.py and sweep it"
         )
     return rules[arch](case, arch)
+
+
+TABLE = Tuned(tuned_file(__file__), shape, rule)
+"""An entry serves all dtypes of a shape."""
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:

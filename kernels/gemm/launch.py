@@ -118,4 +118,5 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
     arguments = declared(case.dtype, shapes, p.blocks)
     if p.workspace:
         arguments |= {"workspace": ("*fp32", (p.workspace,)), "arrivals": ("*i32", (p.tiles,))}
-    return Compilation(p.function.__name__, p.function, {**arguments, **p.sizes}, p.constants, p.options)
+    every = {**arguments, **p.sizes}
+    return Compilation(p.function.__name__, p.function, every, p.constants, p.options, grid=(p.programs,))

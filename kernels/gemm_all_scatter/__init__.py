@@ -6,6 +6,9 @@ rank holds [N / world, K].  `triton` stores each tile to all ranks as soon as it
 and scatters then, the baselines are what one writes with the libraries: `blas+rccl`, and the same with the all-gather
 at its best: most channels, registered buffers (the fastest of the three counts).
 
+Cases w1of2, w1of4, ... are the share of one rank alone, on one GPU (cases.py): the product without links, by the same
+kernel; `blas+rccl` is there the library's product.
+
 **When a call is done, and when the output may be used again.**  As with the libraries: when a call has completed on a
 rank's stream, that rank's output is complete, and it is the rank's own until its next call.  `triton` waits in each
 call until the peers have begun it (device.py says why that is enough), `bulk` has a barrier before it scatters.
@@ -26,7 +29,7 @@ from kernels.gemm_all_scatter import config as knobs
 from kernels.gemm_all_scatter import vendors
 from kernels.gemm_all_scatter.cases import cases, columns_of
 from kernels.numerics import normal, seed_for
-from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance
+from kernels.spec import Case, Compilation, Cost, Kernel, Tolerance, Tuned
 
 # The tolerances of kernels/gemm: the same sums, rounded once.
 gemm_all_scatter = Kernel(
@@ -85,13 +88,13 @@ gemm_all_scatter.baseline("blas+rccl_registered")(vendors.blas_rccl_registered)
 gemm_all_scatter.backend("torch")(vendors.copies)
 
 
-def _declare(name: str, **guard: bool) -> None:
+def _declare(name: str, tuned: Tuned | None, **guard: bool) -> None:
     """Backend `name`: one kernel that multiplies and scatters (device.py beside it); knobs: config.py.
 
-    guard: {"guarded": False} for the one that promises less.
+    guard: {"guarded": False} for the one that promises less; it follows the table of the other.
     """
 
-    @gemm_all_scatter.backend(name, config=knobs.config)
+    @gemm_all_scatter.backend(name, config=knobs.config, candidates=knobs.candidates, tuned=tuned)
     def triton(
         case: Case, inputs: dict[str, torch.Tensor], *,
         block_m: int = 128, block_n: int = 128, block_k: int = 64, group_m: int = 8, split_k: int = 1, cut: str = "all",
@@ -108,11 +111,11 @@ def _declare(name: str, **guard: bool) -> None:
         return [launch_module("gemm_all_scatter").compilation(case, arch, chosen | guard)]
 
 
-_declare("triton")
-_declare("triton_unguarded", guarded=False)
+_declare("triton", knobs.TABLE)
+_declare("triton_unguarded", None, guarded=False)
 
 
-@gemm_all_scatter.backend("bulk", config=knobs.bulk_config)
+@gemm_all_scatter.backend("bulk", config=knobs.bulk_config, candidates=knobs.bulk_candidates, tuned=knobs.BULK_TABLE)
 def bulk(
     case: Case, inputs: dict[str, torch.Tensor], *,
     programs: int = 64, num_warps: int = 16, unroll: int = 1, barrier: bool = True, wait: bool = True,

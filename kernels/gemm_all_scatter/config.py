@@ -20,9 +20,9 @@ from __future__ import annotations
 from typing import Any
 
 from kernels._shared.published import fitting, read_published
-from kernels._shared.tuning import first_then, read_tuned
+from kernels._shared.tuning import first_then, read_tuned, tuned_file
 from kernels._shared.units import compute_units, xcds
-from kernels.spec import Case, Unsupported
+from kernels.spec import Case, Tuned, Unsupported
 
 TUNED = read_tuned(__file__)
 """Winners of a sweep, by arch and shape of the case; the file says on which devices and when."""
@@ -32,8 +32,22 @@ PUBLISHED = read_published(__file__)
 
 
 def shape(case: Case) -> str:
-    """The key of a shape: ranks, then the case's name without its dtype."""
+    """The key of a shape: ranks, then the case's name without its dtype; a rank's share has keys of its own."""
+    of = share_of(case)
+    if of:
+        return f"w1of{of}_n{case.N * of}_k{case.K}_m{case.M}"
     return f"w{case.world}_n{case.N}_k{case.K}_m{case.M}"
+
+
+def _whole(case: Case) -> str:
+    """The key of the operator of which the case is a share, "" if it is none."""
+    of = share_of(case)
+    return f"w{of}_n{case.N * of}_k{case.K}_m{case.M}" if of else ""
+
+
+def share_of(case: Case) -> int:
+    """Of how many ranks the case is the share of one alone; 0 for the whole operator."""
+    return int(dict(case.dims).get("of", 0))
 
 
 def config(case: Case, arch: str) -> dict[str, Any]:
@@ -43,6 +57,14 @@ def config(case: Case, arch: str) -> dict[str, Any]:
     """
     if shape(case) in TUNED.get(arch, {}):
         return {"cut": "all", **TUNED[arch][shape(case)]}
+    return rule(case, arch)
+
+
+def rule(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs for a case that is in no table; a rank's share is launched as the operator of which it is the share."""
+    whole = TUNED.get(arch, {}).get(_whole(case))
+    if whole is not None:
+        return {"cut": "all", **whole}
     rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
     if arch not in rules:
         raise Unsupported(
@@ -50,6 +72,10 @@ def config(case: Case, arch: str) -> dict[str, Any]:
             "add a rule to kernels/gemm_all_scatter/config.py and sweep it"
         )
     return rules[arch](case, arch)
+
+
+TABLE = Tuned(tuned_file(__file__), shape, rule)
+"""An entry serves all dtypes of a shape, and `triton_unguarded`, which is the same kernel."""
 
 
 def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
@@ -64,7 +90,12 @@ def _published(case: Case, arch: str) -> list[dict[str, Any]]:
 
 
 def bulk_config(case: Case, arch: str) -> dict[str, Any]:
-    """Knobs of the bulk-synchronous variant's scattering kernel: as many programs as keep one step each, at most 96."""
+    """Knobs of the bulk-synchronous variant's scattering kernel."""
+    return dict(TUNED.get("bulk", {}).get(arch, {}).get(shape(case)) or bulk_rule(case, arch))
+
+
+def bulk_rule(case: Case, arch: str) -> dict[str, Any]:
+    """As many programs as keep one step each, at most 96."""
     if arch not in ("sm_90", "gfx942", "gfx950", "cpu"):
         raise Unsupported(
             f"no scattering configuration for arch {arch!r}; add one to kernels/gemm_all_scatter/config.py and sweep it"
@@ -78,6 +109,21 @@ def bulk_config(case: Case, arch: str) -> dict[str, Any]:
         "num_warps": warps,
         "unroll": 4 if steps >= 4 * 96 else 1,
     }
+
+
+BULK_TABLE = Tuned(tuned_file(__file__), shape, bulk_rule, section="bulk")
+
+BULK_SHAPES = (
+    (32, 16, 1), (32, 16, 4), (64, 16, 1), (64, 16, 4), (96, 16, 1), (96, 16, 2), (96, 16, 4), (128, 8, 4), (132, 16, 4)
+)  # fmt: skip
+"""(programs, warps of 32, unroll) that a sweep tries of the scattering kernel."""
+
+
+def bulk_candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+    """What a sweep tries of the scattering kernel: the present choice first."""
+    halves = 2 if arch.startswith("gfx") else 1
+    shapes = ({"programs": p, "num_warps": w // halves, "unroll": u} for p, w, u in BULK_SHAPES)
+    return first_then(bulk_config(case, arch), shapes)
 
 
 def tiles(case: Case, m: int, n: int) -> int:

@@ -73,7 +73,8 @@ def _common_constants(case: Case, programs: int, knobs: Mapping[str, Any]) -> di
     """Constants of both fused kernels."""
     tile = {name.upper(): knobs[name] for name in ("block_m", "block_n", "block_k", "group_m")}
     lanes = 1 << (case.world - 1).bit_length()
-    meeting = {"MEET": knobs.get("guarded", True), "WAIT": knobs["wait"]}
+    peers = case.world > 1  # one rank alone meets nobody
+    meeting = {"MEET": peers and knobs.get("guarded", True), "WAIT": peers and knobs["wait"]}
     return {**tile, "PROGRAMS": programs, "WORLD": case.world, "LANES": lanes, **meeting}
 
 
@@ -250,7 +251,7 @@ def compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
         arguments |= {"workspace": ("*fp32", (p.workspace,)), "arrivals": ("*i32", (p.counters,))}
     arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", (case.world, p.programs))}
     arguments |= {"M": case.M, "N": columns, "K": case.K, "rank": 3}
-    return Compilation(p.function.__name__, p.function, arguments, p.constants, p.options)
+    return Compilation(p.function.__name__, p.function, arguments, p.constants, p.options, grid=(p.programs,))
 
 
 def bulk_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compilation:
@@ -265,4 +266,5 @@ def bulk_compilation(case: Case, arch: str, knobs: Mapping[str, Any]) -> Compila
         "rank": 3,
     }
     constants = bulk_constants(case, arch, row, knobs)
-    return Compilation("scatter", device.scatter, arguments, constants, {"num_warps": knobs["num_warps"]})
+    options, grid = {"num_warps": knobs["num_warps"]}, (knobs["programs"],)
+    return Compilation("scatter", device.scatter, arguments, constants, options, grid=grid)

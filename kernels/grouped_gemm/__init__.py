@@ -72,7 +72,6 @@ def _declare(
     product: str,
     operands: tuple[str, ...],
     reference: Callable[..., Any],
-    config: Callable[[Case, str], dict[str, Any]],
     tensors_to_call: Callable[..., Any],
     compilation: Callable[..., Any],
 ) -> Kernel:
@@ -85,7 +84,14 @@ def _declare(
     def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
         return _tensors(case, seed, *operands)
 
-    @kernel.backend("triton", config=config)
+    config = functools.partial(knob_rules.config, product)
+
+    @kernel.backend(
+        "triton",
+        config=config,
+        candidates=lambda case, arch: candidates(case, arch, product),
+        tuned=knob_rules.table(product),
+    )
     def triton(
         case: Case, x: dict[str, torch.Tensor], *,
         block_m: int, block_n: int, block_k: int, group_m: int, num_warps: int, num_stages: int, tma: bool,
@@ -105,7 +111,12 @@ def _declare(
 
 def _add_others(kernel: Kernel, product: str) -> None:
     for name, (build, facts) in vendors.BASELINES.items():
-        kernel.baseline(name, **facts)(functools.wraps(build)(functools.partial(build, product)))
+        declared = (
+            vendors.loop_with_streams(product)
+            if name == "loop"
+            else functools.wraps(build)(functools.partial(build, product))
+        )
+        kernel.baseline(name, **facts)(declared)
     kernel.backend("torch")(functools.partial(vendors.on_cpu, product))
     kernel.backend("autotune")(functools.partial(autotune.best, kernel))
 
@@ -114,7 +125,6 @@ grouped_gemm_forward = _declare(
     "forward",
     ("a", "b"),
     _reference_forward,
-    lambda case, arch: knob_rules.rows_config(case, arch, case.N),
     lambda case, x, knobs: launch.rows_call(case, x["a"], x["b"], x["ends"], True, knobs),
     lambda case, arch, knobs: launch.rows_compilation(case, arch, True, knobs),
 )
@@ -123,7 +133,6 @@ grouped_gemm_dgrad = _declare(
     "dgrad",
     ("dy", "b"),
     _reference_dgrad,
-    lambda case, arch: knob_rules.rows_config(case, arch, case.K),
     lambda case, x, knobs: launch.rows_call(case, x["dy"], x["b"], x["ends"], False, knobs),
     lambda case, arch, knobs: launch.rows_compilation(case, arch, False, knobs),
 )
@@ -132,7 +141,6 @@ grouped_gemm_wgrad = _declare(
     "wgrad",
     ("dy", "a"),
     _reference_wgrad,
-    knob_rules.weights_config,
     lambda case, x, knobs: launch.weights_call(case, x["dy"], x["a"], x["ends"], knobs),
     launch.weights_compilation,
 )

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernels._shared.published import fitting, read_published
+from kernels._shared.tuning import read_tuned, tuned_file
 from kernels.hardware import UnknownHardware, lds_limit
-from kernels.spec import Case
+from kernels.spec import Case, Tuned
 
 
 def _tile(m: int, n: int, k: int, warps: int, stages: int, group_m: int, **others: Any) -> dict[str, Any]:
@@ -40,6 +41,9 @@ BY_POINTERS: dict[str, Any] = {"tma": False, "split": 1}
 PUBLISHED = read_published(__file__)
 """Points of others, for `candidates` only: 256x256 tiles spill registers here, see _CDNA."""
 
+TUNED = read_tuned(__file__)
+"""Winners of a sweep, by product, arch and shape."""
+
 WIDE = 4096
 """Above so many columns of the output, bands of 16 tiles saved 0.5 to 1 % over bands of 4 (H200, 12 cases, 2026-11)."""
 
@@ -55,6 +59,30 @@ def weights_config(case: Case, arch: str) -> dict[str, Any]:
     return {**_known(arch), **_WEIGHTS_BY_ARCH.get(arch, {})}
 
 
+RULES = {
+    "forward": lambda case, arch: rows_config(case, arch, case.N),
+    "dgrad": lambda case, arch: rows_config(case, arch, case.K),
+    "wgrad": weights_config,
+}
+"""(case, arch) -> knobs of a product for a case that is in no table."""
+
+
+def shape(case: Case) -> str:
+    """The key of a shape.  Not the routing: nobody knows it where a launch is prepared."""
+    return f"g{case.G}_m{case.M}_n{case.N}_k{case.K}"
+
+
+def config(product: str, case: Case, arch: str) -> dict[str, Any]:
+    """Knobs of a product for a case: those of the table, or by rule."""
+    tuned = TUNED.get(product, {}).get(arch, {}).get(shape(case))
+    return dict(tuned) if tuned else RULES[product](case, arch)
+
+
+def table(product: str) -> Tuned:
+    """The table of a product; an entry serves all routings."""
+    return Tuned(tuned_file(__file__), shape, RULES[product], section=product)
+
+
 def _known(arch: str) -> dict[str, Any]:
     if arch not in _BY_ARCH:
         raise UnknownHardware(
@@ -65,10 +93,7 @@ def _known(arch: str) -> dict[str, Any]:
 
 def candidates(case: Case, arch: str, product: str = "forward") -> list[dict[str, Any]]:
     """Knobs to try for a case, all of which fit: the default, published points, others; for sweeps and `autotune`."""
-    if product == "wgrad":
-        base = weights_config(case, arch)
-    else:
-        base = rows_config(case, arch, case.N if product == "forward" else case.K)
+    base = config(product, case, arch)
     points: list[dict[str, Any]] = []
     for change in ({}, *fitting(PUBLISHED, arch, use=product), *_changes(arch, product)):
         knobs = {**base, **change}

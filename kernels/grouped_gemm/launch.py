@@ -259,4 +259,5 @@ def _compilation_of(case: Case, plan: Plan) -> Compilation:
         name: (_POINTERS[value.dtype], tuple(value.shape)) if isinstance(value, torch.Tensor) else value
         for name, value in ordered.items()
     }
-    return Compilation(case.name, plan.function, declared, plan.constants, plan.options)
+    grid = (plan.constants["PROGRAMS"],)
+    return Compilation(case.name, plan.function, declared, plan.constants, plan.options, grid=grid)

@@ -11,6 +11,7 @@ triton_reduce stores each row by (token, slot) and sums the slots in order: the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -95,7 +96,12 @@ Build = Callable[[Case, dict[str, torch.Tensor], dict[str, Any]], Callable[[], t
 
 
 def _declare(name: str, build: Build, atomic: bool) -> None:
-    @moe_gemm2_mxfp4.backend(name, config=config.config)
+    @moe_gemm2_mxfp4.backend(
+        name,
+        config=functools.partial(config.config, backend=name),
+        candidates=functools.partial(candidates, backend=name),
+        tuned=config.table(name),
+    )
     def triton(
         case: Case, x: dict[str, torch.Tensor], *,
         layout: str, block_n: int, block_k: int, num_warps: int, num_stages: int, programs_per_cu: int,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernels._shared.tuning import read_tuned, tuned_file
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.moe_gemm2_mxfp4 import formats
 from kernels.moe_gemm2_mxfp4.sorting import used_blocks
-from kernels.spec import Case
+from kernels.spec import Case, Tuned
+
+TUNED = read_tuned(__file__)
+"""Winners of a sweep, by backend, arch and shape."""
 
 LAYOUTS = ("recoded", "plain", "streamed")
 """How weights lie: `recoded` (formats.recode, once in set-up) for GPUs without FP4 matrix units, `plain` for others;
@@ -17,8 +21,24 @@ STATIC_SHARED_BYTES = 48 << 10
 """Of a workgroup of NVIDIA's, without a request at the launch (CUDA C++ programming guide, compute capabilities)."""
 
 
-def config(case: Case, arch: str) -> dict[str, Any]:
-    """Knobs of a case; UnknownHardware without an entry.  block_k counts codes.
+def shape(case: Case) -> str:
+    """The key of a shape; its distribution does not matter."""
+    return f"n{case.N}_k{case.K}_e{case.E}_m{case.M}_bm{case.BM}"
+
+
+def table(backend: str) -> Tuned:
+    """The table of a backend."""
+    return Tuned(tuned_file(__file__), shape, rule, section=backend)
+
+
+def config(case: Case, arch: str, backend: str = "triton_atomic") -> dict[str, Any]:
+    """Knobs of a backend for a case: those of the table, or by rule."""
+    tuned = TUNED.get(backend, {}).get(arch, {}).get(shape(case))
+    return dict(tuned) if tuned else rule(case, arch)
+
+
+def rule(case: Case, arch: str) -> dict[str, Any]:
+    """Knobs for a case that is in no table; UnknownHardware without an entry.  block_k counts codes.
 
     tiles: most column tiles of an item; of streamed, the units of a chunk, and share: percent of all units that is
     dealt out before chunks are drawn.  rows of a block are computed at a time, and few if no more of it are used.
@@ -153,10 +173,10 @@ def _interpreter(case: Case) -> dict[str, Any]:
     }
 
 
-def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
+def candidates(case: Case, arch: str, backend: str = "triton_atomic") -> list[dict[str, Any]]:
     """Knobs to try for a case, the default first, all different."""
-    base = config(case, arch)
-    changes = [{}, {"non_temporal": not base["non_temporal"]}, *_changes(case, arch)]
+    base = config(case, arch, backend)
+    changes = [{}, {"non_temporal": not base["non_temporal"]}, *_changes(case, arch, base["layout"])]
     points: list[dict[str, Any]] = []
     for change in changes:
         knobs = {**base, **change}
@@ -165,13 +185,13 @@ def candidates(case: Case, arch: str) -> list[dict[str, Any]]:
     return points or [base]
 
 
-def _changes(case: Case, arch: str) -> list[dict[str, Any]]:
+def _changes(case: Case, arch: str, layout: str) -> list[dict[str, Any]]:
     """What differs from the default in the points of a sweep."""
     if arch.startswith("gfx"):
         return _CDNA_CHANGES
     if not arch.startswith("sm_"):
         return []
-    if config(case, arch)["layout"] == "streamed":
+    if layout == "streamed":
         return [*_STREAMED_CHANGES, {"overlap": False, **_recoded(case)}]
     wide = {"block_n": 64, "num_warps": 4, "num_stages": 3, "programs_per_cu": 2, "rows": min(case.BM, 64)}
     whole = {**wide, "few": case.BM}

@@ -16,6 +16,7 @@ Split = tuple[dict[str, Any], dict[str, Any]]
 """Constants of a kernel, and options of the compiler."""
 
 SUM_BLOCK = streamed_launch.SUM_BLOCK
+sum_grid = streamed_launch.sum_grid
 
 
 def atomic_call(
@@ -45,7 +46,7 @@ def reduce_call(
     partial = torch.empty((case.M * case.topk, case.N), dtype=kind, device=x["a"].device)
     out = torch.empty((case.M, case.N), dtype=out_dtype, device=x["a"].device)
     product = _product(case, x, knobs, partial, atomic=False)
-    grid, width = (case.M, -(-case.N // SUM_BLOCK)), {"num_warps": 4}
+    grid, width = sum_grid(case), {"num_warps": 4}
     if knobs["layout"] == "streamed":
         width |= streamed_launch.following(knobs, case.place.arch)
 
@@ -144,7 +145,7 @@ def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> l
     }
     arguments |= {"row_bytes": width} if plain else {"row_words": width, "w_words": w_width, "factor": 1.0}
     function = device.gemm2_native_kernel if plain else device.gemm2_kernel
-    result = [Compilation(case.name, function, arguments, chosen, options)]
+    result = [Compilation(case.name, function, arguments, chosen, options, grid=(chosen["PROGRAMS"],))]
     if not atomic:
         result.append(
             Compilation(
@@ -153,6 +154,7 @@ def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> l
                 {"partial_ptr": out, "out_ptr": ("*bf16", (case.M, case.N)), "columns": case.N},
                 {"TOPK": case.topk, "BLOCK": SUM_BLOCK},
                 {"num_warps": 4},
+                grid=sum_grid(case),
             )
         )
     return result

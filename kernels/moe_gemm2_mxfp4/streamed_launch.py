@@ -51,11 +51,20 @@ def following(knobs: dict[str, Any], arch: str) -> dict[str, Any]:
     return {"OVERLAP": overlaps(knobs, arch), **launched(knobs, arch)}
 
 
+def sum_grid(case: Case) -> tuple[int, int]:
+    """Programs of the fixed-order sum, by tokens and columns."""
+    return case.M, -(-case.N // SUM_BLOCK)
+
+
+def _clear_grid(elements: int) -> tuple[int]:
+    return (-(-elements // CLEAR_BLOCK),)
+
+
 def clearing(out: torch.Tensor, knobs: dict[str, Any], arch: str) -> Callable[[], None]:
     """Launcher of the kernel that sets `out` to zero and lets the product start meanwhile."""
     from kernels.moe_gemm2_mxfp4 import streamed
 
-    grid, width = (-(-out.numel() // CLEAR_BLOCK),), {"num_warps": 4, **following(knobs, arch)}
+    grid, width = _clear_grid(out.numel()), {"num_warps": 4, **following(knobs, arch)}
 
     def launch() -> None:
         streamed.clear_kernel[grid](out, out.numel(), BLOCK=CLEAR_BLOCK, **width)
@@ -116,11 +125,14 @@ def compilation(case: Case, arch: str, atomic: bool, knobs: dict[str, Any]) -> l
     if atomic:
         other = Compilation(
             f"{case.name} clear", streamed.clear_kernel, {"out_ptr": out, "elements": case.M * case.N},
-            {"BLOCK": CLEAR_BLOCK, **small}, width,
+            {"BLOCK": CLEAR_BLOCK, **small}, width, grid=_clear_grid(case.M * case.N),
         )  # fmt: skip
     else:
         other = Compilation(
             f"{case.name} sum", device.sum_slots_kernel, {"partial_ptr": partial, "out_ptr": out, "columns": case.N},
-            {"TOPK": case.topk, "BLOCK": SUM_BLOCK, **small}, width,
+            {"TOPK": case.topk, "BLOCK": SUM_BLOCK, **small}, width, grid=sum_grid(case),
         )  # fmt: skip
-    return [Compilation(case.name, streamed.gemm2_streamed_kernel, arguments, chosen, options), other]
+    product = Compilation(
+        case.name, streamed.gemm2_streamed_kernel, arguments, chosen, options, grid=(arguments["programs"],)
+    )
+    return [product, other]

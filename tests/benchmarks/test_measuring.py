@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.coordinator import ranks
-from benchmarks.coordinator.case_run import shuffled
 from benchmarks.coordinator.checkouts import Checkout, CheckoutError
+from benchmarks.coordinator.samples.facts import shuffled
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import PlannedArm, Protocol, Selection, UsageError
 

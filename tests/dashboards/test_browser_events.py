@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ci.history.exact import CodeRecord, Point
+from ci.history.exact import CodePoint, CodeRecord
 from dashboards import build
 from dashboards.history import SiteHistory
 from dashboards.views import pull_request
@@ -37,7 +37,7 @@ def order(frame: pd.DataFrame) -> list[tuple[str, int]]:
 
 def compiled(order: list[tuple[str, int]]) -> list[CodeRecord]:
     """The machine code of four commits: two that were timed, and one before and one between that were not."""
-    vgpr = Point("gemm", "vgpr", "triton", "llm_up_m4096", "gfx942")
+    vgpr = CodePoint("gemm", "vgpr", "triton", "llm_up_m4096", "gfx942")
     lds = vgpr._replace(series="lds_bytes")
     dates = [order[0][1] - 60_000, order[10][1], order[20][1] + 60_000, order[40][1]]
     hashes = ["a" * 40, order[10][0], "b" * 40, order[40][0]]

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from ci.__main__ import VERBS
-from ci.history.exact import CodeRecord, Point
+from ci.history.exact import CodePoint, CodeRecord
 from ci.history.types import Cause, CommitFacts, Direction, EventKind, HistoryEvent, Moved, SeriesKey
 from ci.stats.types import Step
 from dashboards import code
@@ -176,11 +176,11 @@ def test_numbers_that_are_not_finite_are_holes(frame: pd.DataFrame) -> None:
 
 
 def records() -> list[CodeRecord]:
-    def point(series: str, configuration: str = "m64", arch: str = "gfx942") -> Point:
-        return Point("gemm", series, "triton", configuration, arch)
+    def point(series: str, configuration: str = "m64", arch: str = "gfx942") -> CodePoint:
+        return CodePoint("gemm", series, "triton", configuration, arch)
 
     vgpr, spills, labelled = point("vgpr"), point("spills"), point("vgpr", "m64 [stage 2]", "gfx950")
-    values: list[dict[Point, float | None]] = [
+    values: list[dict[CodePoint, float | None]] = [
         {vgpr: 128.0, spills: 0.0},
         {vgpr: 128.0, spills: 0.0, labelled: 64.0},
         {vgpr: None, labelled: 64.0},

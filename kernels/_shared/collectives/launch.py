@@ -100,4 +100,5 @@ def compilation_of(
     arguments: dict[str, Any] = {name: (f"*{kind}", (size,)) for name, (kind, size) in tensors.items()}
     signals = (barriers, case.world, fixed["PROGRAMS"])
     arguments |= {"bases": ("*i64", (case.world,)), "signals": ("*i32", signals), "count": count, **more, "rank": 3}
-    return Compilation(function.__name__, function, arguments, fixed, options(case, arch, knobs))
+    grid = (fixed["PROGRAMS"],)
+    return Compilation(function.__name__, function, arguments, fixed, options(case, arch, knobs), grid=grid)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.coordinator import symptoms
+from benchmarks.coordinator.samples import symptoms
 
 
 def noisy(count: int, level: float = 1e-3, spread: float = 0.01, seed: int = 0) -> list[float]:

@@ -1,0 +1,155 @@
+"""Steps of the arms of a case on all ranks, and what becomes of an arm whose step fails.
+
+Whatever one arm does costs that arm: it is taken out with a status and a sentence, and the case starts anew (Again)
+where the processes have ended or may be out of step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
+from benchmarks.coordinator.worker_pools import WorkerPools
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol
+from benchmarks.trial_file import Status
+
+FIRST_USE = ("build", "call")
+"""Requests in which a library may compile itself: set-up and first call."""
+
+
+class Again(Exception):
+    """The case starts anew, with fewer arms or another method."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RankStep:
+    """One request to the ranks of a checkout, for some arms of the case.  name, about: for messages."""
+
+    name: str
+    about: str
+    op: str
+    role: str
+    arms: tuple[PlannedArm, ...]
+    fields: Mapping[str, Any]
+
+
+class ArmSteps:
+    """Asks the ranks for steps of the arms of one case.  failures: by arm, why it is not measured any more.
+
+    known: what hung before, by (case, arm); it is not tried again.
+    """
+
+    def __init__(
+        self, workers: WorkerPools, case: PlannedCase, protocol: Protocol, known: dict[tuple[str, str], Failure]
+    ) -> None:
+        self.workers, self.case, self.protocol, self.known = workers, case, protocol, known
+        self.say: Callable[[str], None] = lambda words: None
+        self.failures: dict[str, Failure] = {}
+        self.ended: set[str] = set()
+
+    def arms(self) -> list[PlannedArm]:
+        """The arms that have not failed."""
+        return [arm for arm in self.case.arms if arm.key not in self.failures]
+
+    def roles(self) -> list[str]:
+        """The checkouts of these."""
+        return list(dict.fromkeys(arm.role for arm in self.arms()))
+
+    def step(self, arm: PlannedArm, step: str, op: str, **fields: Any) -> list[Any] | None:
+        """One step of one arm on all ranks; None if the arm failed and the others can go on."""
+        if op != "samples":
+            fields["label"] = arm.label
+        try:
+            return self.workers.pools[arm.role].ask(f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
+        except PoolDied as error:
+            self.give_up(arm, error.failure, ended=True)
+            raise Again from error
+        except StepFailed as error:
+            self._step_failed(arm, error.failure, step)
+            return None
+
+    def together(self, steps: Sequence[RankStep]) -> list[tuple[RankStep, list[Any]]]:
+        """Steps of several checkouts at once; the answers to those that succeeded."""
+        for step in steps:
+            label = f"{step.name} of {step.about}"
+            self.workers.pools[step.role].post(label, self._allow(step.op, *step.arms), step.op, **step.fields)
+        answers, again = [], False
+        for step in steps:
+            try:
+                answers.append((step, self.workers.pools[step.role].collect()))
+            except PoolDied as error:
+                again = True
+                for arm in step.arms:
+                    self.give_up(arm, error.failure, ended=True)
+            except StepFailed as error:
+                again = self._all_failed(step, error.failure) or again
+        if again:
+            raise Again
+        return answers
+
+    def _allow(self, op: str, *arms: PlannedArm) -> float:
+        """Seconds that a step may take; said where a library that compiles itself on first use gets more for that."""
+        own_s = max((arm.first_call_s for arm in arms), default=0.0) if op in FIRST_USE else 0.0
+        if own_s <= self.protocol.deadline_s:
+            compiles = op in FIRST_USE and not all(arm.compiled for arm in arms)
+            return self.protocol.deadline_s if compiles or op == "case" else self.deadline_s(arms)
+        if arms[0].libraries:  # it is installed
+            self.say(f": {arms[0].key} compiling, allowed {own_s:g} s")
+        return own_s
+
+    def deadline_s(self, arms: Sequence[PlannedArm]) -> float:
+        """Seconds that calls of arms may take, beyond what is expected of them; fewer if one is a point of a sweep."""
+        swept = any(arm.point for arm in arms)
+        return min(self.protocol.deadline_s, self.protocol.point_deadline_s) if swept else self.protocol.deadline_s
+
+    def _all_failed(self, step: RankStep, failure: Failure) -> bool:
+        """Take out every arm of a failed step; True if the case must start anew."""
+        for arm in step.arms:
+            self.give_up(arm, _in_step(failure, step.name))
+        try:
+            for arm in step.arms:
+                self._step_failed(arm, failure, step.name)
+        except Again:
+            return True
+        return False
+
+    def _step_failed(self, arm: PlannedArm, failure: Failure, step: str) -> None:
+        """Take an arm out whose step failed.  Ranks that may be out of step with each other start anew."""
+        self.give_up(arm, _in_step(failure, step))
+        together = failure.status == Status.WRONG or (failure.status == Status.UNSUPPORTED and failure.everywhere)
+        if failure.spoiled or (self.case.world > 1 and not together):
+            raise Again
+        pool = self.workers.pools[arm.role]
+        try:
+            pool.ask(f"dropping {arm.key}", self.protocol.deadline_s, "drop", label=arm.label)
+        except (StepFailed, PoolDied) as error:
+            pool.kill()
+            raise Again from error
+
+    def give_up(self, arm: PlannedArm, failure: Failure, ended: bool = False) -> None:
+        """Take an arm out.  ended: with it its processes, or their device, were lost."""
+        self.ended |= {arm.key} if ended else set()
+        if arm.libraries and failure.status.failed:
+            failure = dataclasses.replace(failure, why=f"{failure.why} ({arm.libraries})")
+        self.failures[arm.key] = failure
+        if failure.status == Status.HANG:
+            why = f"not tried again: in an earlier trial {failure.why}"
+            self.known[self.case.name, arm.key] = Failure(Status.HANG, why)
+
+    def ended_processes(self, role: str) -> list[str]:
+        """Backends of a checkout with which the processes or the device were lost in this case.
+
+        A backend of which other points are measured is none of them: one point of it was at fault.
+        """
+        used = {arm.backend for arm in self.arms() if arm.role == role}
+        lost = [arm.backend for arm in self.case.arms if arm.role == role and arm.key in self.ended]
+        return [backend for backend in lost if backend not in used]
+
+
+def _in_step(failure: Failure, step: str) -> Failure:
+    """The failure with the step in its sentence; what a backend says about itself needs none."""
+    if failure.status == Status.UNSUPPORTED:
+        return failure
+    return dataclasses.replace(failure, why=f"{step}: {failure.why}")

@@ -1,0 +1,1 @@
+"""What is known of the samples of a case, while it is measured."""

@@ -1,0 +1,143 @@
+"""Joules from the energy counters of the devices, and how long a span must be for 1 %.
+
+A counter moves in steps: NVML's every 20 to 100 ms, by product.  Read at the two ends of a span it is late by up to a
+step U at each, so the span is known to a difference of two uniform errors: 95 % of them are below 0.776 U.  1 % so
+needs a span of 78 U (1.6 s for 20 ms, 7.8 s for 100 ms), and 0.5 s gives 3 to 16 %.
+
+So the counter is not read at the ends of a span.  It is asked every POLL_S, and only the moments at which it moved
+count: between the first and the last step within the span the energy is exact, and the time is known to the interval w
+between two askings in place of U.  The same 1 % needs 78 w: 0.4 s for 5 ms, in one burst or in several together.
+
+That is for a steady power.  Sensors of some products look at a part of the time only (25 % on A100 and H100: Yang,
+Adamek and Armour, "Part-time power measurements", arXiv 2312.02741), so a power that changes within a burst is known
+less well; the differences between the bursts of an arm show it, and are in its interval.
+
+What no counter says: with which delay the driver takes a watt into account.  A constant delay shifts the span by as
+much; that is why only the second half of a burst counts, which an arm of the same power has filled before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+POLL_S = 5e-3
+"""Time between two askings of a counter."""
+
+TRIANGLE_95 = 0.776
+"""95 % of the differences of two independent uniform errors are below this share of their width: 1 - sqrt(0.05)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CounterStep:
+    """A counter moved between two askings.  after_s, seen_s: those, by time.monotonic(); joules: what it says since."""
+
+    after_s: float
+    seen_s: float
+    joules: float
+
+    @property
+    def at_s(self) -> float:
+        """When it moved, as far as that is known."""
+        return (self.after_s + self.seen_s) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class EnergySpan:
+    """joules that the devices took in `seconds`, between steps of their counters.  doubt: share of it, 95 %."""
+
+    joules: float
+    seconds: float
+    doubt: float
+
+    @property
+    def watts(self) -> float:
+        """Mean power."""
+        return self.joules / self.seconds
+
+
+def span_for(share: float, step_s: float) -> float:
+    """Seconds that a span must have to be known to a share (0.01: 1 %) in 95 of 100 cases.
+
+    step_s: how well its ends are known: the step of a counter that is read at both ends, or the time between askings.
+    """
+    return TRIANGLE_95 * step_s / share
+
+
+def within(steps: Sequence[CounterStep], from_s: float, to_s: float) -> EnergySpan | None:
+    """What one counter says of the time between two moments; None with fewer than two steps between them."""
+    inside = [step for step in steps if from_s <= step.after_s and step.seen_s <= to_s]
+    if len(inside) < 2:
+        return None
+    first, last = inside[0], inside[-1]
+    seconds = last.at_s - first.at_s
+    unsure_s = max(last.seen_s - last.after_s, first.seen_s - first.after_s)
+    return EnergySpan(last.joules - first.joules, seconds, TRIANGLE_95 * unsure_s / seconds)
+
+
+def of_all(spans: Sequence[EnergySpan | None]) -> EnergySpan | None:
+    """All devices of a collective together, by their powers; None if one of them is not known."""
+    known = [one for one in spans if one]
+    if not known or len(known) < len(spans):
+        return None
+    seconds = min(one.seconds for one in known)
+    return EnergySpan(sum(one.watts for one in known) * seconds, seconds, max(one.doubt for one in known))
+
+
+class EnergyMeter:
+    """Asks the counters of some devices while it is running.
+
+    read: joules of a device since some moment, None where it does not count.  why_absent: why there is nothing to ask.
+    """
+
+    def __init__(self, read: Callable[[int], float | None] | None, devices: int, why_absent: str | None) -> None:
+        self._read, self._devices = read, devices
+        self._steps: list[list[CounterStep]] = [[] for _ in range(devices)]
+        self.why_absent = why_absent
+        if read and not why_absent and any(read(device) is None for device in range(devices)):
+            self.why_absent = "the driver of a device counts no energy"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[EnergyMeter]:
+        """Ask in the background while inside."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._follow, args=(over,), daemon=True)
+        if not self.why_absent:
+            thread.start()
+        try:
+            yield self
+        finally:
+            over.set()
+            if thread.is_alive():
+                thread.join()
+
+    def between(self, from_s: float, to_s: float) -> EnergySpan | None:
+        """What all devices took between two moments."""
+        return of_all([within(steps, from_s, to_s) for steps in self._steps])
+
+    def facts(self) -> dict[str, float | str | None]:
+        """The `energy` of a case: seconds between steps of the counter and between askings, or why there are none."""
+        gaps = [b.at_s - a.at_s for steps in self._steps for a, b in zip(steps, steps[1:], strict=False)]
+        asked = [step.seen_s - step.after_s for steps in self._steps for step in steps]
+        if not gaps:
+            said = self.why_absent or "no counter moved twice while it was asked"
+            return {"step_s": None, "poll_s": None, "why_absent": said}
+        return {"step_s": statistics.median(gaps), "poll_s": statistics.median(asked), "why_absent": None}
+
+    def _follow(self, over: threading.Event) -> None:
+        """Note when each counter moves; the first reading says nothing about when."""
+        assert self._read
+        last: list[float | None] = [None] * self._devices
+        asked = [time.monotonic()] * self._devices
+        while not over.wait(POLL_S):
+            for device in range(self._devices):
+                now, joules = time.monotonic(), self._read(device)
+                if joules is None:
+                    continue
+                if last[device] is not None and joules != last[device]:
+                    self._steps[device].append(CounterStep(asked[device], now, joules))
+                asked[device], last[device] = now, joules

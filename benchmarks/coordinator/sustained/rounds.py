@@ -1,0 +1,108 @@
+"""Rounds of bursts: every arm in turn for at least the burst's length, on a device that has come to its power before.
+
+Whether it has come to it is seen in the times themselves, so it needs no counter: the clock that the power allows is in
+every time.  The device is settled when two bursts of the same arm, one after the other, take the same time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from benchmarks.coordinator.sustained.energy import EnergyMeter, EnergySpan
+from benchmarks.coordinator.sustained.order import balanced
+
+Arm = TypeVar("Arm", bound=Hashable)
+Answers = Sequence[Mapping[str, Any]]
+"""What the ranks say of a burst: the fields of benchmarks.worker.bursts.Burst."""
+
+CALIBRATION_S = 0.02
+"""A burst of this length tells how many launches a long one has."""
+
+LEAST_S = 1e-7
+"""No launch takes less: bounds the launches of a burst."""
+
+MARGIN = 1.15
+"""A burst is planned this much longer than asked: the clock may rise by as much between two bursts (H200: 1,410 MHz at
+its cap to 1,980 MHz at most; between neighbours it moves by a few percent)."""
+
+SETTLED = {"clock": 0.05, "graph": 0.005, "events": 0.005}
+"""By method: two bursts differ by less when the device has settled.  GPUs: bursts of a settled H200 differ by about
+0.1 %; a CPU that others share never does better than a few percent (ci/policy.toml)."""
+
+SETTLING_BURSTS = 10
+"""Most bursts before the first one that counts: 3 s at 0.3 s.  Power settles within 1 s; heat takes minutes, and arms
+take turns because of it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArmBurst(Generic[Arm]):
+    """One burst of an arm.  by_rank: seconds per call.  starved: share of its parts that found an idle device."""
+
+    arm: Arm
+    by_rank: Sequence[float]
+    starved: float
+    busy_s: float
+    energy: EnergySpan | None
+
+    @property
+    def joules(self) -> float | None:
+        """Of one call on all its devices together; None where their counters did not say."""
+        return self.energy.watts * max(self.by_rank) if self.energy else None
+
+
+class BurstRounds(Generic[Arm]):
+    """Takes the bursts of one case.  ask: makes so many launches of an arm in one burst, on all ranks."""
+
+    def __init__(
+        self, ask: Callable[[Arm, int], Answers], burst_s: float, order: random.Random, meter: EnergyMeter
+    ) -> None:
+        self._ask, self._burst_s, self._order, self._meter = ask, burst_s, order, meter
+        self._launch_s: dict[Arm, float] = {}
+
+    def calibrate(self, arm: Arm, expected_s: float) -> None:
+        """Find out how long a launch takes; `expected_s` may be far too much, the host's overhead is in it."""
+        length = min(CALIBRATION_S, self._burst_s)
+        self._launch_s[arm] = expected_s
+        for _ in range(4):
+            launches = self._launches(arm, length)
+            self._once(arm, launches)
+            if launches * self._launch_s[arm] >= length / 2:
+                return
+
+    def settle(self, arm: Arm, tolerance: float) -> str:
+        """Bursts of one arm until two agree; a sentence if they never do."""
+        last = max(self._long(arm).by_rank)
+        changes = []
+        for _ in range(SETTLING_BURSTS - 1):
+            now = max(self._long(arm).by_rank)
+            changes.append(now / last - 1)
+            if abs(changes[-1]) <= tolerance:
+                return ""
+            last = now
+        return (
+            f"the device did not settle: after {SETTLING_BURSTS} bursts of {self._burst_s:g} s the time of a call "
+            f"still changes by {changes[-1]:+.1%} from one to the next"
+        )
+
+    def take(self, arms: Sequence[Arm], rounds: int) -> Iterator[ArmBurst[Arm]]:
+        """The bursts of all rounds, in an order that gives every arm the same neighbours."""
+        for those in balanced(arms, rounds, self._order):
+            yield from map(self._long, those)
+
+    def _long(self, arm: Arm) -> ArmBurst[Arm]:
+        return self._once(arm, self._launches(arm, MARGIN * self._burst_s))
+
+    def _launches(self, arm: Arm, seconds: float) -> int:
+        return max(2, math.ceil(seconds / max(self._launch_s[arm], LEAST_S)))
+
+    def _once(self, arm: Arm, launches: int) -> ArmBurst[Arm]:
+        answers = self._ask(arm, launches)
+        self._launch_s[arm] = min(one["busy_s"] for one in answers) / launches
+        energy = self._meter.between(max(one["from_s"] for one in answers), min(one["to_s"] for one in answers))
+        starved = max(one["starved"] / one["parts"] for one in answers)
+        busy_s = sum(one["busy_s"] for one in answers) / len(answers)
+        return ArmBurst(arm, [one["seconds"] for one in answers], starved, busy_s, energy)

@@ -1,0 +1,84 @@
+"""What a trial file holds of a sweep already: finished points are not measured twice, what hung is not tried again."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.coordinator.ranks import Failure
+from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.sweeping.batches import ROLE
+from benchmarks.trial_file import FORMAT, Status
+
+LOST = (Status.HANG, Status.CRASH)
+"""Statuses of a point that cost its processes: it is not tried again in the same sweep."""
+
+
+@dataclasses.dataclass
+class Earlier:
+    """What is known of a sweep.  done: (rung, case, arm) of points, and (rung, case, arm, batch) of arms without knobs.
+
+    lost: what hung or crashed, by (case, arm).
+    """
+
+    done: set[tuple[Any, ...]] = dataclasses.field(default_factory=set)
+    lost: dict[tuple[str, str], Failure] = dataclasses.field(default_factory=dict)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Take in a line of the sweep."""
+        sweep, [(case, entry)] = line["sweep"], line["cases"].items()
+        for key, arm in entry["arms"].items():
+            point = key.partition("/")[2].rpartition("@")[2]
+            own = () if point in sweep["points"] else (sweep["batch"],)
+            self.done.add((sweep["rung"], case, key, *own))
+            if arm["status"] in LOST and point in sweep["points"]:
+                why = arm["why"].removeprefix("not tried again: ")
+                self.lost.setdefault((case, key), Failure(Status(arm["status"]), f"not tried again: {why}"))
+
+    def left(self, file: PointsFile, index: int) -> Batch | None:
+        """What is to be measured of a batch; None if nothing."""
+        batch = file.batches[index]
+        points = tuple(point for point in batch.points if not self._known(file.rung, index, point))
+        alone = Point(batch.case, batch.anchor)
+        if not points and (batch.points or self._known(file.rung, index, alone)):
+            return None
+        return dataclasses.replace(batch, points=points)
+
+    def _known(self, rung: int, index: int, point: Point) -> bool:
+        own = () if point.id else (index,)
+        return (rung, point.case, f"{ROLE}/{point.label}", *own) in self.done
+
+
+def read(path: Path, file: PointsFile) -> Earlier:
+    """What a trial file has of the sweep; nothing, if there is no such file."""
+    found = Earlier()
+    wanted = (FORMAT, file.operator, file.sweep)
+    for line in _lines(path):
+        if (line.get("format"), line.get("kernel"), (line.get("sweep") or {}).get("id")) == wanted:
+            found.add(line)
+    return found
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file's lines, compressed or not; a torn one is left out."""
+    if not path.exists():
+        return
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as lines:
+        try:
+            for text in lines:
+                if '"sweep"' in text:
+                    yield from _parsed(text)
+        except (EOFError, gzip.BadGzipFile):  # torn by a crash: what comes before is whole
+            return
+
+
+def _parsed(text: str) -> list[dict[str, Any]]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return []
+    return [value] if isinstance(value, dict) else []

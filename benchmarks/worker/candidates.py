@@ -1,0 +1,93 @@
+"""What a sweep could try of a kernel: for each case and backend the knobs in use, their rule and the candidates."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.worker.failures import Refused, first_line
+
+Json = dict[str, Any]
+"""A JSON object."""
+
+
+def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence[str], place: Json) -> list[Json]:
+    """One entry for each case and backend that fit.  place: arch and compute_units, as in kernels.spec.Place.
+
+    config and candidates are all knobs of a launch; overrides: of each candidate, what differs from config.
+    """
+    registry, spec = importlib.import_module("kernels.registry"), importlib.import_module("kernels.spec")
+    found = registry.discover(registry.listed_packages(checkout)).kernels
+    if kernel not in found:
+        raise Refused("error", f"no kernel {kernel!r}; known: {', '.join(sorted(found)) or 'none'}")
+    declared = found[kernel]
+    _known("case", cases, [case.name for case in declared.cases])
+    _known("backend", backends, list(declared.backends))
+    return [
+        _entry(declared, case, case.at(spec.Place(world=case.world, device="meta", **place)), backend)
+        for case in declared.cases
+        if not cases or any(fnmatch.fnmatchcase(case.name, pattern) for pattern in cases)
+        for backend in declared.backends.values()
+        if not backends or backend.name in backends
+    ]
+
+
+def _known(what: str, asked: Sequence[str], names: Sequence[str]) -> None:
+    for pattern in asked:
+        if not fnmatch.filter(names, pattern):
+            raise Refused("error", f"no {what} fits {pattern!r}; known: {', '.join(names)}")
+
+
+def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
+    about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
+    about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
+    knobs = {parameter.name: _knob(parameter) for parameter in _parameters(backend)}
+    try:
+        return about | {"knobs": knobs, "why": "", **_choices(backend, placed, _defaults(backend))}
+    except Exception as error:  # Unsupported here, or a rule that fails: either way nothing can be tried
+        nothing = {"config": None, "rule": None, "tuned": None, "candidates": [], "overrides": []}
+        kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
+        return about | {"knobs": knobs, "why": kind + first_line(error), **nothing}
+
+
+def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
+    arch = placed.place.arch
+    config = {**defaults, **(backend.config(placed, arch) if backend.config else {})}
+    propose = getattr(backend, "candidates", None)  # a checkout before 2026-12 has no such field
+    full = [{**defaults, **one} for one in propose(placed, arch)] if propose else []
+    return {
+        "config": config,
+        **_tuned(getattr(backend, "tuned", None), placed, arch, defaults),
+        "candidates": full,
+        "overrides": [{name: value for name, value in one.items() if config.get(name) != value} for one in full],
+    }
+
+
+def _tuned(table: Any, placed: Any, arch: str, defaults: Json) -> Json:
+    """The rule without the table, and where an entry of the case is in it."""
+    if table is None:
+        return {"rule": None, "tuned": None}
+    rule = {**defaults, **table.rule(placed, arch)}
+    where = {"file": table.file, "section": table.section, "key": table.key(placed), "elements": list(table.elements)}
+    return {"rule": rule, "tuned": where}
+
+
+def _parameters(backend: Any) -> list[inspect.Parameter]:
+    return list(inspect.signature(backend.build).parameters.values())[2:]
+
+
+def _defaults(backend: Any) -> Json:
+    return {p.name: p.default for p in _parameters(backend) if p.default is not p.empty}
+
+
+def _knob(parameter: inspect.Parameter) -> Json:
+    """Default (null without one) and type of a knob, by its annotation, or else by its default."""
+    has = parameter.default is not parameter.empty
+    written = parameter.annotation
+    known = written if isinstance(written, str) else getattr(written, "__name__", "")
+    kind = known if written is not parameter.empty else type(parameter.default).__name__ if has else ""
+    return {"default": parameter.default if has else None, "type": kind, "required": not has}

@@ -1,0 +1,1 @@
+"""Points measured against an anchor: sweeps, studies and tuned tables."""

@@ -1,0 +1,303 @@
+"""What the lines of a sweep say of its points: one row for each, and where they were measured.
+
+Every point is a ratio to the anchor that was timed in turn with it; its interval is over trials (`ci.stats`), or where
+a point has a single trial, of the spread that the rounds of the trial imply.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from benchmarks.points import split
+from benchmarks.trial_file import WORST_FIRST, Status
+from ci.judging import policy
+from ci.stats.measured import Scale, effects, samples
+from ci.stats.sweeps.estimate import TrialShift, estimates, trial_shifts
+from ci.stats.types import FloatArray, PairedRounds
+from ci.trials.file import read as read_file
+from ci.trials.trial import Arm, Declaration, Environment, Machine, Trial
+
+COLUMNS = (
+    *("operator", "case", "backend", "point", "is_anchor", "anchor", "regime", "knobs", "config", "status", "why"),
+    *("seconds", "ratio", "low", "high", "log_ratio", "sd", "trials", "rounds", "rung", "equal_to", "code_hash"),
+)
+"""point: id, "" for a backend as it is.  knobs: what the point overrides; config: all knobs of the launch (dicts).
+seconds: median over trials of trial medians.  ratio, low, high: time / time of the anchor and its interval; log_ratio
+and sd: the same as `ci.stats.sweeps` has it.  rung: the highest it was measured in.  equal_to: the point (or backend)
+that was timed in its place, "" for none.  Times are NaN unless status is "ok"."""
+
+
+TIMES = ("log_ratio", "sd", "ratio", "low", "high")
+"""Columns of what `PointRatio` says."""
+
+
+class SweepError(Exception):
+    """A sweep cannot be read, planned or measured; the text says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What the lines of one sweep have in common.  commit: the hash it may be recorded as, None for local changes."""
+
+    machine: str
+    env: str
+    commit: str | None
+    dirty: bool
+
+    def __str__(self) -> str:
+        commit = (self.commit or "no commit")[:8] + (" with local changes" if self.dirty else "")
+        return f"{self.machine}, {self.env}, {commit}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Measured:
+    """A sweep.  frame: see COLUMNS, points in the order of the files.  declarations: by operator.
+
+    gpu_s: seconds that its processes had GPUs (or, on a CPU, the machine).  problems: lines that are not used.
+    """
+
+    frame: pd.DataFrame
+    origin: Origin
+    machine: Machine
+    environment: Environment
+    declarations: Mapping[str, Declaration]
+    date_ms: int | None = None
+    started_at: str = ""
+    gpu_s: float = 0.0
+    trials: tuple[Trial, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def cases(self) -> list[tuple[str, str]]:
+        """(operator, case), in the order of the files."""
+        return list(dict.fromkeys(zip(self.frame["operator"], self.frame["case"], strict=True)))
+
+    def of_case(self, operator: str, case: str) -> pd.DataFrame:
+        """Its rows, fastest first, those without a time last."""
+        rows = self.frame[(self.frame["operator"] == operator) & (self.frame["case"] == case)]
+        return rows.sort_values(["ratio", "seconds"], kind="stable", na_position="last")
+
+
+def read(paths: Iterable[Path]) -> Measured:
+    """The one sweep of some trial files.  Raises SweepError if there is none, or lines of several machines."""
+    files = list(paths)
+    found = read_all(files)
+    named = ", ".join(map(str, files))
+    if not found:
+        raise SweepError(f"{named}: no line of a sweep; `ridgeline sweep OPERATOR --out FILE` writes them")
+    if len(found) > 1:
+        origins = "; ".join(str(one.origin) for one in found)
+        raise SweepError(f"{named}: lines of {len(found)} origins ({origins}); give the files of one of them at a time")
+    return found[0]
+
+
+def read_all(paths: Iterable[Path]) -> list[Measured]:
+    """The sweeps of some trial files, by machine, environment and commit."""
+    trials, problems = list[Trial](), list[str]()
+    for path in paths:
+        file = read_file(path)
+        trials += file.trials
+        problems += [str(problem) for problem in file.problems(keep=False)]
+    return gathered(trials, problems)
+
+
+def gathered(trials: Iterable[Trial], problems: Sequence[str] = ()) -> list[Measured]:
+    """The sweeps that trials are of; those of no sweep are left out."""
+    by_origin: dict[Origin, dict[str, Trial]] = {}
+    for trial in trials:
+        if trial.sweep:
+            by_origin.setdefault(origin_of(trial), {}).setdefault(trial.id, trial)
+    return [_measured(origin, list(found.values()), problems) for origin, found in by_origin.items()]
+
+
+def origin_of(trial: Trial) -> Origin:
+    """Where a line of a sweep belongs."""
+    head = trial.checkouts["head"]
+    return Origin(trial.machine.name, head.environment.name, head.recordable or head.commit, not head.recordable)
+
+
+def _measured(origin: Origin, trials: Sequence[Trial], problems: Sequence[str]) -> Measured:
+    newest = max(trials, key=lambda trial: trial.order)
+    declared = {one.operator: found for one in trials if (found := one.declaration())}
+    return Measured(
+        _frame(trials, newest.machine.kind),
+        origin,
+        newest.machine,
+        newest.checkouts["head"].environment,
+        declared,
+        newest.checkouts["head"].date_ms,
+        min(trial.started_at for trial in trials),
+        sum(trial.duration_s * _ranks(trial) for trial in trials),
+        tuple(trials),
+        tuple(problems),
+    )
+
+
+def _ranks(trial: Trial) -> int:
+    declared = trial.declaration()
+    worlds = [declared.cases[case].world for case in trial.cases if declared and case in declared.cases]
+    return max(worlds, default=1)
+
+
+# ---- rows ---------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Observation:
+    """A point in one line.  anchored: the anchor's samples of the same rounds, None if it had none."""
+
+    trial: Trial
+    arm: Arm
+    anchored: FloatArray | None
+    equal_to: str
+
+    @property
+    def pair(self) -> tuple[FloatArray, FloatArray] | None:
+        """(anchor's seconds, its own), round by round; None where either has no time, or there are under 2 rounds."""
+        if self.anchored is None or not self.arm.ok or len(self.arm.seconds) < 2:
+            return None
+        return (self.anchored, self.arm.seconds) if len(self.anchored) == len(self.arm.seconds) else None
+
+
+Key = tuple[str, str, str, str, str]
+"""(operator, case, backend, point, regime)."""
+
+
+def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
+    """Every point with what was seen of it, in the order of the lines."""
+    found: dict[Key, list[Observation]] = {}
+    for trial in trials:
+        batch = trial.sweep
+        assert batch is not None, "a line of a sweep"
+        for case, result in trial.cases.items():
+            anchor = result.arms.get(("head", batch.anchor))
+            anchored = anchor.seconds if anchor and anchor.ok else None
+            for label, arm in result.of_role("head").items():
+                key = (trial.operator, case, *split(label), batch.regime)
+                same = batch.same_as.get((case, label), "")
+                found.setdefault(key, []).append(Observation(trial, arm, anchored, same))
+    return found
+
+
+def _frame(trials: Sequence[Trial], kind: str) -> pd.DataFrame:
+    seen = observations(trials)
+    ratios = _ratios(seen, kind)
+    rows = [_row(key, found, ratios.get(key)) for key, found in seen.items()]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+@dataclasses.dataclass(frozen=True)
+class PointRatio:
+    """Of a point to its anchor: log-ratio with standard deviation, and the ratio with its interval."""
+
+    log_ratio: float
+    sd: float
+    ratio: float
+    low: float
+    high: float
+
+
+def _row(key: Key, seen: Sequence[Observation], ratio: PointRatio | None) -> dict[str, Any]:
+    operator, case, backend, point, regime = key
+    status = worst(one.arm.status for one in seen)
+    last = next((one for one in reversed(seen) if one.arm.status is status), seen[-1])
+    good = [one for one in seen if one.arm.ok] if status is Status.OK else []
+    batch = last.trial.sweep
+    assert batch is not None
+    known = batch.points.get(point)
+    times = dataclasses.asdict(ratio) if ratio and good else dict.fromkeys(TIMES, math.nan)
+    return {
+        "operator": operator,
+        "case": case,
+        "backend": backend,
+        "point": point,
+        "regime": regime,
+        "is_anchor": _its_anchor(key, seen),
+        "anchor": batch.anchor,
+        "status": str(status),
+        "why": last.arm.why,
+        "knobs": dict(known.knobs) if known else {},
+        "config": dict(last.arm.knobs),
+        "seconds": float(np.median([one.arm.median for one in good])) if good else math.nan,
+        **times,
+        "trials": len({(one.trial.session, one.trial.number) for one in good}),
+        "rounds": sum(one.arm.rounds for one in good),
+        "rung": max(one.trial.sweep.rung for one in seen if one.trial.sweep),
+        "equal_to": last.equal_to,
+        "code_hash": last.arm.code_hash or "",
+    }
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """The worst of several, "ok" where all are."""
+    there = set(statuses)
+    return next((status for status in WORST_FIRST if status in there), Status.OK)
+
+
+# ---- ratios -------------------------------------------------------------------------------------------------------
+
+
+def _ratios(seen: Mapping[Key, Sequence[Observation]], kind: str) -> dict[Key, PointRatio]:
+    """By point, case by case: cases are judged together where they have several trials."""
+    paired = {key: [one for one in found if one.pair] for key, found in seen.items()}
+    paired = {key: found for key, found in paired.items() if found}
+    found: dict[Key, PointRatio] = {}
+    for operator in dict.fromkeys(key[0] for key in paired):
+        settings = policy.load().settings(operator, kind)
+        mine = {key: seen for key, seen in paired.items() if key[0] == operator}
+        found |= _modelled(mine, settings)
+        found |= _over_trials({key: seen for key, seen in mine.items() if _trials(seen) > 1}, found, settings)
+    return found
+
+
+def _trials(seen: Sequence[Observation]) -> int:
+    return len({(one.trial.session, one.trial.number) for one in seen})
+
+
+def _modelled(seen: Mapping[Key, Sequence[Observation]], settings: policy.Settings) -> dict[Key, PointRatio]:
+    """By the spread that rounds imply (`ci.stats.sweeps.estimate`)."""
+    reach = float(ndtri(0.5 + settings.confidence / 2))
+    found: dict[Key, PointRatio] = {}
+    for case in dict.fromkeys((key[1], key[4]) for key in seen):
+        keys = [key for key in seen if (key[1], key[4]) == case]
+        made = estimates(shifts_of([seen[key] for key in keys]), settings.trial_noise)
+        for key, mean, sd in zip(keys, map(float, made.mean), map(float, made.sd), strict=True):
+            mean, sd = (0.0, 0.0) if _its_anchor(key, seen[key]) else (mean, sd)
+            low, high = mean - reach * sd, mean + reach * sd
+            found[key] = PointRatio(mean, sd, math.exp(mean), math.exp(low), math.exp(high))
+    return found
+
+
+def shifts_of(points: Sequence[Sequence[Observation]]) -> list[list[TrialShift]]:
+    """Of every point, the shift of each of its observations (at least one with a pair)."""
+    pairs = [[one.pair for one in seen if one.pair] for seen in points]
+    flat = iter(trial_shifts([pair for own in pairs for pair in own]))
+    return [[next(flat) for _ in own] for own in pairs]
+
+
+def _its_anchor(key: Key, seen: Sequence[Observation]) -> bool:
+    batch = seen[-1].trial.sweep
+    return not key[3] and batch is not None and key[2] == batch.anchor
+
+
+def _over_trials(
+    seen: Mapping[Key, Sequence[Observation]], modelled: Mapping[Key, PointRatio], settings: policy.Settings
+) -> dict[Key, PointRatio]:
+    """By how much the trials of a point differ (`ci.stats.interval`); of the anchor there is nothing to say."""
+    keys = [key for key, found in seen.items() if not _its_anchor(key, found)]
+    made = samples([[PairedRounds(n, *one.pair) for n, one in enumerate(seen[key]) if one.pair] for key in keys])
+    scale = Scale(settings.trial_noise, settings.arm_bias, settings.confidence)
+    sampled = [(key, one) for key, one in zip(keys, made, strict=True) if one is not None and one.trials > 1]
+    found = effects([one for _, one in sampled], [scale] * len(sampled)) if sampled else []
+    return {
+        key: PointRatio(modelled[key].log_ratio, modelled[key].sd, *effect.ratios)
+        for (key, _), effect in zip(sampled, found, strict=True)
+    }
