@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ AXES = ("M", "bytes")
 """Quantities that points may stand over."""
 
 TEXTS = ("name", "label", "source", "device", "method", "y", "unit")
-OPTIONAL = ("dtype", "x", "points", "level")
+OPTIONAL = ("dtype", "shape", "x", "points", "level")
 KEYS = (*TEXTS, "operators", "world", "date", *OPTIONAL)
 
 
@@ -44,6 +44,7 @@ class PublishedLine:
 
     points: (x, y) in the order of x; x is None for a level, which holds whatever the shape.  world: ranks.
     x: quantity of the axis, "" for a level.  y, unit: quantity and its unit.  date: of the source.
+    shape: dimensions of the cases that it is about.  dtype: "" where it does not matter.
     """
 
     name: str
@@ -58,6 +59,7 @@ class PublishedLine:
     x: str
     y: str
     unit: str
+    shape: Mapping[str, int]
     points: tuple[tuple[float | None, float], ...]
 
 
@@ -76,22 +78,24 @@ def load(path: Path = FILE) -> tuple[PublishedLine, ...]:
     return lines
 
 
-def select(
-    lines: Iterable[PublishedLine], operator: str, y: str, x: str = "", dtype: str = "", world: int | None = None
+def beside(
+    lines: Iterable[PublishedLine], rows: Mapping[str, Collection[object]], y: str, x: str = ""
 ) -> list[PublishedLine]:
-    """Lines of the same shape as a figure: this operator and quantity, points over `x` or levels.
+    """Lines of the same shape as what a figure shows: points over its `x`, and levels, of its quantity `y`.
 
-    dtype: only lines of it, and those that hold for any; "" = all.  world: only lines of so many ranks; None = all.
+    rows: different values of each column of the figure's rows: operator, dtype, world and dimensions; a column that is
+    not given rules nothing out, but a line about certain dimensions needs rows of them.
     """
-    return [
-        line
-        for line in lines
-        if operator in line.operators
-        and line.y == y
-        and line.x in ("", x)
-        and (not dtype or line.dtype in ("", dtype))
-        and world in (None, line.world)
-    ]
+    return [line for line in lines if line.y == y and line.x in ("", x) and _fits(line, rows)]
+
+
+def _fits(line: PublishedLine, rows: Mapping[str, Collection[object]]) -> bool:
+    facts = {"dtype": line.dtype, "world": line.world}
+    return (
+        not set(line.operators).isdisjoint(rows["operator"])
+        and all(name not in rows or value in ("", *rows[name]) for name, value in facts.items())
+        and all(value in rows.get(name, ()) for name, value in line.shape.items())
+    )
 
 
 def points(lines: Iterable[PublishedLine]) -> list[dict[str, object]]:
@@ -121,6 +125,7 @@ def _line(said: Mapping[str, object], where: str) -> PublishedLine:
         world=_world(said, where),
         date=_date(said, where),
         x=str(over),
+        shape=_shape(said, where),
         points=_points(said, over, where),
     )
 
@@ -144,6 +149,13 @@ def _operators(said: Mapping[str, object], where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
         raise PublishedError(f"{where} has no operators; name those that it can stand beside, as a list")
     return tuple(value)
+
+
+def _shape(said: Mapping[str, object], where: str) -> dict[str, int]:
+    value = said.get("shape", {})
+    if not isinstance(value, dict) or not all(type(one) is int and one > 0 for one in value.values()):
+        raise PublishedError(f"{where}: shape is {value!r}; expected are dimensions, such as {{ N = 7168, K = 512 }}")
+    return value
 
 
 def _world(said: Mapping[str, object], where: str) -> int:

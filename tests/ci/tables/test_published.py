@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from ci.tables.published import PublishedError, load, points, select
+from ci.tables.published import PublishedError, beside, load, points
 
 LINES = load()
 
@@ -48,16 +48,26 @@ def test_a_file_on_github_is_cited_at_a_commit():
             assert len(line.source.split("/blob/")[1].split("/")[0]) == 40, line.name
 
 
+def names(rows, y, x=""):
+    return [line.name for line in beside(LINES, rows, y, x)]
+
+
 def test_lines_of_the_shape_of_a_figure():
-    assert [line.name for line in select(LINES, "all_reduce", "us", "bytes")] == [
-        "rccl_all_reduce_mi300x_us",
-        "rccl_all_reduce_mi300x_graph_us",
-    ]
-    levels = select(LINES, "gemm", "tflops", "M", dtype="bf16")
+    reduces = {"operator": {"all_reduce"}, "dtype": {"fp32", "fp16"}, "world": {8}}
+    assert names(reduces, "us", "bytes") == ["rccl_all_reduce_mi300x_us", "rccl_all_reduce_mi300x_graph_us"]
+    assert names({**reduces, "dtype": {"bf16"}}, "us", "bytes") == []
+    assert names({**reduces, "world": {2, 4}}, "busbw", "bytes") == []
+    assert names(reduces, "busbw", "M") == ["nccl_all_reduce_h200"], "levels only, over another axis"
+    levels = beside(LINES, {"operator": ["gemm"], "dtype": ["bf16"], "world": [1]}, "tflops", "M")
     assert {line.dtype for line in levels} == {"bf16"}
     assert {line.x for line in levels} == {""}
-    assert {line.world for line in select(LINES, "all_reduce", "busbw", "bytes", world=16)} == {16}
-    assert select(LINES, "moe_gemm2_mxfp4", "us", "bytes") == []
+
+
+def test_a_line_about_certain_dimensions_stands_beside_these_only():
+    kimi = {"operator": {"moe_gemm2_mxfp4"}, "N": {7168}, "K": {512}, "E": {385}, "topk": {9}}
+    assert names(kimi, "us", "M") == ["aiter_gemm2_kimi"]
+    assert names({**kimi, "K": {256, 512}, "E": {257, 385}}, "us", "M") == ["aiter_gemm2_kimi", "aiter_gemm2_dsv3"]
+    assert names({"operator": {"moe_gemm2_mxfp4"}}, "us", "M") == []
 
 
 def test_bus_bandwidth_and_time_of_the_same_runs_agree():
@@ -116,6 +126,7 @@ def test_points_are_what_a_figure_takes(tmp_path):
         ("level", None, "needs either level, a number, or points with x"),
         ("points", "[[1, 2]]", "needs either level"),
         ("sauce", '"x"', "unknown key 'sauce'"),
+        ("shape", '{ N = "big" }', "shape is {'N': 'big'}; expected are dimensions"),
     ],
 )
 def test_a_line_that_is_not_complete_is_refused_by_name(tmp_path, key, value, sentence):
