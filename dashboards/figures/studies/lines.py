@@ -123,7 +123,12 @@ def published(spec: FigureSpec, unit: str) -> Iterator[Marks]:
     for n, (name, points) in enumerate(found.items()):
         xs, ys = zip(*sorted(points), strict=True)
         kind = "rule" if np.isnan(xs).all() else "line"
-        yield Marks(f"published: {name}", kind, numbers(xs), numbers(ys), dashed=n + 2, hollow=True)
+        yield Marks(f"published: {name}", kind, numbers(xs), numbers(ys), dashed=published_dash(n), hollow=True)
+
+
+def published_dash(n: int) -> int:
+    """Dashes of the n-th published line: none is solid, or as a baseline's."""
+    return 2 + n % 4
 
 
 def reference_name(one: Mapping[str, Any]) -> str:
