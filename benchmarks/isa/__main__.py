@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     add("--knobs", type=Path, metavar="FILE", help=KNOBS)
     add("--points", type=Path, metavar="FILE", help=POINTS)
     add("--launch-cache", action="store_true", help=LAUNCH_CACHE)
-    add("--processes", type=positive, metavar="N", help="compiling processes (default: a few; with --points one a core)")
+    add("--processes", type=positive, metavar="N", help="compiling processes (default: 4; with --points one a core)")
     add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     add("--out", type=Path, help="file to write (default: standard output)")
     add("--json", action="store_true", help="JSON (metrics always are)")
