@@ -33,6 +33,7 @@ class Protocol:
     regime: of trial_file.REGIMES.  burst_s: least seconds of a burst; a round has one of every arm, and the caches are
     not flushed between calls (cache "cold": they rotate through copies of the buffers, where the memory has room).
     point_deadline_s: for one step of a point of a sweep, of which some hang.
+    whole_calls: calls of every arm that are timed from the host's side, after the rounds.
     """
 
     rounds: int = 40
@@ -46,6 +47,7 @@ class Protocol:
     point_deadline_s: float = 20.0
     regime: str = "spaced"
     burst_s: float = BURST_S
+    whole_calls: int = 0
 
     @property
     def sustained(self) -> bool:

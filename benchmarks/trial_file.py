@@ -170,7 +170,7 @@ _ARM = record(
     {
         "seconds": numbers(SHORTEST_S, LONGEST_S, fewest=1),
         "skew_s": maybe(numbers(0.0, LONGEST_S)),
-        "rank_s": maybe(numbers(SHORTEST_S, LONGEST_S)),
+        **dict.fromkeys(("rank_s", "whole_s"), maybe(numbers(SHORTEST_S, LONGEST_S))),
         "why": TEXT,
         "detail": TEXT,
         "knobs": maybe(table(NAME, anything)),

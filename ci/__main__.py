@@ -47,7 +47,11 @@ VERBS = {
     "sift": "Keep the trials that fit the run that measured them.",
     "site": "Build the dashboard from the records.",
     "start": "Measure one commit on the GPU pools, through GitHub.",
+    "study": "Declared experiments: their points, record, table and figures.",
     "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
+    "sweep": "Measure points (cases x knobs) against the default: which is best, and how sure that is.",
+    "table": "The maths of comparison tables: ratios, means, wins, groups, regret.",
+    "tune": "Write tables of tuned knobs from a sweep, and verify them again.",
     "verify": "Is every backend right in every case here? Times nothing.",
     "wait": "Wait until a machine takes a job of a workflow.",
 }
@@ -72,7 +76,11 @@ ROOMS: dict[str, str] = {
     "runner": "machines.runner",
     "sift": "records.sift",
     "start": "machines.start",
+    "study": "sweeps.study",
     "submit": "jobs.submit",
+    "sweep": "sweeps.sweep",
+    "table": "sweeps.table",
+    "tune": "sweeps.tune",
     "wait": "machines.start",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""

@@ -14,12 +14,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from ci.git.repository import LocalCheckout
 
@@ -71,10 +80,14 @@ class MeasurePlan:
 
 @dataclasses.dataclass(frozen=True)
 class ChildExit:
-    """How a child ended: its exit code (negative: the signal that killed it), and the lines that are not progress."""
+    """How a child ended: its exit code (negative: the signal that killed it), and the lines that are not progress.
+
+    late: it was interrupted because its time was over.
+    """
 
     code: int
     said: tuple[str, ...] = ()
+    late: bool = False
 
     @property
     def how(self) -> str:
@@ -145,13 +158,17 @@ def command(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, ve
         argv += options(trials=plan.trials, rounds=plan.rounds, first_trial=plan.first_trial or None)
         if plan.regime != "spaced":
             argv += options(regime=plan.regime, burst=plan.burst_s or None)
-    for side in checkouts:
-        role, commit = side.role, side.commit
-        argv += options(tree=f"{role}={side.path}", commit=f"{role}={commit.hash}", date_ms=f"{role}={commit.date_ms}")
-        argv += options(dirty=role if side.dirty else None)
+    argv += [one for side in checkouts for one in of_checkout(side)]
     pythons = [f"{role}={python}" for role, python in plan.pythons.items()]
     argv += options(kernel=plan.kernels, case=plan.cases, backend=plan.backends, set=plan.knobs, env=pythons)
     return argv + options(cache=plan.cache or None, deadline=plan.deadline_s, heap=plan.heap or None)
+
+
+def of_checkout(side: LocalCheckout) -> list[str]:
+    """The options that name a checkout, its commit, and whether it has other changes."""
+    role, commit = side.role, side.commit
+    named = options(tree=f"{role}={side.path}", commit=f"{role}={commit.hash}", date_ms=f"{role}={commit.date_ms}")
+    return [*named, *options(dirty=role if side.dirty else None)]
 
 
 def program(module: str, *arguments: str) -> list[str]:
@@ -179,17 +196,24 @@ def machine_kind() -> str:
 
 
 def follow(
-    argv: Sequence[str], console: Console, title: str = "starting", *, echo: bool = True, stdout: bool = True
+    argv: Sequence[str],
+    console: Console,
+    title: str = "starting",
+    *,
+    echo: bool = True,
+    stdout: bool = True,
+    limit_s: float | None = None,
 ) -> ChildExit:
     """Run a program to its end with progress bars, one for each task that it names; `title` says what it does.
 
-    echo: show its other lines as they come.  stdout: show what it prints there.  Raises KeyboardInterrupt on Ctrl-C,
-    after the program has ended, and where somebody else interrupted it: it has no result.
+    echo: show its other lines as they come.  stdout: show what it prints there.  limit_s: it is interrupted then, and
+    its exit has `late`.  Raises KeyboardInterrupt on Ctrl-C, after the program has ended, and where somebody else
+    interrupted it: it has no result.
     """
     child = _start(argv, None if stdout else subprocess.DEVNULL)
     said: list[str] = []
     try:
-        with _Bars(console, title) as bars:
+        with _Bars(console, title) as bars, _limited(child, limit_s) as late:
             for line in _lines(child):
                 event = _event(line)
                 if event:
@@ -198,13 +222,34 @@ def follow(
                     said.append(printable(line))
                     if echo:
                         console.print(said[-1], markup=False, highlight=False, soft_wrap=True)
-        ended = ChildExit(child.wait(), tuple(said))
+        ended = ChildExit(child.wait(), tuple(said), late.is_set())
     except BaseException:
         _interrupt(child)
         raise
-    if ended.code in (INTERRUPTED, -signal.SIGINT):
+    if ended.code in (INTERRUPTED, -signal.SIGINT) and not ended.late:
         raise KeyboardInterrupt
     return ended
+
+
+@contextlib.contextmanager
+def _limited(child: subprocess.Popen[str], limit_s: float | None) -> Iterator[threading.Event]:
+    """Interrupt the child when its time is over, and then end it; the event says that this was done."""
+    late = threading.Event()
+
+    def interrupt() -> None:
+        late.set()
+        _signal(child, signal.SIGINT)
+
+    later = ((limit_s, interrupt, ()), (limit_s + GRACE_S, _signal, (child, signal.SIGKILL))) if limit_s else ()
+    timers = [threading.Timer(*one) for one in later]
+    for timer in timers:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield late
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 def printable(line: str) -> str:
@@ -234,6 +279,7 @@ class _Bars:
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
         )
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._title = title

@@ -11,9 +11,11 @@ class WriteError(Exception):
     """A file cannot be written; the text names it, says what is safe and what to do."""
 
 
-def replace(path: Path, text: str, next_step: str = "make room or give another folder, and run it again") -> None:
+def replace(
+    path: Path, text: str | bytes, next_step: str = "make room or give another folder, and run it again"
+) -> None:
     """Write the whole file through a temporary one beside it; an unchanged file is not touched.  Raises WriteError."""
-    content = text.encode()
+    content = text.encode() if isinstance(text, str) else text
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         if path.is_file() and path.read_bytes() == content:

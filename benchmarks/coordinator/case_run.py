@@ -148,6 +148,9 @@ class CaseRun(ArmSteps):
         else:
             self._warm_up()
             self._rounds(self.protocol.rounds, warm_up=False)
+        for arm in self._timed() if self.protocol.whole_calls else ():
+            by_rank = self.step(arm, "whole calls", "whole", count=self.protocol.whole_calls)
+            self._facts[arm.key].whole_s = [max(one) for one in zip(*by_rank or (), strict=True)]
         for arm in self._timed():
             self._check(arm, "check after timing")
 
@@ -274,7 +277,9 @@ class CaseRun(ArmSteps):
     def _samples_of(self, arm: PlannedArm) -> dict[str, Any]:
         facts = self._facts[arm.key]
         ranks = facts.ranks() if self.case.world > 1 else {"skew_s": None}
-        return {"seconds": facts.seconds, **ranks, "calls_per_sample": self._calls(arm), **facts.energy()}
+        whole = {"whole_s": facts.whole_s} if facts.whole_s else {}
+        times = {"seconds": facts.seconds, **ranks, **whole, **facts.energy()}
+        return {**times, "calls_per_sample": self._calls(arm)}
 
     def _same_entry(self, arm: PlannedArm, timed: PlannedArm) -> dict[str, Any]:
         """Of a point whose code another arm has: that arm's samples, or its failure."""

@@ -33,7 +33,8 @@ Ahead = Callable[[Session, PointsFile], Compiled]
 
 def protocol_of(file: PointsFile, like: Protocol) -> Protocol:
     """How the points of a file are measured."""
-    return dataclasses.replace(like, rounds=file.rounds, trials=1, warm_up=BRIEF, regime=file.regime)
+    how = {"warm_up": BRIEF, "regime": file.regime, "whole_calls": file.whole_calls}
+    return dataclasses.replace(like, rounds=file.rounds, trials=1, **how)
 
 
 def measure_points(
@@ -100,6 +101,8 @@ class _PointsOfWorld:
             if not batch.case.skip:
                 self._measure(workers, batch, done)
                 short.extend(_taken_out(batch, told, done.entries[batch.case.name]))
+            arms = done.entries[batch.case.name]["arms"]
+            arms.update(batch.untimed(arms))
 
         line = self._session.line(self._file.operator, [batch.case], self._file.rung, measured, sweep=told)
         return line, tuple(short)

@@ -174,6 +174,11 @@ class CaseBench:
             "starved": {name: self.arms[name].starved for name in set(order)},
         }
 
+    def whole(self, label: str, count: int) -> list[float]:
+        """Seconds of so many single calls from the host's side; never of a graph, as a user makes one call."""
+        calls = self.arms[label].calls
+        return list(self.clock.whole([calls[index % len(calls)] for index in range(count)]))
+
     def burst(self, label: str, launches: int) -> dict[str, Any]:
         """One burst of an arm: the fields of bursts.Burst."""
         return dataclasses.asdict(bursts.burst(self.clock, self.arms[label].timed, launches))

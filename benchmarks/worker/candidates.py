@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import importlib
 import inspect
@@ -45,13 +46,22 @@ def _known(what: str, asked: Sequence[str], names: Sequence[str]) -> None:
 def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
     about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
     about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
+    about |= {"cost": _cost(kernel, placed)}
     knobs = {parameter.name: _knob(parameter) for parameter in _parameters(backend)}
     try:
         return about | {"knobs": knobs, "why": "", **_choices(backend, placed, _defaults(backend))}
     except Exception as error:  # Unsupported here, or a rule that fails: either way nothing can be tried
-        nothing = {"config": None, "rule": None, "tuned": None, "candidates": [], "overrides": []}
+        nothing = {"config": None, "rule": None, "tuned": None, "table": None, "candidates": [], "overrides": []}
         kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
         return about | {"knobs": knobs, "why": kind + first_line(error), **nothing}
+
+
+def _cost(kernel: Any, placed: Any) -> Json | None:
+    """What a call must do, by the declaration; None where that fails."""
+    try:
+        return dataclasses.asdict(kernel.function("cost")(placed))
+    except Exception:  # said by the listing of the declaration
+        return None
 
 
 def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
@@ -62,6 +72,7 @@ def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
     return {
         "config": config,
         **_tuned(getattr(backend, "tuned", None), placed, arch, defaults),
+        "table": _table(backend, placed, arch),
         "candidates": full,
         "overrides": [{name: value for name, value in one.items() if config.get(name) != value} for one in full],
     }
@@ -74,6 +85,14 @@ def _tuned(table: Any, placed: Any, arch: str, defaults: Json) -> Json:
     rule = {**defaults, **table.rule(placed, arch)}
     where = {"file": table.file, "section": table.section, "key": table.key(placed), "elements": list(table.elements)}
     return {"rule": rule, "tuned": where}
+
+
+def _table(backend: Any, placed: Any, arch: str) -> Json | None:
+    """What `ridgeline tune` must know to write an entry; None without a table, or in a checkout before 2026-12."""
+    if getattr(backend, "tuned", None) is None:
+        return None
+    found: Json | None = importlib.import_module("kernels._shared.tuning").described(backend, placed, arch)
+    return found
 
 
 def _parameters(backend: Any) -> list[inspect.Parameter]:

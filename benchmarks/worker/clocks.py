@@ -138,6 +138,10 @@ class HostClock:
     def synchronize(self) -> None:
         """Nothing runs asynchronously here."""
 
+    def whole(self, calls: Sequence[Callable[[], Any]]) -> list[float]:
+        """Seconds of each call, as a sample takes them: here a call has ended when it returns."""
+        return [self.run([Timed(call)]).seconds[0] for call in calls]
+
 
 class DeviceClock:
     """Seconds of a call on a GPU, by its own events."""
@@ -186,6 +190,24 @@ class DeviceClock:
     def synchronize(self) -> None:
         """Wait until the device is idle."""
         torch.cuda.synchronize(self._device)
+
+    def whole(self, calls: Sequence[Callable[[], Any]]) -> list[float]:
+        """Seconds of each call from the host's side: from before it is enqueued until an idle device has finished it.
+
+        The caches are as before a sample, and the ranks meet at the barrier; both have ended when the time begins.
+        """
+        return [self._whole(call) for call in calls]
+
+    def _whole(self, call: Callable[[], Any]) -> float:
+        if self._flush is not None:
+            self._read()
+        if self.barrier:
+            self.barrier()
+        self.synchronize()
+        start = time.perf_counter()
+        call()
+        self.synchronize()
+        return time.perf_counter() - start
 
     def _enqueue(self, timed: Timed, lead_s: float, marks: list[tuple[Any, Any, Any, int]]) -> bool:
         """Enqueue one sample; True if the device reached it before the host had enqueued all of it."""

@@ -20,7 +20,7 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "burst", "drop")
+CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
 

@@ -129,11 +129,14 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-def kill_marked(token: str) -> int:
-    """SIGKILL everything that carries the token, until nothing does; returns how many processes that were."""
+def kill_marked(token: str, variable: str = TOKEN) -> int:
+    """SIGKILL everything that carries the token, until nothing does; returns how many processes that were.
+
+    variable: of the environment, that has the token.
+    """
     killed: set[int] = set()
     for _ in range(50):
-        found = marked(token)
+        found = marked(token, variable)
         if not found:
             break
         for pid in found:
@@ -144,9 +147,9 @@ def kill_marked(token: str) -> int:
     return len(killed)
 
 
-def marked(token: str) -> list[int]:
+def marked(token: str, variable: str = TOKEN) -> list[int]:
     """Ids of living processes with the token in the environment they were started with (Linux; none elsewhere)."""
-    wanted = f"{TOKEN}={token}".encode()
+    wanted = f"{variable}={token}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -48,7 +48,8 @@ class Sharding:
 
     shards: number of jobs.  publishes: the command appends lines to the file --out names, and each line is kept from
     the moment it is written; resumes: it knows --resume.  first_trial, trials: shard k measures `trials` of them from
-    number first_trial + k * trials; None where trials have no numbers.  out: where the lines of all shards go in the
+    number first_trial + k * trials; None where trials have no numbers.  dealt: shard k measures the points that
+    --shard K/N deals to it.  out: where the lines of all shards go in the
     end ("": nowhere but the job's folder).  finish: the command that is run then, with the file of all lines as its
     last argument; () for none.
     """
@@ -58,6 +59,7 @@ class Sharding:
     resumes: bool = False
     first_trial: int | None = None
     trials: int = 0
+    dealt: bool = False
     out: str = ""
     finish: tuple[str, ...] = ()
 
@@ -67,6 +69,8 @@ class Sharding:
         found += ["--resume"] if self.resumes else []
         if self.first_trial is not None:
             found += ["--first-trial", str(self.first_trial + shard * self.trials)]
+        if self.dealt and self.shards > 1:
+            found += ["--shard", f"{shard + 1}/{self.shards}"]
         return found
 
 

@@ -18,6 +18,7 @@ from ci.judging.policy import Policy
 from ci.judging.types import Judgement
 from ci.records import store
 from ci.records.pooling import Place
+from ci.records.sweeps.apart import machine_folders
 from ci.stats.types import FloatArray, PairedRounds
 from ci.trials.compared import Comparison
 from ci.trials.comparisons import comparisons
@@ -44,15 +45,11 @@ def gate(results: Path, base: str, head: str, policy: Policy, machine: str | Non
 
     Raises GateError if there is none.
     """
-    machines = [machine] if machine else _machines(results)
+    machines = [machine] if machine else [folder.name for folder in machine_folders(results)]
     found = [judged for name in machines for judged in _on_machine(results, name, base, head, policy)]
     if not found:
         raise GateError(_missing(results, machines, base, head))
     return found
-
-
-def _machines(results: Path) -> list[str]:
-    return sorted(path.name for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
 
 
 def _on_machine(results: Path, machine: str, base: str, head: str, policy: Policy) -> Iterable[Judged]:

@@ -26,6 +26,7 @@ from ci.git.repository import history_order
 from ci.records import cache, imported
 from ci.records.columns import SCHEMA, TEXT, RowBlock
 from ci.records.rows import CACHED, rows_of
+from ci.records.sweeps.apart import machine_folders
 
 Codes = npt.NDArray[np.signedinteger]
 Units = dict[str, tuple[Path, Path]]
@@ -56,12 +57,6 @@ def load(results_dir: Path, machine: str | None, notes_path: Callable[[Path], Pa
     frame = assembled(pieces, results_dir)
     frame.attrs["problems"] = problems
     return frame
-
-
-def machine_folders(results_dir: Path) -> list[Path]:
-    """The folders of machines, in order."""
-    found = sorted(results_dir.iterdir()) if results_dir.is_dir() else []
-    return [one for one in found if one.is_dir() and not one.name.startswith(".") and one.name != imported.FOLDER]
 
 
 def units_in(folder: Path, notes_path: Callable[[Path], Path]) -> Units:

@@ -27,6 +27,7 @@ from ci.records.pooling import Place, PooledTrials, outdated, pool
 from ci.records.regimes.folders import by_regime, folder_of
 from ci.records.samples import keeping
 from ci.records.samples.places import SamplesPlace, configured
+from ci.records.sweeps import keeping as sweeps
 from ci.trials.compact import same_results
 from ci.trials.file import Problem, RecordError, TrialFile, read, set_aside
 from ci.trials.pooled import PooledLine
@@ -109,8 +110,9 @@ def record(
 def _record(files: Sequence[TrialFile], results_dir: Path, commits: Mapping[str, str], dry_run: bool) -> Recorded:
     """The trials of one regime."""
     wanted, problems = _sorted_by_place(files, commits, keep=not dry_run)
-    known = added = 0
-    samples = configured(results_dir)
+    swept = {(at.machine, at.stem): [one for one in trials if one.sweep] for at, trials in wanted.items()}
+    wanted = {place: left for place, trials in wanted.items() if (left := [one for one in trials if not one.sweep])}
+    known, added, samples = 0, 0, configured(results_dir)
     with contextlib.nullcontext() if dry_run else _lock(results_dir):
         for place in sorted(wanted):
             notes, broken = _read_notes(_asv_path(results_dir, place), keep=not dry_run)
@@ -119,8 +121,9 @@ def _record(files: Sequence[TrialFile], results_dir: Path, commits: Mapping[str,
             known, added = known + already, added + len(new)
             if not dry_run:
                 problems += _write_place(results_dir, _added(notes, new, place, samples), place)
-    paths = [_asv_path(results_dir, place) for place in sorted(wanted)]
-    return Recorded(paths, added, known, sorted(wanted), problems)
+        kept = sweeps.keep_all(results_dir, swept, dry_run)
+    paths = [*(_asv_path(results_dir, place) for place in sorted(wanted)), *kept.paths]
+    return Recorded(paths, added + kept.added, known + kept.known, sorted(wanted), [*problems, *kept.problems])
 
 
 def _added(notes: TrialFile, new: Sequence[Trial], place: Place, samples: SamplesPlace | None) -> TrialFile:

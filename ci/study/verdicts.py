@@ -31,7 +31,7 @@ WAYS = ("seq", "il", "gr")
 """How the separate runs took their samples: one after the other, round-robin over the cases, graph replays."""
 
 PARTS = ("scatter", "false_alarms", "separate_false_alarms", "coverage", "power", "rounds", "stress", "looks", "others")
-"""Methods of :class:`Study` and keys of ab_study.json, in the order in which they draw."""
+"""Methods of :class:`VerdictStudy` and keys of ab_study.json, in the order in which they draw."""
 
 PROMISES = (
     ("copy", "head1", 8),
@@ -63,7 +63,7 @@ STRESS = {
 }
 
 
-class Study:
+class VerdictStudy:
     """Everything that is counted; every method returns plain rows."""
 
     def __init__(self, data: Path, draws: int, seed: int) -> None:
@@ -295,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     try:
-        study = Study(options.data, options.draws, options.seed)
+        study = VerdictStudy(options.data, options.draws, options.seed)
     except OSError as error:
         parser.exit(3, f"{error}\n")
     numbers: Row = {"draws": options.draws, "seed": options.seed}

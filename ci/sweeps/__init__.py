@@ -1,1 +1,1 @@
-"""Sweeps: which points, in which rungs, measured where they were not yet, and what came of them."""
+"""Points measured against an anchor: sweeps, studies and tuned tables."""

@@ -201,7 +201,7 @@ class Arm:
     """What became of one backend of one checkout in one case.  seconds: shape (rounds,), empty unless status is ok.
 
     code_hash: digest of the code objects it launched, None where they are not known.  rank_s: median of each rank, s.
-    kept: what is known of its times where the samples are elsewhere; `seconds` is empty then.
+    kept: what is known of its times where the samples are elsewhere.  whole_s: of single calls, seen from the host.
     """
 
     status: Status
@@ -211,14 +211,16 @@ class Arm:
     code_hash: str | None = None
     rank_s: tuple[float, ...] = ()
     kept: KeptTimes | None = None
+    whole_s: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, data: Json) -> Arm:
         """From its JSON."""
         seconds = np.array(data.get("seconds", ()), dtype=np.float64)
         seconds.flags.writeable = False
-        knobs, ranks = data.get("knobs") or {}, tuple(data.get("rank_s") or ())
-        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, data.get("code_hash"), ranks)
+        knobs, code = data.get("knobs") or {}, data.get("code_hash")
+        ranks, whole = tuple(data.get("rank_s") or ()), tuple(data.get("whole_s") or ())
+        return cls(Status(data["status"]), seconds, data.get("why", ""), knobs, code, ranks, None, whole)
 
     @property
     def ok(self) -> bool:
@@ -262,9 +264,9 @@ class CaseResult:
 class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
-    checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of the measuring loops.
-    heaps: where the symmetric heap of so many ranks was.  faults: of its node, seen before the run.
-    samples: where they are, None if in the line.  regime: of trial_file.REGIMES.  sweep: the batch that it is, or None.
+    checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of its loops.  heaps: by
+    ranks.  faults: of its node, seen before.  samples: where, None if in the line.  regime: of trial_file.REGIMES.
+    sweep: its batch, None if of none.
     """
 
     id: str
@@ -387,8 +389,7 @@ class Trial:
 
 
 def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:
-    found = trial.cases.get(case)
-    return found.arms if found else {}
+    return found.arms if (found := trial.cases.get(case)) else {}
 
 
 Made = TypeVar("Made")

@@ -17,7 +17,7 @@ from ci.history.types import Moved
 from ci.records import store
 from ci.records.derived import derive
 from dashboards.figures import canvas, cases, machines, over_time
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 
 EXAMPLE = "example:\n  python -m dashboards.figures shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png"
 

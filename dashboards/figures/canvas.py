@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ci.records.rates import Rate
+from dashboards.figures.error import FigureError
 from dashboards.lanes import tidy
 
 LABELS = {
@@ -30,6 +32,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 BASELINE = {"color": "#6b7280", "linestyle": (0, (5, 3)), "linewidth": 1.2}
 MARK = "#5b636d"
 
+FOOT_LINE, FOOT_MARGIN, LEGEND_LINE = 0.125, 0.12, 0.19
+"""Inches: a line of 6.5 points, the room around all of them, and a line of a legend of 8 points."""
+
 BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 _STYLE: dict[str, Any] = {
@@ -42,10 +47,6 @@ _STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
-
-
-class FigureError(ValueError):
-    """There is nothing to draw; the text says what the records have instead."""
 
 
 def style() -> Any:
@@ -98,6 +99,12 @@ def plain(text: str) -> str:
     return shown.encode("utf-8", "backslashreplace").decode()
 
 
+def elided(text: str, most: int) -> str:
+    """A name in at most so many letters, its middle left out: names of cases differ at both ends."""
+    shown = plain(text)
+    return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[len(shown) - (most - most // 2 - 1) :]}"
+
+
 def look(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
     """Colour of an own backend by its place among them; every baseline is grey and dashed."""
     own = sorted(rows.loc[~rows["baseline"], "backend"].unique())
@@ -118,7 +125,7 @@ def dots(rows: pd.DataFrame, backend: str) -> dict[str, Any]:
 def byte_axis(axes: Axes, label: str) -> None:
     """Bytes on a logarithmic axis, in binary units."""
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: _binary(size)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: binary(size)))
     axes.set_xlabel(label)
 
 
@@ -135,7 +142,20 @@ def legend(figure: Figure) -> None:
     figure.legend(loc="outside lower center", ncols=4, fontsize=8)
 
 
-def _binary(size: float) -> str:
+def foot(figure: Figure, lines: Sequence[str], legend_rows: int = 0) -> float:
+    """Lines below everything else, and room above them for rows of a legend, which the layout keeps free.
+
+    Returns where the legend begins, as a part of the figure's height.
+    """
+    inches, height = FOOT_LINE * len(lines) + FOOT_MARGIN, figure.get_figheight()
+    share = (inches + LEGEND_LINE * legend_rows) / height
+    figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))  # type: ignore[union-attr]
+    looks: dict[str, Any] = {"fontsize": 6.5, "color": MARK, "va": "bottom", "linespacing": 1.35}
+    figure.text(0.012, FOOT_MARGIN / 2 / height, "\n".join(map(plain, lines)), **looks)
+    return inches / height
+
+
+def binary(size: float) -> str:
     scale, unit = next((pair for pair in BINARY if size >= pair[0]), BINARY[-1])
     return f"{size / scale:g} {unit}"
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from ci.records import derived
 from ci.records.rates import Rate
 from dashboards.figures import canvas
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.lanes import natural
 from dashboards.values import ends_in_rate, headline, in_rate
 

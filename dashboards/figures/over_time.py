@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from ci.history.types import Moved
 from ci.records.rates import Rate
 from dashboards.figures import canvas
-from dashboards.figures.canvas import FigureError
+from dashboards.figures.error import FigureError
 from dashboards.lanes import KEY, breaks, commits
 from dashboards.values import ends_in_rate, headline, in_rate
 

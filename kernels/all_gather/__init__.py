@@ -6,9 +6,9 @@ matrices M x N as the input of a rank, up to 16384 x 16384 in fp16, which is 4 G
 Three backends push over the symmetric heap: `triton`, `partitioned` (every group of programs serves one destination)
 and `gluon` (tiles with a layout of their own).  Their knob `programs` is the number of CUs or SMs that they take.
 
-**A curve over CUs for RCCL and NCCL.**  The library reads its number of channels, each of which takes a CU or SM, once
-per process from the environment, so a point is a run of its own (`ridgeline run` starts fresh processes and records
-the variables with the trial), here 16 CUs:
+**A curve over CUs for RCCL and NCCL.**  Baseline `rccl` has the knob `channels`, each of which takes a CU or SM: a
+communicator of its own with that many, in the same process as the others (`ridgeline study cus`).  The environment
+sets them too, once per process and for every communicator:
 
     NCCL_MIN_NCHANNELS=16 NCCL_MAX_NCHANNELS=16 ridgeline run --kernel all_gather --backend rccl
 
@@ -33,6 +33,7 @@ from typing import Any
 
 import torch
 
+from kernels._shared.collectives import vendor
 from kernels._shared.collectives.placing import heap_of
 from kernels._shared.triton_needed import launch_module, launcher
 from kernels._shared.tuning import all_knobs
@@ -77,7 +78,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     return torch.cat([_shard(case, int(inputs["seed"]), rank) for rank in range(case.world)])
 
 
-all_gather.baseline("rccl")(vendors.rccl)
+all_gather.baseline("rccl")(vendor.channels_knob(vendors.rccl, vendors.over))
 all_gather.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 all_gather.baseline("rccl_registered")(vendors.rccl_registered)
 all_gather.backend("torch")(vendors.copies)

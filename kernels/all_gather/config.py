@@ -39,9 +39,6 @@ The file says on which device and when.  Tiles of `gluon` are for elements of 2 
 _LIMITS = {"sm_90": (96, 16, 4), "gfx942": (64, 8, 4), "gfx950": (64, 8, 4), "cpu": (2, 4, 1)}
 """Most programs, warps, unroll by arch.  On AMD iris takes 64 CUs; "cpu" is for the interpreter in tests."""
 
-CU_COUNTS = (4, 8, 16, 32, 48, 64, 96, 128)
-"""Programs of a curve over the number of CUs."""
-
 STAGED_MB = 8
 """Up to here the first block of every program is staged: on 2 and 4 H200 that hides the wait for the peers."""
 
@@ -217,13 +214,6 @@ def _gluon_points(case: Case, arch: str, chosen: dict[str, Any]) -> list[dict[st
         {"store": ".cs"},
     ]
     return [*tried, *({**chosen, **other} for other in others)]
-
-
-def cu_curve(case: Case, arch: str, backend: str = "triton") -> list[dict[str, Any]]:
-    """The present choice at every number of CUs that the ranks divide where they must: a curve over CU_COUNTS."""
-    chosen = candidates(case, arch, backend)[0]
-    groups = case.world // (1 if backend == "partitioned" else chosen["fanout"] or case.world)
-    return [{**chosen, "programs": count} for count in CU_COUNTS if count % groups == 0]
 
 
 def _warps(arch: str, warps: int) -> int:

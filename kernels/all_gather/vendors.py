@@ -21,6 +21,12 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     return _gather(inputs["shard"], _output(case, torch.empty), None)
 
 
+def over(case: Case, inputs: dict[str, torch.Tensor], group: Any) -> Callable[[], torch.Tensor]:
+    """As rccl, with the communicator of a group."""
+    _needs_group(case)
+    return _gather(inputs["shard"], _output(case, torch.empty), group)
+
+
 def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     """The same with as many channels as help (vendor.MOST_CHANNELS)."""
     _needs_group(case)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
 from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
@@ -69,7 +70,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 all_reduce.baseline("rccl")(vendors.rccl)
 all_reduce.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 all_reduce.baseline("rccl_registered")(vendors.rccl_registered)
-all_reduce.baseline("rccl_direct")(vendors.rccl_direct)
+all_reduce.baseline("rccl_direct")(vendor.channels_knob(vendors.rccl_direct, vendors.over))
 all_reduce.backend("torch")(vendors.copies)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -34,6 +35,12 @@ def rccl_direct(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], tor
     """ncclAllReduce from one buffer to another, as nccl-tests times it, with torch's communicator."""
     need_group(case)
     return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]))
+
+
+def over(case: Case, inputs: dict[str, torch.Tensor], group: Any) -> Callable[[], torch.Tensor]:
+    """As rccl_direct, with the communicator of a group."""
+    need_group(case)
+    return vendor.all_reduce(inputs["x"], torch.empty_like(inputs["x"]), group)
 
 
 def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:

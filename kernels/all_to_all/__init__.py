@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
 from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
@@ -57,7 +58,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     )
 
 
-all_to_all.baseline("rccl")(vendors.rccl)
+all_to_all.baseline("rccl")(vendor.channels_knob(vendors.rccl, vendors.over))
 all_to_all.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 all_to_all.baseline("rccl_registered")(vendors.rccl_registered)
 all_to_all.backend("torch")(vendors.copies)

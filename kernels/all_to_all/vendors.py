@@ -21,6 +21,13 @@ def rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     return _exchange(inputs["x"], torch.empty_like(inputs["x"]), None)
 
 
+def over(case: Case, inputs: dict[str, torch.Tensor], group: Any) -> Callable[[], torch.Tensor]:
+    """As rccl, with the communicator of a group."""
+    fits_cpu(case)
+    need_group(case)
+    return _exchange(inputs["x"], torch.empty_like(inputs["x"]), group)
+
+
 def rccl_most_channels(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
     """The same with as many channels as help (vendor.MOST_CHANNELS)."""
     fits_cpu(case)

@@ -13,6 +13,9 @@ WEIGHTS = ((4096, 4096), (4096, 14336), (8192, 4096), (8192, 28672))
 TOKENS = (1, 16, 64, 256, 1024, 4096, 8192)
 """M: one token, small decode batches, prefill."""
 
+BETWEEN = (2, 4, 8, 32, 128, 512)
+"""M that make a sweep from 1 to 1024 complete in powers of two; on demand only."""
+
 PULL_REQUEST = (
     "n4096_k4096_m1_fp16",
     "n4096_k4096_m16_fp16",
@@ -30,10 +33,16 @@ PULL_REQUEST = (
 
 def cases() -> list[Case]:
     """Every weight matrix, M and dtype."""
-    named = [
-        (f"n{n}_k{k}_m{m}_{dtype}", {"M": m, "N": n, "K": k, "dtype": dtype})
+    return [
+        _case(n, k, m, dtype)
+        for tokens in (TOKENS, BETWEEN)
         for dtype in ("fp16", "bf16")
         for n, k in WEIGHTS
-        for m in TOKENS
+        for m in tokens
     ]
-    return [Case(name, tier="pr" if name in PULL_REQUEST else "nightly", **dims) for name, dims in named]
+
+
+def _case(n: int, k: int, m: int, dtype: str) -> Case:
+    name = f"n{n}_k{k}_m{m}_{dtype}"
+    tier = "pr" if name in PULL_REQUEST else "sweep" if m in BETWEEN else "nightly"
+    return Case(name, tier=tier, M=m, N=n, K=k, dtype=dtype)

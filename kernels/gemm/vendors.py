@@ -20,8 +20,8 @@ def blas(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tens
     return lambda: torch.mm(a, transposed, out=out)
 
 
-def linear(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """What torch.nn.Linear runs on a CPU."""
+def linear(case: Case, inputs: dict[str, torch.Tensor], *, threads: int = 0) -> Callable[[], torch.Tensor]:
+    """What torch.nn.Linear runs on a CPU, in `threads` threads; 0: as many as the process has anyway."""
     if case.place.device != "cpu":
         raise Unsupported(
             "on a GPU torch.nn.Linear is the library call that the baseline blas times; "
@@ -29,7 +29,27 @@ def linear(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Te
         )
     _fits_cpu(case)
     a, w, out = inputs["a"], inputs["w"], _output(case)
-    return lambda: torch.ops.aten.linear.out(a, w, None, out=out)
+    if threads < 0:
+        raise Unsupported(f"{threads} threads; give 1 or more, or 0 for as many as the process has")
+
+    def call() -> torch.Tensor:
+        return torch.ops.aten.linear.out(a, w, None, out=out)
+
+    return _in_threads(call, threads) if threads else call
+
+
+def _in_threads(call: Callable[[], torch.Tensor], threads: int) -> Callable[[], torch.Tensor]:
+    """The call in so many threads; the other backends of the process keep the number that it had."""
+
+    def limited() -> torch.Tensor:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return call()
+        finally:
+            torch.set_num_threads(before)
+
+    return limited
 
 
 def _output(case: Case) -> torch.Tensor:

@@ -6,6 +6,9 @@ rank holds [N / world, K].  `triton` stores each tile to all ranks as soon as it
 and scatters then, the baselines are what one writes with the libraries: `blas+rccl`, and the same with the all-gather
 at its best: most channels, registered buffers (the fastest of the three counts).
 
+Cases w1of2, w1of4, ... are the share of one rank alone, on one GPU (cases.py): the product without links, by the same
+kernel; `blas+rccl` is there the library's product.
+
 **When a call is done, and when the output may be used again.**  As with the libraries: when a call has completed on a
 rank's stream, that rank's output is complete, and it is the rank's own until its next call.  `triton` waits in each
 call until the peers have begun it (device.py says why that is enough), `bulk` has a barrier before it scatters.

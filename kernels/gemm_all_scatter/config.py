@@ -32,8 +32,22 @@ PUBLISHED = read_published(__file__)
 
 
 def shape(case: Case) -> str:
-    """The key of a shape: ranks, then the case's name without its dtype."""
+    """The key of a shape: ranks, then the case's name without its dtype; a rank's share has keys of its own."""
+    of = share_of(case)
+    if of:
+        return f"w1of{of}_n{case.N * of}_k{case.K}_m{case.M}"
     return f"w{case.world}_n{case.N}_k{case.K}_m{case.M}"
+
+
+def _whole(case: Case) -> str:
+    """The key of the operator of which the case is a share, "" if it is none."""
+    of = share_of(case)
+    return f"w{of}_n{case.N * of}_k{case.K}_m{case.M}" if of else ""
+
+
+def share_of(case: Case) -> int:
+    """Of how many ranks the case is the share of one alone; 0 for the whole operator."""
+    return int(dict(case.dims).get("of", 0))
 
 
 def config(case: Case, arch: str) -> dict[str, Any]:
@@ -47,7 +61,10 @@ def config(case: Case, arch: str) -> dict[str, Any]:
 
 
 def rule(case: Case, arch: str) -> dict[str, Any]:
-    """Knobs for a case that is in no table."""
+    """Knobs for a case that is in no table; a rank's share is launched as the operator of which it is the share."""
+    whole = TUNED.get(arch, {}).get(_whole(case))
+    if whole is not None:
+        return {"cut": "all", **whole}
     rules = {"sm_90": _hopper, "gfx942": _cdna, "gfx950": _cdna, "cpu": _interpreter}
     if arch not in rules:
         raise Unsupported(

@@ -23,6 +23,7 @@ def blas_rccl(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch
 
     The product goes straight into this rank's part of the gathered buffer, so the all-gather is in place.  That leaves
     [world, M, N / world]; one strided copy makes [M, N] of it, and for M = 1 it is that already: no copy then.
+    One rank alone gathers nothing: it is the library's product and nothing else.
     """
     return _ordinary(case, inputs, None)
 
@@ -44,13 +45,24 @@ def blas_rccl_registered(case: Case, inputs: dict[str, torch.Tensor]) -> Callabl
 
 
 def _ordinary(case: Case, inputs: dict[str, torch.Tensor], group: Any) -> Callable[[], torch.Tensor]:
+    if case.world == 1:
+        return _product(case, inputs)
     _accept(case)
     gathered = inputs["a"].new_empty(case.M * case.N)
     return _by_rows(case, _multiply_and_gather(case, inputs, gathered, group))
 
 
+def _product(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """torch.mm alone, for the share of one rank."""
+    _fits_cpu(case)
+    a, transposed, out = inputs["a"], inputs["w"].T, inputs["a"].new_empty(case.M, case.N)
+    return lambda: torch.mm(a, transposed, out=out)
+
+
 def _accept(case: Case) -> None:
     _fits_cpu(case)
+    if case.world == 1:
+        raise Unsupported("one rank alone gathers nothing; blas+rccl is the library's product here")
     need_group(case)
 
 

@@ -111,7 +111,12 @@ def _declare(
 
 def _add_others(kernel: Kernel, product: str) -> None:
     for name, (build, facts) in vendors.BASELINES.items():
-        kernel.baseline(name, **facts)(functools.wraps(build)(functools.partial(build, product)))
+        declared = (
+            vendors.loop_with_streams(product)
+            if name == "loop"
+            else functools.wraps(build)(functools.partial(build, product))
+        )
+        kernel.baseline(name, **facts)(declared)
     kernel.backend("torch")(functools.partial(vendors.on_cpu, product))
     kernel.backend("autotune")(functools.partial(autotune.best, kernel))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from kernels.grouped_gemm.routing import ROUTINGS
 from kernels.spec import Case
 
 
@@ -62,6 +61,15 @@ MODELS = (
 MEANS = (2048, 4096)
 """Mean tokens per local expert of a training step (Primus-Turbo's grid has 512 to 16384; these two are its middle)."""
 
+NIGHTLY_ROUTINGS = ("balanced", "mild", "extreme")
+"""Routings of the tiers `pr` and `nightly`; unbalanced routing lies between balanced and mild, and is for the study."""
+
+SMALL_MEANS = (16, 32, 64, 128, 256, 512, 1024)
+"""More tokens per expert, balanced: where the products of several experts fit the GPU side by side."""
+
+SMALL_MODELS = ("dsv3", "lfm2")
+"""The largest and the smallest weights."""
+
 PULL_REQUEST = frozenset(
     {
         "dsv3_gateup_b8_m2048_balanced",
@@ -78,6 +86,7 @@ PULL_REQUEST = frozenset(
 def cases() -> list[Case]:
     """All shapes, in bf16.  nightly: the smallest and the largest B, with the skewed routings at M = 2048.
 
+    sweep: the rest, unbalanced routing of all, and experts with fewer tokens.
     Dimensions: G experts on this rank, M mean tokens per expert, N and K as in the forward product, routing.
     The tiny case is for machines without a GPU.
     """
@@ -86,13 +95,35 @@ def cases() -> list[Case]:
         for layer, (n, k) in model.layers().items():
             for groups in model.local_experts:
                 for mean in MEANS:
-                    result += [_case(model, layer, n, k, groups, mean, routing) for routing in ROUTINGS]
-    return result
+                    result += [_case(model, layer, n, k, groups, mean, routing) for routing in NIGHTLY_ROUTINGS]
+    return [*result, *_unbalanced(), *_small()]
+
+
+def _unbalanced() -> list[Case]:
+    return [
+        _case(model, layer, n, k, groups, mean, "unbalanced")
+        for model in MODELS
+        for layer, (n, k) in model.layers().items()
+        for groups in model.local_experts
+        for mean in MEANS
+    ]
+
+
+def _small() -> list[Case]:
+    return [
+        _case(model, layer, n, k, groups, mean, "balanced")
+        for model in MODELS
+        if model.short in SMALL_MODELS
+        for layer, (n, k) in model.layers().items()
+        for groups in (model.local_experts[0], model.local_experts[-1])
+        for mean in SMALL_MEANS
+    ]
 
 
 def _case(model: Model, layer: str, n: int, k: int, groups: int, mean: int, routing: str) -> Case:
     name = f"{model.short}_{layer}_b{groups}_m{mean}_{routing}"
     at_the_ends = groups in (model.local_experts[0], model.local_experts[-1])
-    nightly = at_the_ends and (routing == "balanced" or mean == MEANS[0])
+    nightly = at_the_ends and (mean == MEANS[0] or (mean == MEANS[1] and routing == "balanced"))
+    nightly = nightly and routing in NIGHTLY_ROUTINGS
     tier = "pr" if name in PULL_REQUEST else "nightly" if nightly else "sweep"
     return Case(name, tier=tier, dtype="bf16", G=groups, M=mean, N=n, K=k, routing=routing)

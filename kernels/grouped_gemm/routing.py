@@ -1,10 +1,12 @@
-"""How many tokens each expert gets: the three routings that the cases of this operator use, defined once.
+"""How many tokens each expert gets: the four routings that the cases of this operator use, defined once.
 
 The total is always `groups * mean`, so that the FLOPs of a shape do not depend on the routing.
 
-balanced  every expert gets the mean.
-mild      shares fall like 1 / rank^s (Zipf), s chosen so that the largest is twice the mean.
-extreme   one expert gets half of all tokens, a quarter of the experts (rounded down) get none, the rest share equally.
+balanced    every expert gets the mean.
+mild        shares fall like 1 / rank^s (Zipf), s chosen so that the largest is twice the mean.
+extreme     one expert gets half of all tokens, a quarter of the experts (rounded down) get none, others share equally.
+unbalanced  shares 0.2 + 0.8 u, u evenly distributed in [0, 1): what the benchmarks of Primus-Turbo call so (AMD-AGI/
+            Primus-Turbo, benchmark/ops/training, state of 2026-08); the numbers are ours, and fixed.
 
 Which expert is large is shuffled, the same way in every process, so that no schedule profits from an order by size.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-ROUTINGS = ("balanced", "mild", "extreme")
+ROUTINGS = ("balanced", "mild", "extreme", "unbalanced")
 
 MILD_MAX_OVER_MEAN = 2.0
 
@@ -26,7 +28,8 @@ def lens(routing: str, groups: int, mean: int) -> tuple[int, ...]:
     if routing not in ROUTINGS:
         raise ValueError(f"routing {routing!r} is not one of {', '.join(ROUTINGS)}")
     total = groups * mean
-    shares = {"balanced": _balanced, "mild": _mild, "extreme": _extreme}[routing](groups)
+    known = {"balanced": _balanced, "mild": _mild, "extreme": _extreme, "unbalanced": _unbalanced}
+    shares = known[routing](groups)
     counts = _apportion(total, shares)
     random.Random(f"{routing} {groups}").shuffle(counts)
     return tuple(counts)
@@ -61,6 +64,12 @@ def _extreme(groups: int) -> list[int]:
     empty = groups // 4
     others = groups - 1 - empty
     return [max(others, 1)] + [1] * others + [0] * empty
+
+
+def _unbalanced(groups: int) -> list[int]:
+    """In millionths, so that no rounding can change a count."""
+    draw = random.Random(f"unbalanced shares of {groups}")
+    return [round(1e6 * (0.2 + 0.8 * draw.random())) for _ in range(groups)]
 
 
 def _apportion(total: int, shares: Sequence[int]) -> list[int]:

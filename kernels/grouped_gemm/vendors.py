@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from kernels._shared import libraries
+from kernels._shared.baselines import with_knobs
 from kernels._shared.errors import first_line
 from kernels._shared.libraries import Written
 from kernels.grouped_gemm.routing import lens
@@ -45,6 +46,46 @@ def loop(product: str, case: Case, x: dict[str, torch.Tensor]) -> Callable[[], t
         return out
 
     return call
+
+
+def loop_on_streams(product: str, case: Case, x: dict[str, torch.Tensor], streams: int) -> Callable[[], torch.Tensor]:
+    """The loop's products on so many streams in turn: small ones of several experts then share the GPU.
+
+    They start after what the caller's stream has enqueued, and it goes on after all of them; so in a captured graph.
+    """
+    on_gpu(case, f"a loop on {streams} streams")
+    steps, out = _mm_steps(product, case, x)
+    empty = [out[g] for g, rows in enumerate(host_slices(case)) if product == "wgrad" and rows.start == rows.stop]
+    side = [torch.cuda.Stream(out.device) for _ in range(min(streams, len(steps)))]
+
+    def call() -> torch.Tensor:
+        main = torch.cuda.current_stream(out.device)
+        for part in empty:
+            part.zero_()
+        for stream in side:
+            stream.wait_stream(main)
+        for i, (left, right, part) in enumerate(steps):
+            with torch.cuda.stream(side[i % len(side)]):
+                torch.mm(left, right, out=part)
+        for stream in side:
+            main.wait_stream(stream)
+        return out
+
+    return call
+
+
+def loop_with_streams(product: str) -> Callable[..., Callable[[], torch.Tensor]]:
+    """Baseline `loop` of a product with the knob `streams`: 1, the default, is the loop as it is, one after the other.
+
+    Four are what Primus-Turbo's hipBLASLt and the fork of grouped_gemm take (see hipblaslt_grouped and gmm).
+    """
+
+    def build(case: Case, x: dict[str, torch.Tensor], *, streams: int = 1) -> Callable[[], torch.Tensor]:
+        if streams < 1:
+            raise ValueError(f"streams {streams}: at least 1, which is the caller's own")
+        return loop(product, case, x) if streams == 1 else loop_on_streams(product, case, x, streams)
+
+    return with_knobs(loop, build)
 
 
 def _mm_steps(product: str, case: Case, x: dict[str, torch.Tensor]) -> tuple[list[tuple[Any, Any, Any]], torch.Tensor]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from kernels._shared.collectives import vendor
 from kernels._shared.collectives.cases import DTYPES, cases, total_bytes
 from kernels._shared.collectives.cases import vector as _vector
 from kernels._shared.collectives.placing import accept, collective_launcher, heap_of
@@ -70,7 +71,7 @@ def reference(case: Case, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     return total
 
 
-reduce_scatter.baseline("rccl")(vendors.rccl)
+reduce_scatter.baseline("rccl")(vendor.channels_knob(vendors.rccl, vendors.over))
 reduce_scatter.baseline("rccl_most_channels")(vendors.rccl_most_channels)
 reduce_scatter.baseline("rccl_registered")(vendors.rccl_registered)
 reduce_scatter.backend("torch")(vendors.copies)

@@ -13,6 +13,7 @@ On GPUs `create` takes the home that RIDGELINE_HEAP names.  `auto`, which is the
 where both do, the one that is measured to be faster (see choice.py).
 """
 
+from kernels.symmetric_heap.alone import LoneHeap
 from kernels.symmetric_heap.choice import AUTO, CHOICES, VARIABLE, HomeReport, chosen, create, homes
 from kernels.symmetric_heap.heap import ALIGNMENT, HeapError, HeapTooSmall, Memory, SymmetricHeap
 from kernels.symmetric_heap.rates import probe
@@ -25,6 +26,7 @@ __all__ = [
     "HeapError",
     "HeapTooSmall",
     "HomeReport",
+    "LoneHeap",
     "Memory",
     "SymmetricHeap",
     "chosen",

@@ -77,6 +77,23 @@ def bulk() -> None:
     right(1, 3, 48, 40, backend="bulk", programs=1, num_warps=1)
 
 
+def a_share_alone() -> None:
+    """A rank's share on one device: no heap is given, and the waiting is in."""
+    case = Case("t", dtype="fp16", M=33, N=70, K=136, of=4).at(Place(compute_units=3))
+    given = gemm_all_scatter.function("inputs")(case, 7)
+    expected = gemm_all_scatter.function("reference")(case, given)
+    for backend, knobs in (
+        ("triton", {**SMALL, "split_k": 2, "scatter": "put"}),
+        ("triton_unguarded", SMALL),
+        ("triton", {**SMALL, "tma": True}),
+    ):
+        call = gemm_all_scatter.backends[backend].build(case, given, **knobs)
+        for turn in range(2):
+            found = compare(call(), expected, gemm_all_scatter.tolerance_for(case))
+            assert found.ok, (backend, turn, knobs, found.why)
+            poison(call())
+
+
 def a_missing_rank_shows() -> None:
     """While rank 1 has not called, its columns stay poisoned everywhere: nobody computes them in its place."""
     ranks, built, outputs = FakeRanks(2, HEAP), [], []
@@ -97,7 +114,7 @@ def a_missing_rank_shows() -> None:
 
 def everything() -> None:
     """All of the above, in one process: importing takes as long as a check."""
-    for check in (tails_and_slices, descriptors, only_the_rest_is_cut, bulk, a_missing_rank_shows):
+    for check in (tails_and_slices, descriptors, only_the_rest_is_cut, bulk, a_share_alone, a_missing_rank_shows):
         check()
 
 

@@ -1,7 +1,9 @@
 """The declaration is complete; CPU backends gather exactly; the push kernels do so in the interpreter, and compile."""
 
 import contextlib
+import dataclasses
 import gc
+import importlib
 import itertools
 import sys
 import types
@@ -12,7 +14,7 @@ import torch
 from benchmarks import plan
 from kernels import spec
 from kernels._shared.collectives import registered, vendor
-from kernels.all_gather import all_gather, config
+from kernels.all_gather import all_gather, config, vendors
 from kernels.all_gather.cases import shard_elements
 from kernels.numerics import compare, poison
 from kernels.registry import discover
@@ -47,6 +49,7 @@ def gather_for_real(rank, world, directory):
                 found = compare(out, expected, all_gather.tolerance_for(case))
                 assert found.ok, (backend, dtype, turn, found.why)
                 poison(out)
+        assert torch.equal(vendors.over(case, inputs, dist.group.WORLD)(), expected)
         heap.reset()
     heap.close()
     dist.destroy_process_group()
@@ -142,8 +145,7 @@ def constants_of_all_candidates():
             assert 9 <= len(tried) <= 22, (case.name, len(tried))
             assert tried[0] == declared.config(case, arch)
             assert all(one not in tried[:i] for i, one in enumerate(tried))
-            assert len(config.cu_curve(case, arch, backend)) >= 6
-            for knobs in [*tried, *config.cu_curve(case, arch, backend)]:
+            for knobs in tried:
                 full = {**declared.build.__kwdefaults__, **declared.knobs(case, arch, knobs)}
                 if backend == "gluon":
                     fixed = gluon_launch.constants(case, words, arch, full)
@@ -316,24 +318,72 @@ def test_registered_buffers_gather_and_are_let_go(monkeypatch, nccl):
     assert torch.equal(second(), third())
 
 
-def test_more_channels_are_a_group_of_their_own(monkeypatch):
-    """Made once, with the channels set; without a GPU, or with a torch that cannot, there is a sentence."""
-    vendor.most_channels.cache_clear()
-    with pytest.raises(spec.Unsupported, match="on GPUs only"):
-        vendor.most_channels()
-    made, config = [], types.SimpleNamespace()
+@pytest.fixture
+def groups(monkeypatch):
+    """A torch with GPUs and ranks that makes process groups: their options, in the order of making."""
+    vendor.group_of.cache_clear()
+    made = []
+    options = types.SimpleNamespace(Options=lambda: types.SimpleNamespace(config=types.SimpleNamespace()))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch, "zeros", lambda *sizes, device: None)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, group: None)
-    monkeypatch.setattr(torch.distributed, "new_group", lambda backend, pg_options: made.append(pg_options) or "group")
-    monkeypatch.delattr(torch.distributed, "ProcessGroupNCCL", raising=False)
-    with pytest.raises(spec.Unsupported, match=r"cannot set the channels.*min_ctas is needed"):
-        vendor.most_channels()
-    options = types.SimpleNamespace(Options=lambda: types.SimpleNamespace(config=config))
+    monkeypatch.setattr(
+        torch.distributed, "new_group", lambda backend, pg_options: made.append(pg_options) or len(made)
+    )
     monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", options, raising=False)
-    assert vendor.most_channels() == vendor.most_channels() == "group"
-    assert (len(made), config.min_ctas, config.max_ctas) == (1, 64, 64)
-    vendor.most_channels.cache_clear()
+    yield made
+    vendor.group_of.cache_clear()
+
+
+def test_more_channels_are_a_group_of_their_own(groups, monkeypatch):
+    """Made once for each number, with the channels set; a torch that cannot says so in a sentence."""
+    assert vendor.most_channels() == vendor.most_channels() == vendor.group_of(64) == 1
+    assert vendor.group_of(4) == 2
+    assert [(one.config.min_ctas, one.config.max_ctas) for one in groups] == [(64, 64), (4, 4)]
+    with pytest.raises(spec.Unsupported, match="65 channels: a communicator of this library has at most 64"):
+        vendor.group_of(65)
+    monkeypatch.delattr(torch.distributed, "ProcessGroupNCCL")
+    with pytest.raises(spec.Unsupported, match=r"cannot set the channels.*min_ctas is needed"):
+        vendor.group_of(8)
+
+
+def test_channels_need_a_gpu_and_ranks(monkeypatch):
+    vendor.group_of.cache_clear()
+    with pytest.raises(spec.Unsupported, match="on GPUs only"):
+        vendor.most_channels()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(spec.Unsupported, match="there is no process group here"):
+        vendor.most_channels()
+
+
+@pytest.mark.parametrize(
+    ("operator", "baseline"),
+    [("all_gather", "rccl"), ("all_to_all", "rccl"), ("reduce_scatter", "rccl"), ("all_reduce", "rccl_direct")],
+)
+def test_the_knob_channels_is_no_part_of_the_definition(operator, baseline):
+    """A baseline with the knob is, for whoever does not turn it, the function that the definition's digest covers."""
+    kernel = discover()[operator]
+    plain = importlib.import_module(f"kernels.{operator}.vendors").__dict__[baseline]
+    given = kernel.backends[baseline]
+    with_knob = kernel.definition_digest()
+    assert given.knobs(kernel.cases[0], "sm_90", {"channels": 8}) == {"channels": 8}
+    assert given.knobs(kernel.cases[0], "sm_90") == {}
+    kernel.backends[baseline] = dataclasses.replace(given, build=plain)
+    try:
+        assert kernel.definition_digest() == with_knob
+    finally:
+        kernel.backends[baseline] = given
+
+
+def test_channels_choose_the_group(groups):
+    """0 is the baseline as it is, another number the same call with the communicator of that group."""
+    build = vendor.channels_knob(lambda case, inputs: "plain", lambda case, inputs, group: f"over {group}")
+    assert build(None, {}) == "plain"
+    assert build(None, {}, channels=16) == build(None, {}, channels=16) == "over 1"
+    assert build(None, {}, channels=4) == "over 2"
+    with pytest.raises(ValueError, match="channels -1: give 0"):
+        build(None, {}, channels=-1)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx942", "gfx950"])

@@ -50,10 +50,17 @@ def test_declared_once_with_the_tiers():
     assert discover()["gemm_all_scatter"] is gemm_all_scatter
     often = [case for case in gemm_all_scatter.cases if case.tier == "pr"]
     assert [sum(case.world == world for case in often) for world in (2, 4, 8)] == [6, 6, 6]
-    assert len(gemm_all_scatter.cases) == 3 * 2 * (4 * 5 + 6 + 1)
+    shapes = 4 * 5 + 6 + 1
+    swept = 3 * 3 * 6
+    weak = 2 * (1 + 1 + 1)
+    assert len(gemm_all_scatter.cases) == 3 * 2 * shapes + 4 * (shapes + 3 * 6) + swept + weak
     assert gemm_all_scatter.baselines == ("blas+rccl", "blas+rccl_most_channels", "blas+rccl_registered")
     for case in gemm_all_scatter.cases:
-        assert case.name == f"n{case.N}_k{case.K}_m{case.M}_{case.dtype}_w{case.world}"
+        if config.share_of(case):
+            assert case.name == f"n{case.N * case.of}_k{case.K}_m{case.M}_fp16_w1of{case.of}"
+            assert (case.world, case.tier) == (1, "sweep")
+        else:
+            assert case.name == f"n{case.N}_k{case.K}_m{case.M}_{case.dtype}_w{case.world}"
     assert "`triton_unguarded` promises less" in discover()["gemm_all_scatter"].doc
 
 
@@ -78,6 +85,54 @@ def test_reference_is_the_whole_product_and_shows_a_swap():
     assert float((expected - whole).abs().max()) < 1e-4
     swapped = torch.cat([expected[:, 8:], expected[:, :8]], dim=1)
     assert not compare(swapped, expected, gemm_all_scatter.tolerance_for(case)).ok
+
+
+def test_a_share_is_launched_as_the_whole_operator_unless_it_has_a_key_of_its_own(monkeypatch):
+    for arch in ("sm_90", "gfx942", "gfx950"):
+        for case in gemm_all_scatter.cases:
+            if config.share_of(case) > 1:
+                whole = gemm_all_scatter.case(case.name.replace("w1of", "w"))
+                assert config.config(case, arch) == config.config(whole, arch), (case.name, arch)
+                assert config.tiles(case, 128, 64) == config.tiles(whole, 128, 64)
+    share = gemm_all_scatter.case("n4096_k4096_m64_fp16_w1of4")
+    assert config.shape(share) == "w1of4_n4096_k4096_m64"
+    monkeypatch.setitem(config.TUNED["sm_90"], config.shape(share), {"block_m": 16})
+    assert config.config(share, "sm_90") == {"cut": "all", "block_m": 16}
+    assert config.rule(share, "sm_90")["block_m"] == 64
+
+
+def test_a_share_costs_a_ranks_product_and_no_link():
+    cost = gemm_all_scatter.function("cost")
+    share, whole = (cost(gemm_all_scatter.case(f"n4096_k4096_m64_fp16_w{end}")) for end in ("1of4", "4"))
+    assert share.flops == whole.flops
+    assert share.link_bytes == 0
+
+
+def test_one_rank_alone_on_a_cpu():
+    """torch and the library's product need no heap and no group; the others say that nothing is to do."""
+    case = Case("t", dtype="fp16", M=5, N=24, K=40, of=4).at(Place())
+    inputs = gemm_all_scatter.function("inputs")(case, 11)
+    expected = gemm_all_scatter.function("reference")(case, inputs)
+    for backend in ("torch", "blas+rccl"):
+        call = gemm_all_scatter.backends[backend].build(case, inputs)
+        poison(call())
+        found = compare(call(), expected, gemm_all_scatter.tolerance_for(case))
+        assert found.ok, (backend, found.why)
+    with pytest.raises(spec.Unsupported, match="one rank alone gathers nothing"):
+        gemm_all_scatter.backends["blas+rccl_registered"].build(case, inputs)
+
+
+def test_a_lone_heap():
+    from kernels.symmetric_heap import LoneHeap
+
+    heap = LoneHeap("cpu")
+    given = heap.alloc((3, 4), torch.float16)
+    assert heap.peer(0, given) is given
+    assert heap.signals(1, 5).tolist() == [[0] * 5]
+    assert heap.bases.tolist() == [0]
+    with pytest.raises(HeapError, match="rank 1 of a heap of one rank"):
+        heap.peer(1, given)
+    assert heap.barrier() is heap.reset() is heap.close() is None
 
 
 def test_unsupported_says_what_is_needed():
@@ -198,6 +253,29 @@ def rest_fits():
         assert spilled(binary, "sm_90") == 0, (world, tile)
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
+def test_a_share_compiles(arch):
+    run_alone(MODULE, "shares_fit", arch)
+
+
+def shares_fit(arch):
+    """Every kernel of a share, fused by pointers and by the copy engine, and bulk; without spills where it is whole."""
+    from kernels.hardware import lds_limit
+    from tests.kernels.compiled import compiled, spilled
+
+    engine = [{"scatter": "tma", "tma": True, "split_k": 1, "cut": "all"}] if arch == "sm_90" else []
+    for name, backend, knobs in (
+        ("n4096_k14336_m64_fp16_w1of8", "triton", {}),
+        ("n4096_k4096_m1024_fp16_w1of2", "triton", {}),
+        *(("n8192_k28672_m512_fp16_w1of2", "triton", given) for given in engine),
+        ("n4096_k4096_m1024_fp16_w1of2", "bulk", {}),
+    ):
+        (job,) = gemm_all_scatter.compilations[backend](gemm_all_scatter.case(name), arch, **knobs)
+        binary = compiled(job, arch)
+        assert binary.metadata.shared <= lds_limit(arch)
+        assert spilled(binary, arch) == 0, (name, arch, knobs)
+
+
 def test_every_candidate_can_be_launched_and_bad_knobs_cannot():
     run_alone(MODULE, "plans")
 
@@ -208,6 +286,23 @@ def plans():
     what_is_cut()
     for arch in ("sm_90", "gfx942", "gfx950"):
         plans_of_all_candidates(arch)
+    lone_plan()
+
+
+def lone_plan():
+    """One rank alone announces nothing and waits for nobody; it has as many programs as a rank among others."""
+    from kernels.gemm_all_scatter import launch
+
+    given = gemm_all_scatter.backends["triton"].build.__kwdefaults__
+    share, whole = (
+        launch.plan(gemm_all_scatter.case(f"n4096_k14336_m64_fp16_w{end}"), "sm_90", 132, given)
+        for end in ("1of8", "8")
+    )
+    assert share.programs == whole.programs
+    differing = {key for key in share.constants if share.constants[key] != whole.constants[key]}
+    assert differing == {"WORLD", "LANES", "MEET", "WAIT"}
+    assert not share.constants["MEET"]
+    assert not share.constants["WAIT"]
 
 
 def plans_of_all_candidates(arch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -51,6 +53,15 @@ def test_routings_are_as_skewed_as_they_say(groups, mean):
     assert extreme.count(0) == groups // 4
 
 
+@pytest.mark.parametrize("groups", [4, 8, 32])
+def test_unbalanced_shares_lie_between_a_fifth_and_one(groups):
+    """0.2 + 0.8 u before they are brought to their sum: no group has more than five times another's tokens."""
+    counts = routing.lens("unbalanced", groups, 4096)
+    assert len(set(counts)) == groups
+    assert 1.2 < max(counts) / min(counts) < 5.001
+    assert max(counts) > 1.1 * 4096 > 0.9 * 4096 > min(counts)
+
+
 def test_an_unknown_routing_is_named():
     with pytest.raises(ValueError, match="'wild' is not one of balanced, mild, extreme"):
         routing.lens("wild", 4, 8)
@@ -61,7 +72,9 @@ def test_cases_hold_the_published_shapes():
     assert shapes == {(4096, 7168), (7168, 2048), (5760, 2880), (2880, 2880), (3584, 2048), (2048, 1792)}
     tiers = [c.tier for c in KERNELS["forward"].cases]
     assert tiers.count("pr") == len(cases.PULL_REQUEST) == 6
-    assert {c.routing for c in KERNELS["forward"].cases if c.tier == "pr"} == set(routing.ROUTINGS)
+    assert {c.routing for c in KERNELS["forward"].cases if c.tier == "pr"} == set(cases.NIGHTLY_ROUTINGS)
+    assert {c.routing for c in KERNELS["forward"].cases} == set(routing.ROUTINGS)
+    assert tiers.count("nightly") == 42
 
 
 # ---- against the reference, in the interpreter ---------------------------------------------------------------------
@@ -193,6 +206,59 @@ def test_what_is_not_here_says_what_it_needs(tiny, name):
     backend = kernel.backends[name]
     with pytest.raises(Unsupported, match="GPU|install"):
         backend.build(case, x, **backend.knobs(case, "cpu"))
+
+
+class Stream:
+    """Takes the place of a stream of a GPU; order: what all of them were told, by name."""
+
+    order: list[tuple[str, str]] = []
+
+    def __init__(self, name):
+        self.name = str(name)
+
+    def wait_stream(self, other):
+        self.order.append((self.name, other.name))
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """Streams of a GPU that work at once."""
+    names = itertools.count()
+    monkeypatch.setattr(Stream, "order", [])
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: Stream(next(names)))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream("main"))
+    monkeypatch.setattr(
+        torch.cuda, "stream", lambda stream: contextlib.nullcontext(Stream.order.append(("on", stream.name)))
+    )
+    return Stream.order
+
+
+def test_a_loop_on_streams_is_the_loop_between_two_meetings(tiny, streams):
+    kernel, case, x = tiny
+    case = case.at(Place(arch="sm_90"))
+    call = kernel.backends["loop"].build(case, x, streams=3)
+    call().fill_(float("nan"))
+    assert torch.equal(call(), kernel.backends["loop"].build(case, x)())
+    filled = sum(rows.stop > rows.start for rows in vendors.host_slices(case))
+    half = len(streams) // 2
+    assert streams[:half] == streams[half:]
+    assert streams[:3] == [("0", "main"), ("1", "main"), ("2", "main")]
+    assert streams[3:-3][: half - 6] == [("on", str(i % 3)) for i in range(filled)]
+    assert streams[half - 3 : half] == [("main", "0"), ("main", "1"), ("main", "2")]
+
+
+def test_the_knob_streams_is_no_part_of_the_definition(tiny):
+    kernel, case, x = tiny
+    given, digest = kernel.backends["loop"], kernel.definition_digest()
+    assert given.knobs(case, "sm_90") == {}
+    assert given.knobs(case, "sm_90", {"streams": 4}) == {"streams": 4}
+    with pytest.raises(Unsupported, match="a loop on 2 streams needs a GPU"):
+        given.build(case, x, streams=2)
+    with pytest.raises(ValueError, match="streams 0: at least 1"):
+        given.build(case, x, streams=0)
+    kernel.backends["loop"] = dataclasses.replace(given, build=vendors.loop)
+    assert kernel.definition_digest() == digest
+    kernel.backends["loop"] = given
 
 
 def test_a_case_too_large_for_a_cpu_is_refused_before_any_work():

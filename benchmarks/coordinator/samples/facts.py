@@ -20,6 +20,7 @@ STARVED_PARTS = 0.1
 class ArmFacts:
     """What an attempt found out about one arm.  seconds, by_rank: by round, of the slowest and of every rank.
 
+    whole_s: of calls from the host's side, of the slowest rank.
     energy_j, energy_s: of a call, and the seconds in which it was counted, by burst; None where that is not known.
     """
 
@@ -32,6 +33,7 @@ class ArmFacts:
     starved: int = 0
     seconds: list[float] = dataclasses.field(default_factory=list)
     by_rank: list[Sequence[float]] = dataclasses.field(default_factory=list)
+    whole_s: list[float] = dataclasses.field(default_factory=list)
     energy_j: list[float | None] = dataclasses.field(default_factory=list)
     energy_s: list[float | None] = dataclasses.field(default_factory=list)
 

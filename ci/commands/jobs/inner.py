@@ -68,11 +68,12 @@ def parsed(arguments: Sequence[str]) -> InnerCommand:
 def sharding(command: InnerCommand, shards: int) -> Sharding:
     """How the command is run on a cluster: what it appends to --out is kept line by line, and it is resumed.
 
-    `run` without --out is recorded in the end, as it would be here; shards of `ab` are judged together.
+    `run` without --out is recorded in the end, as it would be here; shards of `ab` are judged together, and those of a
+    sweep are shown together.
     """
-    numbered = "first_trial" in command.options
-    if shards > 1 and not (numbered or command.verb == "ab"):
-        raise click.UsageError(f"--array {shards}: {command.verb!r} cannot be split; `run` and `ab` can")
+    numbered, dealt = "first_trial" in command.options, "shard" in command.options
+    if shards > 1 and not (numbered or dealt or command.verb == "ab"):
+        raise click.UsageError(f"--array {shards}: {command.verb!r} cannot be split; `run`, `ab` and `sweep` can")
     if "out" not in command.options:
         return Sharding(shards)
     return Sharding(
@@ -81,6 +82,7 @@ def sharding(command: InnerCommand, shards: int) -> Sharding:
         resumes="resume" in command.options,
         first_trial=_number(command.values["first_trial"]) if numbered else None,
         trials=_number(command.values["trials"]) if numbered else 0,
+        dealt=dealt,
         out=command.out,
         finish=_finish(command, shards),
     )
@@ -89,6 +91,8 @@ def sharding(command: InnerCommand, shards: int) -> Sharding:
 def _finish(command: InnerCommand, shards: int) -> tuple[str, ...]:
     if command.verb == "ab" and shards > 1:
         return ("-m", "ci", "ab", "--replay")
+    if "shard" in command.options and shards > 1:
+        return ("-m", "ci", *command.without_out, "--show", "--from")
     if command.verb == "run" and not command.out:
         return ("-m", "ci", "record", "--results", str(command.values["results"]))
     return ()
@@ -99,10 +103,10 @@ def commit(command: InnerCommand) -> str:
 
     GitError if its numbers would belong to no commit, and it is to be recorded.
     """
-    if command.verb != "run" or command.values["commit"] or command.values["tree"]:
+    if command.verb not in ("run", "sweep") or command.values["commit"] or command.values["tree"]:
         return ""
     head = one_checkout(None, None, None)
-    if not command.out and (head.dirty or head.commit is None):
+    if command.verb == "run" and not command.out and (head.dirty or head.commit is None):
         said = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
         raise GitError(f"{said}: commit them, or keep a trial file with --out FILE")
     return head.commit.hash if head.commit else ""

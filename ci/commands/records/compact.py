@@ -10,6 +10,7 @@ from rich.progress import track
 from ci.options import err_console
 from ci.records import store
 from ci.records.samples.places import CountingPlace, SamplesPlace, configured
+from ci.records.sweeps.apart import machine_folders
 from ci.trials.file import Problem, RecordError
 
 
@@ -44,8 +45,8 @@ def compact(results: Path, dry_run: bool) -> MovedSamples:
         )
     counting = CountingPlace(place.name)
     chosen: SamplesPlace = counting if dry_run else place
-    folders = sorted(path.name for path in results.iterdir() if path.is_dir()) if results.is_dir() else []
-    records = [record for machine in folders for record in store.places(results, machine, "")]
+    machines = [folder.name for folder in machine_folders(results)]
+    records = [record for machine in machines for record in store.places(results, machine, "")]
     shown = track(records, "compact", console=err_console(), disable=not err_console().is_terminal)
     done = [store.compact(results, record, chosen, dry_run) for record in shown]
     return MovedSamples(

@@ -39,14 +39,3 @@ def kept(mean: FloatArray, sd: FloatArray, miss: float, indifference: float = IN
 def shares(miss: float, rungs: int) -> float:
     """What each of the rungs that drop points may spend, so that all together miss with a chance of at most `miss`."""
     return miss / max(1, rungs)
-
-
-def settled(mean: FloatArray, sd: FloatArray, miss: float, indifference: float = INDIFFERENCE) -> bool:
-    """Whether no point can be better than the leader by more than the indifference, but with a chance of `miss`."""
-    if len(mean) < 2:
-        return True
-    leader = int(np.argmin(mean + sd))
-    others = np.arange(len(mean)) != leader
-    reach = ndtri(1 - miss / len(mean))
-    gap = mean[others] - mean[leader] - reach * np.sqrt(sd[others] ** 2 + sd[leader] ** 2)
-    return bool(np.all(gap >= -np.log1p(indifference)))

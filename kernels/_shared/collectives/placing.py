@@ -10,12 +10,17 @@ import torch
 from kernels._shared.collectives.cases import DTYPES, total_bytes
 from kernels._shared.triton_needed import launcher
 from kernels.spec import Case, Unsupported
-from kernels.symmetric_heap import HeapError, SymmetricHeap
+from kernels.symmetric_heap import HeapError, LoneHeap, SymmetricHeap
 
 
 def heap_of(case: Case) -> Any:
-    """The symmetric heap of the case's ranks; Unsupported without one, with the number of GPUs of this machine."""
+    """The symmetric heap of the case's ranks; Unsupported without one, with the number of GPUs of this machine.
+
+    One rank alone needs none: it gets plain memory of its device.
+    """
     heap = case.place.heap
+    if heap is None and case.world == 1:
+        return LoneHeap(case.place.device)
     if heap is None or heap.world != case.world:
         gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""RCCL and NCCL beyond what torch.distributed offers: called directly, and with more channels than by default."""
+"""RCCL and NCCL beyond what torch.distributed offers: called directly, and with another number of channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kernels.spec import Unsupported
+from kernels._shared.baselines import with_knobs
+from kernels.spec import Case, Unsupported
 
 _TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}
 """ncclDataType_t (nccl.h; rccl.h has the same numbers)."""
@@ -31,18 +32,33 @@ either).
 """
 
 
-@functools.cache
-def most_channels() -> Any:
-    """A process group of all ranks, made once, whose communicator has MOST_CHANNELS; a collective call.
+MOST_POSSIBLE = {"cuda": 64, "hip": 128}
+"""What a communicator can have at all; sources above."""
 
-    It stands beside the default group, so that both are timed in the same trial; NCCL_MIN_NCHANNELS would hold for a
-    whole process.  Unsupported names what is missing.
+
+def most_channels() -> Any:
+    """A process group of all ranks whose communicator has MOST_CHANNELS; a collective call."""
+    return group_of(MOST_CHANNELS[_platform()])
+
+
+@functools.cache
+def group_of(channels: int) -> Any:
+    """A process group of all ranks, made once, whose communicator has that many channels; a collective call.
+
+    It stands beside the default group, so that several are timed in the same trial and process; NCCL_MIN_NCHANNELS
+    would hold for a whole process.  For little data the library may use fewer of its channels.
+    Unsupported names what is missing, ValueError a number that no communicator can have.
     """
     if not torch.cuda.is_available():
         raise Unsupported("channels belong to RCCL and NCCL, which run on GPUs only")
+    if not dist.is_initialized():
+        raise Unsupported("channels belong to a communicator of several ranks; there is no process group here")
+    most = MOST_POSSIBLE[_platform()]
+    if channels > most:
+        raise Unsupported(f"{channels} channels: a communicator of this library has at most {most}")
     try:
         options = dist.ProcessGroupNCCL.Options()
-        options.config.min_ctas = options.config.max_ctas = MOST_CHANNELS["hip" if torch.version.hip else "cuda"]
+        options.config.min_ctas = options.config.max_ctas = channels
     except AttributeError as error:
         raise Unsupported(
             f"this torch cannot set the channels of a communicator ({error}); "
@@ -51,6 +67,30 @@ def most_channels() -> Any:
     group = dist.new_group(backend="nccl", pg_options=options)
     dist.all_reduce(torch.zeros(1, device="cuda"), group=group)  # connect now, not in the first sample
     return group
+
+
+def _platform() -> str:
+    return "hip" if torch.version.hip else "cuda"
+
+
+Baseline = Callable[[Case, dict[str, torch.Tensor]], Callable[[], torch.Tensor]]
+
+
+def channels_knob(
+    plain: Baseline, over: Callable[[Case, dict[str, torch.Tensor], Any], Callable[[], torch.Tensor]]
+) -> Callable[..., Callable[[], torch.Tensor]]:
+    """The baseline `plain` with the knob `channels`: as many CUs or SMs as the library takes.
+
+    0, the default, is `plain` as it is; a sweep asks for others.
+    over: the same call with the communicator of a group.
+    """
+
+    def build(case: Case, inputs: dict[str, torch.Tensor], *, channels: int = 0) -> Callable[[], torch.Tensor]:
+        if channels < 0:
+            raise ValueError(f"channels {channels}: give 0, the library's choice, or a positive number")
+        return over(case, inputs, group_of(channels)) if channels else plain(case, inputs)
+
+    return with_knobs(plain, build)
 
 
 def all_reduce(given: torch.Tensor, out: torch.Tensor, group: Any = None) -> Callable[[], torch.Tensor]:

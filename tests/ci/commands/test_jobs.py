@@ -162,6 +162,17 @@ def test_what_comes_last() -> None:
     assert not other.publishes
 
 
+def test_a_sweep_is_dealt_to_shards_and_shown_together() -> None:
+    asked = ["sweep", "gemm", "--knob", "num_warps=4,8", "--out", "x.jsonl"]
+    with click.Context(main):
+        split, alone = (inner.sharding(inner.parsed(asked), shards) for shards in (8, 1))
+    assert split.arguments(2, Path("/o")) == ["--out", "/o", "--resume", "--shard", "3/8"]
+    assert split.finish == ("-m", "ci", "sweep", "gemm", "--knob", "num_warps=4,8", "--show", "--from")
+    assert split.out == "x.jsonl"
+    assert alone.arguments(0, Path("/o")) == ["--out", "/o", "--resume"]
+    assert alone.finish == ()
+
+
 def shown(result: Result, tmp_path: Path) -> str:
     """The parts of a dry run that are ours; the way into the environment is ci.pools'."""
     assert result.exit_code == 0, result.output

@@ -26,7 +26,7 @@ from ci.judging.judge import judge
 from ci.judging.types import to_json
 from ci.records import derived as derive
 from ci.records import store as records
-from ci.study.verdicts import Study
+from ci.study.verdicts import VerdictStudy
 from ci.trials import replay
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -152,7 +152,7 @@ def frame() -> list[dict[str, Any]]:
 
 def study() -> dict[str, Any]:
     """A part of the study with few draws."""
-    made = Study(RECORDINGS / "h200", 5, 0)
+    made = VerdictStudy(RECORDINGS / "h200", 5, 0)
     return {part: getattr(made, part)() for part in STUDY_PARTS}
 
 

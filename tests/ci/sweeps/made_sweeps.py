@@ -33,7 +33,7 @@ def line(
     level = ANCHOR_S * (1 + drift * random.standard_normal(rounds))
 
     def timed(ratio: float) -> dict[str, Any]:
-        return ok(list(level * ratio * (1 + noise * random.standard_normal(rounds))))
+        return ok((level * ratio * (1 + noise * random.standard_normal(rounds))).clip(1e-6).tolist())
 
     arms = {"head/triton": timed(1.0)}
     arms |= {f"head/{backend}": timed(ratio) for backend, ratio in (plain or {}).items()}

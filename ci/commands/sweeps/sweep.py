@@ -1,0 +1,205 @@
+"""`ridgeline sweep`: which knobs are best, as ratios to the default that was timed in turn with them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci import harness
+from ci.commands.common.checkouts import one_checkout
+from ci.commands.sweeps.sweep_options import POINTS, RULES, WHERE
+from ci.judging import policy
+from ci.options import DRY_RUN, JSON, NO_VERDICT, PASS, SOURCE, err_console, example, out_console
+from ci.report.words import plain
+from ci.sweeps import effort, grid, ranking, show
+from ci.sweeps.measured import Measured, SweepError, gathered
+from ci.sweeps.plan import FOLDER, SweepPlan, sweep_id
+from ci.sweeps.prepare import Prepared, SweepChoice, prepared
+from ci.sweeps.pruning import CodeLimits
+from ci.sweeps.run import Progressed, measure, trials_of
+from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs, due, seen_in
+from ci.whole_files import replace
+
+EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob num_stages=2,3,4
+  ridgeline sweep gemm --grid tiles.toml --candidates --arch gfx942 --dry-run
+  ridgeline sweep gemm --backend torch --knob threads=1,2 --case n4096_k4096_m1_fp16 --out threads.jsonl"""
+
+Given = Mapping[str, Any]
+"""The options of the command line, by name."""
+
+
+@click.command(epilog=example(EXAMPLES))
+@click.argument("operator")
+@POINTS
+@RULES
+@WHERE
+@SOURCE
+@JSON
+@DRY_RUN
+def sweep(operator: str, as_json: bool, dry_run: bool, **given: Any) -> int:
+    """Measure points of an operator against its default, and say which is best and how sure that is.
+
+    Every point is a ratio to the anchor, timed in the same rounds.  Points that cannot run, or that compile to the code
+    of another, take no GPU time; all others get few rounds, and those that may still be the best get more.  The same
+    command goes on where it was interrupted.  Exit code 2: not everything is measured.
+    """
+    if (given["arch"] or given["compute_units"]) and not dry_run:
+        raise click.UsageError("--arch and --compute-units are for --dry-run; a sweep is measured on this machine")
+    ready, plan = planned(operator, given)
+    if dry_run:
+        return _said(ready, plan, as_json)
+    ended = _shown_only(plan) if given["only_show"] else measure(plan, err_console())
+    return _told(ready, plan, ended, as_json, not given["no_figure"], given["only_show"])
+
+
+# ---- before -------------------------------------------------------------------------------------------------------
+
+
+def planned(operator: str, given: Given) -> tuple[Prepared, SweepPlan]:
+    """What would be measured, and how.  SweepError names what is wrong before anything runs."""
+    wish = wished(given)
+    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"])
+    device = (given["arch"], given["compute_units"])
+    where = (given["cases"], given["backends"], given["tier"], given["anchor"])
+    limits = CodeLimits(given["registers"], given["spills"])
+    choice = SweepChoice(operator, checkout.path, *where, *device)
+    ready = prepared(choice, wish, err_console(), limits, not given["no_compile"])
+    rungs = _rungs(operator, given, ready.catalogue.arch)
+    worlds = [offer.world for offer in ready.catalogue.offers if offer.case in ready.pruned.kept]
+    name = sweep_id(operator, checkout, rungs, given["regime"], given["seed"])
+    plan = SweepPlan(
+        name,
+        operator,
+        checkout,
+        ready.pruned,
+        ready.anchors,
+        given["out"] or FOLDER / f"{operator}-{name}.jsonl",
+        rungs,
+        given["regime"],
+        given["seed"],
+        given["batch"],
+        given["shard"],
+        finals=given["shard"][1] == 1,
+        earlier=given["earlier"],
+        budget_min=given["budget"],
+        deadline_s=given["deadline"],
+        heap=given["heap"] or "",
+        world=max(worlds, default=1),
+    )
+    return ready, plan
+
+
+def wished(given: Given) -> grid.Wish:
+    """The grids of files and options together."""
+    grids = [*(one for file in given["files"] for one in grid.of_file(file)), *grid.of_options(given["knobs"])]
+    if not grids and not given["candidates"]:
+        raise click.UsageError("say what to try: --knob NAME=V,V, --grid FILE, or --candidates")
+    return grid.Wish(tuple(grids), given["candidates"], given["most"], given["sample"])
+
+
+def _rungs(operator: str, given: Given, arch: str) -> Rungs:
+    kind = "cpu" if arch == "cpu" else "gpu"
+    rounds = given["rounds"] or (CPU_ROUNDS if kind == "cpu" else GPU_ROUNDS)
+    least = policy.load().settings(operator, kind).trial_noise
+    return Rungs(rounds, given["miss"], halving=not given["everything"], least=least)
+
+
+def _said(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
+    """What would be measured, what not and why, and how long it takes."""
+    found = effort.expected(ready.catalogue, plan.dealt, plan.rungs_here)
+    reasons = ready.pruned.reasons()
+    asked = sum(point.label != ready.anchors[case] for case, own in ready.asked.items() for point in own)
+    if as_json:
+        points = {case: [one.as_json() for one in own] for case, own in plan.dealt.items()}
+        pruned = [
+            {"case": d.point.case, **d.point.as_json(), "kind": d.kind, "why": d.why} for d in ready.pruned.dropped
+        ]
+        told = {"points": points, "pruned": pruned, "reasons": reasons, "asked": asked, "arch": ready.catalogue.arch}
+        click.echo(json.dumps({**told, "samples": found.samples, "gpu_minutes": round(found.minutes, 2)}, indent=1))
+        return PASS
+    cases = f"{len(ready.asked)} case{'s' * (len(ready.asked) > 1)}"
+    click.echo(f"{asked} points of {plan.operator} in {cases} on {ready.catalogue.arch}")
+    for what, count in reasons.items():
+        click.echo(f"  {count} are not measured: {what}")
+    for one in ready.pruned.dropped[:3]:
+        click.echo(f"    {one.point.case} {ranking.words(dict(one.point.knobs))}: {plain(one.why, 200)}")
+    click.echo(f"would measure {found.points} points into {plan.out}, about {found.minutes:.1f} GPU minutes")
+    click.echo(f"  {effort.model(plan.rungs_here)}")
+    click.echo(f"  {show.chances(plan.rungs_here)}")
+    return PASS
+
+
+# ---- after --------------------------------------------------------------------------------------------------------
+
+
+def _shown_only(plan: SweepPlan) -> Progressed:
+    trials = trials_of(plan)
+    found = gathered(trials)
+    if not found:
+        raise SweepError(f"there is nothing to show: {plan.out} and --from have no line of the sweep {plan.id}")
+    left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
+    return Progressed(found[0], left, "only what there is was asked for")
+
+
+def _told(ready: Prepared, plan: SweepPlan, ended: Progressed, as_json: bool, figure: bool, shown: bool) -> int:
+    """Print what came of it, write the tables and the figure beside the file, say what is left."""
+    if ended.measured is None:
+        raise SweepError(f"nothing was measured: {ended.why or 'no point is left; --dry-run says why'}")
+    ranks = ranking.rankings(ended.measured, ready.pruned)
+    left = ended.left.count if ended.left else 0
+    written = _written(plan, ended.measured, ranks, figure)
+    if as_json:
+        click.echo(json.dumps(show.document(ended.measured, ranks, left, ended.why if left else ""), indent=1))
+    else:
+        show.terminal(ranks, out_console())
+        click.echo(show.chances(plan.rungs))
+        click.echo(
+            f"{ended.measured.gpu_s / 60:.1f} GPU minutes; lines in {plan.out}, and beside it {', '.join(written)}"
+        )
+        _say_next(plan, ended)
+    return PASS if shown or not ended.left else NO_VERDICT
+
+
+def _say_next(plan: SweepPlan, ended: Progressed) -> None:
+    """What is left, and what to do about it."""
+    if ended.left:
+        rung = f"rung {ended.left.rung + 1} of {len(plan.rungs_here)}"
+        click.echo(f"not measured: {ended.left.count} points of {rung} ({ended.why}); the same command goes on")
+    elif not plan.finals and len(plan.rungs) > 2:
+        click.echo(
+            "the final rungs follow when all shards are done: the same command without --shard, --from each file"
+        )
+    else:
+        click.echo(f"`ridgeline record {plan.out}` keeps it in the history of sweeps")
+
+
+def _written(plan: SweepPlan, measured: Measured, ranks: list[ranking.CaseRanking], figure: bool) -> list[str]:
+    """Names of the files that were written beside the lines: tables, and a figure where it could be drawn."""
+    stem = plan.out.with_suffix("") if plan.out.suffix == ".jsonl" else plan.out
+    plan.out.parent.mkdir(parents=True, exist_ok=True)
+    csv, markdown = stem.with_name(f"{stem.name}.csv"), stem.with_name(f"{stem.name}.md")
+    replace(csv, show.csv(measured))
+    replace(markdown, show.markdown(measured, ranks, plan.rungs))
+    return [csv.name, markdown.name, *(_drawn(stem, measured, ranks) if figure else [])]
+
+
+def _drawn(stem: Path, measured: Measured, ranks: list[ranking.CaseRanking]) -> list[str]:
+    """The figure, by the process that has matplotlib; where it fails, the sentence of why."""
+    title = f"{', '.join(measured.declarations)}: points of a sweep against the default"
+    spec, data = show.figure(measured, ranks, title)
+    with tempfile.TemporaryDirectory(prefix="ridgeline-figure-") as folder:
+        files = Path(folder) / "spec.json", Path(folder) / "data.csv"
+        files[0].write_text(json.dumps(spec))
+        files[1].write_text(data)
+        argv = harness.program("dashboards.figures.studies", str(files[0]))
+        argv += harness.options(data=files[1], out=stem.resolve())
+        ended = harness.follow(argv, err_console(), "drawing", stdout=False, echo=False)
+    if ended.code:
+        click.echo(f"no figure: {ended.last}", err=True)
+        return []
+    return [f"{stem.name}.png", f"{stem.name}.svg"]

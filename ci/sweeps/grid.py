@@ -1,0 +1,251 @@
+"""What to try: grids of knobs from a file or the command line, and the points that they and the candidates come to.
+
+A grid file is TOML or JSON:
+
+    knobs = {block_m = [64, 128], num_warps = [4, 8]}        # every combination, in every case and backend asked for
+    points = [{block_m = 256, num_stages = 3}]               # these as they are
+
+    [[grid]]                                                 # the same again, for some cases or one backend only
+    case = "*_m16_*"
+    backend = "triton"
+    knobs = {block_m = [16]}
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import fnmatch
+import json
+import math
+import random
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.points import Point
+from ci.sweeps.catalogue import Catalogue, Knobs, Offer, some
+from ci.sweeps.measured import SweepError
+
+MOST = 20_000
+"""Points of a sweep unless --most allows more: at 0.25 s each they are 80 GPU minutes in their first rung (H200,
+2026-11-22), and a grid with a knob too many has a million."""
+
+KEYS = ("knobs", "points", "case", "backend", "grid")
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Values by knob, of which every combination is tried, and points as they are; in some cases, of some backend.
+
+    source: where it comes from, for messages.
+    """
+
+    values: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    points: tuple[Knobs, ...] = ()
+    case: str = "*"
+    backend: str = ""
+    source: str = "--knob"
+
+    @property
+    def size(self) -> int:
+        """How many points it has in one case."""
+        return (math.prod(len(each) for each in self.values.values()) if self.values else 0) + len(self.points)
+
+    @property
+    def names(self) -> list[str]:
+        """Every knob that it sets."""
+        return list(dict.fromkeys([*self.values, *(name for point in self.points for name in point)]))
+
+    def at(self, index: int) -> dict[str, Any]:
+        """Its point number `index`, from 0: combinations first, the last knob counting fastest."""
+        products = self.size - len(self.points)
+        if index >= products:
+            return dict(self.points[index - products])
+        found = {}
+        for name, values in reversed(list(self.values.items())):
+            index, place = divmod(index, len(values))
+            found[name] = values[place]
+        return dict(reversed(list(found.items())))
+
+
+def of_options(knobs: Sequence[str]) -> list[Grid]:
+    """The grid of NAME=V,V options; none without options.  SweepError names what is wrong."""
+    values: dict[str, list[Any]] = {}
+    for one in knobs:
+        name, equals, text = one.partition("=")
+        if not (equals and name.isidentifier() and text):
+            raise SweepError(f"--knob {one!r}: expected NAME=VALUE,VALUE such as num_warps=4,8")
+        if name in values:
+            raise SweepError(f"--knob {name} is given twice; give all of its values in one: {name}=V,V")
+        values[name] = _once([_value(part.strip()) for part in text.split(",")], f"--knob {name}")
+    return [Grid(values)] if values else []
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return found if isinstance(found, str | int | float | bool) else text
+
+
+def of_file(path: Path) -> list[Grid]:
+    """The grids of a file.  SweepError names what is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise SweepError(f"--grid {path}: {getattr(error, 'strerror', None) or error}") from None
+    if not isinstance(found, dict):
+        raise SweepError(f"--grid {path}: a table with {', '.join(KEYS)} is expected")
+    own = {key: value for key, value in found.items() if key != "grid"}
+    more = found.get("grid", [])
+    if not isinstance(more, list):
+        raise SweepError(f"--grid {path}: grid: {more!r} is not a list of tables; write [[grid]]")
+    tables = [(str(path), own)] * bool(own) + [(f"{path}: grid {n}", one) for n, one in enumerate(more, 1)]
+    grids = [_table(where, one) for where, one in tables]
+    if not sum(grid.size for grid in grids):
+        raise SweepError(f"--grid {path}: the grid is empty; give knobs = {{NAME = [values]}} or points = [{{...}}]")
+    return grids
+
+
+def _table(where: str, found: Any) -> Grid:
+    if not isinstance(found, dict):
+        raise SweepError(f"--grid {where}: {found!r} is not a table")
+    for key in found:
+        if key not in KEYS[:-1]:
+            raise SweepError(f"--grid {where}: unknown key {key!r}; known: {', '.join(KEYS)}")
+    knobs, points = found.get("knobs", {}), found.get("points", [])
+    if not isinstance(knobs, dict):
+        raise SweepError(f"--grid {where}: knobs: {knobs!r} is not a table of lists, such as {{num_warps = [4, 8]}}")
+    if not (isinstance(points, list) and all(isinstance(one, dict) and one for one in points)):
+        raise SweepError(f"--grid {where}: points: a list of tables is expected, such as [{{num_warps = 4}}]")
+    for key in ("case", "backend"):
+        if not isinstance(found.get(key, ""), str):
+            raise SweepError(f"--grid {where}: {key}: {found[key]!r} is not a text")
+    values = {name: _values(one, f"--grid {where}: {name}") for name, one in knobs.items()}
+    return Grid(values, tuple(points), found.get("case", "*"), found.get("backend", ""), f"--grid {where}")
+
+
+def _values(given: Any, where: str) -> list[Any]:
+    values = given if isinstance(given, list) else [given]
+    if not values:
+        raise SweepError(f"{where} has no value; give at least one")
+    for value in values:
+        if not isinstance(value, str | int | float | bool) or (isinstance(value, float) and not math.isfinite(value)):
+            raise SweepError(f"{where}: {value!r} is not a number, a name, true or false")
+    return _once(values, where)
+
+
+def _once(values: Sequence[Any], where: str) -> list[Any]:
+    """Values of a knob, each once: 1 and true are two values."""
+    found = {(type(value), value): value for value in values}
+    if len(found) < len(values):
+        raise SweepError(f"{where} has a value twice in {', '.join(map(str, values))}")
+    return list(found.values())
+
+
+# ---- points -------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """What is asked for.  candidates: those of the declaration too.  most: points that are not too many.
+
+    sample: so many points of each grid and case at most, drawn by chance, the same ones every time.
+    """
+
+    grids: tuple[Grid, ...] = ()
+    candidates: bool = False
+    most: int = MOST
+    sample: int | None = None
+
+
+def points(catalogue: Catalogue, wish: Wish) -> dict[str, list[Point]]:
+    """By case, every point once; backends without any of the knobs are plain points, to be timed as they are.
+
+    SweepError for an unknown knob, a value of a wrong type, no points or too many, before one of them is made.
+    """
+    for grid in wish.grids:
+        _refuse_unknown(catalogue, grid)
+    count = sum(_count(offer, wish) for offer in catalogue.offers)
+    if count > wish.most:
+        raise SweepError(_too_many(count, catalogue, wish))
+    found: dict[str, dict[str, Point]] = {}
+    for offer in catalogue.offers:
+        for overrides in _overrides(offer, wish):
+            point = Point(offer.case, offer.backend, overrides)
+            found.setdefault(offer.case, {}).setdefault(point.label, point)
+    if not any(point.knobs for own in found.values() for point in own.values()):
+        raise SweepError(_nothing(catalogue, wish))
+    return {case: list(own.values()) for case, own in found.items()}
+
+
+def _fitting(offer: Offer, wish: Wish) -> Iterator[Grid]:
+    """The grids that are about a backend in a case, with those of their knobs that it has."""
+    for grid in wish.grids:
+        if fnmatch.fnmatchcase(offer.case, grid.case) and grid.backend in ("", offer.backend):
+            values = {name: each for name, each in grid.values.items() if name in offer.knobs}
+            own = tuple(one for one in grid.points if set(one) <= set(offer.knobs))
+            yield dataclasses.replace(grid, values=values, points=own)
+
+
+def _count(offer: Offer, wish: Wish) -> int:
+    sizes = [grid.size if wish.sample is None else min(grid.size, wish.sample) for grid in _fitting(offer, wish)]
+    return sum(sizes) + (len(offer.candidates) if wish.candidates else 0)
+
+
+def _overrides(offer: Offer, wish: Wish) -> Iterator[dict[str, Any]]:
+    """What each point of a backend in a case overrides; first nothing, if the backend cannot be swept."""
+    if not offer.knobs or offer.baseline:
+        yield {}
+    if wish.candidates:
+        yield from (offer.overrides(one) for one in offer.candidates)
+    for grid in _fitting(offer, wish):
+        total = grid.size
+        drawn = range(total) if wish.sample is None or wish.sample >= total else _drawn(total, wish.sample, offer)
+        yield from (grid.at(index) for index in drawn)
+
+
+def _drawn(total: int, sample: int, offer: Offer) -> list[int]:
+    return sorted(random.Random(f"{offer.case}/{offer.backend}").sample(range(total), sample))
+
+
+def _refuse_unknown(catalogue: Catalogue, grid: Grid) -> None:
+    offers = [one for one in catalogue.offers if grid.backend in ("", one.backend)]
+    cases = [one for one in offers if fnmatch.fnmatchcase(one.case, grid.case)]
+    if not offers or not cases:
+        asked = f"backend {grid.backend!r}" if not offers else f"case {grid.case!r}"
+        raise SweepError(
+            f"{grid.source}: {asked} is none of those that are swept: {some(catalogue.backends + catalogue.cases)}"
+        )
+    known = {name: knob for one in cases for name, knob in one.knobs.items()}
+    for name in grid.names:
+        if name not in known:
+            among = f"; there are {some(known, name, 30)}" if known else ""
+            backends = ", ".join(sorted({one.backend for one in cases}))
+            raise SweepError(f"{grid.source}: none of {backends} has a knob {name!r}{among}")
+    pairs = [(name, value) for name, values in grid.values.items() for value in values]
+    for name, value in [*pairs, *(pair for point in grid.points for pair in point.items())]:
+        if why := known[name].refusal(value):
+            raise SweepError(f"{grid.source}: {why}")
+
+
+def _too_many(count: int, catalogue: Catalogue, wish: Wish) -> str:
+    cases = len(catalogue.cases)
+    narrower = "name fewer values or cases (--case GLOB, --backend NAME), draw some of them (--sample N), "
+    each = ", ".join(f"{grid.source}: {grid.size:,}" for grid in wish.grids if grid.size)
+    per_case = f" ({each} per case and backend)" if each else ""
+    allowed = f"and {wish.most:,} are allowed"
+    return f"{count:,} points in {cases} cases{per_case}, {allowed}: {narrower}or allow more: --most {count}"
+
+
+def _nothing(catalogue: Catalogue, wish: Wish) -> str:
+    what = f"{catalogue.operator} with {', '.join(catalogue.backends) or 'no backend'} in {len(catalogue.cases)} cases"
+    if wish.candidates and not wish.grids:
+        return f"nothing to sweep: {what} declares no candidates; name knobs: --knob NAME=V,V or --grid FILE"
+    return f"nothing to sweep: {what} gives no point; name knobs with --knob NAME=V,V, --grid FILE, or --candidates"

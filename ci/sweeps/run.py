@@ -1,0 +1,162 @@
+"""Measure a sweep: rung by rung, what its file lacks, within a budget; interrupted anywhere, it goes on where it was.
+
+The file is the only memory.  What is measured next follows from its lines (`ci.sweeps.rungs`), so a sweep that was
+killed is resumed by the same command, and a finished point is not measured again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from ci import harness
+from ci.executors import job
+from ci.sweeps.measured import Measured, SweepError, gathered
+from ci.sweeps.plan import SweepPlan
+from ci.sweeps.rungs import Due, due, seen_in
+from ci.trials.file import read
+from ci.trials.trial import Trial
+
+MARK = "RIDGELINE_SWEEP"
+"""Variable that every process of a sweep has: what a killed call left behind is found by it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Progressed:
+    """What a call came to.  left: what is due next, None when all is measured; why: why it stopped before that."""
+
+    measured: Measured | None
+    left: Due | None
+    why: str = ""
+
+
+def run(plan: SweepPlan, console: Console) -> Measured:
+    """Measure what the file of a sweep lacks; everything that it has then.  Raises SweepError if that is nothing.
+
+    Use :func:`measure` to learn what is left where a budget ended it.
+    """
+    ended = measure(plan, console)
+    if ended.measured is None:
+        raise SweepError(f"nothing was measured: {ended.why or 'no point is left after pruning'}")
+    return ended.measured
+
+
+def measure(plan: SweepPlan, console: Console) -> Progressed:
+    """As :func:`run`, with what is left.  KeyboardInterrupt on Ctrl-C; what is finished stays in the file."""
+    began = time.monotonic()
+    with _alone(plan.out):
+        while True:
+            trials = trials_of(plan)
+            measured = _one_origin(trials, plan)
+            left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
+            if left is None:
+                return Progressed(measured, None)
+            spent_min = (time.monotonic() - began) / 60 * plan.world
+            if plan.budget_min is not None and spent_min >= plan.budget_min:
+                return Progressed(measured, left, f"the budget of {plan.budget_min:g} GPU minutes is spent")
+            _rung(plan, left, spent_min, console)
+            if not _gained(plan, left):
+                return Progressed(measured, left, "the measuring program wrote no line for the points that are left")
+
+
+def _rung(plan: SweepPlan, left: Due, spent_min: float, console: Console) -> None:
+    """One start of the measuring program, for the points that a rung lacks."""
+    asked = plan.out.with_name(f".{plan.out.name}.points.json")
+    asked.write_text(json.dumps(plan.points_file(left).as_json()))
+    limit_s = None if plan.budget_min is None else (plan.budget_min - spent_min) * 60 / plan.world
+    title = f"rung {left.rung + 1} of {len(plan.rungs_here)}, {left.count} of {left.entered} points"
+    try:
+        ended = harness.follow(command(plan, asked), console, title, limit_s=limit_s)
+    finally:
+        asked.unlink(missing_ok=True)
+    if not ended.late and (ended.code < 0 or ended.code == harness.USAGE):
+        raise SweepError(
+            f"the measuring program broke off ({ended.how}): {ended.last}; what is finished is in {plan.out}"
+        )
+
+
+def command(plan: SweepPlan, asked: Path) -> list[str]:
+    """The argument list that measures a points file."""
+    argv = harness.program("benchmarks", "run", "--progress", "json")
+    argv += harness.options(points=asked.resolve(), out=plan.out.resolve(), seed=plan.seed)
+    argv += harness.of_checkout(plan.checkout)
+    cache = "hot" if harness.machine_kind() == "cpu" else None  # as in `ci.options.with_rounds`
+    return argv + harness.options(point_deadline=plan.deadline_s, heap=plan.heap or None, cache=cache)
+
+
+def _gained(plan: SweepPlan, before: Due) -> bool:
+    """Whether the file has more of a rung than it had."""
+    seen = seen_in(trials_of(plan), plan.operator, plan.regime)
+    now = due(plan.dealt, plan.rungs_here, seen, plan.anchors)
+    return now is None or (now.rung, -now.count) > (before.rung, -before.count)
+
+
+def trials_of(plan: SweepPlan) -> list[Trial]:
+    """The lines of this sweep, in its file and in those that count as measured.
+
+    SweepError if its file has lines of another sweep, which would be mixed with it.
+    """
+    found: dict[str, Trial] = {}
+    for path in (plan.out, *plan.earlier):
+        file = read(path) if path.exists() else None
+        for trial in file.trials if file else ():
+            if trial.sweep and trial.sweep.id == plan.id and trial.operator == plan.operator:
+                found.setdefault(trial.id, trial)
+            elif not plan.shared:
+                raise SweepError(_another(path, trial, plan))
+    return list(found.values())
+
+
+def _another(path: Path, trial: Trial, plan: SweepPlan) -> str:
+    what = f"a line of the sweep {trial.sweep.id}" if trial.sweep else "a trial that is of no sweep"
+    differs = "its operator, code, rounds, regime or seed is another"
+    return f"{path} has {what}, and this is the sweep {plan.id} of {plan.operator}: {differs}; give another --out"
+
+
+def _one_origin(trials: list[Trial], plan: SweepPlan) -> Measured | None:
+    found = gathered(trials)
+    if len(found) > 1:
+        origins = "; ".join(str(one.origin) for one in found)
+        raise SweepError(
+            f"{plan.out} has lines of {len(found)} origins ({origins}): ratios of two machines are not mixed"
+        )
+    return found[0] if found else None
+
+
+# ---- one at a time ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Nobody else measures into this file meanwhile, and nothing that a killed call left behind does."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    lock = out.with_name(f".{out.name}.lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SweepError(f"{out} is being measured by another call; wait for it, or give another --out") from None
+        token = str(out.resolve())
+        job.kill_marked(token, MARK)
+        with _variable(MARK, token):
+            yield
+
+
+@contextlib.contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """A variable that every process started meanwhile has."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        os.environ.update({name: before} if before is not None else {})

@@ -1,0 +1,134 @@
+"""Which points are measured next: pure, from what the lines of a sweep say already.
+
+A rung is a process start with a number of rounds: all points few, those that may still be the best more, and the
+finalists in several fresh trials.  Backends are judged apart, so a library that is faster than all of our points drops
+none of them; the anchor counts as a point of its backend.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from benchmarks.points import Point
+from ci.stats.sweeps import halving
+from ci.stats.sweeps.estimate import FEWEST_ROUNDS, estimates
+from ci.sweeps.measured import Key, Observation, SweepError, observations, shifts_of
+from ci.trials.trial import Trial
+
+GPU_ROUNDS = (8, 20, 40, 40, 40)
+"""All points; those that may be the best; finalists in three fresh trials, as many as a verdict needs (policy:
+min_trials) and with the rounds that repeat a median to 0.1 % (`ci.options`)."""
+
+CPU_ROUNDS = (8, 12, 20, 20)
+"""The same where a call takes milliseconds and the machine is shared."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rungs:
+    """rounds: of each rung.  miss: chance of missing the winner.  halving: False measures every point in every rung.
+
+    least: the smallest spread between trials (policy: trial_noise).
+    """
+
+    rounds: tuple[int, ...] = GPU_ROUNDS
+    miss: float = halving.MISS
+    indifference: float = halving.INDIFFERENCE
+    halving: bool = True
+    least: float = 0.001
+
+    def __post_init__(self) -> None:
+        if not self.rounds or min(self.rounds) < 2:
+            raise SweepError(f"rounds {self.rounds}: every rung needs 2 rounds at least")
+        if self.halving and len(self.rounds) > 1 and self.rounds[0] < FEWEST_ROUNDS:
+            why = "with fewer, two slow samples drop a good point"
+            raise SweepError(f"{self.rounds[0]} rounds in the first rung; give at least {FEWEST_ROUNDS}: {why}")
+        if not 0 < self.miss < 1:
+            raise SweepError(f"a chance of {self.miss:g} of missing the winner; give one between 0 and 1, such as 0.05")
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+    @property
+    def miss_each(self) -> float:
+        """What each rung may spend of the chance: after every one but the last, points are dropped."""
+        return halving.shares(self.miss, len(self.rounds) - 1)
+
+
+Wanted = Mapping[str, Sequence[Point]]
+"""By case, points that each have code of their own."""
+
+Seen = Mapping[tuple[str, str], Sequence[Observation]]
+"""By (case, label of a point): what was seen of it."""
+
+
+def seen_in(trials: Iterable[Trial], operator: str, regime: str) -> dict[tuple[str, str], list[Observation]]:
+    """What lines say of the points of an operator under a regime."""
+    found: dict[Key, list[Observation]] = observations(trial for trial in trials if trial.sweep)
+    labels = {key: Point(key[1], key[2]).label + (f"@{key[3]}" if key[3] else "") for key in found}
+    return {(key[1], labels[key]): own for key, own in found.items() if key[0] == operator and key[4] == regime}
+
+
+@dataclasses.dataclass(frozen=True)
+class Due:
+    """What comes next: a rung, the points that it lacks, and how many it has in all."""
+
+    rung: int
+    points: Wanted
+    entered: int
+
+    @property
+    def count(self) -> int:
+        """How many points it lacks."""
+        return sum(map(len, self.points.values()))
+
+
+def due(wanted: Wanted, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) -> Due | None:
+    """The first rung that lacks a point; None when all are done.  anchors: backend by case."""
+    entered: Wanted = wanted
+    for rung in range(len(rungs)):
+        entered = survivors(entered, rung, rungs, seen, anchors) if rung else entered
+        lacking = {case: [one for one in own if not _done(one, rung, rungs, seen)] for case, own in entered.items()}
+        lacking = {case: own for case, own in lacking.items() if own}
+        if lacking:
+            return Due(rung, lacking, sum(map(len, entered.values())))
+    return None
+
+
+def _done(point: Point, rung: int, rungs: Rungs, seen: Seen) -> bool:
+    """Whether a rung has it; one that failed is never tried again."""
+    own = seen.get((point.case, point.label), ())
+    return any(not one.arm.ok or (_rung(one) == rung and one.arm.rounds >= rungs.rounds[rung]) for one in own)
+
+
+def _rung(one: Observation) -> int:
+    return one.trial.sweep.rung if one.trial.sweep else 0
+
+
+def survivors(entered: Wanted, rung: int, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) -> Wanted:
+    """Of the points that entered the rung before, those that enter `rung`: by what the earlier rungs say."""
+    return {case: _of_case(case, own, rung, rungs, seen, anchors.get(case, "")) for case, own in entered.items()}
+
+
+def _of_case(case: str, own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, anchor: str) -> list[Point]:
+    right = [one for one in own if all(each.arm.ok for each in seen.get((case, one.label), ()))]
+    if not rungs.halving:
+        return right
+    backends = dict.fromkeys(one.backend for one in right)
+    kept = [_of_backend([one for one in right if one.backend == b], rung, rungs, seen, b == anchor) for b in backends]
+    chosen = {one.label for own in kept for one in own}
+    return [one for one in right if one.label in chosen]
+
+
+def _of_backend(own: Sequence[Point], rung: int, rungs: Rungs, seen: Seen, has_anchor: bool) -> list[Point]:
+    """Those that may be the best of their backend.  A point without a ratio, whose anchor failed, ends here."""
+    before = [[one for one in seen.get((p.case, p.label), ()) if one.pair and _rung(one) < rung] for p in own]
+    timed = [(point, found) for point, found in zip(own, before, strict=True) if found]
+    if not timed:
+        return []
+    made = estimates(shifts_of([found for _, found in timed]), rungs.least)
+    mean, sd = (np.append(values, 0.0) for values in (made.mean, made.sd)) if has_anchor else (made.mean, made.sd)
+    stay = halving.kept(mean, sd, rungs.miss_each, rungs.indifference)
+    return [point for (point, _), one in zip(timed, stay, strict=False) if one]

@@ -1,0 +1,112 @@
+"""The rows of a study from what was measured before: trial files, its own record, or the records of all operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.studies.types import Study, StudyError, StudyPart
+from ci.history.kept import checks
+from ci.records import store
+from ci.sweeps.measured import Measured, read_all
+from ci.sweeps.studies.folder import RECORD, ROOM, Guided
+from ci.sweeps.studies.rows import KEYS, of_records, of_sweeps
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MachineRows:
+    """What one machine measured of a study.  lines: those that its record should keep; folders: with checks."""
+
+    machine: str
+    frame: pd.DataFrame
+    found: tuple[Measured, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def of_files(study: Study, paths: Iterable[Path]) -> list[MachineRows]:
+    """The lines of a study in trial files, machine by machine; of a point that was measured twice the newest counts."""
+    return [_of_machine(study, found) for found in _by_machine(read_all(paths))]
+
+
+def _by_machine(found: Iterable[Measured]) -> Iterator[list[Measured]]:
+    by: dict[str, list[Measured]] = {}
+    for one in found:
+        by.setdefault(one.origin.machine, []).append(one)
+    yield from by.values()
+
+
+def _of_machine(study: Study, found: Sequence[Measured]) -> MachineRows:
+    ordered = sorted(found, key=lambda one: one.started_at)
+    frame = of_sweeps(ordered)
+    mine = frame[_belongs(frame, study.parts)].drop_duplicates(
+        [name for name in KEYS if name not in ("env", "commit")], keep="last"
+    )
+    cases = set(zip(mine["operator"], mine["case"], strict=True))
+    lines = [one.text for of in ordered for one in of.trials if {(one.operator, case) for case in one.cases} & cases]
+    return MachineRows(ordered[0].origin.machine, mine.reset_index(drop=True), tuple(ordered), tuple(lines))
+
+
+def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:
+    rows = zip(frame["operator"], frame["case"], frame["world"], strict=True)
+    return [
+        any(part.operator == operator and part.has(case, int(world)) for part in parts)
+        for operator, case, world in rows
+    ]
+
+
+def of_results(study: Study, results: Path) -> list[MachineRows]:
+    """Plain arms of a study in the records of every machine: no knobs, and ratios without an interval."""
+    rows = of_records(store.load(results), study.parts)
+    groups = rows.groupby(rows["machine"].astype(str), sort=True) if len(rows) else ()
+    return [MachineRows(name, found.reset_index(drop=True)) for name, found in groups]
+
+
+def read(study: Study, sources: Sequence[Path]) -> list[MachineRows]:
+    """What files and a folder of records hold of a study.  StudyError if that is nothing.
+
+    A folder is one of records (`results`), or the folder of a study on a machine.
+    """
+    files = [path / RECORD if (path / RECORD).exists() else path for path in sources]
+    found = of_files(study, [path for path in files if path.is_file()])
+    for folder in (path for path in files if path.is_dir()):
+        found += of_results(study, folder)
+    if not any(len(one.frame) for one in found):
+        said = ", ".join(map(str, sources))
+        raise StudyError(f"{said}: nothing of the study {study.name}, which has {', '.join(study.operators)}")
+    return found
+
+
+def recorded(study: Study, results: Path) -> list[Path]:
+    """The folders that a study has in the results."""
+    folder = results / ROOM / study.name
+    return sorted(one for one in folder.iterdir() if one.is_dir()) if folder.is_dir() else []
+
+
+# ---- equal bits ------------------------------------------------------------------------------------------------------
+
+
+def bits(study: Study, folders: Iterable[Path], machine: str) -> list[Guided]:
+    """What the checks under some folders say of a study's parts that are not timed: who gives the reference's bits."""
+    parts = [part for part in study.parts if part.check]
+    newest: dict[tuple[str, str], checks.CaseCheck] = {}
+    for one in (each for folder in folders for each in checks.load(folder)[0]):
+        wanted = any(p.operator == one.kernel and p.has(one.case, one.world) and one.backend in _arms(p) for p in parts)
+        if wanted and one.machine == machine:
+            newest[one.case, one.backend] = one
+    return [_said(one) for one in newest.values() if one.status != "unsupported"]
+
+
+def _arms(part: StudyPart) -> tuple[str, ...]:
+    return (part.anchor, *part.arms)
+
+
+def _said(one: checks.CaseCheck) -> Guided:
+    if one.status != checks.GOOD:
+        text = f"{one.status}: {one.why}"
+    else:
+        text = "the reference's bits" if one.error == 0 else f"differs from the reference by {one.error:.2g} (norm)"
+    rule = f"Equal bits, {one.case}, {one.backend}: {text}"
+    return Guided(rule, float("nan"), f"{rule} (checked {one.at[:10]})")

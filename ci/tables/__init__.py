@@ -1,0 +1,1 @@
+"""Comparison tables, rows = cases and columns = backends: their maths, and what others have published."""

@@ -1,0 +1,123 @@
+"""The SPEC and the DATA of a figure, read and checked: what is wrong is named, with what is allowed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dashboards.figures.error import FigureError
+from dashboards.figures.studies.quantities import Quantity, quantity
+
+FOOT = ("machine", "versions", "commit")
+"""What every figure says of where its numbers are from."""
+
+COMMON = ("kind", "title", "foot", "where", "published")
+
+
+@dataclasses.dataclass(frozen=True)
+class FigureSpec:
+    """What to draw.  keys: those of its kind, as they were said."""
+
+    kind: str
+    title: str
+    foot: Mapping[str, str]
+    published: tuple[Mapping[str, Any], ...]
+    where: Mapping[str, Any]
+    keys: Mapping[str, Any]
+
+    def axis(self, key: str, default: str = "") -> Quantity:
+        """The quantity under a key."""
+        said = self.keys.get(key) or default
+        if not said:
+            raise FigureError(f"a figure of kind {self.kind!r} needs {key!r}: a quantity")
+        return quantity(said, key)
+
+    def column(self, key: str, data: pd.DataFrame, default: str = "") -> str:
+        """The name of a column under a key, "" if it is not said; FigureError if the data do not have it."""
+        name = str(self.keys.get(key) or default)
+        if name and name not in data.columns:
+            raise FigureError(f"{key!r} names the column {name!r}; the data have: {', '.join(map(str, data.columns))}")
+        return name
+
+    def choice(self, key: str, allowed: Sequence[str | None], default: str | None) -> str | None:
+        """One of some words."""
+        found = self.keys.get(key, default)
+        if found not in allowed:
+            words = ", ".join("null" if word is None else word for word in allowed)
+            raise FigureError(f"{key!r} is {found!r}; choose one of {words}")
+        return None if found is None else str(found)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of texts under a key; none if it is not said."""
+        found = self.keys.get(key) or ()
+        if isinstance(found, str) or not isinstance(found, Sequence):
+            raise FigureError(f"{key!r} is {found!r}; give a list of names")
+        return tuple(map(str, found))
+
+    def but(self, **keys: Any) -> FigureSpec:
+        """The same with other keys."""
+        return dataclasses.replace(self, keys={**self.keys, **keys})
+
+
+def parse(said: Any, kinds: Mapping[str, Sequence[str]]) -> FigureSpec:
+    """A spec from JSON.  kinds: the keys that each kind may have."""
+    if not isinstance(said, Mapping):
+        raise FigureError(f"a spec is one JSON object, not {type(said).__name__}; see dashboards/figures/studies")
+    kind = said.get("kind")
+    if kind not in kinds:
+        raise FigureError(f"the kind {kind!r} is not known; choose one of {', '.join(kinds)}")
+    if unknown := sorted(set(said) - {*COMMON, *kinds[kind]}):
+        allowed = ", ".join(sorted({*COMMON, *kinds[kind]}))
+        raise FigureError(f"a figure of kind {kind!r} has no key {unknown[0]!r}; allowed are {allowed}")
+    if not isinstance(said.get("title"), str) or not said["title"].strip():
+        raise FigureError("the spec has no title; give 'title': what the figure shows")
+    keys = {key: value for key, value in said.items() if key not in COMMON}
+    published = tuple(said.get("published") or ())
+    return FigureSpec(str(kind), said["title"], _foot(said), published, said.get("where") or {}, keys)
+
+
+def _foot(said: Mapping[str, Any]) -> dict[str, str]:
+    foot = said.get("foot")
+    for name in FOOT:
+        if not isinstance(foot, Mapping) or name not in foot:
+            raise FigureError(f"the spec's foot has no {name!r}; a figure says {', '.join(FOOT)} of its numbers")
+    assert isinstance(foot, Mapping)
+    told = {str(name): str(value) for name, value in foot.items() if value not in (None, "")}
+    return {**{name: f"{name} not known" for name in FOOT}, **told}
+
+
+def rows_where(data: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    """Rows whose columns have one of the values; FigureError lists what there is if none is left."""
+    for column, wanted in where.items():
+        if column not in data.columns:
+            raise FigureError(
+                f"'where' names the column {column!r}; the data have: {', '.join(map(str, data.columns))}"
+            )
+        values = wanted if isinstance(wanted, list) else [wanted]
+        found = data[data[column].isin(values) | data[column].astype(str).isin(map(str, values))]
+        if not len(found):
+            present = ", ".join(map(str, data[column].drop_duplicates().head(12))) or "nothing"
+            raise FigureError(f"no row has {column} {wanted!r}; there is: {present}")
+        data = found
+    return data
+
+
+def read_spec(path: Path, kinds: Mapping[str, Sequence[str]]) -> FigureSpec:
+    """The spec in a file."""
+    try:
+        return parse(json.loads(path.read_text()), kinds)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise FigureError(f"{path} is not JSON ({error}); write one object") from None
+
+
+def read_data(path: Path) -> pd.DataFrame:
+    """The rows in a file."""
+    try:
+        return pd.read_csv(path)
+    except (ValueError, pd.errors.ParserError) as error:
+        raise FigureError(f"{path} is not a table ({error}); write a CSV file with a head") from None
