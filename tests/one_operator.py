@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LEFT_OUT = ("tests", "results", "results_isa")
+LEFT_OUT = ("tests", "results", "results_isa", "results_sustained")
 OPERATOR = ("_shared", "symmetric_heap", "gemm")
 AUTHOR = {f"GIT_{role}_{key}": "t@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 

@@ -29,6 +29,11 @@ def test_the_table_of_results_is_made_from_the_records() -> None:
     assert table in README, "run `python -m ci.study.scoreboard` and paste what it prints"
 
 
+def test_the_table_of_both_regimes_is_made_from_the_records() -> None:
+    table = scoreboard.sustained_table(ROOT / "results").strip()
+    assert table in README, "run `python -m ci.study.scoreboard --sustained` and paste what it prints"
+
+
 def test_the_curve_is_made_from_the_trials() -> None:
     command = re.search(r"python -m ci.study.curve (\S+?)`", README)
     assert command is not None

@@ -8,10 +8,10 @@ So the counter is not read at the ends of a span.  It is asked often, and only t
 between the first and the last step within the span the energy is exact, and the time is known to the interval w between
 two askings in place of U.  The same 1 % needs 78 w: 0.65 s for 8.2 ms, in one burst or in several together.
 
-That is for a steady power, which a power limit does not give.  On an H200 at its limit of 700 W (2026-11-22, a GEMM of
-4096 x 4096 x 14336) joules of a call differed by 2.7 % (standard deviation) over spans of 0.1 s, by 1.1 % over 0.5 s:
-about 1 % / sqrt(seconds / 0.5).  For 1 % in 95 of 100 cases the counted spans of an arm must come to 2 s in all, which
-8 bursts of 0.5 s in each of 2 trials do.  The interval says how sure the joules at hand are (ci.records.sustained).
+That is for a steady power, which a power limit does not give.  On an H200 at its limit of 700 W (2026-11-22, four
+large GEMMs, two backends each) joules of a call differed by 2.4 % (standard deviation) over spans of 0.2 s, which
+bursts of 0.5 s have, and by 1.1 % over 0.5 s, which bursts of 1 s have.  The median of 35 bursts of 0.5 s (7 s counted)
+or of 7 bursts of 1 s (3.5 s) is known to 1 % in 95 of 100 cases.  The interval says how sure the joules at hand are.
 Sensors of some products look at a part of the time only (25 % on A100 and H100: Yang, Adamek and Armour, "Part-time
 power measurements", arXiv 2312.02741); what that does is in the differences between bursts too.
 

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.plan import Protocol, UsageError
 from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.protocol import Protocol
 from benchmarks.sweeping import batches, earlier
 from benchmarks.trial_file import FORMAT, Status
 from kernels.spec import Cost
