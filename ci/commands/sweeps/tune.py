@@ -120,7 +120,9 @@ def _of_files(
         raise SweepError(f"{named}: {len(mine)} sweeps of {operator} ({what}); give the files of exactly one")
     machine = mine[0].machine
     task = _task(operator, wish, checkout, machine.arch or "cpu", machine.compute_units)
-    return _written(task, mine[0], None, code_file.read(wish.files, operator))
+    return _written(
+        task, mine[0], None, code_file.read([wish.code] if wish.code else map(code_file.beside, wish.files), operator)
+    )
 
 
 def _measured_ones(names: Sequence[str], wish: Wish, checkout: LocalCheckout) -> list[list[EntryDecision] | None]:

@@ -111,7 +111,7 @@ def added(lines: Path, out: Path) -> None:
 
 
 def markdown(made: Sequence[EntryDecision]) -> str:
-    """What a pull request with new tables says: what moved first, then what is new, what goes and what was confirmed."""
+    """What a pull request with new tables says: what moved, what goes, what is new, what was confirmed."""
     order = (Action.MOVED, Action.REMOVED, Action.NEW, Action.CONFIRMED)
     told = sorted((one for one in made if one.action in order), key=lambda one: (order.index(one.action), one.place))
     rows = [f"| `{one.cases[0].operator}` `{one.place}` | {one.action} | {one.why} |" for one in told]
