@@ -13,8 +13,6 @@ from benchmarks.points import Point
 from ci.commands.common.checkouts import one_checkout
 from ci.commands.sweeps.tune_options import ASKED, EXAMPLES, Wish
 from ci.git.repository import LocalCheckout
-from ci.github.client import of_environment
-from ci.github.proposal import Proposal, propose
 from ci.options import DRY_RUN, JSON, NO_VERDICT, PASS, REGRESSION, SOURCE, err_console, example, out_console
 from ci.sweeps.measured import Measured, SweepError, read_all
 from ci.sweeps.pruning import Pruned
@@ -69,6 +67,9 @@ def tune(
 
 def _proposed(made: Sequence[EntryDecision], name: str, tree: Path) -> None:
     """A pull request with every table that decisions are about, if one of them has changed."""
+    from ci.github.client import of_environment  # a node that measures has no httpx
+    from ci.github.proposal import Proposal, propose
+
     files = {path.relative_to(tree.resolve()).as_posix(): path for path in {one.place.file for one in made}}
     changed = any(one.action not in (Action.BY_RULE, Action.OPEN) for one in made)
     if not changed:
