@@ -22,7 +22,7 @@ ASKED = together(
         "--from",
         "files",
         multiple=True,
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
         help="Trial files of a sweep: nothing is measured (repeatable).",
     ),
@@ -57,7 +57,7 @@ ASKED = together(
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class TuneWish:
     """What was asked for.  budget: GPU minutes."""
 
     cases: Sequence[str] = ()
