@@ -11,6 +11,7 @@ import faulthandler
 import json
 import os
 import resource
+import select
 import signal
 import sys
 from pathlib import Path
@@ -21,9 +22,13 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Serve requests until the pipe closes."""
-    requests, answers, checkout = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    _die_with_parent()
+    """REQUESTS ANSWERS CHECKOUT: two descriptors of pipes, and a folder."""
+    serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+
+
+def serve(requests: int, answers: int, checkout: str) -> None:
+    """Serve requests until their pipe closes."""
+    die_with_parent(requests)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in (requests, answers):
@@ -56,13 +61,19 @@ def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _die_with_parent() -> None:
-    """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU."""
+def die_with_parent(requests: int | None = None) -> None:
+    """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU.
+
+    One whose parent was killed before we got here is told by its pipe of requests: nobody can write to it any more.
+    """
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
+    pipe = select.poll()
+    if requests is not None:
+        pipe.register(requests, 0)
+    if os.getppid() != parent or any(event & select.POLLHUP for _, event in pipe.poll(0)):
         os._exit(1)
 
 

@@ -64,7 +64,7 @@ def folder_of(results: Path, study: str, machine: str) -> Path:
 def keep(folder: Path, lines: Iterable[str]) -> Path:
     """Add lines to the record of a folder, each once, in the order of their moments; the same lines, the same bytes."""
     path = folder / RECORD
-    old = gzip.decompress(path.read_text(encoding="utf-8")).decode().splitlines() if path.exists() else []
+    old = gzip.decompress(path.read_bytes()).decode().splitlines() if path.exists() else []
     by_id = {json.loads(line)["id"]: line for line in (*old, *lines) if line.strip()}
     ordered = sorted(by_id.items(), key=lambda one: (json.loads(one[1])["started_at"], one[0]))
     text = "".join(f"{line}\n" for _, line in ordered)
@@ -159,7 +159,8 @@ def guidance_of(study: Study, frame: pd.DataFrame) -> Iterable[Guided]:
         for part in study.parts:
             rows = frame[(frame["operator"] == part.operator) & (frame["backend"] == part.anchor)]
             for rule in guidance.of_frame(rows[rows["status"] == "ok"], name, column):
-                words = guidance.sentence(guide, rule)
+                of = f"{part.operator}, " if len(study.operators) > 1 else ""
+                words = f"{of}{guidance.sentence(guide, rule)}"
                 yield Guided(f"{guide.title}: {words}", rule.mean_loss, f"{words}; {guidance.losing(rule)}")
 
 
