@@ -28,7 +28,9 @@ def main() -> None:
 
 def serve(requests: int, answers: int, checkout: str) -> None:
     """Serve requests until their pipe closes."""
-    die_with_parent(requests)
+    die_with_parent()
+    if _deserted(requests):
+        os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in (requests, answers):
@@ -61,20 +63,21 @@ def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def die_with_parent(requests: int | None = None) -> None:
-    """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU.
-
-    One whose parent was killed before we got here is told by its pipe of requests: nobody can write to it any more.
-    """
+def die_with_parent() -> None:
+    """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    pipe = select.poll()
-    if requests is not None:
-        pipe.register(requests, 0)
-    if os.getppid() != parent or any(event & select.POLLHUP for _, event in pipe.poll(0)):
+    if os.getppid() != parent:
         os._exit(1)
+
+
+def _deserted(requests: int) -> bool:
+    """Whether nobody can write requests any more: the coordinator was killed before this process was ready."""
+    pipe = select.poll()
+    pipe.register(requests, 0)
+    return any(event & select.POLLHUP for _, event in pipe.poll(0))
 
 
 if __name__ == "__main__":
