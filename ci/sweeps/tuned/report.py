@@ -104,9 +104,10 @@ def _since(one: Rivals) -> str:
 
 def added(lines: Path, out: Path) -> None:
     """Add the lines of a trial file to another one, each once."""
-    known = set(out.read_text(encoding="utf-8").splitlines()) if out.exists() else set()
-    new = [line for line in lines.read_text(encoding="utf-8").splitlines() if line not in known]
     before = out.read_text(encoding="utf-8") if out.exists() else ""
+    measured = lines.read_text(encoding="utf-8").splitlines() if lines.exists() else []
+    known = set(before.splitlines())
+    new = [line for line in measured if line not in known]
     replace(out, before + "".join(f"{line}\n" for line in new))
 
 
