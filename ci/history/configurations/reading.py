@@ -8,16 +8,14 @@ from pathlib import Path
 
 from ci.history.configurations.beaten import SweptCase, swept_cases
 from ci.judging import policy
+from ci.records.sweeps import keeping
 from ci.sweeps import measured
-
-FOLDER = "sweeps"
-"""Of a folder of results: `ridgeline record` keeps the lines of sweeps there, by machine."""
 
 
 def read(results: Path) -> list[SweptCase]:
     """Every backend that a recorded sweep measured as it is, in the order of the files; none without sweeps."""
-    files = sorted(results.glob(f"{FOLDER}/*/*.jsonl*"))
-    return [one for found in (measured.read_all(files) if files else []) for one in _of_sweep(found)]
+    trials, _ = keeping.load(results)
+    return [one for found in measured.gathered(trials) for one in _of_sweep(found)]
 
 
 def _of_sweep(found: measured.Measured) -> Iterator[SweptCase]:
