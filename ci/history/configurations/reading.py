@@ -8,22 +8,23 @@ from pathlib import Path
 
 from ci.history.configurations.beaten import SweptCase, swept_cases
 from ci.judging import policy
+from ci.records.sweeps import keeping
 from ci.sweeps import measured
-
-FOLDER = "sweeps"
-"""Of a folder of results: `ridgeline record` keeps the lines of sweeps there, by machine."""
 
 
 def read(results: Path) -> list[SweptCase]:
     """Every backend that a recorded sweep measured as it is, in the order of the files; none without sweeps."""
-    files = sorted(results.glob(f"{FOLDER}/*/*.jsonl*"))
-    return [one for found in (measured.read_all(files) if files else []) for one in _of_sweep(found)]
+    trials, _ = keeping.load(results)
+    return [one for found in measured.gathered(trials) for one in _of_sweep(found)]
 
 
 def _of_sweep(found: measured.Measured) -> Iterator[SweptCase]:
     """Nothing of a sweep with local changes: the history has no commit for it."""
-    if found.origin.dirty or not found.origin.commit:
-        return
+    return iter(()) if found.origin.dirty or not found.origin.commit else swept_in(found)
+
+
+def swept_in(found: measured.Measured) -> Iterator[SweptCase]:
+    """Every backend that a sweep measured as it is."""
     rules = policy.load()
     smallest = {
         str(name): rules.settings(str(name), found.machine.kind).smallest_effect

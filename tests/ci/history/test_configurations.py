@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -18,7 +19,7 @@ from ci.history.triage import Triage, TriageEntry
 from ci.history.types import CommitFacts, Direction, EventKind, EventState, SeriesKey
 from ci.records.derived import derive
 from ci.records.store import load
-from tests.ci.made_trials import ENVIRONMENT, MACHINE, write
+from tests.ci.made_trials import ENVIRONMENT, MACHINE
 from tests.ci.sweeps.tuned.made_tables import FAST, OTHER, RULE, sweep_file, trees
 
 A, B, C, D = (f"{n:040x}" for n in range(1, 5))
@@ -122,7 +123,8 @@ def sweep_line_files(results: Path, *moments: tuple[str, float]) -> None:
             line["id"] = f"{commit[-2:]}{number:014d}"
             line["session"] = f"{commit[-2:]}{line['session']}"
             line["trees"] = trees("m16_fp16", commit=commit, date_ms=COMMITS[commit].date_ms, environment=ENVIRONMENT)
-        write(folder / f"{commit[-8:]}-env-gemm.jsonl", *lines)
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{commit[-8:]}-env-gemm.jsonl.gz").write_bytes(gzip.compress(text.encode()))
         file.unlink()
 
 
