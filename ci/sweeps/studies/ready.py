@@ -100,7 +100,8 @@ def _pruned(
     pruned = by_config(catalogue, found, anchors)
     if part.check or not asked.compile_ahead or catalogue.arch == "cpu" or not pruned.count:
         return pruned
-    compiler = Compiler(asked.tree, catalogue.arch, catalogue.compute_units, CACHE, console)
+    units, here = catalogue.compute_units, asked.arch is None
+    compiler = Compiler(asked.tree, catalogue.arch, units, CACHE, console, launched=here)
     return compiler.pruned(part.operator, pruned, anchors)
 
 
