@@ -16,6 +16,10 @@ from ci.sweeps.studies.folder import RECORD, ROOM, Guided
 from ci.sweeps.studies.rows import KEYS, of_records, of_sweeps
 
 
+ORDER = ["operator", "world", "case", "backend", "point", "regime"]
+"""Of rows: the same lines give the same files, whatever order they come in."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class MachineRows:
     """What one machine measured of a study.  lines: those that its record should keep; folders: with checks."""
@@ -46,7 +50,8 @@ def _of_machine(study: Study, found: Sequence[Measured]) -> MachineRows:
     )
     cases = set(zip(mine["operator"], mine["case"], strict=True))
     lines = [one.text for of in ordered for one in of.trials if {(one.operator, case) for case in one.cases} & cases]
-    return MachineRows(ordered[0].origin.machine, mine.reset_index(drop=True), tuple(ordered), tuple(lines))
+    mine = mine.sort_values(ORDER, kind="stable").reset_index(drop=True)
+    return MachineRows(ordered[0].origin.machine, mine, tuple(ordered), tuple(lines))
 
 
 def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:
@@ -60,8 +65,8 @@ def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:
 def of_results(study: Study, results: Path) -> list[MachineRows]:
     """Plain arms of a study in the records of every machine: no knobs, and ratios without an interval."""
     rows = of_records(store.load(results), study.parts)
-    groups = rows.groupby(rows["machine"].astype(str), sort=True) if len(rows) else ()
-    return [MachineRows(name, found.reset_index(drop=True)) for name, found in groups]
+    rows = rows.astype(dict.fromkeys(("machine", "case", "backend"), str)).sort_values(ORDER, kind="stable")
+    return [MachineRows(name, found.reset_index(drop=True)) for name, found in rows.groupby("machine", sort=True)]
 
 
 def read(study: Study, sources: Sequence[Path]) -> list[MachineRows]:

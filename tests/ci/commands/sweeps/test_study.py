@@ -28,9 +28,8 @@ STUDY = Study(
     source="tests",
     parts=(
         StudyPart("gemm", ("n4096_k4096_m1_fp16",), "torch", ("blas",), (Tried("torch", {"threads": (1,)}),)),
-        StudyPart("gemm_all_scatter", ("n4096_k14336_m1_fp16_w*",), "torch", ranks=(2, 8)),
     ),
-    trials=2,
+    trials=1,
     rounds=4,
     whole_call=True,
     table=Listed(("M", "backend", "setting"), ("kernel_us", "total_us", "gbs", "ratio", "low", "high")),
@@ -84,9 +83,6 @@ def test_a_study_from_a_file_needs_no_measuring(tmp_path, capsys):
     assert told["figures"] == ["speed", "times"]
     assert {path.name for path in folder.iterdir()} >= {"speed.png", "speed.svg", "times.svg", "table.md", "study.json"}
     assert len(gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).splitlines()) == 3
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    run("m_sweep", "--from", folder, "--results", tmp_path / "results")
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.fixture
@@ -105,26 +101,21 @@ def checkout(tmp_path) -> Path:
     return tmp_path
 
 
-def test_a_study_is_measured_recorded_and_resumed(checkout):
+def test_a_study_is_measured_and_recorded(checkout):
     command = [sys.executable, "-m", "ci", "study", "small", "--commit", "a" * 40, "--commit-date", "1790000000000"]
     env = {**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "200"}
 
-    def study(*more):
-        return subprocess.run([*command, *more], cwd=checkout, env=env, capture_output=True, text=True, check=False)
-
-    first = study("--json")
-    assert first.returncode == 0, first.stderr
-    told = json.loads(first.stdout)
+    done = subprocess.run([*command, "--json"], cwd=checkout, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
     folder = checkout / told["folder"]
     rows = {(row["backend"], row["setting"]): row for row in told["rows"]}
     assert rows.keys() == {("torch", "default"), ("torch", "threads=1"), ("blas", "default")}
     assert rows["torch", "default"]["ratio"] == 1
     assert all(row["low"] < row["ratio"] < row["high"] for key, row in rows.items() if key != ("torch", "default"))
     assert all(row["total_us"] > 0 for row in rows.values())
-    assert told["waits"] == ["gemm_all_scatter on 2 or 8 ranks waits for a machine with 2 or 8 GPUs; this one has 1"]
+    assert told["waits"] == []
     assert told["figures"] == ["times"]
     assert (folder / "times.png").read_bytes()[:4] == b"\x89PNG"
-    record = (folder / "trials.jsonl.gz").read_bytes()
-    again = study()
-    assert again.returncode == 0, again.stderr
-    assert (folder / "trials.jsonl.gz").read_bytes() == record, "nothing is measured twice"
+    lines = gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).decode().splitlines()
+    assert [json.loads(one)["kernel"] for one in lines] == ["gemm"]

@@ -221,6 +221,12 @@ def test_files_of_several_machines_and_commits(tmp_path):
     assert [len(one.lines) for one in found] == [4, 1]
 
 
+def test_the_order_of_lines_does_not_matter(tmp_path):
+    [one] = source.of_files(STUDY, [written(tmp_path / "a.jsonl", lines())])
+    [other] = source.of_files(STUDY, [written(tmp_path / "b.jsonl", reversed(lines()))])
+    pd.testing.assert_frame_equal(one.frame, other.frame)
+
+
 def test_of_a_point_that_was_measured_twice_the_newest_counts(tmp_path):
     old = [line([({"num_stages": 2}, 0.5)], sweep="0001")]
     trees = {"head": made_trials.tree(commit="c" * 40)}
