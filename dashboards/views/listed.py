@@ -14,9 +14,10 @@ from dashboards.views import (
     scaling,
     shapes,
     studies,
+    sustained,
 )
 
 VIEWS: tuple[View, ...] = (
     *(events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW),
-    *(scaling.VIEW, studies.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
+    *(scaling.VIEW, studies.VIEW, sustained.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
 )
