@@ -18,6 +18,7 @@ DEFINITIONS = {
     "mean": "ratio of arithmetic means over the rows that both have; the same as ratio_of_means",
     "geomean": "geometric mean of the ratios, which is the ratio of geometric means",
     "mean_of_ratios": "arithmetic mean of the ratios",
+    "rows": "of the table, and of each backend those in which it and the baseline both have a number",
     "ties": "rows with equal numbers, or closer than --tie; wins + ties + losses = rows",
     "regret": "a column against the best of its candidates, row by row; 1 - ratio is what the choice gives away",
 }

@@ -70,7 +70,7 @@ def roles(header: Sequence[str], numeric: Callable[[str], bool], asked: AskedCol
     found = _columns_of_numbers(plain, numeric, asked)
     backends = tuple(name for name in plain if name in (asked.backends if asked.columns else (*found, *asked.backends)))
     if len(backends) < 2:
-        raise TableFileError(_too_few(backends, header))
+        raise TableFileError(_too_few(backends, header, asked))
     baseline = asked.baseline or (asked.columns or backends)[0]
     compared = tuple(dict.fromkeys([*asked.columns, baseline])) if asked.columns else backends
     unused = tuple(name for name in found if name not in backends)
@@ -105,7 +105,9 @@ def _printed(header: Sequence[str]) -> list[tuple[str, str, str]]:
     return [(name, over, under) for name, over, under in parts if {over, under} <= set(header) - {name}]
 
 
-def _too_few(backends: Sequence[str], header: Sequence[str]) -> str:
+def _too_few(backends: Sequence[str], header: Sequence[str], asked: AskedColumns) -> str:
+    if asked.columns:
+        return f"--columns and --baseline name {backends[0]!r} only; a comparison needs two columns"
     found = f"only {backends[0]!r} is a column of numbers" if backends else "no column of numbers was found"
     return (
         f"{found} among {', '.join(header)}; a comparison needs two. Give the columns by name: "

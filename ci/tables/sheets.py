@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from ci.report.words import plural
 from ci.tables.compare import BOUND, AgainstBaseline, Regret, RowGroup, RowRatio, TableComparison
 
 NOTHING = "-"
@@ -43,12 +44,13 @@ def sheets(found: TableComparison, frame: pd.DataFrame, bound: float = BOUND) ->
     groupings = _groupings(found.groups)
     grouped = [by_group(some, found.baseline, bound, f"by {', '.join(by)}") for by, some in groupings.items()]
     regrets = [sheet for one in found.regrets for sheet in _regret(one, bound)]
-    return [total(found, bound), *grouped, *regrets, _worst(found, frame)]
+    worst = [_worst(found, frame)] if found.worst else []
+    return [total(found, bound), *grouped, *regrets, *worst]
 
 
 def total(found: TableComparison, bound: float) -> Sheet:
     """Every column over all rows."""
-    title = f"{found.rows:,} rows; ratio = {FORMULA[found.score].format(found.baseline)}"
+    title = f"{plural(found.rows, 'row')}; ratio = {FORMULA[found.score].format(found.baseline)}"
     return _statistics(title, (), (((), found.columns),), found.baseline, bound)
 
 

@@ -15,9 +15,10 @@ from dashboards.views import (
     shapes,
     studies,
     sustained,
+    sweeps,
 )
 
 VIEWS: tuple[View, ...] = (
     *(events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW),
-    *(scaling.VIEW, studies.VIEW, sustained.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
+    *(scaling.VIEW, studies.VIEW, sweeps.VIEW, sustained.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
 )

@@ -79,7 +79,8 @@ def test_every_bad_cell_is_named_with_its_row_key_and_column_and_the_rest_is_rea
     assert lines[2] == "row 3 (op=o2), column 'a': 0 is no time and no rate, and has no ratio; the cell is left out"
     assert lines[3] == "row 4 (op=o3), column 'a': '-3' is negative, which no time and no rate is; the cell is left out"
     assert lines[4] == "row 5 (op=o4), column 'a': 'OOM' is not a number; the cell is left out"
-    assert "'inf' is outside 1e-150 to 1e+150" in lines[6]
+    assert "'inf' is not finite" in lines[6]
+    assert "'1e300' is outside 1e-150 to 1e+150" in lines[7]
     assert "'1,5' is not a number, as points and separators differ by country; write 1234.5" in lines[8]
 
 
@@ -154,6 +155,8 @@ def test_backends_by_name(tmp_path):
         ("op,a,b\nop,a,b\n", AskedColumns(), "has a header and no rows"),
         ("op,model\nf,x\n", AskedColumns(), "no column of numbers was found among op, model; a comparison needs two"),
         ("op,a\nf,1\n", AskedColumns(), "only 'a' is a column of numbers among op, a"),
+        ("op;a;b\nf;1,5;2,5\n", AskedColumns(), "'1,5' is not read as a number: write 1234.5"),
+        ("op,a,b\nf,1,2\n", AskedColumns(("a",), "a"), "--columns and --baseline name 'a' only"),
         ("op,a,b\nf,1,2\n", AskedColumns(baseline="gm"), "there is no column 'gm'; the columns are op, a, b"),
         ("op,gmm,b\nf,1,2\n", AskedColumns(baseline="gmmm"), "did you mean 'gmm'?"),
         ("op,a,b\nf,1,2\n", AskedColumns(columns=("a", "x")), "there is no column 'x'"),
