@@ -66,7 +66,7 @@ def of_results(study: Study, results: Path) -> list[MachineRows]:
     """Plain arms of a study in the records of every machine: no knobs, and ratios without an interval."""
     rows = of_records(store.load(results), study.parts)
     rows = rows.astype(dict.fromkeys(("machine", "case", "backend"), str)).sort_values(ORDER, kind="stable")
-    return [MachineRows(name, found.reset_index(drop=True)) for name, found in rows.groupby("machine", sort=True)]
+    return [MachineRows(str(name), found.reset_index(drop=True)) for name, found in rows.groupby("machine", sort=True)]
 
 
 def read(study: Study, sources: Sequence[Path]) -> list[MachineRows]:
