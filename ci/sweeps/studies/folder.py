@@ -1,7 +1,7 @@
 """The folder of a study on a machine, `results/studies/NAME/MACHINE/`: its record, and all that is rendered from it.
 
 trials.jsonl.gz     the lines that were measured (benchmarks.trial_file); everything else is derived from them
-checks.jsonl        of parts that are not timed: is every backend right (`ridgeline verify`)
+checks/NAME.jsonl   of parts that are not timed: is every backend right (`ridgeline verify`)
 code.json           the machine code of the points, where a study asks for it; code.csv and code.md are made of it
 table.csv table.md  FIGURE.json FIGURE.csv FIGURE.png FIGURE.svg   study.json
 """
@@ -35,6 +35,9 @@ ROOM = "studies"
 
 RECORD = "trials.jsonl.gz"
 
+CHECKS = "checks"
+"""Folder beside the trial file of a study, with the checks of its parts that are not timed."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Guided:
@@ -56,9 +59,9 @@ class Rendered:
     guided: tuple[Guided, ...]
 
 
-def folder_of(results: Path, study: str, machine: str) -> Path:
-    """Where a study of a machine is kept."""
-    return results / ROOM / study / machine
+def folder_of(results: Path, study: str, machine: str, regime: str = "spaced") -> Path:
+    """Where a study of a machine is kept; what calls took under another regime is beside it."""
+    return results / ROOM / study / (machine if regime == "spaced" else f"{machine}-{regime}")
 
 
 def keep(folder: Path, lines: Iterable[str]) -> Path:
@@ -94,6 +97,13 @@ def render(
     replace(folder / "table.md", as_markdown(found, study.title, [*(one.said for one in guided), *waits]))
     replace(folder / "study.json", json.dumps(_told(study, frame, foot, drawn, waits, guided), indent=1) + "\n")
     return Rendered(folder, found, tuple(drawn), waits, guided)
+
+
+def keep_checks(folder: Path, study: str, beside: Iterable[Path]) -> None:
+    """Take over the checks that were made with a trial file."""
+    for path in (one / CHECKS / f"{study}.jsonl" for one in beside):
+        if path.exists() and path.parent.parent != folder:
+            replace(folder / CHECKS / path.name, path.read_bytes())
 
 
 def keep_code(folder: Path, files: Iterable[Path]) -> None:
