@@ -25,6 +25,7 @@ from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
 from ci.trials.swept.batch import SweepBatch
 
+Made = TypeVar("Made")
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
 """An object of a line that `benchmarks.trial_file.check` has let pass."""
@@ -389,9 +390,6 @@ class Trial:
 
 def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:
     return found.arms if (found := trial.cases.get(case)) else {}
-
-
-Made = TypeVar("Made")
 
 
 def _of_known_fields(kind: Callable[..., Made], data: Json) -> Made:
