@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.plan import UsageError
+from benchmarks.plan import Protocol, UsageError
 from benchmarks.points import Batch, Point, PointsFile
 from benchmarks.protocol import Protocol
 from benchmarks.sweeping import batches, earlier
