@@ -197,7 +197,7 @@ def test_bars_have_the_geometric_mean_of_the_cases_that_all_have() -> None:
         assert marks.x[-1] == pytest.approx(means[name])
         assert len(marks.x) == 5
     assert math.isnan(of_name(found, "hipblaslt").x[0])
-    assert "geometric mean over the 3 cases that every backend has" in found.notes
+    assert "geometric mean over 3 cases that every backend has" in found.notes
     assert {marks.kind for marks in found.panels[0].marks} == {"bars"}
     assert {marks.kind for marks in made("many_bars").panels[0].marks} == {"dots"}
 
