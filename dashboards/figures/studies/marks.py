@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -169,5 +170,5 @@ def _corner(axes: Axes, panel: PicturePanel, width: float) -> None:
 
 
 def _wrapped(line: str, letters: int) -> list[str]:
-    found = [line[n : n + letters] for n in range(0, len(line), letters)]
+    found = textwrap.wrap(line, letters) or [""]
     return found if len(found) <= 3 else [*found[:2], canvas.elided(found[2], letters - 1) + "…"]
