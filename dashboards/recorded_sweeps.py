@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from ci.records.sweeps import keeping
+from dashboards.figures.error import FigureError
 from dashboards.lanes import slug
 from dashboards.values import one
 
@@ -62,10 +63,13 @@ def _first(path: Path) -> tuple[str, str]:
 
 
 def read(path: Path) -> RecordedSweep:
-    """A file of sweeps.  Raises SweepError if no line of it can be used."""
+    """A file of sweeps.  Raises FigureError if no line of it can be used."""
     from ci.sweeps import measured as sweeps  # judging comes with it; most sites have no sweep
 
-    found = sweeps.read([path])
+    try:
+        found = sweeps.read([path])
+    except sweeps.SweepError as error:
+        raise FigureError(str(error)) from None
     frame = found.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
     said, driver = found.environment.versions, found.machine.driver
     named = [("torch", said.get("torch")), ("Triton", said.get("triton")), ("driver", driver)]

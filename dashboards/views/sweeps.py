@@ -62,9 +62,8 @@ def _sweeps(site: SiteInput) -> tuple[tuple[RecordedSweep, ...], tuple[str, ...]
     for path in newest(site.results_dir):
         try:
             found.append(read(path))
-        except Exception as error:  # one damaged file takes no page down
-            said = f"{error}" or type(error).__name__
-            problems.append(said.replace(f"{site.results_dir}/", ""))
+        except (FigureError, OSError) as error:
+            problems.append(str(error).replace(f"{site.results_dir}/", ""))
     return tuple(found), tuple(problems)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dashboards.figures import canvas
-from dashboards.figures.studies.columns import MOST_GROUPS
 from dashboards.figures.studies.picture import Marks, PicturePanel
 
 DASHES = ("solid", (0, (5, 3)), (0, (1.5, 2)), (0, (8, 3, 1.5, 3)), (0, (3, 1.5)), (0, (1, 4)))
@@ -53,9 +52,10 @@ def _dash(marks: Marks) -> Any:
 
 def marker_of(marks: Marks) -> str:
     """A second way to tell groups apart; the second six have others beside their colours."""
-    place = MOST_GROUPS // 2 if marks.look is None else marks.look
-    shift = 1 if place >= len(canvas.COLOURS) else 0
-    return canvas.MARKERS[(place + shift + marks.dashed) % len(canvas.MARKERS)]
+    if marks.look is None:
+        return canvas.MARKERS[(1 + marks.dashed) % len(canvas.MARKERS)]
+    shift = marks.look // len(canvas.COLOURS)
+    return canvas.MARKERS[(marks.look + shift) % len(canvas.MARKERS)]
 
 
 def _points(axes: Axes, marks: Marks, upright: bool, size: float) -> None:

@@ -45,8 +45,6 @@ def draw(wanted: argparse.Namespace) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: drawn, its path on stdout; 3: there is nothing to draw, or it cannot be written."""
-    from ci.sweeps.measured import SweepError
-
     parser = argparse.ArgumentParser(
         prog="python -m dashboards.figures.studies.recorded",
         description=(__doc__ or "").strip(),
@@ -59,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name}", metavar="NAME")
     try:
         print(draw(parser.parse_args(arguments)))
-    except (FigureError, SweepError, OSError) as error:
+    except (FigureError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 3
     return 0
