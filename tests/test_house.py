@@ -43,6 +43,7 @@ ROOMS = {
         *SHARED,
     },
     "ci.history": {*("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git"), "ci.whole_files", *SHARED},
+    "ci.history.configurations": {"ci.history", "ci.judging", "ci.stats", "ci.sweeps"},
     "ci.git": {"ci.git", "kernels.project"},
     "ci.tables": {"ci.tables", "ci.stats", "ci.report.words"},
     "ci.tables.published": {"ci.tables.published"},

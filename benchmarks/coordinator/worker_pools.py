@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool, environment
+from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -32,7 +33,7 @@ VARIABLES = {
 
 def launch_environment() -> dict[str, str]:
     """The environment of a measuring process with one GPU, as far as it decides where Triton looks for binaries."""
-    return environment(VARIABLES)
+    return {**starting.inherited(), **VARIABLES}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +129,7 @@ class WorkerPools:
         checkout, s = self.checkouts[role], self.setting
         python, label = checkout.python, f"{s.kernel}.{role}"
         try:
+            starting.prepare(python)
             with deferred():
                 pool = WorkerPool(label, python, checkout.path, s.world, s.directory, s.variables(self._heap))
                 self.pools[role] = pool

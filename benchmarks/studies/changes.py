@@ -25,23 +25,25 @@ CHANGES = (
     Change("prologue prefetch of a stage", "moe_gemm2_mxfp4", {"num_stages": 1}, {"num_stages": 2}, EXPERTS,
            "triton_atomic", arches=("gfx",)),
 )  # fmt: skip
-ANCHORS = {"gemm_all_scatter": "triton", "all_gather": "triton", "moe_gemm2_mxfp4": "triton_atomic"}
-
-
-def _part(operator: str, anchor: str) -> StudyPart:
-    mine = [change for change in CHANGES if change.operator == operator]
-    cases = tuple(dict.fromkeys(pattern for change in mine for pattern in change.cases))
-    arms = tuple(dict.fromkeys(change.backend for change in mine if change.backend != anchor))
-    ranks = (1,) if operator == "moe_gemm2_mxfp4" else (1, 2, 4, 8) if operator == "gemm_all_scatter" else (2, 4, 8)
-    return StudyPart(operator, cases, anchor, arms, tuple(change.tried for change in mine), ranks)
-
+PARTS = {
+    "gemm_all_scatter": ("triton", (), (1, 2, 4, 8)),
+    "all_gather": ("triton", ("gluon",), (2, 4, 8)),
+    "moe_gemm2_mxfp4": ("triton_atomic", (), (1,)),
+}
+"""By operator: the anchor, other backends with a change, ranks."""
 
 STUDY = Study(
     name="changes",
     title="Hint, put, non-temporal, prefetch, wide tiles: before and after",
     question="Does it pay, and what does it do to the machine code?",
     source="The before-and-after tables of the source documents; every change is a knob of a kernel here.",
-    parts=tuple(_part(operator, anchor) for operator, anchor in ANCHORS.items()),
+    parts=tuple(
+        StudyPart(
+            operator, tuple(dict.fromkeys(case for c in CHANGES if c.operator == operator for case in c.cases)), anchor,
+            arms, tuple(c.tried for c in CHANGES if c.operator == operator), ranks,
+        )
+        for operator, (anchor, arms, ranks) in PARTS.items()
+    ),
     changes=CHANGES,
     code=True,
     table=Listed(
@@ -59,6 +61,6 @@ STUDY = Study(
                 ("store_bytes", "bytes per store"))]},
             Rows({"operator": (operator,), "change": tuple(c.name for c in CHANGES if c.operator == operator)}),
         )
-        for operator in ANCHORS
+        for operator in PARTS
     ),
 )  # fmt: skip

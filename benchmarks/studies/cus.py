@@ -16,21 +16,25 @@ DRAWN = {
 """Sizes in the figures; the table and its CSV have all."""
 
 
-def _part(operator: str, library: str, *ours: str) -> StudyPart:
-    tried = (*(Tried(name, knobs={"programs": COUNTS}) for name in ours), Tried(library, knobs={"channels": COUNTS}))
-    return StudyPart(operator, ("w*",), arms=(library, *ours[1:]), tried=tried, ranks=(2, 4, 8))
-
+KERNELS = {
+    "all_gather": ("rccl", "triton", "gluon"),
+    "all_reduce": ("rccl_direct", "triton"),
+    "reduce_scatter": ("rccl", "triton"),
+    "all_to_all": ("rccl", "triton"),
+}
+"""The library's baseline with a knob for channels, then ours, by programs."""
 
 STUDY = Study(
     name="cus",
     title="Collectives over the number of CUs: library, Triton, Gluon",
     question="How many CUs does a collective take for its bandwidth, and who needs fewer?",
     source="The CU sweeps of iris' ccl benchmarks against RCCL, whose channels are read once per process there.",
-    parts=(
-        _part("all_gather", "rccl", "triton", "gluon"),
-        _part("all_reduce", "rccl_direct", "triton"),
-        _part("reduce_scatter", "rccl", "triton"),
-        _part("all_to_all", "rccl", "triton"),
+    parts=tuple(
+        StudyPart(
+            operator, ("w*",), arms=(library, *ours[1:]), ranks=(2, 4, 8),
+            tried=(*(Tried(name, {"programs": COUNTS}) for name in ours), Tried(library, {"channels": COUNTS})),
+        )
+        for operator, (library, *ours) in KERNELS.items()
     ),
     table=Listed(
         keys=("operator", "world", "dtype", "case", "cus"),

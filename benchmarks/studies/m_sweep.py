@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart
 
-TOKENS = tuple(f"n*_m{2**power}_fp16" for power in range(11))
+TOKENS = tuple(f"n????_k*_m{2**power}_fp16" for power in range(11))
 
 STUDY = Study(
     name="m_sweep",

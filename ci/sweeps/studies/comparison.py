@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import pandas as pd
 
@@ -18,7 +19,7 @@ def wide(frame: pd.DataFrame, wanted: Compared) -> pd.DataFrame:
     """A row for each combination of the keys, a column for each backend; of several values of one place the best."""
     names = [*wanted.keys, wanted.value]
     rows = chosen(with_columns(frame, [*names, *wanted.rows.where]), wanted.rows).dropna(subset=[wanted.value])
-    best = "max" if wanted.score == "higher" else "min"
+    best: Literal["max", "min"] = "max" if wanted.score == "higher" else "min"
     table = rows.assign(**{wanted.value: rows[wanted.value].astype(float)}).pivot_table(
         index=list(wanted.keys), columns=rows["backend"].astype(str), values=wanted.value, aggfunc=best, observed=True
     )

@@ -159,7 +159,8 @@ def guidance_of(study: Study, frame: pd.DataFrame) -> Iterable[Guided]:
         for part in study.parts:
             rows = frame[(frame["operator"] == part.operator) & (frame["backend"] == part.anchor)]
             for rule in guidance.of_frame(rows[rows["status"] == "ok"], name, column):
-                words = guidance.sentence(guide, rule)
+                of = f"{part.operator}, " if len(study.operators) > 1 else ""
+                words = f"{of}{guidance.sentence(guide, rule)}"
                 yield Guided(f"{guide.title}: {words}", rule.mean_loss, f"{words}; {guidance.losing(rule)}")
 
 

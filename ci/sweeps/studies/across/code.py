@@ -8,11 +8,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -20,6 +18,7 @@ from rich.console import Console
 from benchmarks.points import Batch, Point, PointsFile
 from benchmarks.studies.types import Study, StudyPart
 from ci import harness
+from ci.sweeps.catalogue import Knobs
 from ci.sweeps.prepare import CACHE
 
 FILE = "code.json"
@@ -47,7 +46,7 @@ class PointCode:
     case: str
     backend: str
     arch: str
-    knobs: Mapping[str, Any]
+    knobs: Knobs
     numbers: Mapping[str, float]
     why: str = ""
 
@@ -75,7 +74,8 @@ def compiled(
     return found
 
 
-def _compile(file: PointsFile, tree: Path, arch: str, units: int | None, console: Console) -> Mapping[str, Any]:
+def _compile(file: PointsFile, tree: Path, arch: str, units: int | None, console: Console) -> list[Knobs]:
+    """The points as the compiling program tells them, JSON."""
     with tempfile.TemporaryDirectory(prefix="ridgeline-code-") as folder:
         asked, out = Path(folder) / "points.json", Path(folder) / "compiled.json"
         asked.write_text(json.dumps(file.as_json()))
@@ -83,20 +83,20 @@ def _compile(file: PointsFile, tree: Path, arch: str, units: int | None, console
         argv += harness.options(points=asked, tree=tree.resolve(), arch=arch, cache=CACHE.resolve())
         argv += harness.options(compute_units=units, out=out, progress="json")
         harness.produce(argv, out, console, f"compiling {file.operator} for {arch}")
-        found: Mapping[str, Any] = json.loads(out.read_text())
+        found: list[Knobs] = json.loads(out.read_text())["points"]
         return found
 
 
-def _read(document: Mapping[str, Any], operator: str, arch: str) -> Iterator[PointCode]:
+def _read(told: Sequence[Knobs], operator: str, arch: str) -> Iterator[PointCode]:
     """What was compiled; a backend without anything to compile is left out."""
-    for one in document["points"]:
+    for one in told:
         if one["status"] != "undeclared":
             numbers = _numbers(one.get("metrics") or {})
             why = "" if one["status"] == "ok" else f"{one['status']}: {one.get('why', '')}"
             yield PointCode(operator, one["case"], one["backend"], arch, one.get("knobs") or {}, numbers, why)
 
 
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(metrics: Mapping[str, float]) -> dict[str, float]:
     found = {name: next((metrics[key] for key in keys if key in metrics), None) for name, keys in METRICS.items()}
     return {name: float(value) for name, value in found.items() if value is not None}
 
@@ -124,8 +124,3 @@ def attached(frame: pd.DataFrame, found: Sequence[PointCode]) -> pd.DataFrame:
     places = [(op, case, Point(case, backend, knobs).label, arch) for op, case, backend, arch, knobs in rows]
     numbers = [by.get(place, {}) for place in places]
     return frame.assign(code=pd.Series(numbers, index=frame.index, dtype=object))
-
-
-def number(frame: pd.DataFrame, index: Any, name: str) -> float:
-    """One number of a row's code; NaN where it is not known."""
-    return float(frame.at[index, "code"].get(name, math.nan)) if "code" in frame else math.nan

@@ -1,0 +1,67 @@
+"""Machine code that was compiled with a study is kept, and read again as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmarks.points import Point
+from benchmarks.studies.types import Drawn, Listed, Study, StudyPart
+from ci.sweeps.studies import folder
+from ci.sweeps.studies.across import code
+
+STUDY = Study("s", "S", "?", "", (StudyPart("op", ("*",)),), Listed(("M",), ("us",)), (Drawn("f", "curve", "F"),))
+METRICS = {"vgpr": 12, "vgpr_spills": 0, "instructions": 100, "bytes_per_store": 16.0}
+
+
+def answer(file, arch):
+    """What the compiling program writes: one point of AMD's, one of NVIDIA's names, one without anything to compile."""
+    told = {"case": "m1", "status": "ok"}
+    return [
+        {**told, "backend": "triton", "knobs": {}, "metrics": METRICS},
+        {**told, "backend": "triton", "knobs": {"hint": False}, "metrics": {"registers": 9, "scratch_bytes": 4}},
+        {**told, "backend": "gluon", "knobs": {}, "status": "failed", "why": "no", "metrics": None},
+        {**told, "backend": "rccl", "knobs": {}, "status": "undeclared", "why": "nothing to compile"},
+    ]
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    asked = []
+
+    def compile_(file, tree, arch, units, console):
+        asked.append((arch, units, [one.label for one in file.batches[0].points]))
+        return answer(file, arch)
+
+    monkeypatch.setattr(code, "_compile", compile_)
+    points = {"m1": [Point("m1", "triton"), Point("m1", "triton", {"hint": False})]}
+    found = code.compiled(STUDY, lambda part, arch, units: points, Path(), "sm_90", 132, Console())
+    return asked, found
+
+
+def test_every_point_is_compiled_for_the_device_and_for_amd(compiled):
+    asked, found = compiled
+    assert [(arch, units) for arch, units, _ in asked] == [("gfx942", None), ("gfx950", None), ("sm_90", 132)]
+    assert len(asked[0][2]) == 2
+    assert len(found) == 9
+    assert found[0].numbers == {"registers": 12, "spills": 0, "instructions": 100, "store_bytes": 16}
+    assert found[1].numbers == {"registers": 9, "spills": 4}
+    assert found[2].why == "failed: no"
+
+
+def test_it_is_kept_beside_the_trial_file_and_taken_over(compiled, tmp_path):
+    file, place = tmp_path / "s.jsonl", tmp_path / "place"
+    code.beside(file).write_text(code.text_of(compiled[1]))
+    assert code.beside(file).name == "s.code.json"
+    assert code.read(place) == []
+    folder.keep_code(place, [file, tmp_path / "other.jsonl"])
+    assert code.read(place) == compiled[1]
+
+
+def test_nothing_is_compiled_for_a_cpu(monkeypatch):
+    monkeypatch.setattr(code, "_compile", lambda file, tree, arch, units, console: [])
+    asked = []
+    code.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, Path(), "cpu", None, Console())
+    assert asked == ["gfx942", "gfx950"]
