@@ -20,6 +20,7 @@ from ci.records import derived
 from ci.sweeps.studies.columns import described, with_columns
 from ci.sweeps.studies.reshape import RESHAPES, reshaped
 from ci.sweeps.studies.rows import chosen
+from ci.tables.references import references
 from ci.whole_files import replace
 
 AXES = ("x", "y", "value")
@@ -149,7 +150,8 @@ def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: C
 
 def _draw(one: Drawn, measured: pd.DataFrame, rows: pd.DataFrame, foot: Foot, folder: Path, console: Console) -> None:
     told, table = folder / f"{one.name}.json", folder / f"{one.name}.csv"
-    replace(told, json.dumps(spec(with_values(one, rows), measured, foot), indent=1) + "\n")
+    kept = with_values(one, rows)
+    replace(told, json.dumps(spec(kept, measured, foot, references(kept.kind, kept.spec, measured)), indent=1) + "\n")
     replace(table, rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
     argv = program("dashboards.figures.studies", str(told.resolve()))
     argv += options(data=table.resolve(), out=(folder / one.name).resolve())
