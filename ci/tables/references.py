@@ -23,7 +23,14 @@ def references(kind: str, spec: Mapping[str, object], rows: pd.DataFrame) -> lis
         return []
     shown, lines = _shown(rows), published.load()
     axes = dict.fromkeys(_axes(spec))
-    return published.points(line for y, x in axes for line in published.beside(lines, shown, y, x))
+    found = ((x, line) for y, x in axes for line in published.beside(lines, shown, y, x))
+    return [point for x, line in found for point in published.points([line]) if _in_view(point["x"], shown.get(x, ()))]
+
+
+def _in_view(x: object, measured: Collection[object]) -> bool:
+    """Whether a point lies within what was measured: further out it would shrink everything else."""
+    numbers = [float(one) for one in measured if isinstance(one, (int, float))]
+    return not isinstance(x, float) or not numbers or min(numbers) <= x <= max(numbers)
 
 
 def _shown(rows: pd.DataFrame) -> Mapping[str, Collection[object]]:
