@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shapes import Unfit, anything, bounded, items, name, one_of, record, table, whole
+from benchmarks.shapes import Unfit, anything, bounded, items, name, one_of, record, table, text, whole
 
 REGIMES = ("spaced", "sustained")
 """Calls spaced by a cache flush, or back to back at settled power (DESIGN, section 2)."""
@@ -70,16 +70,31 @@ def split(arm: str) -> tuple[str, str]:
 
 
 @dataclasses.dataclass(frozen=True)
+class UntimedPoint:
+    """A point that is recorded and not timed.  same_as: the label of the arm whose times it shares; why: else, why."""
+
+    point: Point
+    same_as: str = ""
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As in a points file."""
+        return {**self.point.as_json(), **({"same_as": self.same_as} if self.same_as else {"why": self.why})}
+
+
+@dataclasses.dataclass(frozen=True)
 class Batch:
-    """Points of one case that are measured together with an anchor."""
+    """Points of one case that are measured together with an anchor.  untimed: those that its line records as well."""
 
     case: str
     anchor: str
     points: tuple[Point, ...]
+    untimed: tuple[UntimedPoint, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """As in a points file."""
-        return {"case": self.case, "anchor": self.anchor, "points": [point.as_json() for point in self.points]}
+        told = {"case": self.case, "anchor": self.anchor, "points": [point.as_json() for point in self.points]}
+        return told | ({"untimed": [one.as_json() for one in self.untimed]} if self.untimed else {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +120,8 @@ class PointsFile:
 
 
 _POINT = record({"backend": name}, {"knobs": table(name, anything)})
-_BATCH = record({"case": name, "anchor": name, "points": items(_POINT)}, {})
+_UNTIMED = record({"backend": name}, {"knobs": table(name, anything), "same_as": name, "why": text()})
+_BATCH = record({"case": name, "anchor": name, "points": items(_POINT)}, {"untimed": items(_UNTIMED)})
 _FILE = record(
     {"sweep": name, "operator": name, "rung": whole(0, 1_000_000), "rounds": whole(1, 100_000)},
     {"regime": one_of(*REGIMES), "batches": items(_BATCH), "whole_calls": whole(0, 10_000)},
@@ -131,7 +147,11 @@ def _batch(value: Mapping[str, Any], where: str) -> Batch:
     for backend in (anchor, *(point.backend for point in found)):
         if MARK in backend or "/" in backend:
             raise Unfit(where, backend, f"backends without {MARK} and /")
-    return Batch(case, anchor, tuple(point for point in found if point.label != anchor))
+    untimed = tuple(
+        UntimedPoint(Point(case, one["backend"], one.get("knobs", {})), one.get("same_as", ""), one.get("why", ""))
+        for one in value.get("untimed", ())
+    )
+    return Batch(case, anchor, tuple(point for point in found if point.label != anchor), untimed)
 
 
 def _each_once(labels: Sequence[str], where: str) -> None:

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart, Tried
 
+KNOBS = {
+    "num_warps": (2, 4, 8),
+    "block_k": (32, 64, 128, 256),
+    "num_stages": (2, 3, 4, 5),
+    "split_k": (1, 2, 4, 8),
+    "programs": (64, 96, 128, 192, 256),
+}
+"""programs: CUs that a persistent launch takes."""
+
+OF_AMD = {"matrix_instr_nonkdim": (16, 32), "kpack": (1, 2), "waves_per_eu": (0, 1, 2, 3, 4)}
+
 STUDY = Study(
     name="deep_tuning",
     title="Deep tuning of the GEMM over M: warps, matrix instruction, K step, CUs, kpack, waves per EU",
@@ -16,21 +27,8 @@ STUDY = Study(
             arms=("blas",),
             tried=(
                 Tried(candidates=True),
-                Tried(
-                    knobs={
-                        "num_warps": (2, 4, 8),
-                        "block_k": (32, 64, 128, 256),
-                        "num_stages": (2, 3, 4, 5),
-                        "split_k": (1, 2, 4, 8),
-                        "programs": (64, 96, 128, 192, 256),
-                    },
-                    each=True,
-                ),
-                Tried(
-                    knobs={"matrix_instr_nonkdim": (16, 32), "kpack": (1, 2), "waves_per_eu": (0, 1, 2, 3, 4)},
-                    each=True,
-                    arches=("gfx",),
-                ),
+                Tried(knobs=KNOBS, each=True),
+                Tried(knobs=OF_AMD, each=True, arches=("gfx",)),
             ),
         ),
     ),

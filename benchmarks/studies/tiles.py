@@ -6,6 +6,15 @@ from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart, Trie
 
 WARPS = {(64, 64): 4, (64, 128): 4, (128, 64): 4, (128, 128): 8, (64, 256): 8, (128, 256): 8, (256, 128): 8}
 
+PLAIN = {"variant": "split", "block_k": 64, "split_k": 1, "programs": 0, "parts": 1, "swap": False}
+TILES = tuple({**PLAIN, "block_m": m, "block_n": n, "num_warps": warps} for (m, n), warps in WARPS.items())
+"""One program per tile, no slices of K: what differs is the tile, with the warps that keep it in registers."""
+
+AXES = tuple(
+    {"x": {"column": name, "label": label, "unit": "1", "scale": "category"}, "where": {"axis": name}}
+    for name, label in (("tile", "tile"), ("num_stages", "stages"), ("group_m", "group"))
+)
+
 STUDY = Study(
     name="tiles",
     title="Tile, stages and group of the GEMM, over M and weight matrices",
@@ -14,18 +23,9 @@ STUDY = Study(
     parts=(
         StudyPart(
             "gemm",
-            tuple(f"n*_m{m}_fp16" for m in (64, 128, 256, 512, 1024, 4096)),
+            tuple(f"n*_m{m}_fp16" for m in (64, 256, 1024, 4096)),
             arms=("blas",),
-            tried=(
-                Tried(
-                    points=tuple(
-                        {"block_m": m, "block_n": n, "num_warps": warps, "split_k": 1, "programs": 0, "parts": 1}
-                        | {"variant": "split", "swap": False, "block_k": 64}
-                        for (m, n), warps in WARPS.items()
-                    ),
-                    knobs={"num_stages": (2, 3, 4), "group_m": (1, 8)},
-                ),
-            ),
+            tried=(Tried(points=TILES, knobs={"num_stages": (2, 3, 4), "group_m": (1, 8)}),),
         ),
     ),
     table=Listed(
@@ -39,10 +39,7 @@ STUDY = Study(
             {
                 "y": {"column": "loss", "label": "best time with this value / best time", "unit": "1"},
                 "group": "shape",
-                "panels": [
-                    {"x": {"column": name, "label": label, "unit": "1", "scale": "category"}, "where": {"axis": name}}
-                    for name, label in (("tile", "tile"), ("num_stages", "stages"), ("group_m", "group"))
-                ],
+                "panels": list(AXES),
             },
             Rows({"backend": ("triton",)}, pick="tried"),
             reshape="marginals",

@@ -79,6 +79,45 @@ class StudyPart:
 
 
 @dataclasses.dataclass(frozen=True)
+class Change:
+    """One thing that is changed in a backend: the point `off` against the point `on`, each over config().
+
+    cases: patterns, of the part's cases only these.  arches: as of Tried.
+    """
+
+    name: str
+    operator: str
+    off: Mapping[str, Value]
+    on: Mapping[str, Value]
+    cases: tuple[str, ...]
+    backend: str = "triton"
+    arches: tuple[str, ...] = ()
+
+    @property
+    def tried(self) -> Tried:
+        """Both as points."""
+        return Tried(self.backend, points=(self.off, self.on), arches=self.arches, cases=self.cases)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """The maths of a table whose columns are backends (ci/tables): ratios to `baseline`, means, wins, groups, regret.
+
+    keys: columns that say which row it is.  value, score: what is compared, and which of two is better.
+    by: groupings.  regret: a column that was chosen, and those it was chosen from (() is all the others).
+    """
+
+    keys: tuple[str, ...]
+    baseline: str
+    value: str = "us"
+    score: str = "lower"
+    by: tuple[tuple[str, ...], ...] = ()
+    regret: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    tie_percent: float = 0.0
+    rows: Rows = dataclasses.field(default_factory=lambda: Rows(pick="plain"))
+
+
+@dataclasses.dataclass(frozen=True)
 class Rows:
     """Which of the measured rows a figure or a table shows.  where: allowed values by column; pick: see PICKS."""
 
@@ -119,7 +158,8 @@ class Study:
     question: what a reader wants to know.  source: where the experiment comes from.
     halving: poor points are dropped early; otherwise every point has all rounds in every trial.
     whole_call: also the time of a call from the host's side, from before it is enqueued until it is complete.
-    code: also metrics of the machine code of every point.  guidance: names of rules in ci/sweeps/studies/guidance.
+    code: also metrics of the machine code of every point.  changes: pairs of points, before and after.  compared: the
+    maths of backends side by side.  guidance: names of rules in ci/sweeps/studies/guidance.
     """
 
     name: str
@@ -130,6 +170,8 @@ class Study:
     table: Listed
     figures: tuple[Drawn, ...]
     guidance: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    compared: Compared | None = None
     regime: str = "spaced"
     trials: int = 3
     rounds: int = 20

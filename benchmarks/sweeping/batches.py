@@ -10,6 +10,7 @@ from benchmarks import plan
 from benchmarks.plan import Json, PlannedArm, PlannedCase, Selection, UsageError
 from benchmarks.points import Batch, Point, PointsFile
 from benchmarks.protocol import Protocol
+from benchmarks.trial_file import Status
 from kernels.spec import Cost
 
 ROLE = "head"
@@ -29,7 +30,8 @@ class PlannedBatch:
 
     def told(self, file: PointsFile) -> dict[str, Any]:
         """The field `sweep` of its trial line."""
-        points = {point.id: point.as_json() for point in self.batch.points if point.id}
+        every = (*self.batch.points, *(one.point for one in self.batch.untimed))
+        points = {point.id: point.as_json() for point in every if point.id}
         about = {"id": file.sweep, "rung": file.rung, "batch": self.index, "anchor": self.batch.anchor}
         return {**about, "points": points}
 
@@ -41,8 +43,22 @@ class PlannedBatch:
         """The same with fewer points."""
         keys = {f"{ROLE}/{self.batch.anchor}", *map(self.key, points)}
         arms = tuple(arm for arm in self.case.arms if arm.key in keys)
-        smaller = dataclasses.replace(self.batch, points=points)
+        labels = {self.batch.anchor, *(point.label for point in points)}
+        first = points[:1] == self.batch.points[:1]
+        untimed = tuple(one for one in self.batch.untimed if (one.same_as in labels if one.same_as else first))
+        smaller = dataclasses.replace(self.batch, points=points, untimed=untimed)
         return dataclasses.replace(self, batch=smaller, case=dataclasses.replace(self.case, arms=arms))
+
+    def untimed(self, arms: Mapping[str, Any]) -> dict[str, Any]:
+        """The arms of points that are recorded and not timed.  arms: those of the line, by key."""
+        found = {}
+        for one in self.batch.untimed:
+            other = f"{ROLE}/{one.same_as}"
+            if not one.same_as:
+                found[self.key(one.point)] = {"status": Status.SKIPPED, "why": one.why, "detail": ""}
+            elif other in arms:
+                found[self.key(one.point)] = {**arms[other], "same_as": arms[other].get("same_as", other)}
+        return found
 
     def halves(self) -> list[PlannedBatch]:
         """Two batches with half of the points each; itself if there is but one."""

@@ -101,6 +101,8 @@ class _PointsOfWorld:
             if not batch.case.skip:
                 self._measure(workers, batch, done)
                 short.extend(_taken_out(batch, told, done.entries[batch.case.name]))
+            arms = done.entries[batch.case.name]["arms"]
+            arms.update(batch.untimed(arms))
 
         line = self._session.line(self._file.operator, [batch.case], self._file.rung, measured, sweep=told)
         return line, tuple(short)

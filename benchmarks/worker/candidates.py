@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import importlib
 import inspect
@@ -45,6 +46,7 @@ def _known(what: str, asked: Sequence[str], names: Sequence[str]) -> None:
 def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
     about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
     about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
+    about |= {"cost": _cost(kernel, placed)}
     knobs = {parameter.name: _knob(parameter) for parameter in _parameters(backend)}
     try:
         return about | {"knobs": knobs, "why": "", **_choices(backend, placed, _defaults(backend))}
@@ -52,6 +54,14 @@ def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
         nothing = {"config": None, "rule": None, "tuned": None, "candidates": [], "overrides": []}
         kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
         return about | {"knobs": knobs, "why": kind + first_line(error), **nothing}
+
+
+def _cost(kernel: Any, placed: Any) -> Json | None:
+    """What a call must do, by the declaration; None where that fails."""
+    try:
+        return dataclasses.asdict(kernel.function("cost")(placed))
+    except Exception:  # said by the listing of the declaration
+        return None
 
 
 def _choices(backend: Any, placed: Any, defaults: Json) -> Json:

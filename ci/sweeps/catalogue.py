@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,17 @@ Knobs = Mapping[str, Any]
 KINDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a name"}
 """Types of knobs, as their defaults have them, and what is allowed of each."""
 
+FITS: Mapping[str, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class KnobFact:
-    """A knob of a backend: its default, and the name of that value's type ("NoneType": any value)."""
+    """A knob of a backend: its default, and the type that it is declared with ("int", "int | None", "": any value)."""
 
     name: str
     default: Any
@@ -33,15 +40,11 @@ class KnobFact:
 
     def refusal(self, value: Any) -> str:
         """What is wrong with a value, "" for one of the knob's type."""
-        fits = {
-            "bool": isinstance(value, bool),
-            "int": isinstance(value, int) and not isinstance(value, bool),
-            "float": isinstance(value, int | float) and not isinstance(value, bool),
-            "str": isinstance(value, str),
-        }
-        if fits.get(self.kind, True):
+        kinds = [kind for kind in map(str.strip, self.kind.split("|")) if kind in FITS]
+        if not kinds or any(FITS[kind](value) for kind in kinds):
             return ""
-        return f"knob {self.name!r}: {value!r} is not {KINDS[self.kind]}, as its default {self.default!r} is"
+        allowed = " or ".join(KINDS[kind] for kind in kinds)
+        return f"knob {self.name!r}: {value!r} is not {allowed}, as its default {self.default!r} is"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,14 +140,17 @@ def ask(
 
 def parsed(found: Mapping[str, Any], operator: str) -> Catalogue:
     """The catalogue in what `python -m benchmarks candidates` printed."""
-    offers = tuple(_offer(one) for one in found["entries"] if one.get("kernel", operator) == operator)
+    offers = tuple(map(_offer, found["entries"]))
     return Catalogue(operator, found.get("arch") or "cpu", found.get("compute_units"), offers)
 
 
 def _offer(one: Mapping[str, Any]) -> Offer:
-    knobs = {name: KnobFact(name, told["default"], told["type"]) for name, told in one.get("knobs", {}).items()}
-    plain = ("case", "backend", "world", "tier", "dtype", "dims", "config", "rule", "baseline", "why_not")
-    given = {name: one[name] for name in plain if one.get(name) is not None}
-    costs = {name: value for name, value in (one.get("cost") or {}).items() if name in Cost.__dataclass_fields__}
-    candidates = tuple(one.get("candidates") or ())
-    return Offer(**given, key=one.get("key") or "", candidates=candidates, knobs=knobs, cost=Cost(**costs))
+    plain = ("case", "backend", "world", "tier", "dtype", "dims", "config", "rule", "baseline")
+    return Offer(
+        **{name: one[name] for name in plain if one.get(name) is not None},
+        key=(one.get("tuned") or {}).get("key") or "",
+        candidates=tuple(one.get("candidates") or ()),
+        knobs={name: KnobFact(name, told["default"], told["type"]) for name, told in one["knobs"].items()},
+        why_not=one.get("why") or "",
+        cost=Cost(**(one.get("cost") or {})),
+    )

@@ -226,8 +226,9 @@ def _refuse_unknown(catalogue: Catalogue, grid: Grid) -> None:
     known = {name: knob for one in cases for name, knob in one.knobs.items()}
     for name in grid.names:
         if name not in known:
-            among = f"; {' and '.join(sorted({one.backend for one in cases}))} has {some(known, name, 30)}"
-            raise SweepError(f"{grid.source}: no backend that is swept has a knob {name!r}{among if known else ''}")
+            among = f"; there are {some(known, name, 30)}" if known else ""
+            backends = ", ".join(sorted({one.backend for one in cases}))
+            raise SweepError(f"{grid.source}: none of {backends} has a knob {name!r}{among}")
     pairs = [(name, value) for name, values in grid.values.items() for value in values]
     for name, value in [*pairs, *(pair for point in grid.points for pair in point.items())]:
         if why := known[name].refusal(value):

@@ -189,9 +189,16 @@ def observations(trials: Iterable[Trial]) -> dict[Key, list[Observation]]:
 
 def _frame(trials: Sequence[Trial], kind: str) -> pd.DataFrame:
     seen = observations(trials)
-    ratios = _ratios(seen, kind)
-    rows = [_row(key, found, ratios.get(key)) for key, found in seen.items()]
+    timed = {key: seen.get(_timed_as(key, found), found) for key, found in seen.items()}
+    ratios = _ratios({key: found for key, found in timed.items() if found is seen[key]}, kind)
+    rows = [_row(key, found, timed[key], ratios.get(_timed_as(key, found))) for key, found in seen.items()]
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _timed_as(key: Key, seen: Sequence[Observation]) -> Key:
+    """The point whose times a point has: its own, or those of the one that runs the same code."""
+    other = seen[-1].equal_to
+    return (key[0], key[1], *split(other), key[4]) if other else key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,14 +212,17 @@ class PointRatio:
     high: float
 
 
-def _row(key: Key, seen: Sequence[Observation], ratio: PointRatio | None) -> dict[str, Any]:
+def _row(
+    key: Key, seen: Sequence[Observation], timed: Sequence[Observation], ratio: PointRatio | None
+) -> dict[str, Any]:
+    """seen: of the point; timed: of the one whose times it has, which may be another."""
     operator, case, backend, point, regime = key
-    status = worst(one.arm.status for one in seen)
+    status = worst(one.arm.status for one in timed)
     last = next((one for one in reversed(seen) if one.arm.status is status), seen[-1])
-    good = [one for one in seen if one.arm.ok] if status is Status.OK else []
+    good = [one for one in timed if one.arm.ok] if status is Status.OK else []
     batch = last.trial.sweep
     assert batch is not None
-    known = batch.points.get(point)
+    knobs = dict(batch.points[point].knobs) if point in batch.points else {}
     times = dataclasses.asdict(ratio) if ratio and good else dict.fromkeys(TIMES, math.nan)
     return {
         "operator": operator,
@@ -224,14 +234,14 @@ def _row(key: Key, seen: Sequence[Observation], ratio: PointRatio | None) -> dic
         "anchor": batch.anchor,
         "status": str(status),
         "why": last.arm.why,
-        "knobs": dict(known.knobs) if known else {},
-        "config": dict(last.arm.knobs),
+        "knobs": knobs,
+        "config": {**last.arm.knobs, **knobs},
         "seconds": float(np.median([one.arm.median for one in good])) if good else math.nan,
         **times,
         "trials": len({(one.trial.session, one.trial.number) for one in good}),
         "rounds": sum(one.arm.rounds for one in good),
-        "rung": max(one.trial.sweep.rung for one in seen if one.trial.sweep),
-        "equal_to": last.equal_to,
+        "rung": max(one.trial.sweep.rung for one in timed if one.trial.sweep),
+        "equal_to": seen[-1].equal_to,
         "code_hash": last.arm.code_hash or "",
     }
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from ci.git.repository import LocalCheckout, listed_packages
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import Pruned
@@ -66,14 +66,32 @@ class SweepPlan:
 
     def points_file(self, due: Due) -> PointsFile:
         """What the measuring program is asked for."""
-        batches = [batch for case, own in due.points.items() for batch in self._batches(case, own)]
+        first = due.rung == 0
+        batches = [batch for case, own in due.points.items() for batch in self._batches(case, own, first)]
         rounds = self.rungs.rounds[due.rung]
         return PointsFile(self.id, self.operator, due.rung, rounds, tuple(batches), self.regime, self.whole_calls)
 
-    def _batches(self, case: str, own: Sequence[Point]) -> list[Batch]:
+    def _batches(self, case: str, own: Sequence[Point], first: bool) -> list[Batch]:
+        """first: whether it is the first rung, whose lines say what became of the points that are not timed too."""
         mixed = sorted(own, key=_place)
-        parts = [mixed[i : i + self.batch] for i in range(0, len(mixed), self.batch)]
-        return [Batch(case, self.anchors[case], tuple(part)) for part in parts]
+        parts = [tuple(mixed[i : i + self.batch]) for i in range(0, len(mixed), self.batch)]
+        anchor, untimed = self.anchors[case], self._untimed(case) if first else []
+        batches = []
+        for number, part in enumerate(parts):
+            labels = {one.label for one in part} | ({anchor, ""} if number == 0 else set())
+            batches.append(Batch(case, anchor, part, tuple(one for one in untimed if one.same_as in labels)))
+        return batches
+
+    def _untimed(self, case: str) -> list[UntimedPoint]:
+        """The points of a case in this shard that are recorded and not timed; a twin goes where its point goes."""
+        equal, anchor = self.pruned.equal, self.anchors[case]
+        twins = [UntimedPoint(one, equal[case, one.label]) for one in self.pruned.twins if one.case == case]
+        gone = [UntimedPoint(one.point, "", f"{one.kind}: {one.why}") for one in self.pruned.dropped]
+        return [
+            one
+            for one in (*twins, *(one for one in gone if one.point.case == case))
+            if one.same_as not in ("", anchor) or in_shard(one.point, self.shard)
+        ]
 
 
 def sweep_id(operator: str, checkout: LocalCheckout, rungs: Rungs, regime: str = "spaced", seed: int = 0) -> str:

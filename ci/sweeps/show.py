@@ -59,7 +59,8 @@ def _won(one: CaseRanking) -> str:
         return f"the default of {one.anchor} is the best of {len(one.ranked)} points"
     beyond = "beyond its interval" if one.beats_anchor else "within its interval: it may be as fast"
     close = len(finalists(one)) - 1
-    next_ = f"; runner-up {runner_up.name} {words.percent((runner_up.ratio or 1) / winner.ratio)}" if runner_up else ""
+    second = "the default" if runner_up and runner_up.is_anchor else runner_up.name if runner_up else ""
+    next_ = f"; runner-up {second} {words.percent((runner_up.ratio or 1) / winner.ratio)}" if runner_up else ""
     also = f"; {close} more within 1 % of it" if close > 0 else ""
     return f"winner: {winner.name}, {words.percent(winner.ratio)} against the default, {beyond}{next_}{also}"
 
@@ -92,7 +93,7 @@ def chances(rungs: Rungs) -> str:
 def csv(measured: Measured) -> str:
     """Every point with everything known of it; knobs as columns."""
     frame = measured.frame
-    config = pd.json_normalize([_plain(one) for one in frame["config"]]).add_prefix("knob.")
+    config = pd.DataFrame([_plain(one) for one in frame["config"]], dtype=object).add_prefix("knob.")
     told = frame.drop(columns=["knobs", "config", "log_ratio", "sd"]).copy()
     told["knobs"] = [json.dumps(one, sort_keys=True) for one in frame["knobs"]]
     return str(pd.concat([told.reset_index(drop=True), config.reset_index(drop=True)], axis=1).to_csv(index=False))

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from dashboards.views import View, backends, compare, events, machines, pull_request, records, roofline, scaling, shapes
+from dashboards.views import (
+    View,
+    backends,
+    compare,
+    events,
+    machines,
+    pull_request,
+    records,
+    roofline,
+    scaling,
+    shapes,
+    studies,
+)
 
 VIEWS: tuple[View, ...] = (
     *(events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW),
-    *(scaling.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
+    *(scaling.VIEW, studies.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
 )

@@ -31,6 +31,9 @@ PULL_REQUEST = (
 SHARES = (1, 2, 4, 8)
 """Ranks of which one works alone; with one, it is the whole product on one GPU: where strong scaling starts."""
 
+WEAK_COLUMNS, WEAK_K, WEAK_TOKENS = 2048, 4096, (64, 1024)
+"""Weak scaling: a rank keeps so many columns, whatever the number of ranks; N is 2048 to 16384."""
+
 
 def cases() -> list[Case]:
     """Every shape, for 2, 4 and 8 ranks in fp16 and bf16; in fp16, the share of one rank alone and small M too."""
@@ -39,7 +42,15 @@ def cases() -> list[Case]:
     whole = [_case(world, dtype, *shape) for world in (2, 4, 8) for dtype in ("fp16", "bf16") for shape in shapes]
     small = [(n, k, m) for n, k in WEIGHTS if (n, k) != (4096, 14336) for m in DECODE]
     swept = [_case(world, "fp16", *shape, tier="sweep") for world in (2, 4, 8) for shape in small]
-    return [*whole, *(_share(of, *shape) for of in SHARES for shape in shapes), *swept]
+    shares = [_share(of, *shape) for of in SHARES for shape in [*shapes, *small]]
+    return [*whole, *shares, *swept, *_weak()]
+
+
+def _weak() -> list[Case]:
+    """What the other cases lack of the series: one rank, and eight, with the share of one of them."""
+    one = [_share(1, WEAK_COLUMNS, WEAK_K, m) for m in WEAK_TOKENS]
+    eight = [(8 * WEAK_COLUMNS, WEAK_K, m) for m in WEAK_TOKENS]
+    return [*one, *(_case(8, "fp16", *s, tier="sweep") for s in eight), *(_share(8, *s) for s in eight)]
 
 
 def _case(world: int, dtype: str, n: int, k: int, m: int, tier: str = "nightly") -> Case:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from dashboards.figures.studies import __main__ as command
 
 FOOT = {"machine": "1 × H200 (h200x1-537ca5d2)", "versions": "Triton 3.6.0, torch 2.11.0+cu129", "commit": "0ff36f1b"}
 LONG = "llm_down_m4096_n14336_k4096_fp16_unbalanced_routing_with_a_name_that_does_not_end_soon_" * 2
@@ -213,3 +218,27 @@ def hostile() -> dict[str, Made]:
         "long_sweep": _renamed(sweep(30), "point"),
         "long_changes": _renamed(before_after(), "case"),
     }
+
+
+def write(
+    results: Path, name: str, figures: Mapping[str, Made], machine: str = "h200x1-537ca5d2", draw: bool = False
+) -> Path:
+    """The folder of a study with these figures, as `ridgeline study` leaves it; draw: with PNG and SVG."""
+    folder = results / "studies" / name / machine
+    folder.mkdir(parents=True)
+    for figure, (said, data) in figures.items():
+        (folder / f"{figure}.json").write_text(json.dumps(said))
+        data.to_csv(folder / f"{figure}.csv", index=False)
+        if draw:
+            command.figures(folder / f"{figure}.json", folder / f"{figure}.csv", folder / figure)
+    table = curve()[1].rename(columns={"tflops": "triton: tflops"}).assign(why="")
+    table.to_csv(folder / "table.csv", index=False)
+    (folder / "table.md").write_text("# table\n")
+    told = {
+        "name": name, "title": f"Study {name}", "question": "Which tile for which M?", "operators": ["gemm"],
+        "machine": machine, "device": "H200", "commit": FOOT["commit"], "date": "2026-11-22", "regime": "spaced",
+        "versions": FOOT["versions"], "figures": list(figures), "waits": ["4 ranks: a machine with 4 GPUs"],
+        "guidance": [{"rule": "M up to 64: 64x64", "loses": 0.012}, {"rule": "else 128x128", "loses": None}],
+    }  # fmt: skip
+    (folder / "study.json").write_text(json.dumps(told))
+    return folder

@@ -68,8 +68,8 @@ def parsed(arguments: Sequence[str]) -> InnerCommand:
 def sharding(command: InnerCommand, shards: int) -> Sharding:
     """How the command is run on a cluster: what it appends to --out is kept line by line, and it is resumed.
 
-    `run` without --out is recorded in the end, as it would be here; shards of `ab` are judged together, those of a sweep
-    shown together.
+    `run` without --out is recorded in the end, as it would be here; shards of `ab` are judged together, and those of a
+    sweep are shown together.
     """
     numbered, dealt = "first_trial" in command.options, "shard" in command.options
     if shards > 1 and not (numbered or dealt or command.verb == "ab"):

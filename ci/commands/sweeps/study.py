@@ -31,8 +31,10 @@ from ci.options import (
     together,
 )
 from ci.sweeps.studies import folder, report, source
-from ci.sweeps.studies.ready import Asked, ready
+from ci.sweeps.studies.across import code
+from ci.sweeps.studies.ready import Asked, code_of, ready
 from ci.sweeps.studies.run import Left, measured
+from ci.whole_files import replace
 
 EXAMPLES = """ridgeline study --list
   ridgeline study m_sweep --case 'n4096_k4096_*' --dry-run --arch gfx942
@@ -128,10 +130,13 @@ def _measure(one: Study, checkout: LocalCheckout, asked: Asked, out: Path | None
     file = out or WORKING / f"{one.name}.jsonl"
     parts = ready(one, asked, console)
     left = measured(one, parts, checkout, asked, file, console)
+    if one.code:
+        replace(code.beside(file), code.text_of(code_of(one, parts, asked, console)))
     if not file.exists():
         raise StudyError(f"the study {one.name} measured nothing: {report.why_nothing(parts, left)}")
     for found in source.of_files(one, [file]):
         place = file.parent / file.stem if out else folder.folder_of(results, one.name, found.machine)
+        folder.keep_code(place, [file])
         _rendered(one, found, place, [file.parent], console, as_json, left, keep=out is None)
     return NO_VERDICT if left else PASS
 
@@ -141,6 +146,7 @@ def _from(one: Study, sources: Sequence[Path], results: Path, as_json: bool) -> 
     beside = [path if path.is_dir() else path.parent for path in sources]
     for found in source.read(one, sources):
         place = folder.folder_of(results, one.name, found.machine)
+        folder.keep_code(place, sources)
         _rendered(one, found, place, beside, console, as_json, (), keep=bool(found.lines))
     return PASS
 

@@ -113,7 +113,7 @@ def _said(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
     """What would be measured, what not and why, and how long it takes."""
     found = effort.expected(ready.catalogue, plan.dealt, plan.rungs_here)
     reasons = ready.pruned.reasons()
-    asked = sum(map(len, ready.asked.values()))
+    asked = sum(point.label != ready.anchors[case] for case, own in ready.asked.items() for point in own)
     if as_json:
         points = {case: [one.as_json() for one in own] for case, own in plan.dealt.items()}
         pruned = [
@@ -122,7 +122,8 @@ def _said(ready: Prepared, plan: SweepPlan, as_json: bool) -> int:
         told = {"points": points, "pruned": pruned, "reasons": reasons, "asked": asked, "arch": ready.catalogue.arch}
         click.echo(json.dumps({**told, "samples": found.samples, "gpu_minutes": round(found.minutes, 2)}, indent=1))
         return PASS
-    click.echo(f"{asked} points of {plan.operator} in {len(ready.asked)} cases on {ready.catalogue.arch}")
+    cases = f"{len(ready.asked)} case{'s' * (len(ready.asked) > 1)}"
+    click.echo(f"{asked} points of {plan.operator} in {cases} on {ready.catalogue.arch}")
     for what, count in reasons.items():
         click.echo(f"  {count} are not measured: {what}")
     for one in ready.pruned.dropped[:3]:

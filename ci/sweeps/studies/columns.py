@@ -16,6 +16,7 @@ import pandas as pd
 
 from ci.records import derived
 from ci.records.rates import peak_share
+from ci.sweeps.studies.across import changes, cus, product
 
 Series = pd.Series
 
@@ -199,7 +200,65 @@ def _exact(frame: pd.DataFrame) -> Series:
     return pd.Series(np.where(norm.isna(), "", np.where(norm == 0, "yes", "no")), index=frame.index, dtype=object)
 
 
+def _groups(frame: pd.DataFrame) -> Series:
+    """ "4 experts" of a case that has groups."""
+    return pd.Series([f"{dims['G']} experts" if "G" in dims else "" for dims in frame["dims"]], frame.index)
+
+
+def _word(place: int) -> Callable[[pd.DataFrame], Series]:
+    """A part of the case's name: "dsv3_gateup_b8_m2048_mild" is of a model, and a layer of it."""
+    return lambda frame: frame["case"].astype(str).str.split("_").str[place].fillna("")
+
+
+def _operation(frame: pd.DataFrame) -> Series:
+    """Which of an operator's products: what follows its family."""
+    return frame["operator"].astype(str).str.removeprefix("grouped_gemm_")
+
+
+def _code(name: str, label: str, decimals: int = 0) -> dict[str, Derived]:
+    """A number of the machine code before and after a change."""
+    return {
+        f"{name}_before": Derived(f"{label} before", "1", decimals, lambda frame: changes.code_before(frame, name)),
+        f"{name}_after": Derived(f"{label} after", "1", decimals, lambda frame: changes.code_after(frame, name)),
+    }
+
+
+ACROSS: dict[str, Derived] = {
+    "ranks": Derived("ranks", "1", 0, product.ranks),
+    "whole": Derived("whole product", "", 0, product.whole),
+    "weak": Derived("a rank's product", "", 0, product.weak),
+    "line": Derived("backend", "", 0, product.line),
+    "line_ranks": Derived("backend, ranks", "", 0, product.line_ranks),
+    "alone_us": Derived("product alone", "µs", 2, lambda frame: product.alone(frame) * 1e6),
+    "overhead": Derived("time / time of the product alone", "1", 3, product.overhead),
+    "speedup": Derived("time on one rank / time", "1", 3, product.speedup),
+    "all_tflops": Derived("speed of all ranks", "TFLOPS", 1, product.all_tflops),
+    "link_us": Derived("least time of the links", "µs", 2, lambda frame: product.link_seconds(frame) * 1e6),
+    "link_percent": Derived("share of the links", "%", 1, product.link_percent),
+    "ceiling_tflops": Derived("speed with full links", "TFLOPS", 1, product.ceiling_tflops),
+    "cus": Derived("CUs", "1", 0, cus.cus),
+    "maker": Derived("kernel of", "", 0, cus.maker),
+    "library_percent": Derived("share of the library at equal CUs", "%", 1, cus.library_percent),
+    "change": Derived("change", "", 0, changes.change),
+    "before": Derived("before", "µs", 2, changes.before),
+    "after": Derived("after", "µs", 2, changes.after),
+    "change_ratio": Derived("after / before", "1", 4, changes.ratio),
+    "ratio_low": Derived("lower end", "1", 4, changes.low),
+    "ratio_high": Derived("upper end", "1", 4, changes.high),
+    **_code("registers", "registers"),
+    **_code("spills", "spills"),
+    **_code("instructions", "instructions"),
+    **_code("store_bytes", "bytes per store", 1),
+    "operation": Derived("product", "", 0, _operation),
+    "model": Derived("model", "", 0, _word(0)),
+    "layer": Derived("layer", "", 0, _word(1)),
+    "experts": Derived("model, layer, experts", "", 0, _joined("model", "layer", "groups_text")),
+    "groups_text": Derived("experts", "", 0, _groups),
+}
+"""Columns of what a row says against other rows, and of parts of names."""
+
 COLUMNS: dict[str, Derived] = {
+    **ACROSS,
     "us": Derived("time", "µs", 2, _microseconds("seconds")),
     "kernel_us": Derived("kernel time", "µs", 2, _microseconds("seconds")),
     "total_us": Derived("total time of one call, host to host", "µs", 2, _microseconds("whole_s")),

@@ -69,6 +69,9 @@ def _named(spec: Mapping[str, Any]) -> Iterator[str]:
                 yield from _named(panel)
         elif key == "also":
             yield from (_column(one) for one in value)
+        elif key == "code":
+            for one in value:
+                yield from (str(one["before"]), str(one["after"]))
         elif key == "where":
             yield from value
         elif key in (*AXES, *NAMES) and value:

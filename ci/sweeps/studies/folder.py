@@ -2,6 +2,7 @@
 
 trials.jsonl.gz     the lines that were measured (benchmarks.trial_file); everything else is derived from them
 checks.jsonl        of parts that are not timed: is every backend right (`ridgeline verify`)
+code.json           the machine code of the points, where a study asks for it; code.csv and code.md are made of it
 table.csv table.md  FIGURE.json FIGURE.csv FIGURE.png FIGURE.svg   study.json
 """
 
@@ -21,7 +22,8 @@ from rich.console import Console
 from benchmarks.studies.types import Study
 from ci.records import derived
 from ci.sweeps.measured import Measured
-from ci.sweeps.studies import guidance
+from ci.sweeps.studies import comparison, guidance
+from ci.sweeps.studies.across import changes, code
 from ci.sweeps.studies.columns import column
 from ci.sweeps.studies.figures import Foot, draw
 from ci.sweeps.studies.points import ranks_named
@@ -80,14 +82,34 @@ def render(
     facts: Sequence[Guided] = (),
 ) -> Rendered:
     """Write table, figures and study.json from the rows of one machine.  facts: beside the rules that it derives."""
+    if study.code:
+        frame = code.attached(frame, code.read(folder))
+        write_code(folder)
     found = table(frame, study.table)
-    guided = (*guidance_of(study, frame), *facts)
+    means = [Guided(one, math.nan, one) for one in comparison.sentences(study, frame)]
+    guided = (*guidance_of(study, frame), *means, *facts)
     drawn, missing = draw(study, frame, foot, folder, console)
     waits = (*waiting(study, frame), *missing, *remarks)
     replace(folder / "table.csv", as_csv(found))
     replace(folder / "table.md", as_markdown(found, study.title, [*(one.said for one in guided), *waits]))
     replace(folder / "study.json", json.dumps(_told(study, frame, foot, drawn, waits, guided), indent=1) + "\n")
     return Rendered(folder, found, tuple(drawn), waits, guided)
+
+
+def keep_code(folder: Path, files: Iterable[Path]) -> None:
+    """Take over the machine code that was compiled with a trial file (`code.beside`)."""
+    for path in (code.beside(file) for file in files):
+        if path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            replace(folder / code.FILE, path.read_bytes())
+
+
+def write_code(folder: Path) -> None:
+    """The machine code before and after each change, for every architecture, as code.csv and code.md."""
+    found = changes.of_code(code.read(folder))
+    if len(found):
+        replace(folder / "code.csv", as_csv(found))
+        replace(folder / "code.md", as_markdown(found, "Machine code before and after each change"))
 
 
 def _told(

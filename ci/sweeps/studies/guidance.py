@@ -122,6 +122,7 @@ class Guide:
 GUIDES = {
     "tile_by_m": Guide("Which tile for which M", "M", "tile", "M"),
     "tile_by_rounds": Guide("Tiles against CUs: which tile for which fill", "fill", "tile", "tiles of 128 x 128 / CUs"),
+    "streams_by_m": Guide("Serial or on several streams", "M", "setting", "tokens per expert"),
     "launch_by_m": Guide("Recommended configuration by M", "M", "launch", "M"),
 }
 """Every guidance that a declaration may name."""

@@ -19,6 +19,7 @@ from ci.sweeps.measured import SweepError
 from ci.sweeps.prepare import CACHE
 from ci.sweeps.pruning import Compiler, Pruned, by_config
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs
+from ci.sweeps.studies.across import code
 from ci.sweeps.studies.points import points
 
 
@@ -101,6 +102,16 @@ def _pruned(
         return pruned
     compiler = Compiler(asked.tree, catalogue.arch, catalogue.compute_units, CACHE, console)
     return compiler.pruned(part.operator, pruned, anchors)
+
+
+def code_of(study: Study, parts: Sequence[ReadyPart], asked: Asked, console: Console) -> list[code.PointCode]:
+    """The machine code of all points, for the device that measures and AMD's."""
+
+    def points_of(part: StudyPart, arch: str, units: int | None) -> Mapping[str, Sequence[Point]]:
+        return points(part, catalogues.ask(part.operator, asked.tree, (), arch, units), asked.cases)
+
+    device = parts[0].catalogue
+    return code.compiled(study, points_of, asked.tree, device.arch, device.compute_units, console)
 
 
 def rungs(study: Study, asked: Asked) -> Rungs:

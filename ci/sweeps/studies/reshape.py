@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from benchmarks.studies import studies
 from benchmarks.studies.types import Drawn
+from ci.sweeps.studies.comparison import means
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +48,16 @@ def _column(said: object) -> str:
     return str(said["column"]) if isinstance(said, dict) else str(said)
 
 
+def geometric_means(frame: pd.DataFrame, drawn: Drawn) -> pd.DataFrame:
+    """The geometric means of the study's comparison: a row for each group of cases and backend."""
+    wanted = next((one.compared for one in studies().values() if drawn in one.figures and one.compared), None)
+    return means(frame, wanted) if wanted else frame.iloc[:0]
+
+
 RESHAPES: dict[str, Reshape] = {
     "": Reshape(lambda frame, drawn: frame),
     "marginals": Reshape(marginals, ("axis", "loss")),
+    "comparison": Reshape(geometric_means, ("rows_of", "mean_ratio")),
 }
 """Every reshaping that a figure may name."""
 

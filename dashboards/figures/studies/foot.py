@@ -1,4 +1,4 @@
-"""What stands below a figure of a study: what it leaves out, whose published numbers it shows, where its own are from."""
+"""What stands below a figure of a study: what it leaves out, what is published elsewhere, and its origin."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@
       input.focus();
     });
     document.addEventListener("DOMContentLoaded", () => {
-      if (!R.site.lanes.length) return;
+      if (!R.site.lanes.length && !document.querySelector("[data-alone]")) return; // no records: the page says so
       window.addEventListener("popstate", again);
       window.addEventListener("hashchange", again);
       again();

@@ -76,7 +76,9 @@ def test_a_point_timed_under_another_name_says_which(tmp_path: Path) -> None:
     twin = line([(FAST, 0.9), (SLOW, 0.9)])
     arms, ids = twin["cases"]["m16"]["arms"], [Point("m16", "triton", knobs).label for knobs in (FAST, SLOW)]
     arms[f"head/{ids[1]}"] = {**arms[f"head/{ids[0]}"], "same_as": f"head/{ids[0]}"}
-    found = measured.read([write(tmp_path / "s.jsonl", twin)])
+    found = measured.read([write(tmp_path / "s.jsonl", twin, line([(FAST, 0.9)], rung=1, rounds=40))])
+    assert _row(found, SLOW)["trials"] == 2, "what is known of the one is known of the other"
+    assert _row(found, SLOW)["config"]["num_warps"] == 2
     assert _row(found, SLOW)["equal_to"] == ids[0]
     assert _row(found, SLOW)["ratio"] == _row(found, FAST)["ratio"]
 

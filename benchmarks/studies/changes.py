@@ -1,0 +1,64 @@
+"""Study d: what each way to write a kernel's loads and stores is worth, in time and in machine code."""
+
+from __future__ import annotations
+
+from benchmarks.studies.types import Change, Drawn, Listed, Rows, Study, StudyPart
+
+SCATTERED = ("n4096_k14336_m64_fp16_w?", "n4096_k4096_m1024_fp16_w?", "n4096_k4096_m1024_fp16_w1of2")
+GATHERED = ("w?_fp16_2MB", "w?_fp16_32MB", "w?_fp16_512MB")
+MATRIX = ("w?_fp16_in8192x8192",)
+EXPERTS = ("kimi_m16_bm16", "kimi_m256_bm32", "kimi_m16384_bm64")
+TILE = {"programs": 64, "num_warps": 4, "vector": 16, "width": 8192}
+
+CHANGES = (
+    Change("vectorisation hint", "gemm_all_scatter", {"hint": False}, {"hint": True}, SCATTERED),
+    Change("put instead of store", "gemm_all_scatter", {"scatter": "store"}, {"scatter": "put"}, SCATTERED),
+    Change("non-temporal stores", "all_gather", {"store": ""}, {"store": ".cs"}, GATHERED),
+    Change("prefetch before the stores", "all_gather", {"ahead": False}, {"ahead": True}, GATHERED),
+    Change("16-byte moves", "all_gather", {"vector": 0}, {"vector": 16}, GATHERED, "gluon"),
+    Change("wide tile instead of rows", "all_gather", {**TILE, "rows": 8, "columns": 256},
+           {**TILE, "rows": 1, "columns": 2048}, MATRIX, "gluon"),
+    Change("non-temporal loads", "moe_gemm2_mxfp4", {"non_temporal": False}, {"non_temporal": True}, EXPERTS,
+           "triton_atomic"),
+    Change("prologue under the kernel before", "moe_gemm2_mxfp4", {"overlap": False}, {"overlap": True}, EXPERTS[:1],
+           "triton_atomic", arches=("sm_",)),
+    Change("prologue prefetch of a stage", "moe_gemm2_mxfp4", {"num_stages": 1}, {"num_stages": 2}, EXPERTS,
+           "triton_atomic", arches=("gfx",)),
+)  # fmt: skip
+ANCHORS = {"gemm_all_scatter": "triton", "all_gather": "triton", "moe_gemm2_mxfp4": "triton_atomic"}
+
+
+def _part(operator: str, anchor: str) -> StudyPart:
+    mine = [change for change in CHANGES if change.operator == operator]
+    cases = tuple(dict.fromkeys(pattern for change in mine for pattern in change.cases))
+    arms = tuple(dict.fromkeys(change.backend for change in mine if change.backend != anchor))
+    ranks = (1,) if operator == "moe_gemm2_mxfp4" else (1, 2, 4, 8) if operator == "gemm_all_scatter" else (2, 4, 8)
+    return StudyPart(operator, cases, anchor, arms, tuple(change.tried for change in mine), ranks)
+
+
+STUDY = Study(
+    name="changes",
+    title="Hint, put, non-temporal, prefetch, wide tiles: before and after",
+    question="Does it pay, and what does it do to the machine code?",
+    source="The before-and-after tables of the source documents; every change is a knob of a kernel here.",
+    parts=tuple(_part(operator, anchor) for operator, anchor in ANCHORS.items()),
+    changes=CHANGES,
+    code=True,
+    table=Listed(
+        keys=("change", "operator", "backend", "case"),
+        columns=("before", "after", "change_ratio", "ratio_low", "ratio_high", "registers_before", "registers_after",
+                 "spills_before", "spills_after", "instructions_before", "instructions_after", "store_bytes_before",
+                 "store_bytes_after"),
+        rows=Rows({"change": tuple(change.name for change in CHANGES)}),
+    ),
+    figures=tuple(
+        Drawn(
+            operator, "before_after", f"{operator}: before and after",
+            {"code": [{"label": label, "before": f"{name}_before", "after": f"{name}_after"} for name, label in (
+                ("registers", "registers"), ("spills", "spills"), ("instructions", "instructions"),
+                ("store_bytes", "bytes per store"))]},
+            Rows({"operator": (operator,), "change": tuple(c.name for c in CHANGES if c.operator == operator)}),
+        )
+        for operator in ANCHORS
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""What a row says against other rows of the same study: ratios, shares, pairs, groups."""

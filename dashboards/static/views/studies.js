@@ -1,0 +1,96 @@
+/* Studies: declared experiments, each with its question, figures, rules, table and files. */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h} = R;
+
+  let choose = null;
+
+  const chosenOf = (studies, values) =>
+    studies.find(({name, machine}) => name === values.study && machine === values.on) ||
+    studies.find(({name}) => name === values.study) ||
+    studies[0];
+
+  const columns = current => [
+    {key: "study", title: "study", value: row => row.name, cell: row => [opener(row, row === current), h("span", {class: "sub"}, R.foreign(row.title))]},
+    {key: "question", title: "question", value: row => row.question},
+    {key: "operators", title: "operators", value: row => row.operators.join(", ")},
+    {key: "machine", title: "machine", value: row => row.machine, cell: row => [R.foreign(row.device || row.machine), h("span", {class: "sub"}, R.foreign(row.machine))]},
+    {key: "date", title: "measured", value: row => row.date.slice(0, 10), cell: row => [R.foreign(row.date.slice(0, 10) || "–"), h("span", {class: "sub"}, R.foreign(row.commit.slice(0, 8)))]},
+    {key: "waits", title: "parts that wait", number: true, value: row => row.waits},
+  ];
+
+  function opener(row, pressed) {
+    const open = () => choose({study: row.name, on: row.machine, order: "", off: ""});
+    return h("button", {type: "button", class: "plain", "aria-pressed": String(pressed), click: open}, R.foreign(row.name));
+  }
+
+  /* ---- one study ---- */
+
+  const texts = (title, entries) => (entries.length ? [h("h3", {}, title), h("ul", {}, entries.map(entry => h("li", {}, entry)))] : []);
+
+  function rule({rule: text, loses}) {
+    const cost = loses === null ? null : h("span", {class: "sub"}, `loses ${(100 * loses).toFixed(1)} % against the best point`);
+    return [R.foreign(text), cost];
+  }
+
+  const links = files => files.map(({name, href}, n) => [n ? ", " : "", h("a", {href: R.root + href, download: name}, name)]);
+
+  function figure(host, {name, picture, foot, files}, study) {
+    const section = h("section", {class: "figure", "data-figure": name}, h("h3", {}, R.foreign(picture.title)));
+    host.append(section);
+    R.picture(section, picture, `${study.name}-${name}`, R.listed("off"), off => choose({off: R.listing(off)}));
+    section.append(
+      ...foot.map(text => h("p", {class: "foot"}, R.foreign(text))),
+      h("p", {class: "beside"}, "This figure: ", links(files)),
+    );
+  }
+
+  const amount = value => (Number.isInteger(value) ? value.toLocaleString("en-US") : R.number(value, 5));
+
+  function table(host, found, study, values) {
+    if (!found.table.rows.length) return;
+    const cells = found.table.columns.map(({key, title, number}, n) => ({
+      key,
+      title,
+      number,
+      value: row => row[n],
+      cell: row => (number ? amount(row[n]) : R.foreign(row[n] === "" ? "–" : row[n])),
+    }));
+    const grid = R.grid({caption: study.title, columns: cells, rows: found.table.rows, sort: values.order, sorted: order => choose({order}), file: `study-${study.name}`});
+    host.append(h("h3", {}, "Table"), grid, h("p", {class: "beside"}, "As recorded: ", links(found.files)));
+  }
+
+  function one(host, study, found, values) {
+    host.append(
+      h("h2", {id: "study"}, R.foreign(study.title), h("span", {class: "sub"}, R.foreign(`${study.device || study.machine}, ${study.versions}`))),
+      h("p", {}, R.foreign(study.question)),
+      ...found.problems.map(text => h("p", {class: "notice bad"}, R.foreign(text))),
+    );
+    for (const each of found.figures) figure(host, each, study);
+    host.append(...texts("Rules that follow", found.guidance.map(rule)));
+    table(host, found, study, values);
+    host.append(...texts("What is not there yet", found.waits.map(R.foreign)));
+    if (study.source) host.append(h("p", {class: "foot"}, "Source of the experiment: ", R.foreign(study.source)));
+  }
+
+  async function show(values, current) {
+    const {studies, problems} = await R.load("views/studies"),
+      study = chosenOf(studies, values),
+      found = study ? await R.data(study.path) : null;
+    if (!current()) return;
+    const lane = R.site.lanes.length ? R.lane(values) : null;
+    if (lane) R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+    const host = document.getElementById("view");
+    R.keepFocus(host, () => {
+      host.replaceChildren(
+        ...problems.map(text => h("p", {class: "notice bad"}, R.foreign(text))),
+        R.grid({caption: "studies", columns: columns(study), rows: studies, sort: values.sort, sorted: sort => choose({sort}), file: "studies"}),
+      );
+      if (study) one(host, study, found, values);
+    });
+  }
+
+  choose = R.view(show);
+})();
