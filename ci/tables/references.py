@@ -8,8 +8,8 @@ import pandas as pd
 
 from ci.tables import published
 
-CURVES = ("curve", "panels", "cus", "scaling", "bars")
-"""Kinds of figures with a quantity upwards, across which or in which a published number can be drawn."""
+CURVES = ("curve", "panels", "cus", "scaling")
+"""Kinds of figures with a quantity over another, in which a published number has a place; bars are of cases of ours."""
 
 FACTS = ("operator", "dtype", "world")
 

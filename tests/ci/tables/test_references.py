@@ -38,5 +38,6 @@ def test_levels_of_every_panel_once():
 def test_a_figure_without_such_an_axis_has_none():
     measured = rows("gemm", "fp16", {"M": 1})
     assert references("roofline", {}, measured) == []
+    assert references("bars", {"x": "case", "y": "tflops"}, measured) == []
     assert references("heatmap", {"x": "M", "y": "tile", "value": "tflops"}, measured) == []
     assert references("curve", {"x": "M", "y": "tflops"}, measured.iloc[:0]) == []
