@@ -30,8 +30,8 @@ WIDE = 400
 """Characters of a line that goes into a file or a pipe, where nothing has to be folded."""
 
 EXAMPLE = example(
-    "ridgeline table published.csv --columns hipblaslt,triton,autotune --baseline gmm --score higher "
-    "--by model,routing --by op --regret autotune=hipblaslt,triton"
+    "ridgeline table tests/ci/tables/data/primus_turbo_pr284_seen.csv --columns Triton,Autotune --baseline GMM "
+    "--score higher --by model --by op --regret Autotune=hipBLASLt,Triton"
 )
 
 
