@@ -20,7 +20,7 @@ from ci.tables import printed, recorded
 from ci.tables.compare import BOUND, Direction, TableComparison, compare
 from ci.tables.document import document
 from ci.tables.read import TableFile, read
-from ci.tables.roles import AskedColumns, TableFileError, known
+from ci.tables.roles import AskedColumns, TableFileError
 from ci.tables.sheets import Sheet, comma_separated, everything, latex, markdown, row_ratios, sheets
 
 ROWS = 40
@@ -179,16 +179,14 @@ def _print_comparison(path: str, question: TableQuestion) -> None:
 
 def _compared(read_in: TableFile, question: TableQuestion) -> TableComparison:
     roles = read_in.roles
-    for name in question.asked.grouped:
-        known(name, roles.keys)
     return compare(
         read_in.frame,
         roles.keys,
         roles.compared,
         roles.baseline,
         score=question.score,
-        by=question.by,
-        regret=dict(question.regret),
+        by=roles.asked.by,
+        regret=dict(roles.asked.regret),
         tie_percent=question.tie,
         bound=question.below,
         worst=question.worst,

@@ -284,6 +284,21 @@ def test_a_study_that_is_not_there(tmp_path, args, sentence):
     assert sentence in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("case,triton,gmm\n", "has no rows; `ridgeline study moe` writes it again"),
+        ("case,triton,gmm\na,1\n", "row 1 has another number of cells than the header; write it again"),
+    ],
+)
+def test_a_torn_table_of_a_study_is_said(tmp_path, text, sentence):
+    recorded(tmp_path)
+    next(tmp_path.rglob("table.csv")).write_text(text)
+    result = run("moe", "--results", tmp_path)
+    assert result.exit_code == USAGE
+    assert sentence in result.stderr
+
+
 def test_without_any_study_the_next_step_is_said(tmp_path):
     result = run("gone.csv", "--results", tmp_path)
     assert result.exit_code == USAGE
