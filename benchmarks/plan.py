@@ -73,7 +73,7 @@ class Selection:
 class PlannedArm:
     """What is timed: a checkout (by role) and a backend, with overridden knobs.
 
-    point: its id, in a sweep.  compiled: ahead, so that its first call need not.
+    point: its id, in a sweep.  compiled: ahead, or never, so that its first call has nothing to compile.
     libraries: what it calls, with versions.  first_call_s: what set-up and first call may take (kernels.spec.Backend).
     """
 

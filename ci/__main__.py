@@ -51,6 +51,7 @@ VERBS = {
     "submit": "Run a `ridgeline` command as a job, here or on a Slurm cluster.",
     "sweep": "Measure points (cases x knobs) against the default: which is best, and how sure that is.",
     "table": "The maths of comparison tables: ratios, means, wins, groups, regret.",
+    "tune": "Write tables of tuned knobs from a sweep, and verify them again.",
     "verify": "Is every backend right in every case here? Times nothing.",
     "wait": "Wait until a machine takes a job of a workflow.",
 }
@@ -79,6 +80,7 @@ ROOMS: dict[str, str] = {
     "submit": "jobs.submit",
     "sweep": "sweeps.sweep",
     "table": "sweeps.table",
+    "tune": "sweeps.tune",
     "wait": "machines.start",
 }
 """Verbs that are not the one command of a module of their name: the module below ci.commands that has them."""

@@ -195,8 +195,8 @@ def with_rounds(plan: MeasurePlan) -> MeasurePlan:
     cpu = machine_kind() == "cpu"
     rounds, cache, burst_s = (CPU_ROUNDS, "hot", CPU_BURST_S) if cpu else (GPU_ROUNDS, "cold", 0.0)
     rounds = rounds if plan.regime == REGIMES[0] else BURSTS
-    timed = {"rounds": plan.rounds or rounds, "cache": plan.cache or cache, "burst_s": plan.burst_s or burst_s}
-    return dataclasses.replace(plan, **timed)
+    cache, burst_s = plan.cache or cache, plan.burst_s or burst_s
+    return dataclasses.replace(plan, rounds=plan.rounds or rounds, cache=cache, burst_s=burst_s)
 
 
 def pairs(option: str, values: tuple[str, ...]) -> dict[str, str]:

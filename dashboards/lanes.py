@@ -52,6 +52,12 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
 
 
+def without_ranks(case: str, world: int) -> str:
+    """The name of a case without its number of ranks: "w4_fp16_64MB" is "fp16_64MB" with 4 ranks."""
+    kept = [part for part in case.split("_") if part != f"w{world}"]
+    return "_".join(kept) or case
+
+
 def tidy(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame in the order of history: one row per lane, commit and arm; no nulls in texts, no infinities.
 

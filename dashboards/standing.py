@@ -19,7 +19,7 @@ HERE = Path(__file__).parent.parent
 CODE = ("dashboards", "ci", "kernels", "benchmarks")
 """Packages whose files a page may depend on: code, templates, tables."""
 
-BESIDE = ("results_isa", "ci/events.toml")
+BESIDE = ("results_isa", "results_sustained", "ci/events.toml")
 """What a site shows besides the records, in the folder around them."""
 
 

@@ -43,12 +43,13 @@ ROOMS = {
         *SHARED,
     },
     "ci.history": {*("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git"), "ci.whole_files", *SHARED},
+    "ci.history.configurations": {"ci.history", "ci.judging", "ci.stats", "ci.sweeps"},
     "ci.git": {"ci.git", "kernels.project"},
     "ci.tables": {"ci.tables", "ci.stats", "ci.report.words"},
     "ci.tables.published": {"ci.tables.published"},
     "dashboards": {
-        *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials", "ci.tables.published"),
-        "kernels.hardware",
+        *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
+        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware"),
     },
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""

@@ -18,6 +18,9 @@ from benchmarks.trial_file import Status
 FIRST_USE = ("build", "call")
 """Requests in which a library may compile itself: set-up and first call."""
 
+COMPILE_S = 60.0
+"""How much longer a step of a point may take in which it is compiled; the longest of ours takes 7 s (2026-11)."""
+
 
 class Again(Exception):
     """The case starts anew, with fewer arms or another method."""
@@ -93,16 +96,17 @@ class ArmSteps:
         """Seconds that a step may take; said where a library that compiles itself on first use gets more for that."""
         own_s = max((arm.first_call_s for arm in arms), default=0.0) if op in FIRST_USE else 0.0
         if own_s <= self.protocol.deadline_s:
-            compiles = op in FIRST_USE and not all(arm.compiled for arm in arms)
-            return self.protocol.deadline_s if compiles or op == "case" else self.deadline_s(arms)
+            compiles = op in FIRST_USE and any(arm.point and not arm.compiled for arm in arms)
+            extra_s = COMPILE_S if compiles else 0.0
+            return self.protocol.deadline_s if op == "case" else self.deadline_s(arms, extra_s)
         if arms[0].libraries:  # it is installed
             self.say(f": {arms[0].key} compiling, allowed {own_s:g} s")
         return own_s
 
-    def deadline_s(self, arms: Sequence[PlannedArm]) -> float:
+    def deadline_s(self, arms: Sequence[PlannedArm], extra_s: float = 0.0) -> float:
         """Seconds that calls of arms may take, beyond what is expected of them; fewer if one is a point of a sweep."""
-        swept = any(arm.point for arm in arms)
-        return min(self.protocol.deadline_s, self.protocol.point_deadline_s) if swept else self.protocol.deadline_s
+        limit_s = self.protocol.deadline_s
+        return min(limit_s, self.protocol.point_deadline_s + extra_s) if any(arm.point for arm in arms) else limit_s
 
     def _all_failed(self, step: RankStep, failure: Failure) -> bool:
         """Take out every arm of a failed step; True if the case must start anew."""

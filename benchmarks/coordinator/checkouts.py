@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.coordinator import starting
 from benchmarks.coordinator.kernel_identity import files_of
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.signals import deferred
@@ -74,6 +75,7 @@ class Describer:
         checkout = self._checkout
         label = f"describe.{checkout.role}"
         try:
+            starting.prepare(checkout.python)
             with deferred():
                 self.pool = WorkerPool(label, checkout.python, checkout.path, 1, self._directory)
         except OSError as error:

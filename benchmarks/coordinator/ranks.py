@@ -18,14 +18,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.coordinator import starting
 from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
 
 HARNESS = Path(__file__).resolve().parents[2]
 """The checkout that this code lies in: `benchmarks` always comes from it."""
-
-WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
-"""The program of a measuring process; run by its path, never imported here."""
 
 Fields = Mapping[str, Any]
 """The arguments of a request, as JSON values."""
@@ -58,11 +56,6 @@ class Failure:
     spoiled: bool = False
 
 
-def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a measuring process.  asv's mark is removed: `benchmarks` shows asv only the suite."""
-    return {name: value for name, value in os.environ.items() if name != "ASV"} | dict(variables)
-
-
 class Failed(Exception):
     """A request failed; `failure` says how."""
 
@@ -92,9 +85,8 @@ class RankProcess:
         self._buffer = b""
         requests, self._write = os.pipe()
         self._read, answers = os.pipe()
-        command = [python, "-P", str(WORKER), str(requests), str(answers), str(checkout)]
         try:
-            self.process = self._started(command, (requests, answers), environment(variables))
+            self.process = starting.start(python, checkout, (requests, answers), log, variables)
         except OSError:
             self._close_pipes()
             raise
@@ -102,21 +94,6 @@ class RankProcess:
             os.close(requests)
             os.close(answers)
         os.set_blocking(self._read, False)
-
-    def _started(
-        self, command: list[str], pipes: tuple[int, int], variables: dict[str, str]
-    ) -> subprocess.Popen[bytes]:
-        with self.log.open("ab") as output:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.log.parent,
-                pass_fds=pipes,
-                start_new_session=True,
-                env=variables,
-            )
 
     def fileno(self) -> int:
         """The pipe with the answers, for a selector."""
@@ -148,9 +125,8 @@ class RankProcess:
         """How the process ended, in words; it is not reaped, so that its group can still be killed."""
         until = time.monotonic() + patience_s
         while time.monotonic() < until:
-            info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            if info is not None:
-                return ending_in_words(info.si_code, info.si_status)
+            if ended := starting.how_it_ended(self.process):
+                return ending_in_words(*ended)
             time.sleep(0.01)
         return "closed its pipe"
 

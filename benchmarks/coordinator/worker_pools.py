@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool, environment
 from benchmarks.coordinator.signals import deferred
@@ -128,6 +129,7 @@ class WorkerPools:
         checkout, s = self.checkouts[role], self.setting
         python, label = checkout.python, f"{s.kernel}.{role}"
         try:
+            starting.prepare(python)
             with deferred():
                 pool = WorkerPool(label, python, checkout.path, s.world, s.directory, s.variables(self._heap))
                 self.pools[role] = pool

@@ -86,7 +86,7 @@ def planned(
     one = Selection("sweep", cases=(batch.case,))
     [case] = plan.plan_kernel({ROLE: declaration}, machine, one, protocol.cache, protocol.regime)
     cost = Cost(**declaration["costs"].get(batch.case, {}))
-    whole = _with_points(batch, case, compiled)
+    whole = _with_points(batch, case, compiled, machine["kind"] == "cpu")
     for points in parts(batch.points, most_points(cost, case.copies, machine)):
         part = PlannedBatch(index, batch, whole).only(points)
         heap = plan.heap_bytes(cost, case.copies, case.world, part.case.arms, machine) if case.world > 1 else 0
@@ -107,10 +107,11 @@ def parts(points: tuple[Point, ...], most: int) -> list[tuple[Point, ...]]:
     return [points[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
 
 
-def _with_points(batch: Batch, case: PlannedCase, compiled: Compiled) -> PlannedCase:
+def _with_points(batch: Batch, case: PlannedCase, compiled: Compiled, nothing_compiles: bool) -> PlannedCase:
     """The case with the anchor and the points as its arms."""
     plain = {arm.backend: arm for arm in case.arms}
-    arms = [plain[batch.anchor], *(_arm(plain[point.backend], point, compiled) for point in batch.points)]
+    ahead = {point: nothing_compiles or compiled.get((point.case, point.label)) == "" for point in batch.points}
+    arms = [plain[batch.anchor], *(_arm(plain[point.backend], point, ahead[point]) for point in batch.points)]
     errors = {arm.key: case.errors.get(f"{ROLE}/{arm.backend}", "") for arm in arms}
     for arm in arms:
         why = compiled.get((batch.case, arm.label), "")
@@ -119,6 +120,5 @@ def _with_points(batch: Batch, case: PlannedCase, compiled: Compiled) -> Planned
     return dataclasses.replace(case, arms=tuple(arms), errors=found)
 
 
-def _arm(plain: PlannedArm, point: Point, compiled: Compiled) -> PlannedArm:
-    ahead = compiled.get((point.case, point.label)) == ""
-    return dataclasses.replace(plain, overrides=dict(point.knobs), point=point.id, compiled=ahead)
+def _arm(plain: PlannedArm, point: Point, compiled: bool) -> PlannedArm:
+    return dataclasses.replace(plain, overrides=dict(point.knobs), point=point.id, compiled=compiled)

@@ -21,9 +21,13 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Serve requests until the pipe closes."""
-    requests, answers, checkout = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    _die_with_parent()
+    """REQUESTS ANSWERS CHECKOUT: two descriptors of pipes, and a folder."""
+    serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+
+
+def serve(requests: int, answers: int, checkout: str) -> None:
+    """Serve requests until their pipe closes."""
+    die_with_parent()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in (requests, answers):
@@ -56,7 +60,7 @@ def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)

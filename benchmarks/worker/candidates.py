@@ -51,7 +51,7 @@ def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
     try:
         return about | {"knobs": knobs, "why": "", **_choices(backend, placed, _defaults(backend))}
     except Exception as error:  # Unsupported here, or a rule that fails: either way nothing can be tried
-        nothing = {"config": None, "rule": None, "tuned": None, "candidates": [], "overrides": []}
+        nothing = {"config": None, "rule": None, "tuned": None, "table": None, "candidates": [], "overrides": []}
         kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
         return about | {"knobs": knobs, "why": kind + first_line(error), **nothing}
 
@@ -72,6 +72,7 @@ def _choices(backend: Any, placed: Any, defaults: Json) -> Json:
     return {
         "config": config,
         **_tuned(getattr(backend, "tuned", None), placed, arch, defaults),
+        "table": _table(backend, placed, arch),
         "candidates": full,
         "overrides": [{name: value for name, value in one.items() if config.get(name) != value} for one in full],
     }
@@ -84,6 +85,14 @@ def _tuned(table: Any, placed: Any, arch: str, defaults: Json) -> Json:
     rule = {**defaults, **table.rule(placed, arch)}
     where = {"file": table.file, "section": table.section, "key": table.key(placed), "elements": list(table.elements)}
     return {"rule": rule, "tuned": where}
+
+
+def _table(backend: Any, placed: Any, arch: str) -> Json | None:
+    """What `ridgeline tune` must know to write an entry; None without a table, or in a checkout before 2026-12."""
+    if getattr(backend, "tuned", None) is None:
+        return None
+    found: Json | None = importlib.import_module("kernels._shared.tuning").described(backend, placed, arch)
+    return found
 
 
 def _parameters(backend: Any) -> list[inspect.Parameter]:

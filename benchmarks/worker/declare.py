@@ -118,6 +118,7 @@ def _declaration(kernel: Any, spec: ModuleType, place: Mapping[str, Any], protoc
         "costs": costs,
         "cost_errors": cost_errors,
         "method": getattr(kernel, "protocol", None),
+        "tuned": [name for name, one in kernel.backends.items() if getattr(one, "tuned", None)],
         "knobs": {name: _knobs(backend) for name, backend in kernel.backends.items()},
         "libraries": libraries.of_backends(kernel.backends),
         "first_call_s": {name: float(getattr(one, "first_call_s", 0.0)) for name, one in kernel.backends.items()},

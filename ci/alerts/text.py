@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ci.history.types import HistoryEvent
+from ci.history.types import EventKind, HistoryEvent
 from ci.report.markdown import code
 from ci.report.words import interval, percent, plain
 
@@ -15,7 +15,10 @@ def title(event: HistoryEvent) -> str:
     kernels = list(dict.fromkeys(plain(one.key.kernel, 60) for one in event.moved))
     named = ", ".join(kernels[:3]) + (f" and {len(kernels) - 3} more" if len(kernels) > 3 else "")
     size = percent(event.ratio).lstrip("+-")
-    return f"{named}: {size} {event.direction} on {plain(event.machine, 60)} since {event.first_bad.hash[:8]}"
+    what = (
+        f"best configuration moved, by {size}" if event.kind is EventKind.CONFIGURATION else f"{size} {event.direction}"
+    )
+    return f"{named}: {what} on {plain(event.machine, 60)} since {event.first_bad.hash[:8]}"
 
 
 def lines(event: HistoryEvent) -> list[str]:
@@ -24,16 +27,22 @@ def lines(event: HistoryEvent) -> list[str]:
     who = f" by {code(plain(first.author, 60))}" if first.author else ""
     pull = f", pull request #{first.pull_request}" if first.pull_request else ""
     others = f" (or one of {event.between} commits between)" if event.between else ""
-    key = event.moved[0].key
     return [
         f"Change of time: {percent(event.ratio)} {interval(event.ratio_low, event.ratio_high)} (99 %)",
         f"First bad commit: {code(first.hash)} {code(plain(first.subject, 100))}{who}{pull}{others}",
         f"Last good commit: {code(good.hash)}",
         *(f"Likely cause: {code(plain(cause.text, 200))}" for cause in event.causes[:3]),
         f"Series: {_series(event)}",
-        f"To reproduce: {code(f'ridgeline ab {good.hash[:12]} {first.hash[:12]} --kernel {plain(key.kernel, 80)}')}",
+        f"To reproduce: {code(_command(event))}",
         f"To take it: {code(f'ridgeline ack {event.id} --owner NAME')}",
     ]
+
+
+def _command(event: HistoryEvent) -> str:
+    kernel = plain(event.moved[0].key.kernel, 80)
+    if event.kind is EventKind.CONFIGURATION:
+        return f"ridgeline tune {kernel} --verify"
+    return f"ridgeline ab {event.last_good.hash[:12]} {event.first_bad.hash[:12]} --kernel {kernel}"
 
 
 def _series(event: HistoryEvent) -> str:

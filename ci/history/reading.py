@@ -9,6 +9,8 @@ import pandas as pd
 
 from ci.history import commits, exact, health_events, triage
 from ci.history.analysis import History, analyse
+from ci.history.configuration_events import configuration_events
+from ci.history.configurations.reading import read as read_swept
 from ci.history.steps import series
 from ci.records import store
 from ci.records.derived import derive
@@ -31,11 +33,16 @@ def of_frame(
     """The same, of a derived frame that somebody has loaded already."""
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
     recorded = exact.read(code, repository=folder) if code else []
-    hashes = [*_commits(frame), *(one.commit for one in recorded)]
+    swept = read_swept(results)
+    hashes = [*_commits(frame), *(one.commit for one in recorded), *(one.commit for one in swept)]
     kept = results / KEPT if results.is_dir() else None
     known = commits.read(folder, hashes)
     found = analyse(frame, recorded, known, decisions, kept)
-    events = health_events.with_machines(found.events, results, frame, known, decisions or triage.Triage())
+    decided = decisions or triage.Triage()
+    events = health_events.with_machines(found.events, results, frame, known, decided)
+    moved = configuration_events(swept, known, decided)
+    if moved:
+        events = tuple(sorted((*events, *moved), key=lambda one: (one.first_bad.date_ms, one.id)))
     return dataclasses.replace(found, events=events)
 
 

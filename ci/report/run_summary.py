@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -10,13 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.records import rates
-from ci.records.sustained.energy import JoulesPerCall, joules_of
+from ci.records.regimes.folders import SUSTAINED
 from ci.report.build import costs_of, skips_of
 from ci.report.model import ReportWarning, grouped
 from ci.report.words import duration, plain, rate, warning_line
 from ci.stats import anomalies
 from ci.stats.types import FloatArray
 from ci.trials.trial import Trial
+
+if TYPE_CHECKING:
+    from ci.records.sustained.energy import JoulesPerCall
 
 Key = tuple[str, str, str]
 """Operator, case, backend."""
@@ -66,9 +70,14 @@ def _table(trials: Sequence[Trial], medians: dict[Key, float]) -> Table:
 
 def _energy(trials: Sequence[Trial]) -> dict[Key, JoulesPerCall]:
     """Joules of every arm whose bursts were long enough for the counters."""
+    sustained = [trial for trial in trials if trial.regime == SUSTAINED]
+    if not sustained:
+        return {}
+    from ci.records.sustained.energy import joules_of  # it needs scipy, which a node may lack
+
     found: dict[Key, JoulesPerCall] = {}
-    for operator in dict.fromkeys(trial.operator for trial in trials):
-        own = joules_of([trial for trial in trials if trial.operator == operator])
+    for operator in dict.fromkeys(trial.operator for trial in sustained):
+        own = joules_of([trial for trial in sustained if trial.operator == operator])
         found |= {(operator, case, backend): joules for (case, _, backend), joules in own.items()}
     return found
 

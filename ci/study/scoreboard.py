@@ -1,6 +1,9 @@
 """Where our kernels stand against the vendor libraries: one row per machine, kernel and backend, as Markdown.
 
     python -m ci.study.scoreboard results
+    python -m ci.study.scoreboard --sustained results
+
+With --sustained: calls back to back in bursts beside spaced ones, over the cases that have both.
 
 The ratio is baseline time / our time in the newest record of a kernel, against the fastest baseline of each case.
 Cases whose only timed baseline is one of NO_PEERS are left out: a comparison is fair, or it is not shown.
@@ -8,8 +11,9 @@ Cases whose only timed baseline is one of NO_PEERS are left out: a comparison is
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +21,7 @@ import pandas as pd
 
 from ci.records import derived as derive
 from ci.records import store as records
+from ci.records.sustained.beside import BesideRow, beside
 from ci.report.markdown import code, text
 
 HEADER = (
@@ -43,10 +48,40 @@ def rows(frame: pd.DataFrame) -> Iterator[str]:
             yield f"| {name} | {code(kernel)} | {code(backend)} | {len(ratio)} | {shown} |"
 
 
+SUSTAINED_HEADER = (
+    "| machine | kernel | backend | cases | baseline / ours, spaced | sustained | J of a call, ours / baseline |",
+    "|---|---|---|---:|---:|---:|---:|",
+)
+
+
+def sustained_rows(found: Sequence[BesideRow]) -> Iterator[str]:
+    """Geometric means over the cases of a backend that were timed in both regimes."""
+    joules = {(r.machine, r.kernel, r.case): r.joules.joules for r in found if r.baseline and r.joules}
+    groups: dict[tuple[str, str, str, str], list[BesideRow]] = {}
+    for row in found:
+        if not row.baseline and row.spaced and not math.isnan(row.spaced.ratio + row.sustained.ratio):
+            groups.setdefault((row.machine, row.device, row.kernel, row.backend), []).append(row)
+    for (machine, device, kernel, backend), cases in groups.items():
+        beside = ((r.joules, joules.get((r.machine, r.kernel, r.case))) for r in cases)
+        energy = [own.joules / other for own, other in beside if own and other]
+        both = [[r.spaced.ratio for r in cases if r.spaced], [r.sustained.ratio for r in cases]]
+        shown = " | ".join(f"{np.exp(np.log(one).mean()):.3f}" for one in both)
+        last = f"{np.exp(np.log(energy).mean()):.3f}" if energy else ""
+        name = text(f"{device} ({machine})")
+        yield f"| {name} | {code(kernel)} | {code(backend)} | {len(cases)} | {shown} | {last} |"
+
+
+def sustained_table(results: Path) -> str:
+    """The table of both regimes."""
+    return "\n".join([*SUSTAINED_HEADER, *sustained_rows(beside(results))]) + "\n"
+
+
 def table(results: Path) -> str:
     """The whole table of a results folder."""
     return "\n".join([*HEADER, *rows(records.load(results))]) + "\n"
 
 
 if __name__ == "__main__":
-    print(table(Path(sys.argv[1] if len(sys.argv) > 1 else "results")), end="")
+    folders = [argument for argument in sys.argv[1:] if argument != "--sustained"]
+    made = sustained_table if "--sustained" in sys.argv else table
+    print(made(Path(folders[0] if folders else "results")), end="")

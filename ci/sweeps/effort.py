@@ -57,7 +57,7 @@ def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs:
     """Of these points, by case."""
     device = device_of(catalogue.arch, catalogue.compute_units)
     seconds, samples, entering = 0.0, 0, sum(map(len, points.values()))
-    world = max((offer.world for offer in catalogue.offers), default=1)
+    world = max((offer.world for offer in catalogue.offers if offer.case in points), default=1)
     for rung, rounds in enumerate(rungs.rounds):
         staying = STAYING**rung if rungs.halving and rung < 3 else STAYING**2 if rungs.halving else 1.0
         seconds += START_S if entering else 0.0

@@ -17,8 +17,8 @@ from ci.history.kept.curves import CurvePoint
 from ci.records.rates import Rate
 from dashboards.figures import canvas
 from dashboards.figures.error import FigureError
+from dashboards.lanes import without_ranks
 from dashboards.values import headline, in_rate
-from dashboards.views.scaling import shape_of
 
 PANELS = (
     ("clock_mhz", "clock at work, MHz", 1.0),
@@ -37,7 +37,7 @@ def scaling(frame: pd.DataFrame, kernel: str, case: str | None, path: Path | str
     rows = canvas.chosen(frame, kernel=kernel)
     rows = rows[(rows["status"] == "ok") & (rows["world"] > 1)]
     worlds = rows["world"].astype(int)
-    rows = rows.assign(shape=[shape_of(name, world) for name, world in zip(rows["case"], worlds, strict=True)])
+    rows = rows.assign(shape=[without_ranks(name, world) for name, world in zip(rows["case"], worlds, strict=True)])
     rows = rows[rows.groupby("shape")["world"].transform("nunique") > 1]
     if not len(rows):
         raise FigureError(f"no problem of {kernel} was measured with two numbers of ranks")

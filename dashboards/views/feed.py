@@ -75,12 +75,16 @@ def stamp(date_ms: int) -> str:
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
+CALLED = {"code": "machine code changed", "configuration": "best configuration moved"}
+"""What an event is called, where it is not its size and direction."""
+
+
 def title(event: HistoryEvent) -> str:
     """One line: "gemm 8.1 % slower on h200x1: 3 shapes since 0123abcd, open"."""
     kernels = list(dict.fromkeys(moved.key.kernel for moved in event.moved))
     who = kernels[0] if len(kernels) == 1 else f"{len(kernels)} operators"
     shapes = len({(moved.key.kernel, moved.key.case) for moved in event.moved})
-    what = "machine code changed" if event.kind == "code" else f"{size(event.ratio)} {event.direction}"
+    what = CALLED.get(str(event.kind), f"{size(event.ratio)} {event.direction}")
     since = f"{shapes} shape{'s' * (shapes != 1)} since {event.first_bad.hash[:8]}"
     return f"{who} {what} on {event.machine}: {since}, {event.state}"
 

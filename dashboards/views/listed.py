@@ -14,9 +14,11 @@ from dashboards.views import (
     scaling,
     shapes,
     studies,
+    sustained,
+    sweeps,
 )
 
 VIEWS: tuple[View, ...] = (
     *(events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW),
-    *(scaling.VIEW, studies.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
+    *(scaling.VIEW, sustained.VIEW, studies.VIEW, sweeps.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
 )

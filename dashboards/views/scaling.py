@@ -12,16 +12,10 @@ import pandas as pd
 from ci.history.kept import curves
 from ci.history.kept.curves import CurvePoint
 from ci.records.rates import Rate, headline
-from dashboards.lanes import natural, slug
+from dashboards.lanes import natural, slug, without_ranks
 from dashboards.values import CostRow, costs, count, different, in_rate, minute, one, significant
 from dashboards.views import SiteInput, View
 from dashboards.views.beside import beside
-
-
-def shape_of(case: str, world: int) -> str:
-    """The name of a case without its number of ranks: "w4_fp16_64MB" is "fp16_64MB" with 4 ranks."""
-    kept = [part for part in case.split("_") if part != f"w{world}"]
-    return "_".join(kept) or case
 
 
 def scaling_data(rows: pd.DataFrame) -> dict[str, Any]:
@@ -42,7 +36,7 @@ def _points(rows: pd.DataFrame) -> list[dict[str, Any]]:
     in_each = {rate: significant(in_rate(rows, rate)) for rate in {*quoted, Rate.BUSBW}}
     columns = {
         "kernel": rows["kernel"],
-        "shape": [shape_of(case, int(world)) for case, world in zip(rows["case"], rows["world"], strict=True)],
+        "shape": [without_ranks(case, int(world)) for case, world in zip(rows["case"], rows["world"], strict=True)],
         "case": rows["case"],
         "world": map(count, rows["world"]),
         "per_rank": significant((rows["payload_bytes"] / rows["world"]).to_numpy(float), 12),

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import __main__ as command_line
 from benchmarks import program
-from benchmarks.coordinator.ranks import WORKER
+from benchmarks.coordinator.starting import WORKER
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -34,21 +34,33 @@ def lines_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def processes_with(text: str) -> list[str]:
-    """Command lines of processes that contain a text; zombies have none."""
+def processes_with(text: str, place: str = "cmdline") -> list[str]:
+    """Command lines of processes in whose command line, or environ, a text is; zombies have neither."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and text.encode() in (line := (entry / "cmdline").read_bytes()):
-                found.append(line.replace(b"\0", b" ").decode())
+            if entry.name.isdigit() and text.encode() in (entry / place).read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
             continue  # it ended while we looked
     return found
 
 
-def measuring(checkout: Path) -> list[str]:
-    """Command lines of the measuring processes of a checkout: benchmarks/worker, started by its path."""
-    return [line for line in processes_with(f"{checkout}\0") if str(WORKER) in line]
+@pytest.fixture(params=["fork", "spawn"])
+def marked(request: pytest.FixtureRequest) -> dict[str, str]:
+    """An environment that everything started with it, and by it, can be known by; with and without a fork server."""
+    return {"RIDGELINE_START": request.param, "MARK": f"{random.randrange(10**9, 10**10)}"}
+
+
+def alive(marked: dict[str, str]) -> list[str]:
+    """Command lines of everything that runs with such an environment."""
+    return processes_with(f"MARK={marked['MARK']}\0", "environ")
+
+
+def measures(marked: dict[str, str]) -> bool:
+    """Whether a measuring process runs; a fork server is started by a file beside theirs and has their command line."""
+    own = [line for line in alive(marked) if str(WORKER) in line]
+    return len(own) > (marked["RIDGELINE_START"] == "fork")
 
 
 def wait_until(what: object, seconds: float = 60.0) -> None:
@@ -180,7 +192,7 @@ def test_usage_errors_give_exit_code_3(arguments, message, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp_path, number):
+def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp_path, number, marked):
     tree, out = toy_tree("tree"), tmp_path / "trials.jsonl"
     running = subprocess.Popen(
         command(
@@ -201,19 +213,20 @@ def test_an_interrupted_run_keeps_its_trials_and_leaves_no_process(toy_tree, tmp
             "none",
         ),
         cwd=ROOT,
+        env={**os.environ, **marked},
     )
     try:
         wait_until(lambda: out.exists() and out.stat().st_size > 0)
-        wait_until(lambda: measuring(tree))
+        wait_until(lambda: measures(marked))
         running.send_signal(number)
         assert running.wait(30) == 130
     finally:
         running.kill()
     assert all(line["cases"]["small"]["arms"]["head/ours"]["status"] == "ok" for line in lines_of(out))
-    assert processes_with(str(tree)) == []
+    wait_until(lambda: not alive(marked), 5)
 
 
-def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path):
+def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path, marked):
     tree = toy_tree("tree")
     running = subprocess.Popen(
         command(
@@ -234,14 +247,15 @@ def test_workers_do_not_outlive_a_killed_coordinator(toy_tree, tmp_path):
             tmp_path / "o.jsonl",
         ),
         cwd=ROOT,
+        env={**os.environ, **marked},
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: measuring(tree))
+        wait_until(lambda: measures(marked))
     finally:
         running.kill()
         running.wait()
-    wait_until(lambda: not processes_with(str(tree)), 10)
+    wait_until(lambda: not alive(marked), 10)
 
 
 def test_children_of_a_kernel_are_killed_with_it(toy_tree, tmp_path):

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from ci.records import store
 from dashboards import build
 from dashboards.views import pull_request
-from tests.dashboards import chromium, made_history, node, synthetic
+from tests.ci import made_trials
+from tests.ci.sweeps import made_sweeps
+from tests.dashboards import chromium, made_history, made_studies, node, synthetic
 from tests.dashboards.made_history import MI300X
 from tests.dashboards.test_pull_request import GOLDEN
 
@@ -31,8 +34,14 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = synthetic.lively(60)
     reports = tuple(pull_request.read(GOLDEN / f"{name}.json") for name in ("slower", "broken"))
-    folder = tmp_path_factory.mktemp("site") / "site"
-    return build.build_frame(frame, folder, past=made_history.lively(frame), reports=reports)
+    folder = tmp_path_factory.mktemp("site")
+    made = {name: make() for name, make in made_studies.MADE.items()}
+    made_studies.write(folder / "results", "every_kind", made)
+    store.record(
+        [made_trials.write(folder / "t.jsonl", made_sweeps.line([({"num_warps": 8}, 0.9)]))], folder / "results"
+    )
+    shown = {"past": made_history.lively(frame), "reports": reports, "results_dir": folder / "results"}
+    return build.build_frame(frame, folder / "site", **shown)
 
 
 def findings(page: chromium.Page, axe: str) -> list[str]:

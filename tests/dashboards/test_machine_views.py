@@ -13,7 +13,7 @@ import pytest
 from ci.history.kept import canary, checks, curves
 from ci.history.kept.canary import CanaryCase, CanaryRun
 from dashboards import build
-from dashboards.lanes import tidy
+from dashboards.lanes import tidy, without_ranks
 from dashboards.views import SiteInput, View, machines, records, scaling
 from tests.ci import made_trials
 from tests.dashboards import synthetic
@@ -124,7 +124,7 @@ def test_a_bare_frame_lists_its_machines_without_health() -> None:
     [("w4_fp16_64MB", 4, "fp16_64MB"), ("n8_m4_w2", 2, "n8_m4"), ("w2", 2, "w2"), ("w4_x", 2, "w4_x")],
 )
 def test_a_case_without_its_ranks(case: str, world: int, shape: str) -> None:
-    assert scaling.shape_of(case, world) == shape
+    assert without_ranks(case, world) == shape
 
 
 def test_points_of_one_product_over_ranks(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from dashboards.figures.studies import __main__ as command
 from dashboards.figures.studies import paper
 from dashboards.figures.studies.foot import foot
 from dashboards.figures.studies.kinds import KEYS, picture
-from dashboards.figures.studies.marks import _dash
 from dashboards.figures.studies.picture import Marks, Picture
 from dashboards.figures.studies.spec import parse
 from tests.dashboards import made_studies
@@ -296,10 +295,3 @@ def test_a_map_with_more_cells_than_paper_has_room_for_is_refused() -> None:
     x, y = ({"column": name, "label": name, "unit": "1", "scale": "category"} for name in ("M", "tile"))
     with pytest.raises(FigureError, match="80 x 80 cells are more than 4000; choose with 'where'"):
         picture(parse(made_studies.spec("heatmap", "t", x=x, y=y, value="us"), KEYS), rows)
-
-
-def test_a_line_beside_the_measured_ones_is_never_solid() -> None:
-    """However many published lines there are: solid is what was measured."""
-    looks = [_dash(Marks("one", "line", (1.0,), (1.0,), dashed=n)) for n in range(20)]
-    assert [n for n, look in enumerate(looks) if look == "solid"] == [0]
-    assert len({str(look) for look in looks[1:9]}) == 8

@@ -17,6 +17,9 @@ STANDING = (EventState.OPEN, EventState.ACKNOWLEDGED)
 WIDEST = 100
 """Characters of foreign words that are shown in one place."""
 
+HEADED = {EventKind.CODE: "code changed", EventKind.CONFIGURATION: "best configuration moved"}
+"""What an event is called, where it is not its kind and direction."""
+
 CAUSES = 2
 """Causes that are shown; --json has all."""
 
@@ -31,10 +34,17 @@ def is_regression(event: HistoryEvent) -> bool:
     return event.kind is EventKind.KERNEL and event.direction is Direction.SLOWER and event.state is EventState.OPEN
 
 
+def is_moved_configuration(event: HistoryEvent) -> bool:
+    """Whether knobs in use are no longer the best, and nobody has dealt with it."""
+    return event.kind is EventKind.CONFIGURATION and event.state is EventState.OPEN
+
+
 def show(events: Sequence[HistoryEvent], history: History, console: Console, all_code: bool = False) -> None:
     """One line that says what stands, the events, what was looked at.  all_code: many changes of code are listed."""
     count = sum(map(is_regression, events))
     console.print(Text(f"{plural(count, 'regression')} open", "bold red" if count else "bold green"))
+    if moved := sum(map(is_moved_configuration, events)):
+        console.print(Text(f"{plural(moved, 'best configuration')} moved: see `ridgeline tune --help`", "yellow"))
     code = sum(event.kind is EventKind.CODE for event in events)
     folded = code > FOLDED and not all_code
     for event in sorted(events, key=_rank):
@@ -52,8 +62,8 @@ def block(event: HistoryEvent) -> Text:
     """What moved and by how much; since when; what became of it and why it may be."""
     style = STYLE[event.direction] if event.state in STANDING else "dim"
     size = f"{percent(event.ratio)} {interval(event.ratio_low, event.ratio_high)}"
-    way = "changed" if event.kind is EventKind.CODE else event.direction
-    first = f"{event.kind} {way}: {what(event)} on {plain(event.machine, WIDEST)}, {size}"
+    headed = HEADED.get(event.kind, f"{event.kind} {event.direction}")
+    first = f"{headed}: {what(event)} on {plain(event.machine, WIDEST)}, {size}"
     causes = [plain(cause.text, WIDEST) for cause in event.causes]
     more = f" (+{len(causes) - CAUSES})" if len(causes) > CAUSES else ""
     why = f"; {'; '.join(causes[:CAUSES])}{more}" if causes else ""

@@ -12,6 +12,13 @@ import click
 from ci.harness import TIERS
 from ci.options import DRY_RUN, PASS, NewFile, example, folder
 
+VERIFY_MIN = 20
+"""GPU minutes of a night for tuned tables: some 120 entries with their rivals at 10 s each (H200, 2026-11-22: four
+cases with five sets of knobs took 40 s); the 120 of all operators are through in a night or two."""
+
+SWEEPS = "sweeps.jsonl"
+"""Where what was measured for them goes; what was compiled lies beside it."""
+
 Run = Callable[[Sequence[str]], int]
 """Runs `ridgeline` with these arguments; its exit code."""
 
@@ -23,7 +30,7 @@ Run = Callable[[Sequence[str]], int]
 @folder("--known", "known", "Folder for the gate's answers about known changes.")
 @DRY_RUN
 def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int:
-    """Say what this machine is, measure, and ask the gate about known changes.
+    """Say what this machine is, measure, ask the gate about known changes, verify tuned tables.
 
     The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
     """
@@ -36,11 +43,16 @@ def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int
 
 
 def steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tuple[str, ...], ...]:
-    """The commands of a night, each as arguments.  The gate is asked on full nights, not after a look at a few."""
+    """The commands of a night, each as arguments.
+
+    The gate is asked, and tuned tables are verified, on full nights, not after a look at a few operators.
+    """
     chosen = [word for name in kernels for word in (f"--kernel={name}",)]
     measure = ("run", f"--tier={tier}", *chosen, f"--out={out}")
-    asked = (("canary", f"--results={known}"),) if tier == "nightly" and not kernels else ()
-    return (("doctor",), measure, *asked)
+    if tier != "nightly" or kernels:
+        return (("doctor",), measure)
+    verify = ("tune", "all", "--verify", f"--budget={VERIFY_MIN}", f"--out={SWEEPS}")
+    return (("doctor",), measure, ("canary", f"--results={known}"), verify)
 
 
 def through(planned: Sequence[Sequence[str]], run: Run) -> int:

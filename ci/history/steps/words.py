@@ -27,6 +27,8 @@ class EventKind(enum.StrEnum):
     """Ours and the vendor's together: the machine, its driver or its clocks."""
     CODE = "code"
     """What the compiler emits; exact, so every change counts."""
+    CONFIGURATION = "configuration"
+    """The knobs in use, against others that a sweep measured beside them: they were the best, and are no longer."""
 
 
 class EventState(enum.StrEnum):

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
-import numpy as np
 import pandas as pd
 
 from ci.records import store
-from ci.records.derived import derive
 from ci.records.regimes.folders import SUSTAINED, folder_of
 from ci.records.sustained.energy import JoulesPerCall, joules_of
 
+Series: TypeAlias = tuple[str, str, str, str]
+"""Machine, kernel, case, backend: what a sustained and a spaced time share to stand beside each other."""
+
 SERIES = ["machine", "kernel", "case", "backend"]
-"""What a sustained and a spaced time must share to stand beside each other."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RegimeTime:
+    """The newest time of a series in one regime, in seconds.
+
+    ratio: time of the fastest baseline / our time in the rounds of the same trials, above 1 ours is faster; low, high:
+    its 99 % interval.  NaN for a baseline, and where none was timed.
+    """
+
+    commit: str
+    env: str
+    seconds: float
+    ratio: float
+    low: float
+    high: float
 
 
 @dataclasses.dataclass(frozen=True)
 class BesideRow:
-    """One backend in one case in both regimes.  Seconds; NaN and None where the regime or the counter has nothing.
+    """One backend in one case in both regimes.  spaced: None where it was never timed so; its commit may be another.
 
-    *_ratio: time of the fastest baseline / our time in the rounds of the same trials, above 1 ours is faster; with its
-    99 % interval.  commit: of the sustained record; spaced_commit: of the spaced one, which may be another.
+    joules: of a call in the sustained record, None where no counter said.
     """
 
     machine: str
@@ -31,41 +48,43 @@ class BesideRow:
     case: str
     backend: str
     baseline: bool
-    env: str
-    commit: str
-    spaced_commit: str
-    spaced_s: float
-    sustained_s: float
-    spaced_ratio: float
-    spaced_low: float
-    spaced_high: float
-    sustained_ratio: float
-    sustained_low: float
-    sustained_high: float
+    sustained: RegimeTime
+    spaced: RegimeTime | None
     joules: JoulesPerCall | None
 
 
 def beside(results: Path, spaced: pd.DataFrame | None = None) -> list[BesideRow]:
     """Every series that has a sustained time, by its newest record.  spaced: the frame of `results`, if loaded."""
     folder = folder_of(results, SUSTAINED)
-    frame = store.load(folder) if folder.is_dir() else pd.DataFrame()
-    if not len(frame):
+    if not folder.is_dir():
         return []
-    sustained = _newest(frame)
-    other = _newest(store.load(results) if spaced is None else spaced).set_index(SERIES)
-    found, energy = list[BesideRow](), _Energy(folder)
-    for row in sustained.sort_values(SERIES).itertuples(index=False):
-        key = tuple(str(getattr(row, name)) for name in SERIES)
-        there = other.loc[key] if key in other.index else None
-        found.append(_row(row, there, energy.of(row)))
+    others = _times(_newest(store.load(results) if spaced is None else spaced))
+    newest, energy = _newest(store.load(folder)), _Energy(folder)
+    times, found = _times(newest), list[BesideRow]()
+    facts = zip(newest["device"].astype(str), newest["baseline"], strict=True)
+    for (series, time), (device, baseline) in sorted(zip(times.items(), facts, strict=True)):
+        machine, kernel, case, backend = series
+        joules = energy.of(machine, time)
+        named = machine, device, kernel, case, backend, bool(baseline)
+        found.append(BesideRow(*named, time, others.get(series), joules.get((kernel, case, backend))))
     return found
 
 
 def _newest(frame: pd.DataFrame) -> pd.DataFrame:
-    """The newest right row of each series; texts are plain."""
-    right = frame[(frame["status"] == "ok") & frame["seconds"].notna()].reset_index(drop=True)
-    plain = derive(right).astype(dict.fromkeys((*SERIES, "commit", "env", "device", "baseline_name"), str))
-    return plain.sort_values("date", kind="stable").drop_duplicates(SERIES, keep="last")
+    """The newest right row of each series."""
+    right = frame[(frame["status"] == "ok") & frame["seconds"].notna()]
+    return right.sort_values("date", kind="stable").drop_duplicates(SERIES, keep="last")
+
+
+def _times(newest: pd.DataFrame) -> dict[Series, RegimeTime]:
+    texts = (newest[name].astype(str) for name in (*SERIES, "commit", "env"))
+    numbers = (newest[name].astype(float) for name in ("seconds", "paired_ratio", "paired_low", "paired_high"))
+    rows = zip(*texts, *numbers, strict=True)
+    return {(machine, kernel, case, backend): RegimeTime(*time) for machine, kernel, case, backend, *time in rows}
+
+
+Joules: TypeAlias = Mapping[tuple[str, str, str], JoulesPerCall]
+"""By kernel, case and backend."""
 
 
 class _Energy:
@@ -73,41 +92,21 @@ class _Energy:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[tuple[str, str, str], dict[tuple[str, str, str], JoulesPerCall]] = {}
+        self._known: dict[tuple[str, str, str], Joules] = {}
 
-    def of(self, row: object) -> JoulesPerCall | None:
-        machine, commit, env = (str(getattr(row, name)) for name in ("machine", "commit", "env"))
-        if (machine, commit, env) not in self._known:
-            self._known[machine, commit, env] = self._read(machine, commit, env)
-        kernel, case, backend = (str(getattr(row, name)) for name in ("kernel", "case", "backend"))
-        return self._known[machine, commit, env].get((kernel, case, backend))
+    def of(self, machine: str, time: RegimeTime) -> Joules:
+        """What the record of a time says."""
+        where = machine, time.commit, time.env
+        if where not in self._known:
+            self._known[where] = dict(self._read(*where))
+        return self._known[where]
 
-    def _read(self, machine: str, commit: str, env: str) -> dict[tuple[str, str, str], JoulesPerCall]:
-        found = {}
+    def _read(self, machine: str, commit: str, env: str) -> Joules:
+        found: dict[tuple[str, str, str], JoulesPerCall] = {}
         trials = store.notes(self._folder, machine, commit, env)
-        [place] = store.places(self._folder, machine, commit, env)
+        place = store.Place(machine, commit, env)
         for operator in dict.fromkeys(trial.operator for trial in trials):
             own = [trial for trial in trials if trial.operator == operator]
             role = place.role_in(own[-1])
             found |= {(operator, case, b): one for (case, r, b), one in joules_of(own).items() if r == role}
         return found
-
-
-def _row(sustained: object, spaced: pd.Series | None, joules: JoulesPerCall | None) -> BesideRow:
-    def told(row: object | None, name: str) -> float:
-        return float(getattr(row, name)) if row is not None else np.nan
-
-    def ratio(row: object | None) -> tuple[float, float, float]:
-        return told(row, "paired_ratio"), told(row, "paired_low"), told(row, "paired_high")
-
-    return BesideRow(
-        *(str(getattr(sustained, name)) for name in ("machine", "device", "kernel", "case", "backend")),
-        bool(sustained.baseline),
-        *(str(getattr(sustained, name)) for name in ("env", "commit")),
-        str(spaced["commit"]) if spaced is not None else "",
-        told(spaced, "seconds"),
-        told(sustained, "seconds"),
-        *ratio(spaced),
-        *ratio(sustained),
-        joules,
-    )

@@ -207,7 +207,7 @@ def _groups(frame: pd.DataFrame) -> Series:
 
 def _word(place: int) -> Callable[[pd.DataFrame], Series]:
     """A part of the case's name: "dsv3_gateup_b8_m2048_mild" is of a model, and a layer of it."""
-    return lambda frame: frame["case"].astype(str).str.split("_").str[place].fillna("")
+    return lambda frame: frame["case"].astype(str).str.split("_").str[place].astype(object).fillna("")
 
 
 def _operation(frame: pd.DataFrame) -> Series:

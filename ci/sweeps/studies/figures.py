@@ -20,7 +20,7 @@ from ci.records import derived
 from ci.sweeps.studies.columns import described, with_columns
 from ci.sweeps.studies.reshape import RESHAPES, reshaped
 from ci.sweeps.studies.rows import chosen
-from ci.tables.references import references
+from ci.tables import alongside
 from ci.whole_files import replace
 
 AXES = ("x", "y", "value")
@@ -28,6 +28,9 @@ AXES = ("x", "y", "value")
 
 NAMES = ("group", "by", "label", "ceiling", "color", "low", "high", "change", "before", "after")
 """Keys that name a column."""
+
+COMPARED = {"curve": (), "panels": (), "bars": (), "scaling": (), "cus": ("busbw",), "roofline": ("tflops",)}
+"""Kinds in which published numbers stand, with the quantity that each shows if its declaration names none."""
 
 NEEDED = {
     "roofline": ("flops", "hbm_bytes", "link_bytes", "seconds", "dtype", "case"),
@@ -135,6 +138,15 @@ def ceilings(frame: pd.DataFrame) -> dict[str, Any]:
     return {"peak_tflops": peaks, "hbm_gbs": hardware.hbm_bandwidth / 1e9, "link_gbs": link}
 
 
+def published(drawn: Drawn, measured: pd.DataFrame) -> list[Any]:
+    """Points that others have published for the shapes of a figure; none for a kind that compares ours with ours."""
+    if drawn.kind not in COMPARED:
+        return []
+    said = [drawn.spec, *drawn.spec.get("panels", ())]
+    ys = [_column(one["y"]) for one in said if one.get("y")] or COMPARED[drawn.kind]
+    return alongside.points(measured, ys, _column(drawn.spec.get("x") or ""))
+
+
 def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: Console) -> tuple[list[str], list[str]]:
     """Write and draw every figure that has rows into a folder; (names drawn, a sentence for each that failed)."""
     drawn, missing = list[str](), list[str]()
@@ -153,8 +165,7 @@ def draw(study: Study, frame: pd.DataFrame, foot: Foot, folder: Path, console: C
 
 def _draw(one: Drawn, measured: pd.DataFrame, rows: pd.DataFrame, foot: Foot, folder: Path, console: Console) -> None:
     told, table = folder / f"{one.name}.json", folder / f"{one.name}.csv"
-    kept = with_values(one, rows)
-    replace(told, json.dumps(spec(kept, measured, foot, references(kept.kind, kept.spec, measured)), indent=1) + "\n")
+    replace(told, json.dumps(spec(with_values(one, rows), measured, foot, published(one, measured)), indent=1) + "\n")
     replace(table, rows.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
     argv = program("dashboards.figures.studies", str(told.resolve()))
     argv += options(data=table.resolve(), out=(folder / one.name).resolve())

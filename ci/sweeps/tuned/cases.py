@@ -6,11 +6,15 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 Value = str | int | float | bool
 """Of a knob."""
 
 Knobs = Mapping[str, Value]
+
+Table = Mapping[str, Any]
+"""An object of JSON, or a table of TOML, before it is a type of ours."""
 
 Identity = str
 """What says whether two sets of knobs are the same entry: canonical JSON of all knobs, counted as in an entry."""

@@ -43,7 +43,7 @@ class RunnerUp:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Decision:
+class EntryDecision:
     """What a sweep decides about an entry.
 
     knobs: of the launch, None where the rule is best or nothing was decided.  against_rule: the winner's time / the
@@ -113,12 +113,12 @@ class Contest:
         return self.trials(name) >= LEAST_TRIALS
 
 
-def decide(cases: Sequence[TunedCase], measured: Mapping[str, TimedCase | None], smallest: float) -> Decision:
+def decide(cases: Sequence[TunedCase], measured: Mapping[str, TimedCase | None], smallest: float) -> EntryDecision:
     """What becomes of the entry that `cases` share.  measured: by case; smallest: share of the time that counts."""
     place = cases[0].place
     gap = _gap(cases, measured)
     if gap:
-        return Decision(place, tuple(cases), Action.OPEN, gap)
+        return EntryDecision(place, tuple(cases), Action.OPEN, gap)
     contest = Contest(place, tuple(one for case in cases if (one := measured[case.case])), smallest)
     return _of_old(contest) if contest.old else _of_none(contest)
 
@@ -135,7 +135,7 @@ def _gap(cases: Sequence[TunedCase], measured: Mapping[str, TimedCase | None]) -
     return ""
 
 
-def _of_none(contest: Contest) -> Decision:
+def _of_none(contest: Contest) -> EntryDecision:
     ranked = contest.best_first()
     winning = [name for name in ranked if contest.beats_rule(name, contest.smallest)]
     sure = [name for name in winning if contest.sure(name)]
@@ -147,7 +147,7 @@ def _of_none(contest: Contest) -> Decision:
     return _decision(contest, Action.BY_RULE, f"nothing beats the rule beyond doubt: {best}")
 
 
-def _of_old(contest: Contest) -> Decision:
+def _of_old(contest: Contest) -> EntryDecision:
     old, ranked = contest.old, contest.best_first()
     if old == contest.rule:
         return _decision(contest, Action.REMOVED, "the rule gives the same knobs now")
@@ -173,7 +173,7 @@ def _ousts(contest: Contest, name: Identity) -> bool:
     return over_cases(pairs).high < 1 - contest.smallest and not loses
 
 
-def _without_old(contest: Contest, ranked: Sequence[Identity], why: str) -> Decision:
+def _without_old(contest: Contest, ranked: Sequence[Identity], why: str) -> EntryDecision:
     """Where the present entry cannot stay: the best other one that beats the rule, or none."""
     for name in ranked:
         if name != contest.old and contest.sure(name) and contest.beats_rule(name, contest.smallest):
@@ -181,7 +181,7 @@ def _without_old(contest: Contest, ranked: Sequence[Identity], why: str) -> Deci
     return _decision(contest, Action.REMOVED, why, moved_by=_moved_by(contest, contest.rule, contest.old))
 
 
-def _winner(contest: Contest, name: Identity, action: Action, why: str, old: Identity = "") -> Decision:
+def _winner(contest: Contest, name: Identity, action: Action, why: str, old: Identity = "") -> EntryDecision:
     others = [one for one in contest.best_first() if one != name][:RUNNERS_UP]
     times = contest.cases[0].good
     return dataclasses.replace(
@@ -197,13 +197,13 @@ def _moved_by(contest: Contest, name: Identity, old: Identity) -> Versus | None:
     return contest.against(name, old) if old in contest.everywhere() else None
 
 
-def _undecided(contest: Contest, why: str) -> Decision:
+def _undecided(contest: Contest, why: str) -> EntryDecision:
     return _decision(contest, Action.OPEN, why)
 
 
-def _decision(contest: Contest, action: Action, why: str, moved_by: Versus | None = None) -> Decision:
+def _decision(contest: Contest, action: Action, why: str, moved_by: Versus | None = None) -> EntryDecision:
     cases = tuple(case.tuned for case in contest.cases)
-    return Decision(contest.place, cases, action, why, moved_by=moved_by)
+    return EntryDecision(contest.place, cases, action, why, moved_by=moved_by)
 
 
 def _told(contest: Contest, name: Identity) -> str:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from ci.harness import options, query
 from ci.sweeps.measured import SweepError
-from ci.sweeps.tuned.cases import TablePlace, TunedCase, sharing
+from ci.sweeps.tuned.cases import Table, TablePlace, TunedCase, sharing
 
 
-def parsed(found: Mapping[str, Any], operator: str) -> list[TunedCase]:
+def parsed(found: Table, operator: str) -> list[TunedCase]:
     """The cases of an operator whose backends have a table, and a configuration on the asked architecture."""
     mine = [one for one in found["entries"] if one.get("kernel", operator) == operator]
-    return [_case(one, operator) for one in mine if one.get("tuned")]
+    return [_case(one, operator) for one in mine if one.get("table")]
 
 
-def _case(one: Mapping[str, Any], operator: str) -> TunedCase:
-    table = one["tuned"]
+def _case(one: Table, operator: str) -> TunedCase:
+    table = one["table"]
     place = TablePlace(Path(table["file"]), tuple(table["table"]), table["key"])
     facts = {name: table[name] for name in ("entry", "rule", "defaults", "scale")}
     return TunedCase(operator, one["case"], one["backend"], place, **facts, candidates=tuple(one["candidates"]))
@@ -47,3 +47,9 @@ def chosen(
         and (not patterns or any(fnmatch.fnmatchcase(one.case, pattern) for pattern in patterns))
     ]
     return sharing(cases, fits)
+
+
+def operators(tree: Path) -> list[str]:
+    """Every operator of a tree that has a tuned table, by what it declares."""
+    found = query("list", *options(tree=tree))
+    return [one["kernel"] for one in found["kernels"] if one.get("tuned")]

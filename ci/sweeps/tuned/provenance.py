@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections.abc import Mapping
-from typing import Any
 
-from ci.sweeps.tuned.cases import Knobs, Value
-from ci.sweeps.tuned.choose import Decision, RunnerUp
+from ci.sweeps.tuned.cases import Knobs, Table, Value
+from ci.sweeps.tuned.choose import EntryDecision, RunnerUp
 from ci.sweeps.tuned.timed import Versus
 
 NAME = "confirmed"
@@ -44,7 +43,7 @@ class Confirmed:
 
 
 def of_decision(
-    made: Decision, date: datetime.date, device: str, machine: str, versions: Mapping[str, str], code: str
+    made: EntryDecision, date: datetime.date, device: str, machine: str, versions: Mapping[str, str], code: str
 ) -> Confirmed:
     """The provenance of a decision that has knobs."""
     assert made.against_rule is not None
@@ -53,10 +52,10 @@ def of_decision(
     return Confirmed(date, device, machine, known, cases, made.trials, made.against_rule, made.runners_up, code)
 
 
-def as_table(confirmed: Confirmed, launched: Knobs) -> dict[str, Any]:
+def as_table(confirmed: Confirmed, launched: Knobs) -> Table:
     """As values of TOML, in the order of the file.  launched: all knobs of the winner's launch."""
     rule = confirmed.against_rule
-    told: dict[str, Any] = {"date": confirmed.date, "device": confirmed.device, "machine": confirmed.machine}
+    told: dict[str, object] = {"date": confirmed.date, "device": confirmed.device, "machine": confirmed.machine}
     told |= dict(confirmed.versions)
     told |= {"cases": list(confirmed.cases), "trials": confirmed.trials}
     told |= {"ratio": round(rule.ratio, 4), "low": round(rule.low, 4), "high": round(rule.high, 4)}
@@ -69,7 +68,7 @@ def _runner_up(one: RunnerUp, launched: Knobs) -> dict[str, Value]:
     return {BEHIND: round(one.behind, 4), **other}
 
 
-def parse(table: Mapping[str, Any], launched: Knobs, where: str) -> Confirmed:
+def parse(table: Table, launched: Knobs, where: str) -> Confirmed:
     """From values of TOML.  ValueError names what is missing or of a wrong type, and how to write the entry anew."""
     try:
         rule = Versus(*(float(table[name]) for name in ("ratio", "low", "high")))
@@ -93,6 +92,6 @@ def parse(table: Mapping[str, Any], launched: Knobs, where: str) -> Confirmed:
         raise ValueError(f"{where}: {said}; remove this table, and `ridgeline tune --verify` writes it again") from None
 
 
-def _parsed_runner_up(table: Mapping[str, Any], launched: Knobs) -> RunnerUp:
+def _parsed_runner_up(table: Table, launched: Knobs) -> RunnerUp:
     knobs = {name: value for name, value in table.items() if name != BEHIND}
     return RunnerUp({**launched, **knobs}, float(table[BEHIND]))

@@ -7,12 +7,11 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ci.sweeps.measured import SweepError
 from ci.sweeps.tuned import provenance
-from ci.sweeps.tuned.cases import TablePlace, TunedCase, by_place
-from ci.sweeps.tuned.choose import Action, Decision
+from ci.sweeps.tuned.cases import Table, TablePlace, TunedCase, by_place
+from ci.sweeps.tuned.choose import Action, EntryDecision
 from ci.sweeps.tuned.provenance import Confirmed
 from ci.sweeps.tuned.text import TunedText
 
@@ -36,14 +35,14 @@ def entries(cases: Sequence[TunedCase]) -> list[TableEntry]:
     ]
 
 
-def _table(file: Path) -> Mapping[str, Any]:
+def _table(file: Path) -> Table:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SweepError(f"{file} cannot be read: {error}; repair it first") from None
 
 
-def _confirmed(table: Mapping[str, Any], case: TunedCase) -> Confirmed | None:
+def _confirmed(table: Table, case: TunedCase) -> Confirmed | None:
     for name in case.place.path:
         table = table.get(name, {})
     found = table.get(provenance.NAME)
@@ -60,7 +59,11 @@ WRITTEN = (Action.NEW, Action.CONFIRMED, Action.MOVED)
 
 
 def rewritten(
-    text: str, file: Path, decisions: Iterable[Decision], confirmed: Mapping[TablePlace, Confirmed], keys: Sequence[str]
+    text: str,
+    file: Path,
+    decisions: Iterable[EntryDecision],
+    confirmed: Mapping[TablePlace, Confirmed],
+    keys: Sequence[str],
 ) -> str:
     """The text of a file after some decisions about it.  keys: of the declaration, in its order."""
     try:

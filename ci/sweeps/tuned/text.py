@@ -7,10 +7,10 @@ import datetime
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ci.sweeps.tuned.cases import Knobs
+from ci.sweeps.tuned.cases import Knobs, Table
 from ci.sweeps.tuned.provenance import NAME
 
 Names = tuple[str, ...]
@@ -22,7 +22,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class TextBlock:
     """A table with the comments above it.  names: () for what stands above the first table."""
 
     names: Names
@@ -33,7 +33,7 @@ class Block:
 class TunedText:
     """The blocks of a file, in its order."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[TextBlock, ...]
 
     @classmethod
     def of(cls, text: str, source: str) -> TunedText:
@@ -53,9 +53,7 @@ class TunedText:
         kept = tuple(block for block in self.blocks if block.names[: len(names)] != names)
         return TunedText(_ended(kept))
 
-    def with_entry(
-        self, names: Names, knobs: Knobs, confirmed: Mapping[str, Any], keys: Sequence[str] = ()
-    ) -> TunedText:
+    def with_entry(self, names: Names, knobs: Knobs, confirmed: Table, keys: Sequence[str] = ()) -> TunedText:
         """The same with an entry and its provenance in place of what it has, or behind the nearest before it in `keys`.
 
         Comments above the entry stay, and knobs stand in the order that they had.
@@ -84,27 +82,26 @@ class TunedText:
         return before[-1] + 1 if before else table[0]
 
 
-def _blocks(text: str) -> tuple[Block, ...]:
-    """Comments and blank lines directly above a table belong to it; blank lines at the end of one are its own."""
-    found, lines, waiting = list[Block](), list[str](), list[str]()
+def _blocks(text: str) -> tuple[TextBlock, ...]:
+    """Comments right above a table, without a blank line between, belong to it."""
+    found, lines, waiting = list[TextBlock](), list[str](), list[str]()
     names: Names = ()
     for line in text.split("\n"):
         if header := _HEADER.match(line):
-            own = next((n for n, one in enumerate(waiting) if one.startswith("#")), len(waiting)) if names else None
-            start = len(waiting) if own is None else own
-            found.append(Block(names, (*lines, *waiting[:start])))
+            start = max((n + 1 for n, one in enumerate(waiting) if not one.strip()), default=0)
+            found.append(TextBlock(names, (*lines, *waiting[:start])))
             names, lines, waiting = _names(header.group(1)), [*waiting[start:], line], []
         elif not line.strip() or line.startswith("#"):
             waiting.append(line)
         else:
             lines, waiting = [*lines, *waiting, line], []
-    return (*found, Block(names, (*lines, *waiting)))
+    return (*found, TextBlock(names, (*lines, *waiting)))
 
 
-def _ended(blocks: Sequence[Block]) -> tuple[Block, ...]:
+def _ended(blocks: Sequence[TextBlock]) -> tuple[TextBlock, ...]:
     """One blank line between blocks, one line break at the end of the file."""
     filled = [block for block in blocks if block.lines]
-    trimmed = [Block(block.names, _trimmed(block.lines)) for block in filled]
+    trimmed = [TextBlock(block.names, _trimmed(block.lines)) for block in filled]
     apart = [dataclasses.replace(block, lines=(*block.lines, "")) for block in trimmed]
     return tuple(apart)
 
@@ -120,17 +117,17 @@ def _names(header: str) -> Names:
     return tuple(next(part for part in match.groups() if part is not None) for match in _PART.finditer(header))
 
 
-def _comments(block: Block) -> tuple[str, ...]:
+def _comments(block: TextBlock) -> tuple[str, ...]:
     return tuple(line for line in block.lines if line.startswith("#"))
 
 
-def _keys(block: Block) -> list[str]:
+def _keys(block: TextBlock) -> list[str]:
     return [line.partition("=")[0].strip() for line in block.lines if "=" in line and not line.startswith(("#", "["))]
 
 
-def _block(names: Names, values: Mapping[str, Any], above: Sequence[str] = ()) -> Block:
+def _block(names: Names, values: Table, above: Sequence[str] = ()) -> TextBlock:
     header = ".".join(name if _BARE.fullmatch(name) else json.dumps(name) for name in names)
-    return Block(names, (*above, f"[{header}]", *(line for name in values for line in _line(name, values[name]))))
+    return TextBlock(names, (*above, f"[{header}]", *(line for name in values for line in _line(name, values[name]))))
 
 
 def _line(name: str, value: Any) -> list[str]:

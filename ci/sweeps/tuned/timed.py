@@ -68,7 +68,7 @@ def timed(case: TunedCase, frame: pd.DataFrame) -> TimedCase | None:
     regimes = set(rows["regime"])
     rows = rows[rows["regime"] == (REGIME if REGIME in regimes else min(regimes, default=""))]
     good, bad = dict[Identity, LogTime](), dict[Identity, str]()
-    for row in (_Row.of(one, case.defaults) for one in rows.to_dict(orient="records")):
+    for row in (_Row.of(one, case) for one in rows.to_dict(orient="records")):
         identity = case.identity(row.knobs)
         if row.failed:
             bad.setdefault(identity, row.failed)
@@ -87,9 +87,9 @@ class _Row:
     failed: str
 
     @classmethod
-    def of(cls, row: Mapping[Hashable, Any], defaults: Knobs) -> _Row:
-        """From a row of `ci.sweeps.measured.COLUMNS`."""
-        knobs = {**defaults, **(row["config"] or row["knobs"])}
+    def of(cls, row: Mapping[Hashable, Any], case: TunedCase) -> _Row:
+        """From a row of `ci.sweeps.measured.COLUMNS`; an arm that was never built does not say its whole config."""
+        knobs = {**case.defaults, **row["config"]} if row["config"] else {**case.chosen, **row["knobs"]}
         failed = ": ".join(text for text in (str(row["status"]), str(row["why"] or "")) if text)
         ok = row["status"] == "ok"
         return cls(knobs, _log_time(row, knobs) if ok else None, "" if ok else failed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ci.sweeps.tuned.cases import Identity, Knobs, TunedCase
 from ci.sweeps.tuned.choose import RUNNERS_UP
@@ -20,7 +20,7 @@ NEVER = datetime.date.min
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Contenders:
+class Rivals:
     """What is measured to verify an entry.  knobs: of launches; the winner first, then the rule, then the others."""
 
     entry: TableEntry
@@ -38,7 +38,7 @@ class Contenders:
         return [winner, {**case.defaults, **case.rule}, *others]
 
 
-def contenders(entry: TableEntry) -> Contenders:
+def rivals(entry: TableEntry) -> Rivals:
     """Winner, rule and runners-up; of an entry that nobody has confirmed the first candidates stand for these."""
     case = entry.cases[0]
     known = [one.knobs for one in entry.confirmed.runners_up] if entry.confirmed else list(case.candidates)
@@ -47,7 +47,7 @@ def contenders(entry: TableEntry) -> Contenders:
         if (identity := case.identity(knobs)) not in taken and len(others) < RUNNERS_UP:
             taken.add(identity)
             others.append(knobs)
-    return Contenders(entry, (case.chosen, {**case.defaults, **case.rule}, *others))
+    return Rivals(entry, (case.chosen, {**case.defaults, **case.rule}, *others))
 
 
 def code_of(cases: Sequence[TunedCase], knobs: Sequence[Knobs], code: CodeObjects) -> str:
@@ -58,8 +58,8 @@ def code_of(cases: Sequence[TunedCase], knobs: Sequence[Knobs], code: CodeObject
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:CODE_DIGITS]
 
 
-def code_of_contenders(one: Contenders, code: CodeObjects) -> str:
-    """The digest of the code objects of an entry's contenders, case by case."""
+def code_of_rivals(one: Rivals, code: CodeObjects) -> str:
+    """The digest of the code objects of an entry's rivals, case by case."""
     parts = [code_of([case], one.of_case(case), code) for case in one.entry.cases]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:CODE_DIGITS] if all(parts) else ""
 
@@ -68,18 +68,31 @@ def code_of_contenders(one: Contenders, code: CodeObjects) -> str:
 class Due:
     """Entries to verify.  unchanged: their code is what was confirmed.  stale: to measure, oldest first."""
 
-    unchanged: tuple[Contenders, ...]
-    stale: tuple[Contenders, ...]
+    unchanged: tuple[Rivals, ...]
+    stale: tuple[Rivals, ...]
 
 
 def due(entries: Sequence[TableEntry], code: CodeObjects) -> Due:
     """Which of the entries need GPU time."""
-    every = [contenders(one) for one in entries]
+    every = [rivals(one) for one in entries]
     same = [one for one in every if _unchanged(one, code)]
     stale = [one for one in every if one not in same]
     return Due(tuple(same), tuple(sorted(stale, key=lambda one: (one.since, one.entry.place))))
 
 
-def _unchanged(one: Contenders, code: CodeObjects) -> bool:
+def _unchanged(one: Rivals, code: CodeObjects) -> bool:
     confirmed = one.entry.confirmed
-    return bool(confirmed and confirmed.code) and code_of_contenders(one, code) == confirmed.code  # type: ignore[union-attr]
+    return bool(confirmed and confirmed.code) and code_of_rivals(one, code) == confirmed.code  # type: ignore[union-attr]
+
+
+def within(
+    stale: Sequence[Rivals], minutes: Callable[[Sequence[Rivals]], float], budget_min: float | None
+) -> tuple[tuple[Rivals, ...], tuple[Rivals, ...]]:
+    """(Those that a budget of GPU minutes allows, in their order; the others).  One is always allowed, or none ever is.
+
+    minutes: that some of them take together.
+    """
+    now = min(len(stale), 1)
+    while now < len(stale) and (budget_min is None or minutes(stale[: now + 1]) <= budget_min):
+        now += 1
+    return tuple(stale[:now]), tuple(stale[now:])

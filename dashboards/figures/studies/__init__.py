@@ -12,9 +12,9 @@ SPEC, for every kind:
     foot       {"machine", "versions", "commit"} must be there (empty: not known); "date", "regime", "note" and others
                may: each is written below the figure as it is
     where      {column: value or [values]}: only these rows (optional)
-    published  [{"label"?, "source", "device", "method", "date", "unit", "x": number or null, "y": number}]: drawn as
-               dashed lines with their names, points of one label joined; x null: a level over the whole width.  Only
-               those whose unit is that of the y axis are drawn.  Never part of DATA
+    published  [{"label"?, "source", "device", "method", "date", "unit", "quantity"?, "x": number or null, "y": number}]
+               is drawn as dashed lines with names, points of one label joined; x null: a level over the whole width.
+               Only those of the unit (and the column, if "quantity" names one) of the y axis.  Never part of DATA
 
 A QUANTITY (an axis) is the name of a column of texts, or of one that `quantities.py` knows (M, us, tflops, gbs, busbw,
 ratio, world, cus, ...), or {"column", "label", "unit", "scale"?, "low"?, "high"?}: unit "1" for a pure number; scale

@@ -72,7 +72,7 @@ def _bars(
     drawn = pd.Series([value for one in marks for value in one.x])
     axis = columns.value_axis(y, drawn, zero=kind == "bars" or not pure)
     y_axis = PictureAxis("" if x.unit in ("", "1") else x.title, "category", tuple(names))
-    known = tuple(_upright(one) for one in lines.published(spec, y.unit))
+    known = tuple(_upright(one) for one in lines.published(spec, y))
     return PicturePanel(title, axis, y_axis, (*marks, *known), False, 1.0 if pure else math.nan), notes
 
 

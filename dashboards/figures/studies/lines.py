@@ -89,7 +89,7 @@ def _panel(spec: FigureSpec, one: _LinePanel, looks: Sequence[GroupLook], every:
     marks = [marks for look in looks if (marks := _line(one, look, x)).x]
     values = numeric(one.rows, one.y.column)
     pure = one.y.unit == "1"
-    known = [] if x.names else list(published(spec, one.y.unit))
+    known = [] if x.names else list(published(spec, one.y))
     y = columns.value_axis(one.y, values, zero=not pure)
     return PicturePanel(one.title, x, y, (*marks, *known), level=1.0 if pure else np.nan)
 
@@ -113,17 +113,23 @@ def ends(rows: pd.DataFrame, axis: Quantity) -> tuple[tuple[float, ...], tuple[f
     return numbers(numeric(rows, axis.low)), numbers(numeric(rows, axis.high))
 
 
-def published(spec: FigureSpec, unit: str) -> Iterator[Marks]:
-    """Reference points in the unit of an axis: dashed, named, one line for each label."""
+def published(spec: FigureSpec, axis: Quantity) -> Iterator[Marks]:
+    """Reference points of the quantity of an axis: dashed, named, one line for each label."""
     found: dict[str, list[tuple[float, float]]] = {}
     for one in spec.published:
-        if one.get("unit") == unit and one.get("y") is not None:
+        of_axis = one.get("unit") == axis.unit and one.get("quantity", axis.column) == axis.column
+        if of_axis and one.get("y") is not None:
             x = one.get("x")
             found.setdefault(reference_name(one), []).append((np.nan if x is None else float(x), float(one["y"])))
     for n, (name, points) in enumerate(found.items()):
         xs, ys = zip(*sorted(points), strict=True)
         kind = "rule" if np.isnan(xs).all() else "line"
-        yield Marks(f"published: {name}", kind, numbers(xs), numbers(ys), dashed=n + 2, hollow=True)
+        yield Marks(f"published: {name}", kind, numbers(xs), numbers(ys), dashed=published_dash(n), hollow=True)
+
+
+def published_dash(n: int) -> int:
+    """Dashes of the n-th published line: none is solid, or as a baseline's."""
+    return 2 + n % 4
 
 
 def reference_name(one: Mapping[str, Any]) -> str:

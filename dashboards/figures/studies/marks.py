@@ -12,11 +12,7 @@ from dashboards.figures import canvas
 from dashboards.figures.studies.columns import MOST_GROUPS
 from dashboards.figures.studies.picture import Marks, PicturePanel
 
-DASHES = (
-    *("solid", (0, (5, 3)), (0, (1.5, 2)), (0, (8, 3, 1.5, 3)), (0, (3, 1.5)), (0, (1, 4))),
-    *((0, (6, 1.5)), (0, (5, 2, 1, 2, 1, 2)), (0, (9, 5, 2, 5, 2, 5))),
-)
-"""The first is for what was measured; all others for what is beside it."""
+DASHES = ("solid", (0, (5, 3)), (0, (1.5, 2)), (0, (8, 3, 1.5, 3)), (0, (3, 1.5)), (0, (1, 4)))
 SIZES = ((60, 5.5), (250, 4.0), (10**9, 2.6))
 """Up to so many points, of this size in points (1/72 inch)."""
 
@@ -51,9 +47,7 @@ def colour_of(marks: Marks) -> str:
 
 def _dash(marks: Marks) -> Any:
     second = marks.look is not None and marks.look >= len(canvas.COLOURS)
-    if marks.dashed:
-        return DASHES[1 + (marks.dashed - 1) % (len(DASHES) - 1)]
-    return DASHES[2 if second else 0]
+    return DASHES[marks.dashed % len(DASHES)] if marks.dashed or not second else DASHES[2]
 
 
 def marker_of(marks: Marks) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 from dashboards.figures.error import FigureError
 from dashboards.figures.studies import columns
 from dashboards.figures.studies.columns import numeric
-from dashboards.figures.studies.lines import reference_name
+from dashboards.figures.studies.lines import published_dash, reference_name
 from dashboards.figures.studies.picture import Marks, Picture, PictureAxis, PicturePanel, numbers
 from dashboards.figures.studies.spec import FigureSpec
 
@@ -104,4 +104,4 @@ def _levels(spec: FigureSpec) -> Iterator[Marks]:
         if one.get("unit") == "TFLOPS" and one.get("y") is not None:
             x = math.nan if one.get("x") is None else float(one["x"])
             name = f"published: {reference_name(one)}"
-            yield Marks(name, "rule", (x,), (float(one["y"]),), dashed=n + 2)
+            yield Marks(name, "rule", (x,), (float(one["y"]),), dashed=published_dash(n))

@@ -19,6 +19,8 @@
   /** "8.1 % slower": new time / old time - 1. */
   function change({kind, ratio, direction}) {
     if (kind === "code") return "machine code changed";
+    if (kind === "configuration")
+      return Number.isFinite(ratio) ? `best configuration moved, by ${(100 * (ratio - 1)).toFixed(1)} %` : "moved";
     return Number.isFinite(ratio) ? `${(100 * Math.abs(ratio - 1)).toFixed(1)} % ${direction}` : direction;
   }
 
@@ -104,6 +106,7 @@
       return good
         ? [["See the code change", `ridgeline isa ${quoted(R.short(good))} ${quoted(R.short(bad))}${about}`]]
         : [];
+    if (event.kind === "configuration") return [["Verify the table", `ridgeline tune ${quoted(kernel)} --verify`]];
     const one = `${about} --case ${quoted(glob(name))} --backend ${quoted(backend)} --tier nightly`;
     return good
       ? [["Measure both again, in turn", `ridgeline ab ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]]

@@ -6,7 +6,7 @@
     {h} = R,
     E = R.event;
   const STATES = ["open", "acknowledged", "accepted", "recovered", "fixed"],
-    KINDS = ["kernel", "library", "machine", "code"];
+    KINDS = ["kernel", "library", "machine", "code", "configuration"];
 
   /** All that the filter looks at. */
   function text(event) {

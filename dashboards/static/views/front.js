@@ -26,6 +26,11 @@
       n => E.several(n, "event of a vendor's library", "events of vendors' libraries"),
       event => E.isOpen(event) && event.kind === "library",
     ],
+    [
+      "configurations",
+      n => E.several(n, "best configuration moved", "best configurations moved"),
+      event => E.isOpen(event) && event.kind === "configuration",
+    ],
     ["code", n => E.several(n, "change of machine code", "changes of machine code"), event => event.kind === "code"],
     ["closed", n => `${n.toLocaleString("en-US")} closed`, event => !E.isOpen(event) && event.kind !== "code"],
   ];

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.coordinator import checkouts, ranks, worker_pools
+from benchmarks.coordinator import checkouts, ranks, starting, worker_pools
 from benchmarks.coordinator.signals import ENDING, deferred
 
 
@@ -87,7 +87,8 @@ def interrupted_while_starting(monkeypatch, action):
         time.sleep(0.01)
         return process
 
-    monkeypatch.setattr(ranks.subprocess, "Popen", start)
+    monkeypatch.setenv(starting.START_VARIABLE, "spawn")
+    monkeypatch.setattr(starting.subprocess, "Popen", start)
     with pytest.raises(KeyboardInterrupt):
         action()
     return started

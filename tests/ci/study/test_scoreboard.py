@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ci.records.sustained.beside import BesideRow, RegimeTime
+from ci.records.sustained.energy import JoulesPerCall
 from ci.study import scoreboard
 
 
@@ -36,3 +38,18 @@ def test_what_has_no_ratio_has_no_row(derived: pd.DataFrame) -> None:
 
 def test_what_is_no_peer_is_no_comparison(derived: pd.DataFrame) -> None:
     assert list(scoreboard.rows(derived.assign(baseline_name=scoreboard.NO_PEERS[0]))) == []
+
+
+def test_both_regimes_over_the_cases_that_have_both():
+    def row(case, backend, spaced, sustained, joules):
+        times = [RegimeTime("a" * 40, "py", 1e-3, one, one, one) if one else None for one in (spaced, sustained)]
+        own = JoulesPerCall(joules, joules, joules, 8, 1.0) if joules else None
+        named = "h200x1", "NVIDIA H200", "gemm", case, backend, backend == "blas"
+        return BesideRow(*named, times[1], times[0], own)
+
+    nan = float("nan")
+    rows = [row("a", "blas", nan, nan, 0.5), row("a", "triton", 1.0, 2.0, 0.4), row("b", "triton", 4.0, 0.5, None)]
+    rows += [row("c", "triton", None, 9.0, None)]
+    assert list(scoreboard.sustained_rows(rows)) == [
+        "| NVIDIA H200 (h200x1) | `gemm` | `triton` | 2 | 2.000 | 1.000 | 0.800 |"
+    ]

@@ -95,3 +95,5 @@ def test_minutes_grow_with_points_and_shrink_with_halving() -> None:
     assert (dear.points, whole.samples) == (999, 999 * 148)
     assert 3 < dear.minutes < 15
     assert expected(catalogue(arch="cpu"), few, Rungs()).minutes > 0
+    both = catalogue([offer(), offer("m16_w8", world=8)])
+    assert expected(both, few, Rungs()).minutes == cheap.minutes, "ranks of the cases that are swept"

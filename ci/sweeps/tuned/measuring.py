@@ -1,0 +1,121 @@
+"""Measuring for a table: the points of its cases as a sweep, and the code objects that they compile to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+
+from benchmarks.points import Point
+from ci import harness
+from ci.git.repository import LocalCheckout
+from ci.judging import policy
+from ci.sweeps import catalogue as catalogues
+from ci.sweeps import effort
+from ci.sweeps.catalogue import Catalogue
+from ci.sweeps.plan import FOLDER, SweepPlan, sweep_id
+from ci.sweeps.prepare import CACHE
+from ci.sweeps.pruning import Compiler, Pruned, by_config
+from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs
+from ci.sweeps.tuned import declared
+from ci.sweeps.tuned.cases import Knobs, TunedCase
+from ci.sweeps.tuned.verifying import CodeObjects
+
+VERIFYING_ROUNDS = {"gpu": (40, 40, 40), "cpu": (20, 20)}
+"""Rounds of the trials of a verification: few knobs, so all of them get what finalists of a sweep get."""
+
+Wanted = Sequence[tuple[TunedCase, Sequence[Knobs]]]
+"""Cases, and knobs of launches to measure in each."""
+
+Points = Mapping[str, Sequence[Point]]
+"""By case."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bench:
+    """An operator of a checkout, as the catalogue offers it for one device."""
+
+    catalogue: Catalogue
+    checkout: LocalCheckout
+    console: Console
+
+    @property
+    def kind(self) -> str:
+        """Of machine: "gpu" or "cpu"."""
+        return "cpu" if self.catalogue.arch == "cpu" else "gpu"
+
+    def points(self, wanted: Wanted) -> tuple[dict[str, list[Point]], dict[str, str]]:
+        """The points by case, and the anchors.  Backends beside the anchor are points as they are, too."""
+        found: dict[str, list[Point]] = {}
+        anchors: dict[str, str] = {}
+        for case, knobs in wanted:
+            anchors.setdefault(case.case, case.backend)
+            own = found.setdefault(case.case, [])
+            plain = [] if anchors[case.case] == case.backend else [Point(case.case, case.backend)]
+            tried = [self.point(case, one) for one in knobs]
+            known = {one.label for one in own}
+            own += dict.fromkeys(one for one in (*plain, *(p for p in tried if p.knobs)) if one.label not in known)
+        return {case: _once(own) for case, own in found.items()}, anchors
+
+    def point(self, case: TunedCase, knobs: Knobs) -> Point:
+        """The point of the knobs of a launch: what they change of the present choice."""
+        chosen = case.chosen
+        changed = {name: value for name, value in knobs.items() if name not in chosen or chosen[name] != value}
+        return Point(case.case, case.backend, changed)
+
+    def pruned(self, points: Points, anchors: Mapping[str, str]) -> Pruned:
+        """Without what cannot load, and without what is the code of another point."""
+        found = by_config(self.catalogue, points, anchors)
+        if self.kind == "cpu" or not found.count:
+            return found
+        return self._compiler().pruned(self.catalogue.operator, found, anchors)
+
+    def code(self, wanted: Wanted) -> CodeObjects:
+        """What some knobs compile to now, for this device; nothing on a CPU, where nothing is compiled ahead."""
+        found: dict[tuple[str, str, str], str] = {}
+        for backend in dict.fromkeys(case.backend for case, _ in wanted if self.kind == "gpu"):
+            mine = [(case, knobs) for case, knobs in wanted if case.backend == backend]
+            points, anchors = self.points(mine)
+            known = self._compiler().compiled(self.catalogue.operator, points, anchors)
+            for case, knobs in mine:
+                for one in knobs:
+                    made = known.get((case.case, self.point(case, one).label))
+                    found[case.case, backend, case.identity(one)] = made.identity if made else ""
+        return found
+
+    def _compiler(self) -> Compiler:
+        where = (self.checkout.path, self.catalogue.arch, self.catalogue.compute_units)
+        return Compiler(*where, CACHE, self.console)
+
+    def rungs(self, verifying: bool) -> Rungs:
+        """A search drops what is slow early; a verification measures all it asks for in every trial."""
+        least = policy.load().settings(self.catalogue.operator, self.kind).trial_noise
+        if verifying:
+            return Rungs(VERIFYING_ROUNDS[self.kind], halving=False, least=least)
+        return Rungs(CPU_ROUNDS if self.kind == "cpu" else GPU_ROUNDS, least=least)
+
+    def plan(self, points: Points, anchors: Mapping[str, str], pruned: Pruned, rungs: Rungs) -> SweepPlan:
+        """The sweep, with a trial file of its own by which it is resumed."""
+        operator = self.catalogue.operator
+        name = sweep_id(operator, self.checkout, rungs)
+        file = FOLDER / f"tune-{operator}-{name}.jsonl"
+        worlds = [offer.world for offer in self.catalogue.offers if offer.case in points]
+        return SweepPlan(name, operator, self.checkout, pruned, anchors, file, rungs, world=max(worlds, default=1))
+
+    def minutes(self, points: Points, rungs: Rungs) -> float:
+        """GPU minutes that these points are expected to take."""
+        return effort.expected(self.catalogue, points, rungs).minutes
+
+
+def offered(
+    operator: str, checkout: LocalCheckout, console: Console, arch: str | None, units: int | None = None
+) -> tuple[Bench, list[TunedCase]]:
+    """The operator as it is offered for a device, this machine's unless `arch` says another, and what can be tuned."""
+    wanted = harness.options(kernel=operator, tree=checkout.path, arch=arch, compute_units=units)
+    found = harness.query("candidates", *wanted)
+    return Bench(catalogues.parsed(found, operator), checkout, console), declared.parsed(found, operator)
+
+
+def _once(points: Iterable[Point]) -> list[Point]:
+    return list({one.label: one for one in points}.values())

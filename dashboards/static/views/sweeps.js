@@ -1,0 +1,98 @@
+/* Sweeps: points of an operator beside their anchor, ranked, with the winner of each case. */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h} = R;
+
+  let choose = null;
+
+  const chosenOf = (sweeps, values) =>
+    sweeps.find(({operator, machine}) => operator === values.operator && machine === values.on) ||
+    sweeps.find(({operator}) => operator === values.operator) ||
+    sweeps[0];
+
+  function opener(row, pressed) {
+    const open = () => choose({operator: row.operator, on: row.machine, case: "", order: "", off: ""});
+    return h("button", {type: "button", class: "plain", "aria-pressed": String(pressed), click: open}, R.foreign(row.operator));
+  }
+
+  const columns = current => [
+    {key: "operator", title: "operator", value: row => row.operator, cell: row => opener(row, row === current)},
+    {key: "machine", title: "machine", value: row => row.machine, cell: row => [R.foreign(row.device), h("span", {class: "sub"}, R.foreign(row.machine))]},
+    {key: "date", title: "measured", value: row => row.date, cell: row => [row.date || "–", h("span", {class: "sub"}, R.commitLink(row.commit))]},
+    {key: "cases", title: "cases", number: true, value: row => row.cases, cell: row => String(row.cases)},
+    {key: "points", title: "points", number: true, value: row => row.points, cell: row => row.points.toLocaleString("en-US")},
+    {key: "measured", title: "with a time", number: true, value: row => row.measured, cell: row => row.measured.toLocaleString("en-US")},
+    {key: "faster", title: "cases with a faster point", help: "faster than the anchor beyond its interval", number: true, value: row => row.faster, cell: row => String(row.faster)},
+  ];
+
+  const ratio = (key, title, help) => ({key, title, help, number: true, value: row => row[key], cell: row => R.number(row[key])});
+  const RATIOS = [
+    {key: "us", title: "time, µs", number: true, value: row => row.us, cell: row => (row.us === null ? "–" : R.number(row.us))},
+    ratio("ratio", "time / anchor's", "time / time of the anchor that was timed in turn with it: below 1, it is faster"),
+    ratio("low", "lower end"),
+    ratio("high", "upper end"),
+  ];
+
+  const WINNERS = [
+    {key: "case", title: "case", value: row => row.case},
+    {key: "regime", title: "regime", value: row => row.regime},
+    {key: "knobs", title: "fastest point", value: row => row.knobs || "as config() has it"},
+    ...RATIOS,
+    {key: "beats", title: "faster beyond doubt", value: row => (row.beats ? "yes" : "no"), look: row => (row.beats ? "best" : "")},
+  ];
+
+  const POINTS = [
+    {key: "case", title: "case", value: row => row.case},
+    {key: "backend", title: "backend", value: row => row.backend, cell: row => [R.foreign(row.backend), row.is_anchor ? h("span", {class: "sub"}, "anchor") : null]},
+    {key: "knobs", title: "knobs", value: row => row.knobs || "as config() has it"},
+    ...RATIOS,
+    {key: "status", title: "status", value: row => row.status, cell: row => (row.status === "ok" ? (row.equal_to ? R.foreign("equal to " + row.equal_to) : "ok") : h("span", {class: "status " + row.status, title: row.why}, row.status))},
+    {key: "trials", title: "trials", number: true, value: row => row.trials, cell: row => String(row.trials)},
+    {key: "rounds", title: "rounds", number: true, value: row => row.rounds, cell: row => String(row.rounds)},
+  ];
+
+  function one(host, sweep, found, values) {
+    const title = `${sweep.operator} on ${sweep.device}`;
+    host.append(h("h2", {}, R.foreign(title), h("span", {class: "sub"}, R.foreign(sweep.versions))));
+    host.append(
+      h("h3", {}, "Fastest point of each case"),
+      R.grid({caption: "fastest point of each case", columns: WINNERS, rows: found.winners, file: "winners-" + sweep.operator}),
+    );
+    if (found.figure) {
+      const section = h("section", {class: "figure"}, h("h3", {}, R.foreign(found.figure.picture.title)));
+      host.append(section);
+      R.picture(section, found.figure.picture, "sweep-" + sweep.operator, R.listed("off"), off => choose({off: R.listing(off)}));
+      section.append(...found.figure.foot.map(text => h("p", {class: "foot"}, R.foreign(text))));
+    }
+    const cases = [...new Set(found.points.map(row => row.case))],
+      wanted = cases.includes(values.case) ? values.case : "";
+    host.append(
+      h("h3", {}, "All points"),
+      h("div", {class: "tools"}, R.pick("case", [["", "all cases"], ...cases.map(name => [name, name])], wanted, name => choose({case: name}))),
+      R.grid({caption: "points of the sweep", columns: POINTS, rows: found.points.filter(row => !wanted || row.case === wanted), sort: values.order, sorted: order => choose({order}), file: "sweep-" + sweep.operator}),
+      R.besideLinks(sweep.path, "All points of this sweep"),
+    );
+  }
+
+  async function show(values, current) {
+    const {sweeps, problems} = await R.load("views/sweeps"),
+      sweep = chosenOf(sweeps, values),
+      found = sweep ? await R.data(sweep.path) : null;
+    if (!current()) return;
+    const lane = R.site.lanes.length ? R.lane(values) : null;
+    if (lane) R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+    const host = document.getElementById("view");
+    R.keepFocus(host, () => {
+      host.replaceChildren(
+        ...problems.map(text => h("p", {class: "notice bad"}, R.foreign(text))),
+        h("p", {class: "hint"}, "The newest recorded sweep of each operator and machine. Every point is a ratio to an anchor that was timed in turn with it."),
+        R.grid({caption: "sweeps", columns: columns(sweep), rows: sweeps, sort: values.sort, sorted: sort => choose({sort}), file: "sweeps"}),
+      );
+      if (sweep) one(host, sweep, found, values);
+    });
+  }
+
+  choose = R.view(show);
+})();

@@ -1,0 +1,102 @@
+"""A forked measuring process is what a new one is, and is started anew where it cannot be forked."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.coordinator import starting
+from benchmarks.coordinator.ranks import PoolDied, WorkerPool
+from benchmarks.coordinator.starting import Forked
+
+
+@pytest.fixture(autouse=True)
+def own_servers(monkeypatch):
+    """Servers of this test, ended after it."""
+    monkeypatch.setattr(starting, "_servers", {})
+    yield
+    for server in starting._servers.values():
+        if server.alive:
+            server.end()
+
+
+def pool(folder: Path, world: int = 1, **variables: str) -> WorkerPool:
+    return WorkerPool("head", sys.executable, folder, world, folder, variables)
+
+
+def seen(tree: Path, **variables: str) -> dict:
+    """What a measuring process says of its environment."""
+    workers = pool(tree, **variables)
+    try:
+        found = workers.ask("start", 60, "probe")[0]["environment"]
+        return found | {"log": workers.workers[0].tail(), "forked": isinstance(workers.workers[0].process, Forked)}
+    finally:
+        workers.kill()
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_both_ways_give_the_same_environment(monkeypatch, tmp_path, how):
+    monkeypatch.setenv(starting.START_VARIABLE, how)
+    found = seen(tmp_path, TRITON_MARK="1")
+    assert found["forked"] == (how == "fork")
+    assert found["variables"]["TRITON_MARK"] == "1"
+    assert "TRITON_MARK" not in os.environ
+
+
+def test_all_ranks_of_all_pools_come_from_one_server(tmp_path):
+    first, second = pool(tmp_path, 2), pool(tmp_path)
+    try:
+        assert len(starting._servers) == 1
+        processes = [worker.process for one in (first, second) for worker in one.workers]
+        assert len({process.pid for process in processes}) == 3
+        assert all(os.getsid(process.pid) == process.pid for process in processes)
+    finally:
+        first.kill()
+        second.kill()
+    assert [process.returncode for process in processes] == [-signal.SIGKILL] * 3
+
+
+def test_a_process_that_dies_is_reported_as_ever(tmp_path):
+    workers = pool(tmp_path)
+    os.kill(workers.workers[0].process.pid, signal.SIGSEGV)
+    with pytest.raises(PoolDied, match="was killed by SIGSEGV in step: probe"):
+        workers.ask("probe", 60, "probe")
+
+
+def test_with_its_server_everything_it_started_ends_and_the_next_is_started_anew(tmp_path):
+    workers = pool(tmp_path)
+    (server,) = starting._servers.values()
+    os.kill(server._process.pid, signal.SIGKILL)
+    server._process.wait()
+    with pytest.raises(PoolDied, match="was killed by SIGKILL"):
+        workers.ask("probe", 60, "probe")
+    again = pool(tmp_path)
+    assert not isinstance(again.workers[0].process, Forked)
+    assert again.ask("probe", 60, "probe")
+    again.kill()
+
+
+def test_a_torch_that_ends_the_server_is_met_by_the_process_itself(monkeypatch, tmp_path):
+    (tmp_path / "torch.py").write_text("import os\nos.abort()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    workers = pool(tmp_path)
+    assert not isinstance(workers.workers[0].process, Forked)
+    with pytest.raises(PoolDied, match="was killed by SIGABRT"):
+        workers.ask("probe", 60, "probe")
+
+
+def test_a_library_with_threads_of_its_own_is_not_forked(monkeypatch, tmp_path):
+    (tmp_path / "triton.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    workers = pool(tmp_path)
+    assert not isinstance(workers.workers[0].process, Forked)
+    workers.kill()
+
+
+def test_no_such_python(tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        WorkerPool("head", str(tmp_path / "python"), tmp_path, 1, tmp_path)

@@ -1,0 +1,116 @@
+"""From a points file to batches: names that exist, parts that fit the memory, what was compiled ahead, what is left."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.plan import UsageError
+from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.sweeping import batches, earlier
+from benchmarks.trial_file import FORMAT, Status
+from kernels.spec import Cost
+
+DECLARATION = {
+    "kernel": "gemm",
+    "backends": ["triton", "blas"],
+    "baselines": ["blas"],
+    "cases": [{"name": "c", "tier": "sweep", "world": 1, "dtype": "fp16"}],
+    "costs": {"c": {"flops": 10**13, "hbm_bytes": 10**9, "link_bytes": 0, "payload_bytes": 0}},
+    "cost_errors": {},
+    "method": None,
+    "knobs": {"triton": ["block_m"], "blas": []},
+}
+GPU = {
+    **dict.fromkeys(("device", "chip_id")),
+    "kind": "gpu",
+    "arch": "sm_90",
+    "compute_units": 132,
+    "count": 1,
+    "memory_bytes": 20 * 10**9,
+}
+POINTS = tuple(Point("c", "triton", {"block_m": m}) for m in range(1, 24))
+FILE = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", POINTS),))
+
+
+def planned(file: PointsFile = FILE, compiled: dict | None = None) -> list[batches.PlannedBatch]:
+    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, "cold", compiled or {}))
+
+
+def test_a_batch_is_split_where_its_buffers_do_not_fit():
+    parts = planned()
+    assert batches.most_points(Cost(**DECLARATION["costs"]["c"]), 1, GPU) == 10  # 16 GB - 6 GB, of 1 GB each
+    assert [len(part.batch.points) for part in parts] == [7, 8, 8]
+    assert sum((part.batch.points for part in parts), ()) == POINTS
+    assert all(part.case.arms[0].key == "head/triton" for part in parts), "every part has the anchor, first"
+    assert parts[1].told(FILE)["points"].keys() == {point.id for point in POINTS[7:15]}
+
+
+@pytest.mark.parametrize(("count", "most", "sizes"), [(0, 3, [0]), (3, 3, [3]), (4, 3, [2, 2]), (10, 4, [3, 3, 4])])
+def test_parts_are_few_and_of_one_size(count, most, sizes):
+    assert [len(part) for part in batches.parts(POINTS[:count], most)] == sizes
+
+
+def test_a_point_that_found_no_room_comes_again_in_halves():
+    [left, right] = planned()[0].only(POINTS[:5]).halves()
+    assert (left.batch.points, right.batch.points) == (POINTS[:2], POINTS[2:5])
+    assert [arm.key for arm in left.case.arms] == ["head/triton", *(f"head/{point.label}" for point in POINTS[:2])]
+    assert [part.batch.points for part in left.only(POINTS[:1]).halves()] == [POINTS[:1]]
+
+
+def test_what_was_compiled_ahead_decides_deadline_and_status():
+    first, second, third = POINTS[:3]
+    compiled = {("c", first.label): "", ("c", second.label): "ptxas ran out of registers"}
+    case = planned(compiled=compiled)[0].case
+    arms = {arm.key: arm for arm in case.arms}
+    assert [arms[f"head/{point.label}"].compiled for point in (first, second, third)] == [True, False, False]
+    assert case.errors == {f"head/{second.label}": "compiled ahead: ptxas ran out of registers"}
+
+
+def test_unknown_names_are_refused_before_anything_runs():
+    for wrong, words in (
+        (Batch("d", "triton", ()), "batch 0 of the points file: gemm has no case 'd'; known: c"),
+        (Batch("c", "hip", ()), "no backend 'hip'; known: triton, blas"),
+        (Batch("c", "triton", (Point("c", "ck", {"a": 1}),)), "no backend 'ck'"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            batches.check(PointsFile("s", "gemm", 0, 8, (wrong,)), DECLARATION)
+    batches.check(FILE, DECLARATION)
+
+
+def line(rung: int, arms: dict[str, dict], sweep: str = "s1", batch: int = 0) -> str:
+    points = {point.id: point.as_json() for point in POINTS if f"head/{point.label}" in arms}
+    about = {"id": sweep, "rung": rung, "batch": batch, "anchor": "triton", "points": points}
+    return json.dumps({"format": FORMAT, "kernel": "gemm", "sweep": about, "cases": {"c": {"arms": arms}}})
+
+
+def test_finished_points_are_left_out_and_lost_ones_are_known(tmp_path):
+    ok = {"status": "ok"}
+    first, second, third = (f"head/{point.label}" for point in POINTS[:3])
+    path = tmp_path / "trials.jsonl"
+    whole = [
+        line(0, {"head/triton": ok, first: ok, second: {"status": "hang", "why": "gave no answer"}}),
+        line(0, {"head/triton": ok, third: ok}, sweep="another"),
+        json.dumps({"format": FORMAT, "kernel": "gemm", "cases": {"c": {"arms": {third: ok}}}}),
+    ]
+    path.write_text("\n".join([*whole, line(0, {third: ok})[:90]]))  # the last one is torn
+    known = earlier.read(path, FILE)
+    left = known.left(FILE, 0)
+    assert left is not None
+    assert left.points == POINTS[2:]
+    again = PointsFile("s1", "gemm", 1, 8, FILE.batches)
+    assert known.left(again, 0) == FILE.batches[0], "a later rung measures them again"
+    [(where, failure)] = known.lost.items()
+    assert where == ("c", second)
+    assert (failure.status, failure.why) == (Status.HANG, "not tried again: gave no answer")
+
+
+def test_a_batch_of_arms_without_knobs_is_done_by_its_number(tmp_path):
+    path = tmp_path / "trials.jsonl"
+    path.write_text(line(0, {"head/triton": {"status": "ok"}, "head/blas": {"status": "ok"}}, batch=1) + "\n")
+    plain = Batch("c", "triton", (Point("c", "blas"),))
+    file = PointsFile("s1", "gemm", 0, 8, (plain, plain, Batch("c", "triton", ())))
+    known = earlier.read(path, file)
+    assert [known.left(file, index) for index in range(3)] == [plain, None, file.batches[2]]
+    assert earlier.read(tmp_path / "nowhere.jsonl", file).left(file, 1) == plain

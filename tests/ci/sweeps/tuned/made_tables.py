@@ -1,0 +1,77 @@
+"""Cases with a tuned table, and measured sweeps of them, made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ci.sweeps import measured
+from ci.sweeps.measured import Measured
+from ci.sweeps.tuned.cases import Knobs, TablePlace, TunedCase
+from tests.ci.made_trials import declaration, tree, write
+from tests.ci.sweeps.made_sweeps import line
+
+DEFAULTS = {"warps": 4, "stages": 3, "rows": 8, "store": ""}
+RULE = {"warps": 4, "stages": 2}
+FAST, SLOW, OTHER = {"warps": 8, "stages": 2}, {"warps": 2, "stages": 2}, {"warps": 8, "stages": 4}
+
+TABLE = """\
+# Winners of a sweep.
+# By hand.
+
+[sm_90.m64]
+# Somebody's word on m64.
+warps = 8
+stages = 2
+
+[sm_90.m256]
+warps = 2
+stages = 2
+"""
+
+
+def case(name: str = "m16_fp16", entry: Knobs | None = None, file: Path = Path("tuned.toml"), **more: Any) -> TunedCase:
+    """A case whose key is its name without the dtype."""
+    place = TablePlace(file, ("sm_90",), name.partition("_")[0])
+    candidates = tuple({**DEFAULTS, **knobs} for knobs in (RULE, FAST, SLOW, OTHER))
+    return TunedCase("gemm", name, "triton", place, entry or {}, RULE, DEFAULTS, candidates=candidates, **more)
+
+
+Ratios = Sequence[tuple[Knobs, float | str]]
+
+
+def sweep(folder: Path, ratios: Mapping[str, Ratios], trials: int = 3, entry: Knobs | None = None) -> Measured:
+    """A sweep whose anchor is the present choice: by case, knobs and their true ratios to it."""
+    return measured.read([sweep_file(folder, ratios, trials, entry)])
+
+
+def sweep_file(folder: Path, ratios: Mapping[str, Ratios], trials: int = 3, entry: Knobs | None = None) -> Path:
+    """The trial file of such a sweep."""
+    lines = [_line(name, own, rung, entry or RULE) for name, own in ratios.items() for rung in range(trials)]
+    return write(folder / "sweep.jsonl", *lines)
+
+
+def _line(name: str, own: Ratios, rung: int, chosen: Knobs) -> dict[str, Any]:
+    made = line(
+        [(dict(knobs), ratio) for knobs, ratio in own], case=name, rung=rung, rounds=40, drift=0.003, trees=trees(name)
+    )
+    points = made["sweep"]["points"]
+    for key, arm in made["cases"][name]["arms"].items():
+        if arm["status"] == "ok":
+            overrides = points[key.partition("@")[2]]["knobs"] if "@" in key else {}
+            arm["knobs"] = {**chosen, **overrides}
+    return json.loads(json.dumps(made))
+
+
+def trees(*names: str, **more: Any) -> dict[str, Any]:
+    """A checkout that declares these cases."""
+    declared = declaration("gemm", cases=names)
+    return {"head": tree(declared=declared, **more)}
+
+
+def with_entry(one: TunedCase, entry: Knobs) -> TunedCase:
+    """The same case once its table has an entry."""
+    return dataclasses.replace(one, entry=entry)
