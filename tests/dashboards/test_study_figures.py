@@ -162,6 +162,9 @@ def test_a_cell_is_its_best_point_relative_to_the_best_of_its_column() -> None:
     assert speeds is not None
     assert np.nanmax(speeds.values) == 1.0
     assert speeds.ends == (0.5, 1.0)
+    times = picture(parse({**said, "relative": None}, KEYS), data).panels[0].cells
+    assert times is not None
+    assert times.ends == (2 * data["us"].min(), data["us"].min()), "a cell far off does not make the others look alike"
 
 
 def test_the_roof_is_where_peak_and_bandwidth_meet() -> None:

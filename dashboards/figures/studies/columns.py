@@ -16,7 +16,9 @@ from dashboards.figures.studies.spec import FigureSpec
 MOST_GROUPS = 12
 """Groups with a look of their own: six colours, twice (`dashboards.figures.canvas.COLOURS`)."""
 
-MOST_PANELS = 12
+MOST_PANELS = 24
+"""Three of them beside each other are a page; more are a table."""
+
 MOST_TICKS = 12
 
 HUGE_SPAN = 1e4
