@@ -88,7 +88,7 @@ VIEW = View(
     "Sweeps",
     template="views/alone.html",
     scripts=(*CHARTS, "views/pictures.js", "views/sweeps.js"),
-    styles=("views/views.css", "views/studies.css"),
+    styles=("views/views.css", "views/machines.css", "views/studies.css"),
     shown=_shown,
     data=_data,
     files=_files,
