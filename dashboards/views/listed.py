@@ -20,5 +20,5 @@ from dashboards.views import (
 
 VIEWS: tuple[View, ...] = (
     *(events.VIEW, compare.VIEW, backends.VIEW, shapes.VIEW, roofline.VIEW),
-    *(scaling.VIEW, studies.VIEW, sweeps.VIEW, sustained.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
+    *(scaling.VIEW, sustained.VIEW, studies.VIEW, sweeps.VIEW, machines.VIEW, records.VIEW, pull_request.VIEW),
 )

@@ -21,7 +21,18 @@ from ci.sweeps.studies.reshape import RESHAPES
 from dashboards.figures.studies.kinds import KEYS
 from kernels.registry import discover
 
-OF_ROWS = {"machine", "world", "dtype", "tier", "flops", "hbm_bytes", "link_bytes", "payload_bytes", "whole_s", "kernel"}
+OF_ROWS = {
+    "machine",
+    "world",
+    "dtype",
+    "tier",
+    "flops",
+    "hbm_bytes",
+    "link_bytes",
+    "payload_bytes",
+    "whole_s",
+    "kernel",
+}
 """Columns that ci/sweeps/studies/rows.py adds to those of a sweep."""
 
 KERNELS = discover().kernels
@@ -66,7 +77,10 @@ def test_columns_exist(one):
         name
         for part in one.parts
         for case in cases_of(part)[:1]
-        for name in [*dict(case.dims), *(k for b in KERNELS[part.operator].backends for k in knobs_of(part.operator, b))]
+        for name in [
+            *dict(case.dims),
+            *(k for b in KERNELS[part.operator].backends for k in knobs_of(part.operator, b)),
+        ]
     }
     known = {*COLUMNS, *MEASURED, *OF_ROWS, *of_parts}
     listed = one.table
@@ -86,7 +100,9 @@ def test_figures_and_rules_are_of_known_kinds(one):
 def test_a_declaration_is_data_of_20_to_40_lines(one):
     path = Path(package.__path__[0]) / f"{one.name}.py"
     tree = ast.parse(path.read_text())
-    [declared] = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STUDY"]
+    [declared] = [
+        node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STUDY"
+    ]
     assert 20 <= declared.end_lineno - declared.lineno + 1 <= 40
     assert one.question.endswith("?")
 
