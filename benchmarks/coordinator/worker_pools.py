@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool, environment
+from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -33,7 +33,7 @@ VARIABLES = {
 
 def launch_environment() -> dict[str, str]:
     """The environment of a measuring process with one GPU, as far as it decides where Triton looks for binaries."""
-    return environment(VARIABLES)
+    return starting.environment() | VARIABLES
 
 
 @dataclasses.dataclass(frozen=True)
