@@ -32,7 +32,7 @@ from ci.options import (
 )
 from ci.sweeps.studies import folder, report, source
 from ci.sweeps.studies.across import code
-from ci.sweeps.studies.ready import Asked, code_of, ready
+from ci.sweeps.studies.ready import StudyAsked, code_of, ready
 from ci.sweeps.studies.run import Left, measured
 from ci.whole_files import replace
 
@@ -96,10 +96,10 @@ def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: 
     return max(_measure(one, checkout, asked, given["out"], given["results"], as_json) for one in chosen)
 
 
-def _asked(tree: Path, given: dict[str, Any]) -> Asked:
+def _asked(tree: Path, given: dict[str, Any]) -> StudyAsked:
     taken = ("cases", "arch", "compute_units", "trials", "rounds", "budget_min")
     said = {key: given[key] for key in taken}
-    return Asked(tree, regime=given["regime"] or "", compile_ahead=not given["no_compile"], **said)
+    return StudyAsked(tree, regime=given["regime"] or "", compile_ahead=not given["no_compile"], **said)
 
 
 def _list(as_json: bool) -> int:
@@ -113,7 +113,7 @@ def _list(as_json: bool) -> int:
     return PASS
 
 
-def _dry(chosen: Sequence[Study], asked: Asked, as_json: bool) -> int:
+def _dry(chosen: Sequence[Study], asked: StudyAsked, as_json: bool) -> int:
     """Points, points that need no GPU time by reason, GPU minutes expected."""
     console = err_console()
     made = {one.name: ready(one, asked, console) for one in chosen}
@@ -125,7 +125,9 @@ def _dry(chosen: Sequence[Study], asked: Asked, as_json: bool) -> int:
     return PASS
 
 
-def _measure(one: Study, checkout: LocalCheckout, asked: Asked, out: Path | None, results: Path, as_json: bool) -> int:
+def _measure(
+    one: Study, checkout: LocalCheckout, asked: StudyAsked, out: Path | None, results: Path, as_json: bool
+) -> int:
     console = err_console()
     file = out or WORKING / f"{one.name}.jsonl"
     parts = ready(one, asked, console)
@@ -153,7 +155,7 @@ def _from(one: Study, sources: Sequence[Path], results: Path, as_json: bool) -> 
 
 def _rendered(
     one: Study,
-    found: source.MachineRows,
+    found: source.StudyRows,
     place: Path,
     beside: Sequence[Path],
     console: Console,

@@ -15,13 +15,12 @@ from ci.sweeps.measured import Measured, read_all
 from ci.sweeps.studies.folder import RECORD, ROOM, Guided
 from ci.sweeps.studies.rows import KEYS, of_records, of_sweeps
 
-
 ORDER = ["operator", "world", "case", "backend", "point", "regime"]
 """Of rows: the same lines give the same files, whatever order they come in."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MachineRows:
+class StudyRows:
     """What one machine measured of a study.  lines: those that its record should keep; folders: with checks."""
 
     machine: str
@@ -30,7 +29,7 @@ class MachineRows:
     lines: tuple[str, ...] = ()
 
 
-def of_files(study: Study, paths: Iterable[Path]) -> list[MachineRows]:
+def of_files(study: Study, paths: Iterable[Path]) -> list[StudyRows]:
     """The lines of a study in trial files, machine by machine; of a point that was measured twice the newest counts."""
     return [_of_machine(study, found) for found in _by_machine(read_all(paths))]
 
@@ -42,7 +41,7 @@ def _by_machine(found: Iterable[Measured]) -> Iterator[list[Measured]]:
     yield from by.values()
 
 
-def _of_machine(study: Study, found: Sequence[Measured]) -> MachineRows:
+def _of_machine(study: Study, found: Sequence[Measured]) -> StudyRows:
     ordered = sorted(found, key=lambda one: one.started_at)
     frame = of_sweeps(ordered)
     mine = frame[_belongs(frame, study.parts)].drop_duplicates(
@@ -51,7 +50,7 @@ def _of_machine(study: Study, found: Sequence[Measured]) -> MachineRows:
     cases = set(zip(mine["operator"], mine["case"], strict=True))
     lines = [one.text for of in ordered for one in of.trials if {(one.operator, case) for case in one.cases} & cases]
     mine = mine.sort_values(ORDER, kind="stable").reset_index(drop=True)
-    return MachineRows(ordered[0].origin.machine, mine, tuple(ordered), tuple(lines))
+    return StudyRows(ordered[0].origin.machine, mine, tuple(ordered), tuple(lines))
 
 
 def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:
@@ -62,14 +61,14 @@ def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:
     ]
 
 
-def of_results(study: Study, results: Path) -> list[MachineRows]:
+def of_results(study: Study, results: Path) -> list[StudyRows]:
     """Plain arms of a study in the records of every machine: no knobs, and ratios without an interval."""
     rows = of_records(store.load(results), study.parts)
     rows = rows.astype(dict.fromkeys(("machine", "case", "backend"), str)).sort_values(ORDER, kind="stable")
-    return [MachineRows(str(name), found.reset_index(drop=True)) for name, found in rows.groupby("machine", sort=True)]
+    return [StudyRows(str(name), found.reset_index(drop=True)) for name, found in rows.groupby("machine", sort=True)]
 
 
-def read(study: Study, sources: Sequence[Path]) -> list[MachineRows]:
+def read(study: Study, sources: Sequence[Path]) -> list[StudyRows]:
     """What files and a folder of records hold of a study.  StudyError if that is nothing.
 
     A folder is one of records (`results`), or the folder of a study on a machine.

@@ -186,7 +186,7 @@ def test_a_study_is_rendered_into_its_folder(tmp_path, monkeypatch):
         "gemm, triton: 2 wrong: one sentence",
     ]
     assert [one["rule"] for one in told["guidance"]] == [
-        "Recommended configuration by M: M 16: BLOCK_M=128 num_stages=2"
+        "Recommended configuration by M: gemm, M 16: BLOCK_M=128 num_stages=2"
     ]
     assert (tmp_path / "table.csv").exists()
     assert len(made.table) == 8
