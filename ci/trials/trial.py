@@ -264,9 +264,8 @@ class CaseResult:
 class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
-    checkouts: by role.  number: of the trial in its session.  busy_share, measuring_s: of its loops.  heaps: by
-    ranks.  faults: of its node, seen before.  samples: where, None if in the line.  regime: of trial_file.REGIMES.
-    sweep: its batch, None if of none.
+    checkouts: by role.  number: in its session.  busy_share, measuring_s: of the measuring loops.  heaps: by ranks.
+    faults: of its node, before the run.  samples: where they are, None if in the line.  sweep: its batch, None if none.
     """
 
     id: str

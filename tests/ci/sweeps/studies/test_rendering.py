@@ -147,6 +147,12 @@ def test_marginals_are_the_best_of_each_value_over_the_best_of_the_case():
     assert tiles.to_dict() == {"t": pytest.approx(1.0), "u": pytest.approx(math.sqrt(1.1 * 1.0))}
 
 
+def test_without_a_timed_row_there_is_nothing_to_draw():
+    spec = {"group": "shape", "panels": [{"x": "tile", "y": "loss"}]}
+    drawn = Drawn("x", "panels", "X", spec, Rows({"backend": ("torch",)}), reshape="marginals")
+    assert figures.data(frame_of(lines()), drawn).empty
+
+
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
