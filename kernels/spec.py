@@ -390,10 +390,7 @@ class Kernel:
 
 @functools.cache
 def _code(function: Callable[..., Any]) -> str:
-    """The function's source as a syntax tree without docstring: stable against formatting and comments.
-
-    Kept, since a kernel asks for the same few functions for each of its cases.
-    """
+    """The function's source as a syntax tree without docstring: stable against formatting and comments; kept."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     node = tree.body[0]
     if isinstance(node, ast.FunctionDef):

@@ -203,9 +203,8 @@ class CaseRun(ArmSteps):
                 timed.calibrate(arm, self._facts[arm.key].expected_s * self._calls(arm))
             unsettled = timed.settle(arms[0], SETTLED[self.method])
             for burst in timed.take(arms, self.protocol.rounds):
-                self.busy_s += burst.busy_s
                 self._facts[burst.arm.key].add_burst(burst)
-        self.wall_s += time.perf_counter() - begin
+        self.wall_s, self.busy_s = self.wall_s + time.perf_counter() - begin, self.busy_s + timed.busy_s
         self.warnings += [unsettled] if unsettled else []
 
     def _burst(self, arm: PlannedArm, launches: int) -> list[Any]:

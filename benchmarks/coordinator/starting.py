@@ -49,7 +49,7 @@ def start(
     python: str, checkout: Path, pipes: tuple[int, int], log: Path, variables: Mapping[str, str]
 ) -> MeasuringProcess:
     """The leader of a session of its own that reads requests and writes answers; OSError if there is no such Python."""
-    base = inherited()
+    base = environment()
     with log.open("ab") as output:
         server = _server(python, base) if base.get(START_VARIABLE) != "spawn" else None
         if server and (forked := server.started(checkout, pipes, output.fileno(), log.parent, variables)):
@@ -66,7 +66,7 @@ def start(
         )
 
 
-def inherited() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """What a measuring process inherits.  asv's mark is removed: `benchmarks` shows asv only the suite."""
     return {name: value for name, value in os.environ.items() if name != "ASV"}
 
@@ -84,7 +84,7 @@ def prepare(python: str) -> None:
 
     OSError if there is no such Python.
     """
-    base = inherited()
+    base = environment()
     if base.get(START_VARIABLE) != "spawn" and (server := _server(python, base)):
         server.waited()
 

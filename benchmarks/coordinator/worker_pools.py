@@ -33,7 +33,7 @@ VARIABLES = {
 
 def launch_environment() -> dict[str, str]:
     """The environment of a measuring process with one GPU, as far as it decides where Triton looks for binaries."""
-    return {**starting.inherited(), **VARIABLES}
+    return starting.environment() | VARIABLES
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from benchmarks.isa import kept
 from benchmarks.isa import points as of_points
 from benchmarks.isa.explain import explain, explain_markdown
 from benchmarks.isa.metrics import document
-from benchmarks.isa.pool import Choice, CompileSetting, Limits, compile_all
+from benchmarks.isa.pool import Choice, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.isa.targets import ARCHES, UnknownArch, target
 
 ALL, SOME, NONE, USAGE = 0, 1, 2, 3
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     add("--knobs", type=Path, metavar="FILE", help=KNOBS)
     add("--points", type=Path, metavar="FILE", help=POINTS)
     add("--launch-cache", action="store_true", help=LAUNCH_CACHE)
-    add("--processes", type=positive, metavar="N", help="compiling processes (default: a few)")
+    add("--processes", type=positive, metavar="N", help="compiling processes (default: 4; with --points one a core)")
     add("--cache", type=Path, default=Path(".ridgeline/isa"), help="folder of compiled results")
     add("--out", type=Path, help="file to write (default: standard output)")
     add("--json", action="store_true", help="JSON (metrics always are)")
@@ -135,7 +135,7 @@ def _setting(asked: argparse.Namespace) -> CompileSetting:
         limits,
         asked.compute_units,
         variables=launch_environment() if asked.launch_cache else None,
-        processes=asked.processes,
+        processes=asked.processes or (most_for_points() if asked.points else None),
     )
 
 

@@ -22,6 +22,10 @@ HARNESS = Path(__file__).resolve().parents[2]
 MOST_PROCESSES = 4
 """Processes per architecture on a large machine: each imports torch and Triton again (about 2 s and 0.5 GB)."""
 
+MOST_FOR_POINTS = 32
+"""The same for the points of a sweep, of which there can be a thousand: a point takes 0.85 s of CPU, two thirds of it
+the assembler and the disassembler (GEMM for sm_90, Triton 3.8, 2026-11-22)."""
+
 UNITS_PER_PROCESS = 8
 """Compilations for which one more process is worth its start."""
 
@@ -253,6 +257,11 @@ class CompilePool:
             self.records[index] = answer
             done, total = len(self.records), len(self.listing["units"]) if self.listing else 0
         self._tell(arch=self.arch, done=done, total=total)
+
+
+def most_for_points() -> int:
+    """Compiling processes for the points of a sweep on this machine."""
+    return min(MOST_FOR_POINTS, os.cpu_count() or 1)
 
 
 def compile_all(

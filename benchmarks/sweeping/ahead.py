@@ -7,7 +7,6 @@ constants, options, target, and the environment variables that change code.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from benchmarks.coordinator.trial import Session
 from benchmarks.coordinator.worker_pools import launch_environment
 from benchmarks.isa import points as of_points
-from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all
+from benchmarks.isa.pool import Choice, CompilePool, CompileSetting, Limits, compile_all, most_for_points
 from benchmarks.isa.targets import ARCHES
 from benchmarks.points import Point, PointsFile
 from benchmarks.sweeping.batches import ROLE, Compiled
@@ -49,7 +48,7 @@ def compile_ahead(session: Session, file: PointsFile, processes: int | None = No
             compute_units=session.machine["compute_units"],
             variables=launch_environment(),
             metrics=False,
-            processes=processes or os.cpu_count() or 1,
+            processes=processes or most_for_points(),
         )
         [run] = compile_all([arch], Choice(kernels=(file.operator,), points=of_points.asked(points)), setting, tell)
     return outcomes(points, run)

@@ -22,7 +22,9 @@ from benchmarks.sweeping.earlier import Earlier
 from benchmarks.trial_file import Status
 
 BRIEF = WarmUp(seconds=0.005, fewest=3, most=5, rounds=1)
-"""Of a point: the batches before it have warmed the device, so that only its own first calls are left (2026-11)."""
+"""Of a point: the batches before it have warmed the device, so that only its own first calls are left.  On an H200 the
+first sample of 94 points was 1.0007 of their median (5 to 95 %: 0.993 to 1.010), and two processes gave the same ratio
+to the anchor within 0.16 % in the median (GEMM of 0.6 ms, 8 rounds, 45 ms a point in all; 2026-11-22)."""
 
 NO_ROOM = ("OutOfMemoryError", "symmetric heap of rank")
 """In the sentence of a point that failed because others were in the memory: it is tried again beside fewer."""

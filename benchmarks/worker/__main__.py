@@ -11,6 +11,7 @@ import faulthandler
 import json
 import os
 import resource
+import select
 import signal
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ def main() -> None:
 def serve(requests: int, answers: int, checkout: str) -> None:
     """Serve requests until their pipe closes."""
     die_with_parent()
+    if _deserted(requests):
+        os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in (requests, answers):
@@ -68,6 +71,13 @@ def die_with_parent() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _deserted(requests: int) -> bool:
+    """Whether nobody can write requests any more: the coordinator was killed before this process was ready."""
+    pipe = select.poll()
+    pipe.register(requests, 0)
+    return any(event & select.POLLHUP for _, event in pipe.poll(0))
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from typing import Any
 from benchmarks.worker.clocks import Timed
 
 PARTS = 64
-"""Most parts of a burst; after each the device leaves a stamp: 5 ms in a burst of 0.3 s."""
+"""Most parts of a burst; after each the device leaves a stamp: 8 ms in a burst of 0.5 s."""
 
 AHEAD = 8
-"""Parts that may wait on the device before the host waits for them: 40 ms of a burst of 0.3 s, and far fewer launches
+"""Parts that may wait on the device before the host waits for them: 64 ms of a burst of 0.5 s, and far fewer launches
 than a stream takes (1,024 on CUDA)."""
 
 

@@ -21,20 +21,20 @@ REACHED = 0.4
 a grid is twice as slow."""
 
 START_S = 12.0
-"""Starting the processes of a rung and importing torch: 9 to 14 s on H200 nodes (results/, duration_s less
-measuring_s of one-case trials, 2026-11)."""
+"""Of a rung: 6.6 s until the first line begins, and 6 s of first calls before the first point (H200, 2026-11-22)."""
 
-POINT_S = 0.25
-"""Setting up, compiling or loading, checking twice and capturing a point: what issue 14 allows on an H200."""
+POINT_S = 0.05
+"""Setting up, checking twice and recording a point that is compiled ahead: batches of 24 took 0.065 s a point, calls
+included (gemm_all_scatter on an H200, 63 points, 2026-11-22)."""
 
-SPACING_S = 1.5e-4
-"""A flush of the caches between two calls: 2.5 times 50 MB (H200) to 256 MB (MI300X) read at 4 TB/s."""
+SPACING_S = 5e-4
+"""Flushing the caches and enqueueing between two calls: 1.9 ms a call of 1.4 ms in the same batches."""
 
 SHORT_S, GRAPH_CALLS = 50e-6, 20
 """Shorter calls are timed in graphs of so many (benchmarks.plan)."""
 
-WARM_UP_S, WARM_UP_ROUNDS, CHECKS = 0.02, 2, 4
-"""benchmarks.coordinator.case_run; a check before and one after timing, of a poisoned and a timed call."""
+WARM_UP_S, WARM_UP_ROUNDS, CHECKS = 0.005, 1, 4
+"""benchmarks.sweeping.session; a check before and one after timing, of a poisoned and a timed call."""
 
 STAYING = 0.15
 """Of the points of a rung, those that enter the next: 0.03 to 0.2 where the noise is that of recorded H200 trials
@@ -73,7 +73,7 @@ def point_seconds(offer: Offer, device: hardware.Hardware | None, rounds: int) -
     """Seconds of the calls of one point in a rung, its share of the anchor's left out."""
     time = call_seconds(offer, device)
     calls = GRAPH_CALLS if time * REACHED < SHORT_S and device else 1
-    warm_up = min(20, max(3, WARM_UP_S / max(time * calls, 1e-6)))
+    warm_up = min(5, max(3, WARM_UP_S / max(time * calls, 1e-6)))
     return (rounds + WARM_UP_ROUNDS + warm_up) * calls * (time + SPACING_S) + CHECKS * time
 
 

@@ -62,13 +62,12 @@ def measure(plan: SweepPlan, console: Console) -> Progressed:
             spent_min = (time.monotonic() - began) / 60 * plan.world
             if plan.budget_min is not None and spent_min >= plan.budget_min:
                 return Progressed(measured, left, f"the budget of {plan.budget_min:g} GPU minutes is spent")
-            _rung(plan, left, spent_min, console)
-            if not _gained(plan, left):
+            if not _rung(plan, left, spent_min, console) and not _gained(plan, left):
                 return Progressed(measured, left, "the measuring program wrote no line for the points that are left")
 
 
-def _rung(plan: SweepPlan, left: Due, spent_min: float, console: Console) -> None:
-    """One start of the measuring program, for the points that a rung lacks."""
+def _rung(plan: SweepPlan, left: Due, spent_min: float, console: Console) -> bool:
+    """One start of the measuring program, for the points that a rung lacks; whether the budget ended it."""
     asked = plan.out.with_name(f".{plan.out.name}.points.json")
     asked.write_text(json.dumps(plan.points_file(left).as_json()))
     limit_s = None if plan.budget_min is None else (plan.budget_min - spent_min) * 60 / plan.world
@@ -78,9 +77,9 @@ def _rung(plan: SweepPlan, left: Due, spent_min: float, console: Console) -> Non
     finally:
         asked.unlink(missing_ok=True)
     if not ended.late and (ended.code < 0 or ended.code == harness.USAGE):
-        raise SweepError(
-            f"the measuring program broke off ({ended.how}): {ended.last}; what is finished is in {plan.out}"
-        )
+        safe = f"what is finished is in {plan.out}"
+        raise SweepError(f"the measuring program broke off ({ended.how}): {ended.last}; {safe}")
+    return ended.late
 
 
 def command(plan: SweepPlan, asked: Path) -> list[str]:

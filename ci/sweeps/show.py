@@ -19,11 +19,16 @@ from ci.sweeps.rungs import Rungs
 SHOWN = 8
 """Points of a case that are listed; the CSV has all."""
 
+WIDE = 200
+"""Columns of a table that goes into a file."""
+
 HEAD = ("point", "time", "ratio to {anchor}", "interval", "trials", "rounds")
 
 
 def terminal(rankings: Sequence[CaseRanking], console: Console) -> None:
     """A table of the best points of each case, and under it what the others came to."""
+    if not console.is_terminal:
+        console = Console(file=console.file, width=WIDE, highlight=False)
     for one in rankings:
         regime = "" if one.regime == "spaced" else f", {one.regime}"
         table = Table(title=f"{one.operator} {one.case}{regime}", title_justify="left", box=None, pad_edge=False)
@@ -33,7 +38,7 @@ def terminal(rankings: Sequence[CaseRanking], console: Console) -> None:
             table.add_row(*_cells(row, one), style="bold" if row is one.winner else None)
         console.print(table)
         for sentence in told(one):
-            console.print(sentence, markup=False, highlight=False)
+            console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
 def _cells(row: PointRow, of: CaseRanking) -> list[str]:

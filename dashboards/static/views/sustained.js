@@ -25,7 +25,7 @@
       h(
         "p",
         {class: "hint"},
-        "Spaced: each call behind a flush of the caches. Sustained: bursts of at least 0.3 s of back-to-back calls, each arm in turn, at the clock that the power allows. ",
+        "Spaced: each call behind a flush of the caches. Sustained: bursts of at least 0.5 s of back-to-back calls, each arm in turn, at the clock that the power allows. ",
         "The two are never compared with each other: a ratio is the time of the fastest vendor library / our time in the same regime, above 1 ours is faster, with its 99 % interval.",
       ),
       h("div", {class: "tools"}, h("label", {class: "visually-hidden", for: "filter"}, "filter"), filter, h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${shown.length} of ${rows.length} rows`)),

@@ -100,3 +100,18 @@ def test_what_cannot_be_read_is_said(read, why, said):
     assert threading.active_count() == before
     assert meter.between(0.0, 1e9) is None
     assert meter.facts() == {"step_s": None, "poll_s": None, "why_absent": said}
+
+
+def test_a_counter_is_left_alone_while_it_cannot_move():
+    asked: list[float] = []
+
+    def read(device: int) -> float:
+        asked.append(time.monotonic())
+        return 300.0 * (time.monotonic() // 0.1) * 0.1
+
+    meter = EnergyMeter(read, 1, None)
+    with meter.running():
+        time.sleep(1.0)
+    late = [one for one in asked if one > asked[0] + 0.4]
+    assert len(late) < 0.75 * 0.6 / energy.POLL_S
+    assert meter.facts()["step_s"] == pytest.approx(0.1, rel=0.3)
