@@ -184,6 +184,8 @@ def foot_of(frame: pd.DataFrame, found: Sequence[Measured] = ()) -> Foot:
     device = hardware.market_name if hardware else str(row["device"])
     commits = list(dict.fromkeys(str(one)[:8] for one in frame["commit"] if str(one)))
     dates = sorted(one.started_at[:10] for one in found if one.started_at)
+    if not dates and "date" in frame:
+        dates = [str(frame["date"].max())[:10]]
     return Foot(
         f"{device} ({row['machine']})",
         ", ".join(dict.fromkeys(versions(one) for one in found)) or ", ".join(dict.fromkeys(frame["env"].astype(str))),
