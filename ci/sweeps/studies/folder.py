@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from benchmarks.studies.types import Study
+from benchmarks.studies.types import Rows, Study
 from ci.records import derived
 from ci.sweeps.measured import Measured
 from ci.sweeps.studies import comparison, guidance
@@ -27,6 +27,7 @@ from ci.sweeps.studies.across import changes, code
 from ci.sweeps.studies.columns import column
 from ci.sweeps.studies.figures import Foot, draw
 from ci.sweeps.studies.points import ranks_named
+from ci.sweeps.studies.rows import chosen
 from ci.sweeps.studies.tables import as_csv, as_markdown, table
 from ci.whole_files import replace
 
@@ -153,10 +154,18 @@ def waiting(study: Study, frame: pd.DataFrame) -> list[str]:
 
 
 def untimed(frame: pd.DataFrame) -> list[str]:
-    """Points without a time, counted by operator, backend, status and reason."""
+    """Points without a time, counted by operator, backend and status, with the reason that most of them have."""
     bad = frame[frame["status"] != "ok"]
-    groups = Counter(zip(*(bad[name].astype(str) for name in ("operator", "backend", "status", "why")), strict=True))
-    return [f"{name}, {backend}: {n} {status}: {why}" for (name, backend, status, why), n in sorted(groups.items())]
+    found: dict[tuple[str, str, str], Counter[str]] = {}
+    for row in zip(*(bad[name].astype(str) for name in ("operator", "backend", "status", "why")), strict=True):
+        found.setdefault(row[:3], Counter())[row[3]] += 1
+    return [f"{name}, {backend}: {_reasons(status, why)}" for (name, backend, status), why in sorted(found.items())]
+
+
+def _reasons(status: str, why: Counter[str]) -> str:
+    [(first, count)] = why.most_common(1)
+    others = f" ({count} of them; {len(why) - 1} other reasons)" if len(why) > 1 else ""
+    return f"{why.total()} {status}: {first}{others}"
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
@@ -167,8 +176,8 @@ def guidance_of(study: Study, frame: pd.DataFrame) -> Iterable[Guided]:
     for name in study.guidance:
         guide = guidance.GUIDES[name]
         for part in study.parts:
-            rows = frame[(frame["operator"] == part.operator) & (frame["backend"] == part.anchor)]
-            for rule in guidance.of_frame(rows[rows["status"] == "ok"], name, column):
+            wanted = Rows({"operator": (part.operator,), "backend": (part.anchor,)}, guide.pick)
+            for rule in guidance.of_frame(chosen(frame, wanted), name, column):
                 of = f"{part.operator}, " if len(study.operators) > 1 else ""
                 words = f"{of}{guidance.sentence(guide, rule)}"
                 yield Guided(f"{guide.title}: {words}", rule.mean_loss, f"{words}; {guidance.losing(rule)}")
