@@ -234,7 +234,7 @@ def test_the_order_of_lines_does_not_matter(tmp_path):
 
 
 def test_regimes_are_kept_apart(tmp_path):
-    both = [line([({"num_stages": 2}, 0.8)], regime=regime) for regime in ("spaced", "sustained")]
+    both = [line([({"num_stages": 2}, 0.8)], batch=n, regime=one) for n, one in enumerate(("spaced", "sustained"))]
     found = source.of_files(STUDY, [written(tmp_path / "a.jsonl", both)])
     assert [(one.regime, len(one.frame), len(one.lines)) for one in found] == [("spaced", 2, 1), ("sustained", 2, 1)]
     folders = [folder.folder_of(tmp_path, "made", one.machine, one.regime).name for one in found]
