@@ -34,6 +34,7 @@ from ci.sweeps.studies import folder, report, source
 from ci.sweeps.studies.across import code
 from ci.sweeps.studies.ready import StudyAsked, code_of, ready
 from ci.sweeps.studies.run import Left, measured
+from ci.trials.trial import Json
 from ci.whole_files import replace
 
 EXAMPLES = """ridgeline study --list
@@ -96,7 +97,7 @@ def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: 
     return max(_measure(one, checkout, asked, given["out"], given["results"], as_json) for one in chosen)
 
 
-def _asked(tree: Path, given: dict[str, Any]) -> StudyAsked:
+def _asked(tree: Path, given: Json) -> StudyAsked:
     taken = ("cases", "arch", "compute_units", "trials", "rounds", "budget_min")
     said = {key: given[key] for key in taken}
     return StudyAsked(tree, regime=given["regime"] or "", compile_ahead=not given["no_compile"], **said)

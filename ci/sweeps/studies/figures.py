@@ -21,10 +21,8 @@ from ci.sweeps.studies.columns import described, with_columns
 from ci.sweeps.studies.reshape import RESHAPES, reshaped
 from ci.sweeps.studies.rows import chosen
 from ci.tables import alongside
+from ci.trials.trial import Json
 from ci.whole_files import replace
-
-Told = Mapping[str, Any]
-"""A spec, or a part of it, as JSON values."""
 
 AXES = ("x", "y", "value")
 """Keys of a spec that name a quantity; a column of ours there gets its label and its unit."""
@@ -68,7 +66,7 @@ def columns_of(drawn: Drawn) -> list[str]:
     return [name for name in wanted if name not in made]
 
 
-def _named(spec: Told) -> Iterator[str]:
+def _named(spec: Json) -> Iterator[str]:
     for key, value in spec.items():
         if key == "panels":
             for panel in value:
@@ -84,7 +82,7 @@ def _named(spec: Told) -> Iterator[str]:
             yield _column(value)
 
 
-def _column(said: str | Told) -> str:
+def _column(said: str | Json) -> str:
     return said if isinstance(said, str) else str(said["column"])
 
 
@@ -102,11 +100,11 @@ def with_values(drawn: Drawn, rows: pd.DataFrame) -> Drawn:
     return dataclasses.replace(drawn, spec={**drawn.spec, "panels": kept})
 
 
-def _known(rows: pd.DataFrame, said: str | Told | None) -> bool:
+def _known(rows: pd.DataFrame, said: str | Json | None) -> bool:
     return said is None or bool(pd.to_numeric(rows[_column(said)], errors="coerce").notna().any())
 
 
-def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Told] = ()) -> Told:
+def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Json] = ()) -> Json:
     """The SPEC of a figure: its declaration, with units, ceilings of the device and the foot."""
     told = {"kind": drawn.kind, "title": drawn.title, **_with_units(drawn.spec), "foot": foot.as_json()}
     if drawn.kind == "roofline":
@@ -114,7 +112,7 @@ def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Told]
     return {**told, "published": list(published)} if published else told
 
 
-def _with_units(said: Told) -> Told:
+def _with_units(said: Json) -> Json:
     return {key: _with_unit(key, value) for key, value in said.items()}
 
 
@@ -130,7 +128,7 @@ def _with_unit(key: str, value: Any) -> Any:
     return {**ours, **value} if isinstance(value, Mapping) else ours or value
 
 
-def ceilings(frame: pd.DataFrame) -> Told:
+def ceilings(frame: pd.DataFrame) -> Json:
     """Peaks of the device that rows were measured on, per rank: TFLOPS by dtype, GB/s of HBM and of the links.
 
     Raises MeasureError for a device that kernels/hardware.py does not know: without ceilings there is no roofline.
