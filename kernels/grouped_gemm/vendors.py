@@ -52,6 +52,8 @@ def loop_on_streams(product: str, case: Case, x: dict[str, torch.Tensor], stream
     """The loop's products on so many streams in turn: small ones of several experts then share the GPU.
 
     They start after what the caller's stream has enqueued, and it goes on after all of them; so in a captured graph.
+    On an H200 32 experts of 16 tokens (LFM2, down) take 217 us one after the other and 107 on four streams, 4 of 1024
+    tokens 57 and 56 (2026-11-22).
     """
     on_gpu(case, f"a loop on {streams} streams")
     steps, out = _mm_steps(product, case, x)

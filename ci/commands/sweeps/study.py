@@ -32,8 +32,9 @@ from ci.options import (
 )
 from ci.sweeps.studies import folder, report, source
 from ci.sweeps.studies.across import code
-from ci.sweeps.studies.ready import Asked, code_of, ready
+from ci.sweeps.studies.ready import StudyAsked, code_of, ready
 from ci.sweeps.studies.run import Left, measured
+from ci.trials.trial import Json
 from ci.whole_files import replace
 
 EXAMPLES = """ridgeline study --list
@@ -96,10 +97,10 @@ def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: 
     return max(_measure(one, checkout, asked, given["out"], given["results"], as_json) for one in chosen)
 
 
-def _asked(tree: Path, given: dict[str, Any]) -> Asked:
+def _asked(tree: Path, given: Json) -> StudyAsked:
     taken = ("cases", "arch", "compute_units", "trials", "rounds", "budget_min")
     said = {key: given[key] for key in taken}
-    return Asked(tree, regime=given["regime"] or "", compile_ahead=not given["no_compile"], **said)
+    return StudyAsked(tree, regime=given["regime"] or "", compile_ahead=not given["no_compile"], **said)
 
 
 def _list(as_json: bool) -> int:
@@ -113,7 +114,7 @@ def _list(as_json: bool) -> int:
     return PASS
 
 
-def _dry(chosen: Sequence[Study], asked: Asked, as_json: bool) -> int:
+def _dry(chosen: Sequence[Study], asked: StudyAsked, as_json: bool) -> int:
     """Points, points that need no GPU time by reason, GPU minutes expected."""
     console = err_console()
     made = {one.name: ready(one, asked, console) for one in chosen}
@@ -125,7 +126,9 @@ def _dry(chosen: Sequence[Study], asked: Asked, as_json: bool) -> int:
     return PASS
 
 
-def _measure(one: Study, checkout: LocalCheckout, asked: Asked, out: Path | None, results: Path, as_json: bool) -> int:
+def _measure(
+    one: Study, checkout: LocalCheckout, asked: StudyAsked, out: Path | None, results: Path, as_json: bool
+) -> int:
     console = err_console()
     file = out or WORKING / f"{one.name}.jsonl"
     parts = ready(one, asked, console)
@@ -135,7 +138,7 @@ def _measure(one: Study, checkout: LocalCheckout, asked: Asked, out: Path | None
     if not file.exists():
         raise StudyError(f"the study {one.name} measured nothing: {report.why_nothing(parts, left)}")
     for found in source.of_files(one, [file]):
-        place = file.parent / file.stem if out else folder.folder_of(results, one.name, found.machine)
+        place = file.parent / file.stem if out else folder.folder_of(results, one.name, found.machine, found.regime)
         folder.keep_code(place, [file])
         _rendered(one, found, place, [file.parent], console, as_json, left, keep=out is None)
     return NO_VERDICT if left else PASS
@@ -145,7 +148,7 @@ def _from(one: Study, sources: Sequence[Path], results: Path, as_json: bool) -> 
     console = err_console()
     beside = [path if path.is_dir() else path.parent for path in sources]
     for found in source.read(one, sources):
-        place = folder.folder_of(results, one.name, found.machine)
+        place = folder.folder_of(results, one.name, found.machine, found.regime)
         folder.keep_code(place, sources)
         _rendered(one, found, place, beside, console, as_json, (), keep=bool(found.lines))
     return PASS
@@ -153,7 +156,7 @@ def _from(one: Study, sources: Sequence[Path], results: Path, as_json: bool) -> 
 
 def _rendered(
     one: Study,
-    found: source.MachineRows,
+    found: source.StudyRows,
     place: Path,
     beside: Sequence[Path],
     console: Console,
@@ -164,7 +167,8 @@ def _rendered(
     """Keep the lines, write table and figures, and print them."""
     place.mkdir(parents=True, exist_ok=True)
     if keep:
-        folder.keep(place, found.lines)
+        [found] = source.of_files(one, [folder.keep(place, found.lines)])
+        folder.keep_checks(place, one.name, beside)
     facts = source.bits(one, dict.fromkeys([*beside, place]), found.machine)
     remarks = [f"{each.operator}: {each.points} points are not measured yet: {each.why}" for each in left]
     made = folder.render(one, found.frame, folder.foot_of(found.frame, found.found), place, console, remarks, facts)

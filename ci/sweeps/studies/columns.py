@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 
 from ci.records import derived
 from ci.records.rates import peak_share
+from ci.sweeps.catalogue import Knobs
 from ci.sweeps.studies.across import changes, cus, product
 
 Series = pd.Series
@@ -55,7 +56,7 @@ def column(frame: pd.DataFrame, name: str) -> Series:
     return pd.Series(values, index=frame.index)
 
 
-def _of_row(config: Mapping[str, Any], dims: Mapping[str, Any], name: str) -> Any:
+def _of_row(config: Knobs, dims: Knobs, name: str) -> Any:
     return config[name] if name in config else dims.get(name)
 
 
@@ -120,13 +121,13 @@ def _to_best(frame: pd.DataFrame) -> Series:
 # ---- configurations --------------------------------------------------------------------------------------------------
 
 
-def tile(config: Mapping[str, Any]) -> str:
+def tile(config: Knobs) -> str:
     """Rows x columns x K step of a tile, "128x256x64"; "" for a launch that has none."""
     sides = [config.get(name) for name in ("block_m", "block_n", "block_k")]
     return "x".join(str(side) for side in sides if side) if all(sides[1:]) else ""
 
 
-def tiles(config: Mapping[str, Any], dims: Mapping[str, Any], world: int) -> float:
+def tiles(config: Knobs, dims: Knobs, world: int) -> float:
     """Tiles of the output (of a rank's columns of it), times slices of K; NaN for a launch without tiles."""
     m, n = config.get("block_m"), config.get("block_n")
     if not (m and n and "M" in dims and "N" in dims):
@@ -154,7 +155,7 @@ def _fill(frame: pd.DataFrame) -> Series:
     return pd.Series([tiles(square, dims, int(world)) / units for dims, world, units in rows], index=frame.index)
 
 
-def setting(knobs: Mapping[str, Any]) -> str:
+def setting(knobs: Knobs) -> str:
     """What a point changes, "num_stages=4 group_m=16"; "default" for nothing."""
     return " ".join(f"{name}={value}" for name, value in sorted(knobs.items())) or "default"
 
@@ -168,7 +169,7 @@ def _changes(frame: pd.DataFrame) -> Series:
     return frame["knobs"].map(len)
 
 
-def launch(config: Mapping[str, Any]) -> str:
+def launch(config: Knobs) -> str:
     """All knobs of a launch, its tile first: "64x64x128 group_m=8 num_stages=3 num_warps=4 ..."."""
     named = tile(config)
     rest = {key: value for key, value in config.items() if not (named and key in ("block_m", "block_n", "block_k"))}

@@ -21,6 +21,7 @@ from ci.sweeps.studies.columns import described, with_columns
 from ci.sweeps.studies.reshape import RESHAPES, reshaped
 from ci.sweeps.studies.rows import chosen
 from ci.tables import alongside
+from ci.trials.trial import Json
 from ci.whole_files import replace
 
 AXES = ("x", "y", "value")
@@ -65,7 +66,7 @@ def columns_of(drawn: Drawn) -> list[str]:
     return [name for name in wanted if name not in made]
 
 
-def _named(spec: Mapping[str, Any]) -> Iterator[str]:
+def _named(spec: Json) -> Iterator[str]:
     for key, value in spec.items():
         if key == "panels":
             for panel in value:
@@ -81,7 +82,7 @@ def _named(spec: Mapping[str, Any]) -> Iterator[str]:
             yield _column(value)
 
 
-def _column(said: str | Mapping[str, Any]) -> str:
+def _column(said: str | Json) -> str:
     return said if isinstance(said, str) else str(said["column"])
 
 
@@ -99,11 +100,11 @@ def with_values(drawn: Drawn, rows: pd.DataFrame) -> Drawn:
     return dataclasses.replace(drawn, spec={**drawn.spec, "panels": kept})
 
 
-def _known(rows: pd.DataFrame, said: str | Mapping[str, Any] | None) -> bool:
+def _known(rows: pd.DataFrame, said: str | Json | None) -> bool:
     return said is None or bool(pd.to_numeric(rows[_column(said)], errors="coerce").notna().any())
 
 
-def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Json] = ()) -> Json:
     """The SPEC of a figure: its declaration, with units, ceilings of the device and the foot."""
     told = {"kind": drawn.kind, "title": drawn.title, **_with_units(drawn.spec), "foot": foot.as_json()}
     if drawn.kind == "roofline":
@@ -111,7 +112,7 @@ def spec(drawn: Drawn, rows: pd.DataFrame, foot: Foot, published: Sequence[Mappi
     return {**told, "published": list(published)} if published else told
 
 
-def _with_units(said: Mapping[str, Any]) -> dict[str, Any]:
+def _with_units(said: Json) -> Json:
     return {key: _with_unit(key, value) for key, value in said.items()}
 
 
@@ -120,11 +121,14 @@ def _with_unit(key: str, value: Any) -> Any:
         return [_with_units(panel) for panel in value]
     if key == "also":
         return [_with_unit("y", one) for one in value]
-    found = described(value) if key in AXES and isinstance(value, str) else None
-    return {"column": value, "label": found.label, "unit": found.unit} if found and found.unit else value
+    if key not in AXES or not value:
+        return value
+    found = described(_column(value))
+    ours = {"column": _column(value), "label": found.label, "unit": found.unit} if found and found.unit else {}
+    return {**ours, **value} if isinstance(value, Mapping) else ours or value
 
 
-def ceilings(frame: pd.DataFrame) -> dict[str, Any]:
+def ceilings(frame: pd.DataFrame) -> Json:
     """Peaks of the device that rows were measured on, per rank: TFLOPS by dtype, GB/s of HBM and of the links.
 
     Raises MeasureError for a device that kernels/hardware.py does not know: without ceilings there is no roofline.

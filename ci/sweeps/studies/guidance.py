@@ -26,7 +26,7 @@ ABSENT = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule:
+class RuleOfThumb:
     """From `low` to `high` of a quantity (both are values that were measured): take `choice`.
 
     mean_loss: geometric mean over its cases of time / best time, less 1; worst_loss: the largest, of worst_case.
@@ -43,7 +43,7 @@ class Rule:
     absent: int = 0
 
 
-def rules(times: pd.DataFrame, quantity: pd.Series, worth: float = WORTH) -> list[Rule]:
+def rules(times: pd.DataFrame, quantity: pd.Series, worth: float = WORTH) -> list[RuleOfThumb]:
     """The best cut of a quantity into ranges with one choice each.
 
     times: seconds, a row for each case (index: its name), a column for each choice; NaN where it was not measured.
@@ -88,13 +88,13 @@ def _rule(
     start: int,
     end: int,
     each: FloatArray,
-) -> Rule:
+) -> RuleOfThumb:
     choice = int(each[start:end].sum(axis=0).argmin())
     rows = np.concatenate(groups[start:end])
     mine = losses[rows, choice]
     known = mine[~np.isnan(mine)]
     worst = rows[int(np.nanargmax(mine))] if known.size else rows[0]
-    return Rule(
+    return RuleOfThumb(
         float(values[start]),
         float(values[end - 1]),
         str(times.columns[choice]),
@@ -111,17 +111,23 @@ def _rule(
 
 @dataclasses.dataclass(frozen=True)
 class Guide:
-    """A question that rules answer.  quantity, choice: columns of the frame; text: "M", "tiles / CUs"."""
+    """A question that rules answer.  quantity, choice: columns of the frame; text: "M", "tiles / CUs".
+
+    pick: of which rows (benchmarks.studies.types.PICKS): tiles are compared where nothing else differs.
+    """
 
     title: str
     quantity: str
     choice: str
     text: str
+    pick: str = "all"
 
 
 GUIDES = {
-    "tile_by_m": Guide("Which tile for which M", "M", "tile", "M"),
-    "tile_by_rounds": Guide("Tiles against CUs: which tile for which fill", "fill", "tile", "tiles of 128 x 128 / CUs"),
+    "tile_by_m": Guide("Which tile for which M", "M", "tile", "M", "tried"),
+    "tile_by_rounds": Guide(
+        "Tiles against CUs: which tile for which fill", "fill", "tile", "tiles of 128 x 128 / CUs", "tried"
+    ),
     "streams_by_m": Guide("Serial or on several streams", "M", "setting", "tokens per expert"),
     "launch_by_m": Guide("Recommended configuration by M", "M", "launch", "M"),
 }
@@ -134,7 +140,7 @@ def by_choice(frame: pd.DataFrame, choice: str) -> pd.DataFrame:
     return known.pivot_table(index="case", columns=choice, values="seconds", aggfunc="min", observed=True)
 
 
-def of_frame(frame: pd.DataFrame, name: str, column: Callable[[pd.DataFrame, str], pd.Series]) -> list[Rule]:
+def of_frame(frame: pd.DataFrame, name: str, column: Callable[[pd.DataFrame, str], pd.Series]) -> list[RuleOfThumb]:
     """The rules of a guidance, from the rows of one operator and backend."""
     guide = GUIDES[name]
     wide = frame.assign(**{one: column(frame, one) for one in (guide.quantity, guide.choice)})
@@ -142,13 +148,13 @@ def of_frame(frame: pd.DataFrame, name: str, column: Callable[[pd.DataFrame, str
     return rules(by_choice(wide, guide.choice), quantity)
 
 
-def sentence(guide: Guide, rule: Rule) -> str:
+def sentence(guide: Guide, rule: RuleOfThumb) -> str:
     """The rule as a line of text, without its loss."""
     span = f"{rule.low:.4g}" if rule.low == rule.high else f"{rule.low:.4g} to {rule.high:.4g}"
     return f"{guide.text} {span}: {rule.choice}"
 
 
-def losing(rule: Rule) -> str:
+def losing(rule: RuleOfThumb) -> str:
     """What it loses, in words."""
     if math.isnan(rule.mean_loss):
         return "never measured together with its cases"

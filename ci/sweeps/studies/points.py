@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from benchmarks.points import Point
 from benchmarks.studies.types import StudyError, StudyPart, Tried
@@ -42,7 +41,7 @@ def _points(part: StudyPart, case: str, offers: Mapping[str, BackendOffer], arch
                 yield point
 
 
-def overrides(tried: Tried, offer: BackendOffer, operator: str) -> Iterator[Mapping[str, Any]]:
+def overrides(tried: Tried, offer: BackendOffer, operator: str) -> Iterator[Knobs]:
     """Knob sets over config(), as far as they differ from it."""
     for name in dict.fromkeys(name for knobs in (tried.knobs, *tried.points) for name in knobs):
         if name not in offer.knobs:

@@ -24,7 +24,7 @@ from ci.sweeps.studies.points import points
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class StudyAsked:
     """Where and how a study is done.  cases: patterns, only these.  arch, compute_units: None for this machine's.
 
     trials, rounds: over those of the declaration; None to keep them.  budget_min: GPU minutes, None for any.
@@ -72,7 +72,7 @@ class ReadyPart:
         return max((one.world for one in self.catalogue.offers if one.case in self.asked), default=1)
 
 
-def ready(study: Study, asked: Asked, console: Console) -> list[ReadyPart]:
+def ready(study: Study, asked: StudyAsked, console: Console) -> list[ReadyPart]:
     """Every part of a study that has a case among those asked for.  StudyError, SweepError or MeasureError if not."""
     made = list(_parts(study, asked, console))
     if not made:
@@ -80,7 +80,7 @@ def ready(study: Study, asked: Asked, console: Console) -> list[ReadyPart]:
     return made
 
 
-def _parts(study: Study, asked: Asked, console: Console) -> Iterator[ReadyPart]:
+def _parts(study: Study, asked: StudyAsked, console: Console) -> Iterator[ReadyPart]:
     known: dict[str, Catalogue] = {}
     for part in study.parts:
         if part.operator not in known:
@@ -94,17 +94,18 @@ def _parts(study: Study, asked: Asked, console: Console) -> Iterator[ReadyPart]:
 
 
 def _pruned(
-    part: StudyPart, catalogue: Catalogue, found: Mapping[str, Sequence[Point]], asked: Asked, console: Console
+    part: StudyPart, catalogue: Catalogue, found: Mapping[str, Sequence[Point]], asked: StudyAsked, console: Console
 ) -> Pruned:
     anchors = dict.fromkeys(found, part.anchor)
     pruned = by_config(catalogue, found, anchors)
     if part.check or not asked.compile_ahead or catalogue.arch == "cpu" or not pruned.count:
         return pruned
-    compiler = PointCompiler(asked.tree, catalogue.arch, catalogue.compute_units, CACHE, console)
+    units, here = catalogue.compute_units, asked.arch is None
+    compiler = PointCompiler(asked.tree, catalogue.arch, units, CACHE, console, launched=here)
     return compiler.pruned(part.operator, pruned, anchors)
 
 
-def code_of(study: Study, parts: Sequence[ReadyPart], asked: Asked, console: Console) -> list[code.PointCode]:
+def code_of(study: Study, parts: Sequence[ReadyPart], asked: StudyAsked, console: Console) -> list[code.PointCode]:
     """The machine code of all points, for the device that measures and AMD's."""
 
     def points_of(part: StudyPart, arch: str, units: int | None) -> Mapping[str, Sequence[Point]]:
@@ -114,7 +115,7 @@ def code_of(study: Study, parts: Sequence[ReadyPart], asked: Asked, console: Con
     return code.compiled(study, points_of, asked.tree, device.arch, device.compute_units, console)
 
 
-def rungs(study: Study, asked: Asked) -> Rungs:
+def rungs(study: Study, asked: StudyAsked) -> Rungs:
     """Few rounds for all and more for the best, or all rounds of all trials for every point."""
     kind = machine_kind()
     least = policy.load().settings(study.operators[0], kind).trial_noise

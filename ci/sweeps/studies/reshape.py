@@ -64,5 +64,5 @@ RESHAPES: dict[str, Reshape] = {
 
 def reshaped(frame: pd.DataFrame, drawn: Drawn, names: Sequence[str]) -> pd.DataFrame:
     """The rows of a figure with its columns: as they were measured, or as it reshapes them."""
-    rows = RESHAPES[drawn.reshape].of(frame, drawn)
-    return (rows if drawn.reshape else rows[list(names)]).reset_index(drop=True)
+    rows = RESHAPES[drawn.reshape].of(frame, drawn) if len(frame) else frame
+    return (rows if drawn.reshape and len(frame) else rows[list(names)]).reset_index(drop=True)
