@@ -32,7 +32,7 @@ class Protocol:
 
     regime: of trial_file.REGIMES.  burst_s: least seconds of a burst; a round has one of every arm, and the caches are
     not flushed between calls (cache "cold": they rotate through copies of the buffers, where the memory has room).
-    point_deadline_s: for one step of a point of a sweep, of which many are bad; compiling it has the other.
+    point_deadline_s: for one step of a point of a sweep, of which some hang.
     whole_calls: calls of every arm that are timed from the host's side, after the rounds.
     """
 

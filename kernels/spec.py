@@ -192,8 +192,7 @@ class Compilation:
     """One ahead-of-time compilation: a jit function and what its launch would pass.
 
     arguments: by parameter name, in signature order; a tensor is ``("*fp16", shape)``, a scalar is its value.
-    constants and options (num_warps, num_stages, ...) come from the same config() as the launch.  grid: programs of the
-    launch; None: not known, and then it equals no other.
+    constants and options (num_warps, num_stages, ...) come from the same config() as the launch.  grid: its programs.
     """
 
     label: str
@@ -208,9 +207,8 @@ class Compilation:
 class Tuned:
     """The tuned knobs of a backend: where they lie, and what is launched without them.
 
-    file: tuned.toml, with a table for an architecture (within the table `section`, if it has a name), and in it one for
-    each key.  key: the entry of a case, which cases of other dtypes or distributions may share.  rule: (case, arch) ->
-    the knobs without an entry.  elements: knobs counted in elements; entries give them for elements of 2 bytes.
+    section: of the file, "" for all.  key: an entry's name, which cases may share.  rule: the knobs without an entry.
+    elements: knobs counted in elements; an entry has them for 2 bytes each.
     """
 
     file: str
@@ -225,8 +223,7 @@ class Backend:
     """One way to compute a kernel.  `baseline` marks what a user would call otherwise: a vendor's library.
 
     libraries: the distributions (names of `pip list`) it calls; their versions are recorded, and named when it fails.
-    first_call_s: seconds that its set-up, and then its first call, may each take where the library compiles itself on
-    first use; 0 if the deadline of a step is enough.  candidates: (case, arch) -> the knobs that a sweep tries.
+    first_call_s: seconds for set-up, and for the first call, of a library that compiles itself.  candidates: to sweep.
     """
 
     name: str

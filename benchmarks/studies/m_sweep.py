@@ -6,6 +6,8 @@ from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart
 
 TOKENS = tuple(f"n????_k*_m{2**power}_fp16" for power in range(11))
 
+KERNEL, TOTAL = {"column": "kernel_us", "scale": "log"}, {"column": "total_us", "scale": "log"}
+
 STUDY = Study(
     name="m_sweep",
     title="GEMM over M = 1 to 1024, four LLM weight matrices",
@@ -32,7 +34,7 @@ STUDY = Study(
         ),
         Drawn(
             "times", "panels", "GEMM over M, fp16: kernel alone, and call with synchronisation from the host",
-            {"x": "M", "group": "series", "panels": [{"y": "kernel_us"}, {"y": "total_us"}, {"y": "peak_percent"}]},
+            {"x": "M", "group": "series", "panels": [{"y": KERNEL}, {"y": TOTAL}, {"y": "peak_percent"}]},
             Rows({"operator": ("gemm",)}),
         ),
     ),

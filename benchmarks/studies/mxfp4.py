@@ -6,6 +6,7 @@ from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart, Trie
 
 BATCHES = tuple(f"kimi_m{m}_bm{block}" for m in (4, 8, 16, 32, 64, 128, 256) for block in (16, 32))
 LIBRARIES = ("triton_kernels", "humming_w4a16", "humming_w4a8", "aiter_ck", "aiter_mxmoe_atomic", "flydsl_gemm2")
+TIME = {"column": "us", "scale": "log"}
 
 STUDY = Study(
     name="mxfp4",
@@ -34,11 +35,11 @@ STUDY = Study(
     figures=(
         Drawn(
             "over_m", "panels", "MXFP4 expert product over M, BM 16 and 32",
-            {"x": "M", "y": "us", "group": "backend", "by": "BM", "baselines": list(LIBRARIES)}, Rows(pick="plain"),
+            {"x": "M", "y": TIME, "group": "backend", "by": "BM", "baselines": list(LIBRARIES)}, Rows(pick="plain"),
         ),
         Drawn(
             "non_temporal", "panels", "MXFP4 expert product: non-temporal loads of the weights",
-            {"x": "M", "y": "us", "group": "non_temporal", "by": "BM"}, Rows({"backend": ("triton_atomic",)}),
+            {"x": "M", "y": TIME, "group": "non_temporal", "by": "BM"}, Rows({"backend": ("triton_atomic",)}),
         ),
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ STUDY = Study(
     "52 GEMMs (4 weight matrices, 13 M) and 8 expert products.",
     parts=(
         StudyPart("gemm", TOKENS, arms=("blas",)),
-        StudyPart("moe_gemm2_mxfp4", (*SMALL_BATCHES, "kimi_m16384_bm64"), anchor="triton_atomic"),
+        StudyPart("moe_gemm2_mxfp4", (*SMALL_BATCHES, "kimi_m16384_bm64"), "triton_atomic", ("triton_reduce",)),
         StudyPart(
             "gemm_all_scatter",
             ("n*_m64_fp16_w*", "n*_m256_fp16_w*", "n*_m1024_fp16_w*", "n4608_k36864_m8192_fp16_w*"),

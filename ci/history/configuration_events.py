@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from ci.history.configurations.beaten import Beaten, SweptCase, stretches
+from ci.history.configurations.beaten import Beaten, SweptCase, better_knobs, stretches
 from ci.history.events import decided
 from ci.history.identity import EventPlace
 from ci.history.triage import Triage
@@ -91,10 +90,7 @@ def _versions(one: Beaten) -> list[Cause]:
 
 def _better(one: Beaten) -> Cause:
     """The knobs that are better now, as differences to those in use."""
-    used, better = json.loads(one.first.chosen), json.loads(one.loss.better)
-    names = [name for name in sorted({*used, *better}) if used.get(name) != better.get(name)]
-    told = ", ".join(f"{name} {used.get(name, 'default')} -> {better.get(name, 'default')}" for name in names)
-    key = one.first.key
+    told, key = better_knobs(one.first.chosen, one.loss.better), one.first.key
     return Cause("configuration", f"{key.backend}/{key.case}: faster with {told}")
 
 

@@ -12,7 +12,7 @@ from ci.history.attribution import Surroundings
 from ci.history.commits import CommitOrder
 from ci.history.identity import EventPlace
 from ci.history.steps import first_told
-from ci.history.steps.gone import Measured
+from ci.history.steps.gone import MeasuredPlaces
 from ci.history.steps.grouping import StepGroup
 from ci.history.steps.machines import root
 from ci.history.steps.moved_work import MovedWork, moved_work
@@ -36,7 +36,7 @@ def told(
     names = _names(groups, first_told.places(groups, around.tracks, kept), around, triage)
     entries = {n: entry for n, name in enumerate(names) if (entry := _entry(name, groups[n], around.order, triage))}
     accepted = {number for number, entry in entries.items() if entry.state is EventState.ACCEPTED}
-    ends = outcome(groups, Measured(around.tracks, around.order.place), steps, accepted)
+    ends = outcome(groups, MeasuredPlaces(around.tracks, around.order.place), steps, accepted)
     moves = moved_work(groups)
     halves = {move.faster for move in moves.values()} - set(entries)
     make = EventMaker(around.order, around.causes)

@@ -55,6 +55,8 @@ def document(report: Report) -> Json:
     about_cases = [dataclasses.asdict(warning) for warning in report.warnings if warning.case]
     if about_cases:
         plain["case_warnings"] = about_cases
+    if report.configurations:
+        plain["configurations"] = list(report.configurations)
     return {key: _finite(value) for key, value in plain.items()}
 
 
@@ -149,6 +151,7 @@ def _report(value: Json) -> Report:
         tuple(Skip(**skip) for skip in value["skipped"]),
         _warnings(value),
         value["links"],
+        tuple(value.get("configurations", ())),
     )
 
 

@@ -54,6 +54,7 @@ def section(report: Report, topic: str = "") -> str:
         _summary(report),
         *_moved(report),
         *_floors(report),
+        *_configurations(report),
         *_details(report),
         _footer(report),
     ]
@@ -166,6 +167,13 @@ def _floors(report: Report) -> Iterator[str]:
     if lines:
         yield "### Against the vendor library"
         yield _bullets(f"{_named(line.cases)}: {text(line.text, 480)}" for line in lines)
+
+
+def _configurations(report: Report) -> Iterator[str]:
+    """Knobs in use that are no longer the best: apart from what is slower, which they are not."""
+    if report.configurations:
+        yield "### Best configuration moved"
+        yield _bullets(text(sentence, 400) for sentence in report.configurations)
 
 
 def _named(cases: Sequence[str]) -> str:

@@ -71,6 +71,7 @@ def document(report: Report, width: int) -> RenderableType:
         _head(report),
         *_moved(report, width),
         *_floors(report),
+        *_configurations(report),
         _rest(report),
         *_unknown(report, width),
         *_warnings(report),
@@ -205,6 +206,15 @@ def _floors(report: Report) -> Iterator[RenderableType]:
     for line in lines[:LISTED]:
         yield _bullet(f"{words.named(line.cases)}: {line.text}", "red" if line.new else "yellow")
     yield from _more(len(lines) - LISTED)
+
+
+def _configurations(report: Report) -> Iterator[RenderableType]:
+    if report.configurations:
+        yield Text()
+        yield Text("best configuration moved", "bold")
+    for sentence in report.configurations[:LISTED]:
+        yield _bullet(sentence, "yellow")
+    yield from _more(len(report.configurations) - LISTED)
 
 
 def _rest(report: Report) -> RenderableType:

@@ -15,6 +15,7 @@ from typing import Any
 from ci.harness import options, query
 from ci.sweeps.measured import SweepError
 from ci.trials.cost import Cost
+from ci.trials.trial import Json
 
 Knobs = Mapping[str, Any]
 """Knobs of a backend by name: JSON values."""
@@ -48,7 +49,7 @@ class KnobFact:
 
 
 @dataclasses.dataclass(frozen=True)
-class Offer:
+class BackendOffer:
     """A backend in a case.  config: its knobs in use here; rule: those without the tuned table; {} where it has none.
 
     key: of its entry in the tuned table, "" without one.  why_not: why it has no configuration here.
@@ -59,7 +60,7 @@ class Offer:
     world: int = 1
     tier: str = "pr"
     dtype: str = ""
-    dims: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dims: Knobs = dataclasses.field(default_factory=dict)
     config: Knobs = dataclasses.field(default_factory=dict)
     rule: Knobs = dataclasses.field(default_factory=dict)
     key: str = ""
@@ -69,11 +70,11 @@ class Offer:
     why_not: str = ""
     cost: Cost = Cost()
 
-    def whole(self, overrides: Knobs) -> dict[str, Any]:
+    def whole(self, overrides: Knobs) -> Knobs:
         """All knobs of a launch with these overrides."""
         return {**{name: knob.default for name, knob in self.knobs.items()}, **self.config, **overrides}
 
-    def overrides(self, knobs: Knobs) -> dict[str, Any]:
+    def overrides(self, knobs: Knobs) -> Knobs:
         """What a full set of knobs changes of the configuration in use."""
         there, wanted = self.whole({}), {**{name: one.default for name, one in self.knobs.items()}, **knobs}
         return {name: value for name, value in wanted.items() if there.get(name) != value}
@@ -86,7 +87,7 @@ class Catalogue:
     operator: str
     arch: str
     compute_units: int | None
-    offers: tuple[Offer, ...]
+    offers: tuple[BackendOffer, ...]
 
     @property
     def backends(self) -> list[str]:
@@ -98,7 +99,7 @@ class Catalogue:
         """Every case once."""
         return list(dict.fromkeys(offer.case for offer in self.offers))
 
-    def of(self, case: str, backend: str) -> Offer | None:
+    def of(self, case: str, backend: str) -> BackendOffer | None:
         """The offer of a backend in a case."""
         return next((one for one in self.offers if one.case == case and one.backend == backend), None)
 
@@ -138,15 +139,15 @@ def ask(
     return parsed(query("candidates", *wanted), operator)
 
 
-def parsed(found: Mapping[str, Any], operator: str) -> Catalogue:
+def parsed(found: Json, operator: str) -> Catalogue:
     """The catalogue in what `python -m benchmarks candidates` printed."""
     offers = tuple(map(_offer, found["entries"]))
     return Catalogue(operator, found.get("arch") or "cpu", found.get("compute_units"), offers)
 
 
-def _offer(one: Mapping[str, Any]) -> Offer:
+def _offer(one: Json) -> BackendOffer:
     plain = ("case", "backend", "world", "tier", "dtype", "dims", "config", "rule", "baseline")
-    return Offer(
+    return BackendOffer(
         **{name: one[name] for name in plain if one.get(name) is not None},
         key=(one.get("tuned") or {}).get("key") or "",
         candidates=tuple(one.get("candidates") or ()),

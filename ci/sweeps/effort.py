@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from benchmarks.points import Point
-from ci.sweeps.catalogue import Catalogue, Offer
+from ci.sweeps.catalogue import BackendOffer, Catalogue
 from ci.sweeps.rungs import Rungs
 from kernels import hardware
 
@@ -45,7 +45,7 @@ NOMINAL_FLOPS, NOMINAL_BYTES_S = 2e10, 5e9
 
 
 @dataclasses.dataclass(frozen=True)
-class Expected:
+class ExpectedEffort:
     """points: measured in the first rung.  samples: timed calls over all rungs.  minutes: of GPUs, all ranks."""
 
     points: int
@@ -53,7 +53,7 @@ class Expected:
     minutes: float
 
 
-def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs: Rungs) -> Expected:
+def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs: Rungs) -> ExpectedEffort:
     """Of these points, by case."""
     device = device_of(catalogue.arch, catalogue.compute_units)
     seconds, samples, entering = 0.0, 0, sum(map(len, points.values()))
@@ -66,10 +66,10 @@ def expected(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], rungs:
             count = max(1.0, len(own) * staying)
             seconds += count * (POINT_S + point_seconds(offer, device, rounds))
             samples += round(count * rounds)
-    return Expected(entering, samples, world * seconds / 60)
+    return ExpectedEffort(entering, samples, world * seconds / 60)
 
 
-def point_seconds(offer: Offer, device: hardware.Hardware | None, rounds: int) -> float:
+def point_seconds(offer: BackendOffer, device: hardware.Hardware | None, rounds: int) -> float:
     """Seconds of the calls of one point in a rung, its share of the anchor's left out."""
     time = call_seconds(offer, device)
     calls = GRAPH_CALLS if time * REACHED < SHORT_S and device else 1
@@ -77,7 +77,7 @@ def point_seconds(offer: Offer, device: hardware.Hardware | None, rounds: int) -
     return (rounds + WARM_UP_ROUNDS + warm_up) * calls * (time + SPACING_S) + CHECKS * time
 
 
-def call_seconds(offer: Offer, device: hardware.Hardware | None) -> float:
+def call_seconds(offer: BackendOffer, device: hardware.Hardware | None) -> float:
     """Seconds of one call of a point in the middle of a sweep."""
     cost = offer.cost
     if device is None:
@@ -88,7 +88,7 @@ def call_seconds(offer: Offer, device: hardware.Hardware | None) -> float:
         return (cost.hbm_bytes or 0) / device.hbm_bandwidth / REACHED
 
 
-def _known(offer: Offer) -> object:
+def _known(offer: BackendOffer) -> object:
     """The cost with zeros where nothing is declared."""
     given = {name: value or 0 for name, value in dataclasses.asdict(offer.cost).items()}
     return dataclasses.replace(offer.cost, **given)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.points import Point
-from ci.sweeps.catalogue import Catalogue, Knobs, Offer, some
+from ci.sweeps.catalogue import BackendOffer, Catalogue, Knobs, some
 from ci.sweeps.measured import SweepError
 
 MOST = 20_000
@@ -36,7 +36,7 @@ KEYS = ("knobs", "points", "case", "backend", "grid")
 
 
 @dataclasses.dataclass(frozen=True)
-class Grid:
+class KnobGrid:
     """Values by knob, of which every combination is tried, and points as they are; in some cases, of some backend.
 
     source: where it comes from, for messages.
@@ -58,7 +58,7 @@ class Grid:
         """Every knob that it sets."""
         return list(dict.fromkeys([*self.values, *(name for point in self.points for name in point)]))
 
-    def at(self, index: int) -> dict[str, Any]:
+    def at(self, index: int) -> Knobs:
         """Its point number `index`, from 0: combinations first, the last knob counting fastest."""
         products = self.size - len(self.points)
         if index >= products:
@@ -70,7 +70,7 @@ class Grid:
         return dict(reversed(list(found.items())))
 
 
-def of_options(knobs: Sequence[str]) -> list[Grid]:
+def of_options(knobs: Sequence[str]) -> list[KnobGrid]:
     """The grid of NAME=V,V options; none without options.  SweepError names what is wrong."""
     values: dict[str, list[Any]] = {}
     for one in knobs:
@@ -80,7 +80,7 @@ def of_options(knobs: Sequence[str]) -> list[Grid]:
         if name in values:
             raise SweepError(f"--knob {name} is given twice; give all of its values in one: {name}=V,V")
         values[name] = _once([_value(part.strip()) for part in text.split(",")], f"--knob {name}")
-    return [Grid(values)] if values else []
+    return [KnobGrid(values)] if values else []
 
 
 def _value(text: str) -> Any:
@@ -93,7 +93,7 @@ def _value(text: str) -> Any:
     return found if isinstance(found, str | int | float | bool) else text
 
 
-def of_file(path: Path) -> list[Grid]:
+def of_file(path: Path) -> list[KnobGrid]:
     """The grids of a file.  SweepError names what is wrong."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -113,7 +113,7 @@ def of_file(path: Path) -> list[Grid]:
     return grids
 
 
-def _table(where: str, found: Any) -> Grid:
+def _table(where: str, found: Any) -> KnobGrid:
     if not isinstance(found, dict):
         raise SweepError(f"--grid {where}: {found!r} is not a table")
     for key in found:
@@ -128,7 +128,7 @@ def _table(where: str, found: Any) -> Grid:
         if not isinstance(found.get(key, ""), str):
             raise SweepError(f"--grid {where}: {key}: {found[key]!r} is not a text")
     values = {name: _values(one, f"--grid {where}: {name}") for name, one in knobs.items()}
-    return Grid(values, tuple(points), found.get("case", "*"), found.get("backend", ""), f"--grid {where}")
+    return KnobGrid(values, tuple(points), found.get("case", "*"), found.get("backend", ""), f"--grid {where}")
 
 
 def _values(given: Any, where: str) -> list[Any]:
@@ -153,19 +153,19 @@ def _once(values: Sequence[Any], where: str) -> list[Any]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class PointWish:
     """What is asked for.  candidates: those of the declaration too.  most: points that are not too many.
 
     sample: so many points of each grid and case at most, drawn by chance, the same ones every time.
     """
 
-    grids: tuple[Grid, ...] = ()
+    grids: tuple[KnobGrid, ...] = ()
     candidates: bool = False
     most: int = MOST
     sample: int | None = None
 
 
-def points(catalogue: Catalogue, wish: Wish) -> dict[str, list[Point]]:
+def points(catalogue: Catalogue, wish: PointWish) -> dict[str, list[Point]]:
     """By case, every point once; backends without any of the knobs are plain points, to be timed as they are.
 
     SweepError for an unknown knob, a value of a wrong type, no points or too many, before one of them is made.
@@ -185,7 +185,7 @@ def points(catalogue: Catalogue, wish: Wish) -> dict[str, list[Point]]:
     return {case: list(own.values()) for case, own in found.items()}
 
 
-def _fitting(offer: Offer, wish: Wish) -> Iterator[Grid]:
+def _fitting(offer: BackendOffer, wish: PointWish) -> Iterator[KnobGrid]:
     """The grids that are about a backend in a case, with those of their knobs that it has."""
     for grid in wish.grids:
         if fnmatch.fnmatchcase(offer.case, grid.case) and grid.backend in ("", offer.backend):
@@ -194,12 +194,12 @@ def _fitting(offer: Offer, wish: Wish) -> Iterator[Grid]:
             yield dataclasses.replace(grid, values=values, points=own)
 
 
-def _count(offer: Offer, wish: Wish) -> int:
+def _count(offer: BackendOffer, wish: PointWish) -> int:
     sizes = [grid.size if wish.sample is None else min(grid.size, wish.sample) for grid in _fitting(offer, wish)]
     return sum(sizes) + (len(offer.candidates) if wish.candidates else 0)
 
 
-def _overrides(offer: Offer, wish: Wish) -> Iterator[dict[str, Any]]:
+def _overrides(offer: BackendOffer, wish: PointWish) -> Iterator[Knobs]:
     """What each point of a backend in a case overrides; first nothing, if the backend cannot be swept."""
     if not offer.knobs or offer.baseline:
         yield {}
@@ -211,11 +211,11 @@ def _overrides(offer: Offer, wish: Wish) -> Iterator[dict[str, Any]]:
         yield from (grid.at(index) for index in drawn)
 
 
-def _drawn(total: int, sample: int, offer: Offer) -> list[int]:
+def _drawn(total: int, sample: int, offer: BackendOffer) -> list[int]:
     return sorted(random.Random(f"{offer.case}/{offer.backend}").sample(range(total), sample))
 
 
-def _refuse_unknown(catalogue: Catalogue, grid: Grid) -> None:
+def _refuse_unknown(catalogue: Catalogue, grid: KnobGrid) -> None:
     offers = [one for one in catalogue.offers if grid.backend in ("", one.backend)]
     cases = [one for one in offers if fnmatch.fnmatchcase(one.case, grid.case)]
     if not offers or not cases:
@@ -235,7 +235,7 @@ def _refuse_unknown(catalogue: Catalogue, grid: Grid) -> None:
             raise SweepError(f"{grid.source}: {why}")
 
 
-def _too_many(count: int, catalogue: Catalogue, wish: Wish) -> str:
+def _too_many(count: int, catalogue: Catalogue, wish: PointWish) -> str:
     cases = len(catalogue.cases)
     narrower = "name fewer values or cases (--case GLOB, --backend NAME), draw some of them (--sample N), "
     each = ", ".join(f"{grid.source}: {grid.size:,}" for grid in wish.grids if grid.size)
@@ -244,7 +244,7 @@ def _too_many(count: int, catalogue: Catalogue, wish: Wish) -> str:
     return f"{count:,} points in {cases} cases{per_case}, {allowed}: {narrower}or allow more: --most {count}"
 
 
-def _nothing(catalogue: Catalogue, wish: Wish) -> str:
+def _nothing(catalogue: Catalogue, wish: PointWish) -> str:
     what = f"{catalogue.operator} with {', '.join(catalogue.backends) or 'no backend'} in {len(catalogue.cases)} cases"
     if wish.candidates and not wish.grids:
         return f"nothing to sweep: {what} declares no candidates; name knobs: --knob NAME=V,V or --grid FILE"

@@ -10,7 +10,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +22,7 @@ from ci.stats.measured import Scale, effects, samples
 from ci.stats.sweeps.estimate import TrialShift, estimates, trial_shifts
 from ci.stats.types import FloatArray, PairedRounds
 from ci.trials.file import read as read_file
-from ci.trials.trial import Arm, Declaration, Environment, Machine, Trial
+from ci.trials.trial import Arm, Declaration, Environment, Json, Machine, Trial
 
 COLUMNS = (
     *("operator", "case", "backend", "point", "is_anchor", "anchor", "regime", "knobs", "config", "status", "why"),
@@ -212,9 +211,7 @@ class PointRatio:
     high: float
 
 
-def _row(
-    key: Key, seen: Sequence[Observation], timed: Sequence[Observation], ratio: PointRatio | None
-) -> dict[str, Any]:
+def _row(key: Key, seen: Sequence[Observation], timed: Sequence[Observation], ratio: PointRatio | None) -> Json:
     """seen: of the point; timed: of the one whose times it has, which may be another."""
     operator, case, backend, point, regime = key
     status = worst(one.arm.status for one in timed)

@@ -12,7 +12,7 @@ from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from ci.git.repository import LocalCheckout, listed_packages
 from ci.sweeps.measured import SweepError
 from ci.sweeps.pruning import Pruned
-from ci.sweeps.rungs import Due, Rungs
+from ci.sweeps.rungs import DueRung, Rungs
 
 BATCH = 24
 """Points of a batch: the anchor costs 1 call in 25, and a killed run loses half a minute at most."""
@@ -64,7 +64,7 @@ class SweepPlan:
             return self.rungs
         return dataclasses.replace(self.rungs, rounds=self.rungs.rounds[:2], miss=self.rungs.miss_each)
 
-    def points_file(self, due: Due) -> PointsFile:
+    def points_file(self, due: DueRung) -> PointsFile:
         """What the measuring program is asked for."""
         first = due.rung == 0
         batches = [batch for case, own in due.points.items() for batch in self._batches(case, own, first)]

@@ -12,10 +12,10 @@ from benchmarks.points import Point
 from ci.harness import TIERS
 from ci.sweeps import catalogue as catalogues
 from ci.sweeps.catalogue import Catalogue
-from ci.sweeps.grid import Wish, points
+from ci.sweeps.grid import PointWish, points
 from ci.sweeps.measured import SweepError
 from ci.sweeps.plan import anchors_of
-from ci.sweeps.pruning import CodeLimits, Compiler, Pruned, by_config
+from ci.sweeps.pruning import CodeLimits, PointCompiler, Pruned, by_config
 
 CACHE = Path(".ridgeline/isa")
 """Where compiled points are kept, beside those of `ridgeline isa`."""
@@ -50,7 +50,7 @@ class Prepared:
 
 
 def prepared(
-    choice: SweepChoice, wish: Wish, console: Console, limits: CodeLimits | None = None, compile_ahead: bool = True
+    choice: SweepChoice, wish: PointWish, console: Console, limits: CodeLimits | None = None, compile_ahead: bool = True
 ) -> Prepared:
     """Ask the declaration, make the points, leave out what needs no GPU time.  SweepError says what cannot be."""
     everything = catalogues.ask(choice.operator, choice.tree, (), choice.arch, choice.compute_units)
@@ -67,12 +67,12 @@ def prepared(
     if compile_ahead and everything.arch != "cpu" and pruned.count:
         units = everything.compute_units
         here = choice.arch is None
-        compiler = Compiler(choice.tree, everything.arch, units, CACHE, console, limits or CodeLimits(), here)
+        compiler = PointCompiler(choice.tree, everything.arch, units, CACHE, console, limits or CodeLimits(), here)
         pruned = compiler.pruned(choice.operator, pruned, anchors)
     return Prepared(everything, asked, anchors, pruned)
 
 
-def _swept(chosen: Catalogue, wish: Wish) -> list[catalogues.Offer]:
+def _swept(chosen: Catalogue, wish: PointWish) -> list[catalogues.BackendOffer]:
     """The backends that have something to sweep: the knobs of a grid, or candidates."""
     names = {name for grid in wish.grids for name in grid.names}
     return [one for one in chosen.offers if names & set(one.knobs) or (wish.candidates and one.candidates)] or list(

@@ -12,14 +12,14 @@ import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from benchmarks.points import Batch, Point, PointsFile
 from ci import harness
-from ci.sweeps.catalogue import Catalogue, Offer
+from ci.sweeps.catalogue import BackendOffer, Catalogue
 from ci.sweeps.measured import SweepError
+from ci.trials.trial import Json
 
 WILL_NOT_LOAD, SPILLS, REGISTERS, REFUSED, FAILED = (
     *("cannot load", "spills too much", "too many registers", "refused", "does not compile"),
@@ -101,7 +101,7 @@ def by_config(catalogue: Catalogue, points: Mapping[str, Sequence[Point]], ancho
     return _joined(left, identities, anchors, dropped)
 
 
-def _told(offer: Offer, point: Point) -> str:
+def _told(offer: BackendOffer, point: Point) -> str:
     """All knobs of a launch as text; nothing for a backend without any."""
     return f"{point.backend} {json.dumps(offer.whole(point.knobs), sort_keys=True)}" if offer.knobs else ""
 
@@ -138,7 +138,7 @@ def _joined(
 
 
 @dataclasses.dataclass(frozen=True)
-class Compiler:
+class PointCompiler:
     """Compiles points of a tree ahead of time, for an architecture; the cache keeps what is compiled.
 
     launched: they will be launched on this machine, so the binaries go where launches look for them.
@@ -185,7 +185,7 @@ class Compiler:
             return read_compiled(json.loads(out.read_text()), self.limits)
 
 
-def read_compiled(document: Mapping[str, Any], limits: CodeLimits) -> dict[tuple[str, str], Compiled]:
+def read_compiled(document: Json, limits: CodeLimits) -> dict[tuple[str, str], Compiled]:
     """What `python -m benchmarks.isa metrics --points` wrote, by (case, label of the point)."""
     if document.get("failure"):
         raise SweepError(f"nothing could be compiled ahead: {document['failure']}")
@@ -196,7 +196,7 @@ def read_compiled(document: Mapping[str, Any], limits: CodeLimits) -> dict[tuple
     return found
 
 
-def _compiled(one: Mapping[str, Any], limits: CodeLimits) -> Compiled:
+def _compiled(one: Json, limits: CodeLimits) -> Compiled:
     if one["status"] == "undeclared":
         return Compiled()  # a library's: nothing is compiled
     if one["status"] == "unsupported":

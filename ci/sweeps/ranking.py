@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ci.stats.sweeps.halving import INDIFFERENCE
+from ci.sweeps.catalogue import Knobs
 from ci.sweeps.measured import Measured
 from ci.sweeps.pruning import Pruned
 
@@ -118,7 +119,7 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def words(knobs: dict[str, Any]) -> str:
+def words(knobs: Knobs) -> str:
     """Knobs as they are given on the command line: "block_m=64 num_warps=8"."""
     return " ".join(f"{name}={value}" for name, value in knobs.items())
 

@@ -21,7 +21,7 @@ from ci import harness
 from ci.executors import job
 from ci.sweeps.measured import Measured, SweepError, gathered
 from ci.sweeps.plan import SweepPlan
-from ci.sweeps.rungs import Due, due, seen_in
+from ci.sweeps.rungs import DueRung, due, seen_in
 from ci.trials.file import read
 from ci.trials.trial import Trial
 
@@ -34,7 +34,7 @@ class Progressed:
     """What a call came to.  left: what is due next, None when all is measured; why: why it stopped before that."""
 
     measured: Measured | None
-    left: Due | None
+    left: DueRung | None
     why: str = ""
 
 
@@ -66,7 +66,7 @@ def measure(plan: SweepPlan, console: Console) -> Progressed:
                 return Progressed(measured, left, "the measuring program wrote no line for the points that are left")
 
 
-def _rung(plan: SweepPlan, left: Due, spent_min: float, console: Console) -> bool:
+def _rung(plan: SweepPlan, left: DueRung, spent_min: float, console: Console) -> bool:
     """One start of the measuring program, for the points that a rung lacks; whether the budget ended it."""
     asked = plan.out.with_name(f".{plan.out.name}.points.json")
     asked.write_text(json.dumps(plan.points_file(left).as_json()))
@@ -91,7 +91,7 @@ def command(plan: SweepPlan, asked: Path) -> list[str]:
     return argv + harness.options(point_deadline=plan.deadline_s, heap=plan.heap or None, cache=cache)
 
 
-def _gained(plan: SweepPlan, before: Due) -> bool:
+def _gained(plan: SweepPlan, before: DueRung) -> bool:
     """Whether the file has more of a rung than it had."""
     seen = seen_in(trials_of(plan), plan.operator, plan.regime)
     now = due(plan.dealt, plan.rungs_here, seen, plan.anchors)

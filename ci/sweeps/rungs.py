@@ -72,7 +72,7 @@ def seen_in(trials: Iterable[Trial], operator: str, regime: str) -> dict[tuple[s
 
 
 @dataclasses.dataclass(frozen=True)
-class Due:
+class DueRung:
     """What comes next: a rung, the points that it lacks, and how many it has in all."""
 
     rung: int
@@ -85,7 +85,7 @@ class Due:
         return sum(map(len, self.points.values()))
 
 
-def due(wanted: Wanted, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) -> Due | None:
+def due(wanted: Wanted, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) -> DueRung | None:
     """The first rung that lacks a point; None when all are done.  anchors: backend by case."""
     entered: Wanted = wanted
     for rung in range(len(rungs)):
@@ -93,7 +93,7 @@ def due(wanted: Wanted, rungs: Rungs, seen: Seen, anchors: Mapping[str, str]) ->
         lacking = {case: [one for one in own if not _done(one, rung, rungs, seen)] for case, own in entered.items()}
         lacking = {case: own for case, own in lacking.items() if own}
         if lacking:
-            return Due(rung, lacking, sum(map(len, entered.values())))
+            return DueRung(rung, lacking, sum(map(len, entered.values())))
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ci.report import words
+from ci.sweeps.catalogue import Knobs
 from ci.sweeps.measured import Measured
 from ci.sweeps.ranking import CaseRanking, PointRow, best_of, finalists
 from ci.sweeps.rungs import Rungs
+from ci.trials.trial import Json
 
 SHOWN = 8
 """Points of a case that are listed; the CSV has all."""
@@ -104,7 +106,7 @@ def csv(measured: Measured) -> str:
     return str(pd.concat([told.reset_index(drop=True), config.reset_index(drop=True)], axis=1).to_csv(index=False))
 
 
-def _plain(knobs: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(knobs: Knobs) -> Knobs:
     return {
         name: value if isinstance(value, str | int | float | bool) else json.dumps(value)
         for name, value in knobs.items()
@@ -145,7 +147,7 @@ def _point(row: PointRow) -> dict[str, object]:
 # ---- figure -------------------------------------------------------------------------------------------------------
 
 
-def figure(measured: Measured, rankings: Sequence[CaseRanking], title: str) -> tuple[dict[str, Any], str]:
+def figure(measured: Measured, rankings: Sequence[CaseRanking], title: str) -> tuple[Json, str]:
     """(SPEC, DATA as CSV) of the figure of kind "sweep" (dashboards.figures.studies): ranked points by case."""
     anchor = next(iter(rankings)).anchor
     data = pd.DataFrame([_drawn(row) for _, row in measured.frame.iterrows()])
@@ -166,7 +168,7 @@ def figure(measured: Measured, rankings: Sequence[CaseRanking], title: str) -> t
     return spec, str(data.to_csv(index=False))
 
 
-def _drawn(row: pd.Series[Any]) -> dict[str, Any]:
+def _drawn(row: pd.Series[Any]) -> Json:
     knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
     status = "equal to another" if row["equal_to"] else row["status"]
     numbers = {name: None if math.isnan(row[name]) else row[name] for name in ("ratio", "low", "high")}

@@ -6,7 +6,7 @@ favourable shape reaches) says something of its own device only, so it stands be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import pandas as pd
 
@@ -28,8 +28,14 @@ def points(rows: pd.DataFrame, ys: Iterable[str], x: str, lines: Sequence[Publis
     for y in dict.fromkeys(ys):
         fits = published.beside(every, known, y, SAME.get(x, x))
         here = [line for line in fits if line.x or any(product in line.device for product in products)]
-        found += [{**point, "quantity": y} for point in published.points(here)]
+        found += [{**one, "quantity": y} for one in published.points(here) if _in_view(one["x"], known.get(x, ()))]
     return found
+
+
+def _in_view(x: object, measured: Collection[object]) -> bool:
+    """Whether a point lies within what was measured: further out it would shrink everything else."""
+    numbers = [float(one) for one in measured if isinstance(one, (int, float))]
+    return not isinstance(x, float) or not numbers or min(numbers) <= x <= max(numbers)
 
 
 def _dimensions(rows: pd.DataFrame) -> dict[str, set[object]]:

@@ -83,8 +83,9 @@ def beside(
 ) -> list[PublishedLine]:
     """Lines of the same shape as what a figure shows: points over its `x`, and levels, of its quantity `y`.
 
-    rows: different values of each column of the figure's rows: operator, dtype, world and dimensions; a column that is
-    not given rules nothing out, but a line about certain dimensions needs rows of them.
+    rows: different values of each column of the figure's rows: operator, dtype, world and dimensions.  A line is about
+    every operator that is shown.  A column that is not given rules nothing out, but a line about certain dimensions
+    needs rows of them.
     """
     return [line for line in lines if line.y == y and line.x in ("", x) and _fits(line, rows)]
 
@@ -92,7 +93,7 @@ def beside(
 def _fits(line: PublishedLine, rows: Mapping[str, Collection[object]]) -> bool:
     facts = {"dtype": line.dtype, "world": line.world}
     return (
-        not set(line.operators).isdisjoint(rows["operator"])
+        set(rows["operator"]) <= set(line.operators)
         and all(name not in rows or value in ("", *rows[name]) for name, value in facts.items())
         and all(value in rows.get(name, ()) for name, value in line.shape.items())
     )

@@ -39,6 +39,19 @@ class AskedColumns:
     def grouped(self) -> frozenset[str]:
         return frozenset(name for one in self.by for name in one)
 
+    def within(self, header: Sequence[str]) -> AskedColumns:
+        """With the names as the header has them; TableFileError where it has none."""
+
+        def found(names: Sequence[str]) -> tuple[str, ...]:
+            return tuple(named(name, header) for name in names)
+
+        return AskedColumns(
+            columns=found(self.columns),
+            baseline=named(self.baseline, header) if self.baseline else "",
+            by=tuple(map(found, self.by)),
+            regret=tuple((named(column, header), found(from_)) for column, from_ in self.regret),
+        )
+
 
 @dataclass(frozen=True)
 class Roles:
@@ -46,6 +59,7 @@ class Roles:
     among them.  printed: (name, numerator, denominator).  unused: numbers that nobody asked for.
 
     identity: what tells rows apart: the keys, and what is not used left of the backends, as it may be a key too.
+    asked: what was asked for, with the names of the header.
     """
 
     keys: tuple[str, ...]
@@ -55,6 +69,7 @@ class Roles:
     printed: tuple[tuple[str, str, str], ...]
     unused: tuple[str, ...]
     identity: tuple[str, ...]
+    asked: AskedColumns
 
 
 def roles(header: Sequence[str], numeric: Callable[[str], bool], asked: AskedColumns) -> Roles:
@@ -63,8 +78,7 @@ def roles(header: Sequence[str], numeric: Callable[[str], bool], asked: AskedCol
     numeric: whether most cells of a column are numbers.  A column named as a dimension is a key, and so is one that
     rows are grouped by.
     """
-    for name in (*asked.backends, *asked.grouped):
-        known(name, header)
+    asked = asked.within(header)
     printed = tuple(_printed(header))
     plain = [name for name in header if name not in {one[0] for one in printed}]
     found = _columns_of_numbers(plain, numeric, asked)
@@ -77,15 +91,19 @@ def roles(header: Sequence[str], numeric: Callable[[str], bool], asked: AskedCol
     keys = tuple(name for name in plain if name not in backends and name not in unused)
     first = min(map(plain.index, backends))
     identity = tuple(name for name in plain if name in keys or (name in unused and plain.index(name) < first))
-    return Roles(keys, backends, compared, baseline, printed, unused, identity)
+    return Roles(keys, backends, compared, baseline, printed, unused, identity, asked)
 
 
-def known(name: str, header: Sequence[str]) -> None:
-    """Raise TableFileError unless the header has the column; the text offers the nearest name."""
-    if name not in header:
-        near = difflib.get_close_matches(name, header, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise TableFileError(f"there is no column {name!r}; the columns are {', '.join(header)}{hint}")
+def named(name: str, header: Sequence[str]) -> str:
+    """The column of this name, or the only `name: quantity`, as studies write it; TableFileError offers the nearest."""
+    if name in header:
+        return name
+    of_name = [column for column in header if column.partition(": ")[0] == name]
+    if len(of_name) == 1:
+        return of_name[0]
+    near = difflib.get_close_matches(name, header, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise TableFileError(f"there is no column {name!r}; the columns are {', '.join(header)}{hint}")
 
 
 def _columns_of_numbers(plain: Sequence[str], numeric: Callable[[str], bool], asked: AskedColumns) -> tuple[str, ...]:

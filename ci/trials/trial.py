@@ -25,6 +25,7 @@ from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
 from ci.trials.swept.batch import SweepBatch
 
+Made = TypeVar("Made")
 Scalar = str | int | float | bool | None
 Json = Mapping[str, Any]
 """An object of a line that `benchmarks.trial_file.check` has let pass."""
@@ -264,8 +265,8 @@ class CaseResult:
 class Trial:
     """One trial of one operator.  text: the line it was read from, without its newline.
 
-    checkouts: by role.  number: in its session.  busy_share, measuring_s: of the measuring loops.  heaps: by ranks.
-    faults: of its node, before the run.  samples: where they are, None if in the line.  sweep: its batch, None if none.
+    checkouts: by role.  number: in its session.  busy_share, measuring_s: of its loops.  heaps: by ranks.  faults: of
+    its node.  samples: where, None if in the line.  regime: of trial_file.REGIMES.  sweep: its batch, None if of none.
     """
 
     id: str
@@ -389,9 +390,6 @@ class Trial:
 
 def _arms(trial: Trial, case: str) -> Mapping[tuple[str, str], Arm]:
     return found.arms if (found := trial.cases.get(case)) else {}
-
-
-Made = TypeVar("Made")
 
 
 def _of_known_fields(kind: Callable[..., Made], data: Json) -> Made:

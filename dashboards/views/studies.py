@@ -213,7 +213,7 @@ VIEW = View(
     "Studies",
     template="views/alone.html",
     scripts=(*CHARTS, "views/pictures.js", "views/studies.js"),
-    styles=("views/views.css", "views/studies.css"),
+    styles=("views/views.css", "views/machines.css", "views/studies.css"),
     shown=_shown,
     data=_data,
     files=_files,

@@ -10,6 +10,7 @@ import pytest
 
 from ci.records import store
 from dashboards import build
+from dashboards.figures.studies import recorded
 from dashboards.views import SiteInput, sweeps
 from tests.ci.made_trials import BASE, HEAD, tree, write
 from tests.ci.sweeps.made_sweeps import line
@@ -69,6 +70,23 @@ def test_a_damaged_file_is_said_and_a_site_without_sweeps_has_no_page(results: P
     assert "sweeps/m/0000-env-softmax.jsonl.gz" in problem
     files = build.site_files(synthetic.history(1, synthetic.CASES[:1]), results_dir=tmp_path / "none")
     assert "sweeps.html" not in files
+
+
+def test_a_sweep_is_drawn_for_paper_and_what_is_missing_is_said(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--results", str(results), "--out", str(tmp_path / "s.svg")]
+    assert recorded.main([*asked, "--kernel", "gemm"]) == 0
+    assert (tmp_path / "s.svg").read_bytes().startswith(b"<?xml")
+    assert recorded.main([*asked, "--kernel", "softmax"]) == 3
+    assert recorded.main([*asked, "--kernel", "gemm", "--case", "m5"]) == 3
+    assert recorded.main(asked) == 3
+    assert recorded.main([*asked, "--kernel", "gemm", "--machine", "m"]) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "error: no sweep of softmax is recorded; `ridgeline record` takes its lines"
+    assert said[1] == "error: the sweep has no case 'm5'; it has m16, m64"
+    assert said[2].endswith("needs --kernel")
+    assert "no sweep of gemm on m is recorded" in said[3]
 
 
 @pytest.mark.browser

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels import spec
-from kernels.gemm import config, gemm
+from kernels.gemm import config, gemm, vendors
 from kernels.numerics import compare, poison
 from kernels.registry import discover
 from kernels.spec import Case, Place
@@ -106,3 +106,22 @@ def test_an_unknown_knob_is_refused():
 @pytest.mark.parametrize("check", ["split_and_tails", "descriptors", "one_token", "counters_clear_themselves"])
 def test_in_the_interpreter(check):
     run_alone(DEVICE_TESTS, check, TRITON_INTERPRET="1")
+
+
+def test_threads_are_those_of_one_call_and_restored_for_the_others():
+    case = Case("t", M=5, N=48, K=40, dtype="fp16").at(Place())
+    inputs = gemm.function("inputs")(case, 3)
+    before, seen = torch.get_num_threads(), []
+    plain = gemm.backends["torch"].build(case, inputs)()
+    limited = gemm.backends["torch"].build(case, inputs, threads=1)
+    assert torch.equal(limited(), plain)
+    assert torch.get_num_threads() == before
+    counted = vendors._in_threads(lambda: seen.append(torch.get_num_threads()), before + 1)
+    counted()
+    assert (seen, torch.get_num_threads()) == ([before + 1], before)
+    failing = vendors._in_threads(lambda: 1 / 0, before + 1)
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    assert torch.get_num_threads() == before
+    with pytest.raises(spec.Unsupported, match="-1 threads; give 1 or more"):
+        gemm.backends["torch"].build(case, inputs, threads=-1)

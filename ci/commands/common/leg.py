@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ci.commands.common.moved import moved_configurations
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.isa import check as isa_check
@@ -204,7 +205,10 @@ def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, reposit
     )
     first = () if _trusted(repository, leg.head) or not outcome.trials else (_untrusted(head, outcome),)
     more = () if expected.declared or not outcome.trials else (ReportWarning(UNCHECKED),)
-    return dataclasses.replace(made, base=base, head=head, warnings=(*first, *more, *made.warnings))
+    moved = moved_configurations(outcome.trials)
+    return dataclasses.replace(
+        made, base=base, head=head, warnings=(*first, *more, *made.warnings), configurations=moved
+    )
 
 
 UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"

@@ -9,12 +9,14 @@ import click
 from ci.harness import MeasureError, follow, options, program
 from ci.options import DRY_RUN, PASS, RESULTS, err_console, example
 
-FIGURES = ("history", "bytes", "backends", "shapes", "roofline", "scaling", "cus", "machine")
+FIGURES = ("history", "bytes", "backends", "shapes", "roofline", "scaling", "cus", "machine", "sweep")
+SWEEP = "sweep"
 FORMATS = (".png", ".svg", ".pdf")
 
 EXAMPLES = """ridgeline plot shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png
   ridgeline plot cus --out cus.svg
-  ridgeline plot machine --machine h200x4-b112377d --out machine.png"""
+  ridgeline plot machine --machine h200x4-b112377d --out machine.png
+  ridgeline plot sweep --kernel gemm --out sweep.svg"""
 
 
 @click.command(epilog=example(EXAMPLES))
@@ -43,7 +45,8 @@ def plot(
     history: a case over the commits, with its steps.  bytes: a collective over its payload.  backends: all backends of
     an operator beside the baseline.  shapes: speed over the size of a case, with the roof.  roofline: all cases under
     the roofs.  scaling: over the number of ranks.  cus: over the CUs that a collective takes.  machine: its GPUs over
-    time.
+    time.  sweep: the points of an operator's newest recorded sweep beside their anchor (`ridgeline study` draws those
+    of studies).
     """
     if out.suffix.lower() not in FORMATS:
         raise click.BadParameter(
@@ -52,8 +55,11 @@ def plot(
     if dry_run:
         click.echo(f"would draw {what} from {results} into {out}")
         return PASS
-    argv = [*program("dashboards.figures", what), *(["--plain"] if plain else [])]
-    argv += options(machine=machine, kernel=kernel, case=case, rate=rate)
+    if what == SWEEP:
+        argv = [*program("dashboards.figures.studies.recorded"), *options(machine=machine, kernel=kernel, case=case)]
+    else:
+        argv = [*program("dashboards.figures", what), *(["--plain"] if plain else [])]
+        argv += options(machine=machine, kernel=kernel, case=case, rate=rate)
     argv += options(results=results.resolve(), out=out.resolve())
     ended = follow(argv, err_console(), f"drawing {what}", stdout=False, echo=False)
     if ended.code:

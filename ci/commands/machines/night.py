@@ -13,10 +13,10 @@ from ci.harness import TIERS
 from ci.options import DRY_RUN, PASS, NewFile, example, folder
 
 VERIFY_MIN = 20
-"""GPU minutes of a night for tuned tables: some 120 entries with their rivals at 10 s each (H200, 2026-11-22: four
-cases with five sets of knobs took 40 s); the 120 of all operators are through in a night or two."""
+"""GPU minutes of a night for tuned tables: 130 entries of one GPU by the model of `ci.sweeps.effort`, which says 2.0
+minutes for eight of gemm; there are 142 entries in all (2026-11-22)."""
 
-SWEEPS = "sweeps.jsonl"
+SWEEPS = "swept/sweeps.jsonl"
 """Where what was measured for them goes; what was compiled lies beside it."""
 
 Run = Callable[[Sequence[str]], int]

@@ -137,7 +137,7 @@ def _measure(
     if not file.exists():
         raise StudyError(f"the study {one.name} measured nothing: {report.why_nothing(parts, left)}")
     for found in source.of_files(one, [file]):
-        place = file.parent / file.stem if out else folder.folder_of(results, one.name, found.machine)
+        place = file.parent / file.stem if out else folder.folder_of(results, one.name, found.machine, found.regime)
         folder.keep_code(place, [file])
         _rendered(one, found, place, [file.parent], console, as_json, left, keep=out is None)
     return NO_VERDICT if left else PASS
@@ -147,7 +147,7 @@ def _from(one: Study, sources: Sequence[Path], results: Path, as_json: bool) -> 
     console = err_console()
     beside = [path if path.is_dir() else path.parent for path in sources]
     for found in source.read(one, sources):
-        place = folder.folder_of(results, one.name, found.machine)
+        place = folder.folder_of(results, one.name, found.machine, found.regime)
         folder.keep_code(place, sources)
         _rendered(one, found, place, beside, console, as_json, (), keep=bool(found.lines))
     return PASS
@@ -166,7 +166,8 @@ def _rendered(
     """Keep the lines, write table and figures, and print them."""
     place.mkdir(parents=True, exist_ok=True)
     if keep:
-        folder.keep(place, found.lines)
+        [found] = source.of_files(one, [folder.keep(place, found.lines)])
+        folder.keep_checks(place, one.name, beside)
     facts = source.bits(one, dict.fromkeys([*beside, place]), found.machine)
     remarks = [f"{each.operator}: {each.points} points are not measured yet: {each.why}" for each in left]
     made = folder.render(one, found.frame, folder.foot_of(found.frame, found.found), place, console, remarks, facts)

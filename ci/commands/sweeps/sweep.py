@@ -94,12 +94,12 @@ def planned(operator: str, given: Given) -> tuple[Prepared, SweepPlan]:
     return ready, plan
 
 
-def wished(given: Given) -> grid.Wish:
+def wished(given: Given) -> grid.PointWish:
     """The grids of files and options together."""
     grids = [*(one for file in given["files"] for one in grid.of_file(file)), *grid.of_options(given["knobs"])]
     if not grids and not given["candidates"]:
         raise click.UsageError("say what to try: --knob NAME=V,V, --grid FILE, or --candidates")
-    return grid.Wish(tuple(grids), given["candidates"], given["most"], given["sample"])
+    return grid.PointWish(tuple(grids), given["candidates"], given["most"], given["sample"])
 
 
 def _rungs(operator: str, given: Given, arch: str) -> Rungs:

@@ -16,7 +16,7 @@ from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS
 TIERS = harness.TIERS
 
 
-class Shard(click.ParamType[tuple[int, int]]):
+class ShardOption(click.ParamType[tuple[int, int]]):
     """K/N: one of N parts of the points."""
 
     name = "k/n"
@@ -31,7 +31,7 @@ class Shard(click.ParamType[tuple[int, int]]):
         return int(number), int(count)
 
 
-class Rounds(click.ParamType[tuple[int, ...]]):
+class RoundsOption(click.ParamType[tuple[int, ...]]):
     """R,R,...: rounds of each rung."""
 
     name = "r,r"
@@ -96,7 +96,7 @@ POINTS = together(
 RULES = together(
     click.option(
         "--rounds",
-        type=Rounds(),
+        type=RoundsOption(),
         metavar="R,R,...",
         help=f"Rounds of each rung (default: {_said(GPU_ROUNDS)}; on a CPU {_said(CPU_ROUNDS)}).",
     ),
@@ -152,7 +152,7 @@ WHERE = together(
     ),
     click.option(
         "--shard",
-        type=Shard(),
+        type=ShardOption(),
         default=(1, 1),
         metavar="K/N",
         help="Only this part of the points; the final rungs follow with --from.",

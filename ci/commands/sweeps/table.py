@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from ci.tables import printed, recorded
 from ci.tables.compare import BOUND, Direction, TableComparison, compare
 from ci.tables.document import document
 from ci.tables.read import TableFile, read
-from ci.tables.roles import AskedColumns, TableFileError, known
+from ci.tables.roles import AskedColumns, TableFileError
 from ci.tables.sheets import Sheet, comma_separated, everything, latex, markdown, row_ratios, sheets
 
 ROWS = 40
@@ -29,8 +30,8 @@ WIDE = 400
 """Characters of a line that goes into a file or a pipe, where nothing has to be folded."""
 
 EXAMPLE = example(
-    "ridgeline table published.csv --columns hipblaslt,triton,autotune --baseline gmm --score higher "
-    "--by model,routing --by op --regret autotune=hipblaslt,triton"
+    "ridgeline table tests/ci/tables/data/primus_turbo_pr284_seen.csv --columns Triton,Autotune --baseline GMM "
+    "--score higher --by model --by op --regret Autotune=hipBLASLt,Triton"
 )
 
 
@@ -78,6 +79,26 @@ class Within(click.FloatRange):
         return number
 
 
+@dataclasses.dataclass(frozen=True)
+class TableQuestion:
+    """What is asked of a table, by its options."""
+
+    columns: tuple[str, ...]
+    baseline: str
+    score: Direction
+    by: tuple[tuple[str, ...], ...]
+    regret: tuple[tuple[str, tuple[str, ...]], ...]
+    tie: float
+    below: float
+    worst: int
+    ratios: bool
+    form: str
+
+    @property
+    def asked(self) -> AskedColumns:
+        return AskedColumns(self.columns, self.baseline, self.by, self.regret)
+
+
 @click.command(epilog=EXAMPLE)
 @click.argument("source", metavar="FILE.csv|STUDY")
 @click.option("--columns", type=Names(), default=(), metavar="A,B", help="Backends (default: the columns of numbers).")
@@ -114,7 +135,7 @@ class Within(click.FloatRange):
 @JSON
 @click.option("--machine", default="", metavar="NAME", help="Of a study: only this machine.")
 @RESULTS
-def table(source: str, form: str, as_json: bool, machine: str, results: Path, ratios: bool, **options: Any) -> int:
+def table(source: str, as_json: bool, machine: str, results: Path, **options: Any) -> int:
     """The maths of a comparison table: ratios to a baseline, means, wins, groups, worst rows, regret.
 
     FILE.csv (also .gz, or - for stdin) has a header: any key columns, then one column of numbers for each backend.
@@ -128,60 +149,56 @@ def table(source: str, form: str, as_json: bool, machine: str, results: Path, ra
 
     Exit code: 0, or 3 where nothing can be compared.
     """
-    form = "json" if as_json else form
+    question = TableQuestion(**options)
+    question = dataclasses.replace(question, form="json") if as_json else question
     if source == "-" or Path(source).is_file():
-        _print_comparison(source, form, ratios, options)
+        _print_comparison(source, question)
         return PASS
     tables = recorded.find(source, machine, results)
-    if not (options["columns"] or options["baseline"] or options["by"] or options["regret"]):
-        _print_tables(tables, form)
+    if question.asked == AskedColumns():
+        _print_tables(tables, question.form)
         return PASS
     if len(tables) > 1:
         machines = ", ".join(one.machine for one in tables)
         raise TableFileError(f"study {source} has a table of each of {machines}; choose one with --machine")
-    _print_comparison(str(tables[0].path), form, ratios, options)
+    _print_comparison(str(tables[0].path), question)
     return PASS
 
 
-def _print_comparison(path: str, form: str, ratios: bool, options: dict[str, Any]) -> None:
-    asked = AskedColumns(options["columns"], options["baseline"], options["by"], options["regret"])
+def _print_comparison(path: str, question: TableQuestion) -> None:
     with err_console().status(f"reading {plain(path, 80)}"):
-        read_in = read(path, asked)
-        found = _compared(read_in, asked, options)
-    if form == "json":
+        read_in = read(path, question.asked)
+        found = _compared(read_in, question)
+    if question.form == "json":
         checked = printed.check(read_in.frame, read_in.roles.printed)
         click.echo(json.dumps(document(found, read_in.frame, checked, read_in.left_out), indent=1, default=str))
         return
-    _print(_sheets(found, read_in, form, ratios, options["below"]), form)
+    _print(_sheets(found, read_in, question), question.form)
     _say_remarks(_remarks(read_in))
 
 
-def _compared(read_in: TableFile, asked: AskedColumns, options: dict[str, Any]) -> TableComparison:
+def _compared(read_in: TableFile, question: TableQuestion) -> TableComparison:
     roles = read_in.roles
-    for name in asked.grouped:
-        known(name, roles.keys)
     return compare(
         read_in.frame,
         roles.keys,
         roles.compared,
         roles.baseline,
-        score=_direction(options["score"]),
-        by=asked.by,
-        regret=dict(asked.regret),
-        tie_percent=options["tie"],
-        bound=options["below"],
-        worst=options["worst"],
+        score=question.score,
+        by=roles.asked.by,
+        regret=dict(roles.asked.regret),
+        tie_percent=question.tie,
+        bound=question.below,
+        worst=question.worst,
     )
 
 
-def _direction(text: str) -> Direction:
-    return "higher" if text == "higher" else "lower"
-
-
-def _sheets(found: TableComparison, read_in: TableFile, form: str, ratios: bool, bound: float) -> list[Sheet]:
-    if ratios:
+def _sheets(found: TableComparison, read_in: TableFile, question: TableQuestion) -> list[Sheet]:
+    if question.ratios:
         return [row_ratios(found, read_in.frame)]
-    return [everything(found, bound)] if form == "csv" else sheets(found, read_in.frame, bound)
+    if question.form == "csv":
+        return [everything(found, question.below)]
+    return sheets(found, read_in.frame, question.below)
 
 
 def _print_tables(tables: Sequence[recorded.StudyTable], form: str) -> None:

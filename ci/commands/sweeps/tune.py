@@ -11,10 +11,8 @@ import click
 
 from benchmarks.points import Point
 from ci.commands.common.checkouts import one_checkout
-from ci.commands.sweeps.tune_options import ASKED, EXAMPLES, Wish
+from ci.commands.sweeps.tune_options import ASKED, EXAMPLES, TuneWish
 from ci.git.repository import LocalCheckout
-from ci.github.client import of_environment
-from ci.github.proposal import Proposal, propose
 from ci.options import DRY_RUN, JSON, NO_VERDICT, PASS, REGRESSION, SOURCE, err_console, example, out_console
 from ci.sweeps.measured import Measured, SweepError, read_all
 from ci.sweeps.pruning import Pruned
@@ -48,10 +46,13 @@ def tune(
     more, `all` for every one that has a table.  Exit code 1: with --verify, an entry is no longer the best; 2:
     something could not be decided, and is as it was.
     """
-    wish = Wish(dry_run=dry_run, **given)  # type: ignore[arg-type]
+    wish = TuneWish(dry_run=dry_run, **given)  # type: ignore[arg-type]
     if wish.arch and not dry_run:
         raise click.UsageError("--arch is for --dry-run; tables are measured on this machine, or read with --from")
     checkout = one_checkout(commit, commit_date, tree)
+    for path in wish.files:
+        if not path.is_file():
+            raise click.BadParameter(f"{str(path)!r} is no file; `ridgeline sweep OPERATOR --out FILE` writes one")
     sweeps = read_all(wish.files) if wish.files else []
     names = _named(operators, checkout, sweeps)
     outcomes = [_of_files(name, wish, sweeps, checkout) if wish.files else None for name in names]
@@ -69,6 +70,9 @@ def tune(
 
 def _proposed(made: Sequence[EntryDecision], name: str, tree: Path) -> None:
     """A pull request with every table that decisions are about, if one of them has changed."""
+    from ci.github.client import of_environment  # a node that measures has no httpx
+    from ci.github.proposal import Proposal, propose
+
     files = {path.relative_to(tree.resolve()).as_posix(): path for path in {one.place.file for one in made}}
     changed = any(one.action not in (Action.BY_RULE, Action.OPEN) for one in made)
     if not changed:
@@ -92,12 +96,12 @@ def _named(operators: Sequence[str], checkout: LocalCheckout, sweeps: Sequence[M
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Task:
+class TuneTask:
     """An operator's entries on a device.  out: the trial file to add to, None for one of its own."""
 
     bench: Bench
     cases: tuple[TunedCase, ...]
-    wish: Wish
+    wish: TuneWish
 
     @property
     def operator(self) -> str:
@@ -105,13 +109,15 @@ class Task:
         return self.bench.catalogue.operator
 
 
-def _task(operator: str, wish: Wish, checkout: LocalCheckout, arch: str | None, units: int | None = None) -> Task:
+def _task(
+    operator: str, wish: TuneWish, checkout: LocalCheckout, arch: str | None, units: int | None = None
+) -> TuneTask:
     bench, found = offered(operator, checkout, err_console(), arch, units)
-    return Task(bench, tuple(declared.chosen(found, operator, wish.cases, wish.backends)), wish)
+    return TuneTask(bench, tuple(declared.chosen(found, operator, wish.cases, wish.backends)), wish)
 
 
 def _of_files(
-    operator: str, wish: Wish, sweeps: Sequence[Measured], checkout: LocalCheckout
+    operator: str, wish: TuneWish, sweeps: Sequence[Measured], checkout: LocalCheckout
 ) -> list[EntryDecision] | None:
     """Decide by what others have measured: for the device that the files name."""
     mine = [one for one in sweeps if operator in set(one.frame["operator"])]
@@ -120,10 +126,12 @@ def _of_files(
         raise SweepError(f"{named}: {len(mine)} sweeps of {operator} ({what}); give the files of exactly one")
     machine = mine[0].machine
     task = _task(operator, wish, checkout, machine.arch or "cpu", machine.compute_units)
-    return _written(task, mine[0], None, code_file.read(wish.files, operator))
+    return _written(
+        task, mine[0], None, code_file.read([wish.code] if wish.code else map(code_file.beside, wish.files), operator)
+    )
 
 
-def _measured_ones(names: Sequence[str], wish: Wish, checkout: LocalCheckout) -> list[list[EntryDecision] | None]:
+def _measured_ones(names: Sequence[str], wish: TuneWish, checkout: LocalCheckout) -> list[list[EntryDecision] | None]:
     """Operator by operator; a budget is for all of them, and what one leaves of it is the next one's."""
     left, found = wish.budget, list[list[EntryDecision] | None]()
     for number, name in enumerate(names):
@@ -139,7 +147,7 @@ Made = tuple[list[EntryDecision] | None, float]
 """Decisions, None where nothing was decided, and the GPU minutes that they took."""
 
 
-def _searched(task: Task) -> Made:
+def _searched(task: TuneTask) -> Made:
     """All candidates of the cases, then the tables."""
     points, anchors = task.bench.points(tuning.search(task.cases))
     pruned, rungs = task.bench.pruned(points, anchors), task.bench.rungs(verifying=False)
@@ -151,7 +159,7 @@ def _searched(task: Task) -> Made:
     return _written(task, measured, pruned, None), measured.gpu_s / 60
 
 
-def _verified(task: Task) -> Made:
+def _verified(task: TuneTask) -> Made:
     """Entries whose code has changed since they were confirmed, oldest first, as many as the budget allows."""
     entries = tables.entries(task.cases)
     rivals = [verifying.rivals(one) for one in entries]
@@ -175,7 +183,7 @@ def _verified(task: Task) -> Made:
 
 
 def _measured(
-    task: Task, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str], pruned: Pruned
+    task: TuneTask, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str], pruned: Pruned
 ) -> Measured:
     plan = task.bench.plan(points, anchors, pruned, task.bench.rungs(task.wish.verify))
     ended = measure(dataclasses.replace(plan, budget_min=task.wish.budget), err_console())
@@ -191,7 +199,9 @@ def _measured(
 # ---- written ------------------------------------------------------------------------------------------------------
 
 
-def _written(task: Task, measured: Measured, pruned: Pruned | None, code: CodeObjects | None) -> list[EntryDecision]:
+def _written(
+    task: TuneTask, measured: Measured, pruned: Pruned | None, code: CodeObjects | None
+) -> list[EntryDecision]:
     """Decide, and write the tables, or with --dry-run show what would change in them.  code: None to compile it."""
     made = tuning.decisions(task.cases, measured, pruned)
     if not made:

@@ -22,7 +22,7 @@ ASKED = together(
         "--from",
         "files",
         multiple=True,
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
         help="Trial files of a sweep: nothing is measured (repeatable).",
     ),
@@ -40,6 +40,12 @@ ASKED = together(
         help="Also add the lines to this trial file; what was compiled goes beside it.",
     ),
     click.option(
+        "--code",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="With --from: what was compiled where it was measured (default: the file beside FILE).",
+    ),
+    click.option(
         "--propose",
         metavar="NAME",
         default="",
@@ -51,7 +57,7 @@ ASKED = together(
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class TuneWish:
     """What was asked for.  budget: GPU minutes."""
 
     cases: Sequence[str] = ()
@@ -60,6 +66,7 @@ class Wish:
     verify: bool = False
     budget: float | None = None
     out: Path | None = None
+    code: Path | None = None
     propose: str = ""
     arch: str | None = None
     dry_run: bool = False

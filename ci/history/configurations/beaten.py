@@ -147,3 +147,10 @@ def stretches(sweeps: Sequence[SweptCase]) -> list[Beaten]:
         if loss is None:
             best = swept
     return found
+
+
+def better_knobs(used: Identity, better: Identity) -> str:
+    """What better knobs change of those in use: "warps 4 -> 8"."""
+    old, new = json.loads(used), json.loads(better)
+    names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    return ", ".join(f"{name} {old.get(name, 'default')} -> {new.get(name, 'default')}" for name in names)

@@ -22,8 +22,11 @@ def read(results: Path) -> list[SweptCase]:
 
 def _of_sweep(found: measured.Measured) -> Iterator[SweptCase]:
     """Nothing of a sweep with local changes: the history has no commit for it."""
-    if found.origin.dirty or not found.origin.commit:
-        return
+    return iter(()) if found.origin.dirty or not found.origin.commit else swept_in(found)
+
+
+def swept_in(found: measured.Measured) -> Iterator[SweptCase]:
+    """Every backend that a sweep measured as it is."""
     rules = policy.load()
     smallest = {
         str(name): rules.settings(str(name), found.machine.kind).smallest_effect

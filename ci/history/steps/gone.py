@@ -13,7 +13,7 @@ from ci.history.steps.words import SeriesKey
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredPlaces:
     """Where series and their operators were recorded.  place: index of each commit in the order of history."""
 
     tracks: Tracks

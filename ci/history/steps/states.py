@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ci.history.steps.evidence import Candidate
-from ci.history.steps.gone import Measured
+from ci.history.steps.gone import MeasuredPlaces
 from ci.history.steps.grouping import StepGroup
 from ci.history.steps.series import Tracks
 from ci.history.steps.words import Direction, EventState
@@ -46,7 +46,7 @@ class Endings:
 
 
 def outcome(
-    groups: Sequence[StepGroup], measured: Measured, steps: Sequence[Sequence[Step]], accepted: set[int]
+    groups: Sequence[StepGroup], measured: MeasuredPlaces, steps: Sequence[Sequence[Step]], accepted: set[int]
 ) -> Endings:
     """What became of groups (by index).  accepted: those whose level is the one to hold now; nothing ends them."""
     reader = _Levels(measured.tracks, steps, measured)
@@ -85,7 +85,7 @@ class _Levels:
 
     tracks: Tracks
     steps: Sequence[Sequence[Step]]
-    measured: Measured
+    measured: MeasuredPlaces
 
     def back(self, one: Candidate) -> int:
         """The later step of a candidate's series that brings its old level back; -1 if none does."""

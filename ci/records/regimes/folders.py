@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.trial_file import REGIMES
 from ci.trials.file import TrialFile
+from ci.trials.trial import Trial
 
 SPACED, SUSTAINED = REGIMES
 
@@ -22,12 +23,19 @@ def folder_of(results: Path, regime: str) -> Path:
 
 
 def by_regime(files: Sequence[TrialFile]) -> dict[str, list[TrialFile]]:
-    """The same files with the trials of each regime that occurs.  The lines they reject stay with the first."""
-    there = {trial.regime for file in files for trial in file.trials}
+    """The same files with the trials of each regime that occurs.  The lines they reject stay with the first.
+
+    A line of a sweep stays with "spaced": it is of no case series, and says its regime itself (ci.trials.swept).
+    """
+    there = {_kept_with(trial) for file in files for trial in file.trials}
     regimes = [one for one in REGIMES if one in there] or [SPACED]
     return {one: [_of(file, one, one == regimes[0]) for file in files] for one in regimes}
 
 
+def _kept_with(trial: Trial) -> str:
+    return SPACED if trial.sweep else trial.regime
+
+
 def _of(file: TrialFile, regime: str, first: bool) -> TrialFile:
-    trials = tuple(trial for trial in file.trials if trial.regime == regime)
+    trials = tuple(trial for trial in file.trials if _kept_with(trial) == regime)
     return TrialFile(file.path, trials, file.rejected if first else (), file.pooled if first else ())

@@ -123,8 +123,11 @@ def _with_unit(key: str, value: Any) -> Any:
         return [_with_units(panel) for panel in value]
     if key == "also":
         return [_with_unit("y", one) for one in value]
-    found = described(value) if key in AXES and isinstance(value, str) else None
-    return {"column": value, "label": found.label, "unit": found.unit} if found and found.unit else value
+    if key not in AXES or not value:
+        return value
+    found = described(_column(value))
+    ours = {"column": _column(value), "label": found.label, "unit": found.unit} if found and found.unit else {}
+    return {**ours, **value} if isinstance(value, Mapping) else ours or value
 
 
 def ceilings(frame: pd.DataFrame) -> Told:

@@ -1,7 +1,7 @@
 """The folder of a study on a machine, `results/studies/NAME/MACHINE/`: its record, and all that is rendered from it.
 
 trials.jsonl.gz     the lines that were measured (benchmarks.trial_file); everything else is derived from them
-checks.jsonl        of parts that are not timed: is every backend right (`ridgeline verify`)
+checks/NAME.jsonl   of parts that are not timed: is every backend right (`ridgeline verify`)
 code.json           the machine code of the points, where a study asks for it; code.csv and code.md are made of it
 table.csv table.md  FIGURE.json FIGURE.csv FIGURE.png FIGURE.svg   study.json
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from benchmarks.studies.types import Study
+from benchmarks.studies.types import Rows, Study
 from ci.records import derived
 from ci.sweeps.measured import Measured
 from ci.sweeps.studies import comparison, guidance
@@ -27,6 +27,7 @@ from ci.sweeps.studies.across import changes, code
 from ci.sweeps.studies.columns import column
 from ci.sweeps.studies.figures import Foot, draw
 from ci.sweeps.studies.points import ranks_named
+from ci.sweeps.studies.rows import chosen
 from ci.sweeps.studies.tables import as_csv, as_markdown, table
 from ci.whole_files import replace
 
@@ -34,6 +35,9 @@ ROOM = "studies"
 """The folder of results that is no machine: `results/studies`."""
 
 RECORD = "trials.jsonl.gz"
+
+CHECKS = "checks"
+"""Folder beside the trial file of a study, with the checks of its parts that are not timed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,9 +60,9 @@ class Rendered:
     guided: tuple[Guided, ...]
 
 
-def folder_of(results: Path, study: str, machine: str) -> Path:
-    """Where a study of a machine is kept."""
-    return results / ROOM / study / machine
+def folder_of(results: Path, study: str, machine: str, regime: str = "spaced") -> Path:
+    """Where a study of a machine is kept; what calls took under another regime is beside it."""
+    return results / ROOM / study / (machine if regime == "spaced" else f"{machine}-{regime}")
 
 
 def keep(folder: Path, lines: Iterable[str]) -> Path:
@@ -94,6 +98,13 @@ def render(
     replace(folder / "table.md", as_markdown(found, study.title, [*(one.said for one in guided), *waits]))
     replace(folder / "study.json", json.dumps(_told(study, frame, foot, drawn, waits, guided), indent=1) + "\n")
     return Rendered(folder, found, tuple(drawn), waits, guided)
+
+
+def keep_checks(folder: Path, study: str, beside: Iterable[Path]) -> None:
+    """Take over the checks that were made with a trial file."""
+    for path in (one / CHECKS / f"{study}.jsonl" for one in beside):
+        if path.exists() and path.parent.parent != folder:
+            replace(folder / CHECKS / path.name, path.read_bytes())
 
 
 def keep_code(folder: Path, files: Iterable[Path]) -> None:
@@ -143,10 +154,18 @@ def waiting(study: Study, frame: pd.DataFrame) -> list[str]:
 
 
 def untimed(frame: pd.DataFrame) -> list[str]:
-    """Points without a time, counted by operator, backend, status and reason."""
+    """Points without a time, counted by operator, backend and status, with the reason that most of them have."""
     bad = frame[frame["status"] != "ok"]
-    groups = Counter(zip(*(bad[name].astype(str) for name in ("operator", "backend", "status", "why")), strict=True))
-    return [f"{name}, {backend}: {n} {status}: {why}" for (name, backend, status, why), n in sorted(groups.items())]
+    found: dict[tuple[str, str, str], Counter[str]] = {}
+    for row in zip(*(bad[name].astype(str) for name in ("operator", "backend", "status", "why")), strict=True):
+        found.setdefault(row[:3], Counter())[row[3]] += 1
+    return [f"{name}, {backend}: {_reasons(status, why)}" for (name, backend, status), why in sorted(found.items())]
+
+
+def _reasons(status: str, why: Counter[str]) -> str:
+    [(first, count)] = why.most_common(1)
+    others = f" ({count} of them; {len(why) - 1} other reasons)" if len(why) > 1 else ""
+    return f"{why.total()} {status}: {first}{others}"
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
@@ -157,8 +176,8 @@ def guidance_of(study: Study, frame: pd.DataFrame) -> Iterable[Guided]:
     for name in study.guidance:
         guide = guidance.GUIDES[name]
         for part in study.parts:
-            rows = frame[(frame["operator"] == part.operator) & (frame["backend"] == part.anchor)]
-            for rule in guidance.of_frame(rows[rows["status"] == "ok"], name, column):
+            wanted = Rows({"operator": (part.operator,), "backend": (part.anchor,)}, guide.pick)
+            for rule in guidance.of_frame(chosen(frame, wanted), name, column):
                 of = f"{part.operator}, " if len(study.operators) > 1 else ""
                 words = f"{of}{guidance.sentence(guide, rule)}"
                 yield Guided(f"{guide.title}: {words}", rule.mean_loss, f"{words}; {guidance.losing(rule)}")

@@ -111,17 +111,23 @@ def _rule(
 
 @dataclasses.dataclass(frozen=True)
 class Guide:
-    """A question that rules answer.  quantity, choice: columns of the frame; text: "M", "tiles / CUs"."""
+    """A question that rules answer.  quantity, choice: columns of the frame; text: "M", "tiles / CUs".
+
+    pick: of which rows (benchmarks.studies.types.PICKS): tiles are compared where nothing else differs.
+    """
 
     title: str
     quantity: str
     choice: str
     text: str
+    pick: str = "all"
 
 
 GUIDES = {
-    "tile_by_m": Guide("Which tile for which M", "M", "tile", "M"),
-    "tile_by_rounds": Guide("Tiles against CUs: which tile for which fill", "fill", "tile", "tiles of 128 x 128 / CUs"),
+    "tile_by_m": Guide("Which tile for which M", "M", "tile", "M", "tried"),
+    "tile_by_rounds": Guide(
+        "Tiles against CUs: which tile for which fill", "fill", "tile", "tiles of 128 x 128 / CUs", "tried"
+    ),
     "streams_by_m": Guide("Serial or on several streams", "M", "setting", "tokens per expert"),
     "launch_by_m": Guide("Recommended configuration by M", "M", "launch", "M"),
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.points import Point
 from benchmarks.studies.types import StudyError, StudyPart, Tried
-from ci.sweeps.catalogue import Catalogue, Knobs, Offer, some
+from ci.sweeps.catalogue import BackendOffer, Catalogue, Knobs, some
 
 
 def points(part: StudyPart, catalogue: Catalogue, cases: Sequence[str] = ()) -> dict[str, list[Point]]:
@@ -20,14 +20,14 @@ def points(part: StudyPart, catalogue: Catalogue, cases: Sequence[str] = ()) -> 
         asked = f"{', '.join(part.cases[:4])} on {ranks_named(part.ranks)}"
         raise StudyError(f"no case of {part.operator} matches {asked}; it has {some(catalogue.cases)}")
     wanted = Tried(cases=tuple(cases))
-    by_case: dict[str, dict[str, Offer]] = {}
+    by_case: dict[str, dict[str, BackendOffer]] = {}
     for offer in own:
         if wanted.at(offer.case):
             by_case.setdefault(offer.case, {})[offer.backend] = offer
     return {case: list(_points(part, case, offers, catalogue.arch)) for case, offers in by_case.items()}
 
 
-def _points(part: StudyPart, case: str, offers: Mapping[str, Offer], arch: str) -> Iterator[Point]:
+def _points(part: StudyPart, case: str, offers: Mapping[str, BackendOffer], arch: str) -> Iterator[Point]:
     yield from (Point(case, name) for name in dict.fromkeys((part.anchor, *part.arms)) if name in offers)
     seen: set[str] = set()
     for tried in part.tried:
@@ -41,7 +41,7 @@ def _points(part: StudyPart, case: str, offers: Mapping[str, Offer], arch: str) 
                 yield point
 
 
-def overrides(tried: Tried, offer: Offer, operator: str) -> Iterator[Knobs]:
+def overrides(tried: Tried, offer: BackendOffer, operator: str) -> Iterator[Knobs]:
     """Knob sets over config(), as far as they differ from it."""
     for name in dict.fromkeys(name for knobs in (tried.knobs, *tried.points) for name in knobs):
         if name not in offer.knobs:

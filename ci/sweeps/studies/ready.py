@@ -14,10 +14,10 @@ from ci.harness import machine_kind
 from ci.judging import policy
 from ci.sweeps import catalogue as catalogues
 from ci.sweeps.catalogue import Catalogue
-from ci.sweeps.effort import Expected, expected
+from ci.sweeps.effort import ExpectedEffort, expected
 from ci.sweeps.measured import SweepError
 from ci.sweeps.prepare import CACHE
-from ci.sweeps.pruning import Compiler, Pruned, by_config
+from ci.sweeps.pruning import PointCompiler, Pruned, by_config
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs
 from ci.sweeps.studies.across import code
 from ci.sweeps.studies.points import points
@@ -62,7 +62,7 @@ class ReadyPart:
         return sum(map(len, self.asked.values()))
 
     @property
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedEffort:
         """What measuring it takes."""
         return expected(self.catalogue, self.pruned.kept, self.rungs)
 
@@ -101,7 +101,7 @@ def _pruned(
     if part.check or not asked.compile_ahead or catalogue.arch == "cpu" or not pruned.count:
         return pruned
     units, here = catalogue.compute_units, asked.arch is None
-    compiler = Compiler(asked.tree, catalogue.arch, units, CACHE, console, launched=here)
+    compiler = PointCompiler(asked.tree, catalogue.arch, units, CACHE, console, launched=here)
     return compiler.pruned(part.operator, pruned, anchors)
 
 

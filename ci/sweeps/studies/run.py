@@ -14,14 +14,12 @@ from ci.git.repository import LocalCheckout
 from ci.harness import FAULTS, MEASURED, NOTHING, MeasureError, MeasurePlan, measure
 from ci.sweeps.plan import SweepPlan, sweep_id
 from ci.sweeps.run import measure as measure_sweep
+from ci.sweeps.studies.folder import CHECKS
 from ci.sweeps.studies.ready import ReadyPart, StudyAsked
 
 WHOLE_CALLS = 30
 """Calls timed from the host's side: a launch from Python scatters by some 5 % and the median of 30 by 1 % (1.25 * 5 % /
 sqrt(30), the standard error of a median), and at 50 us a call they cost 5 ms with their flushes."""
-
-CHECKS = "checks"
-"""Folder beside the trial file of a study, with the checks of its parts that are not timed."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ci.records import store
 from ci.sweeps.measured import Measured, read_all
 from ci.sweeps.studies.folder import RECORD, ROOM, Guided
 from ci.sweeps.studies.rows import KEYS, of_records, of_sweeps
+from ci.trials.trial import Trial
 
 ORDER = ["operator", "world", "case", "backend", "point", "regime"]
 """Of rows: the same lines give the same files, whatever order they come in."""
@@ -27,11 +28,12 @@ class StudyRows:
     frame: pd.DataFrame
     found: tuple[Measured, ...] = ()
     lines: tuple[str, ...] = ()
+    regime: str = "spaced"
 
 
 def of_files(study: Study, paths: Iterable[Path]) -> list[StudyRows]:
-    """The lines of a study in trial files, machine by machine; of a point that was measured twice the newest counts."""
-    return [_of_machine(study, found) for found in _by_machine(read_all(paths))]
+    """The lines of a study in trial files, by machine and regime; of a point measured twice the newest counts."""
+    return [one for found in _by_machine(read_all(paths)) for one in _of_machine(study, found)]
 
 
 def _by_machine(found: Iterable[Measured]) -> Iterator[list[Measured]]:
@@ -41,16 +43,24 @@ def _by_machine(found: Iterable[Measured]) -> Iterator[list[Measured]]:
     yield from by.values()
 
 
-def _of_machine(study: Study, found: Sequence[Measured]) -> StudyRows:
+def _of_machine(study: Study, found: Sequence[Measured]) -> Iterator[StudyRows]:
     ordered = sorted(found, key=lambda one: one.started_at)
     frame = of_sweeps(ordered)
     mine = frame[_belongs(frame, study.parts)].drop_duplicates(
         [name for name in KEYS if name not in ("env", "commit")], keep="last"
     )
-    cases = set(zip(mine["operator"], mine["case"], strict=True))
-    lines = [one.text for of in ordered for one in of.trials if {(one.operator, case) for case in one.cases} & cases]
-    mine = mine.sort_values(ORDER, kind="stable").reset_index(drop=True)
-    return StudyRows(ordered[0].origin.machine, mine, tuple(ordered), tuple(lines))
+    trials = [one for each in ordered for one in each.trials]
+    for regime, rows in mine.groupby("regime", sort=True):
+        cases = set(zip(rows["operator"], rows["case"], strict=True))
+        lines = [
+            one.text for one in trials if _regime(one) == regime and {(one.operator, c) for c in one.cases} & cases
+        ]
+        rows = rows.sort_values(ORDER, kind="stable").reset_index(drop=True)
+        yield StudyRows(ordered[0].origin.machine, rows, tuple(ordered), tuple(lines), str(regime))
+
+
+def _regime(trial: Trial) -> str:
+    return trial.sweep.regime if trial.sweep else trial.regime
 
 
 def _belongs(frame: pd.DataFrame, parts: Sequence[StudyPart]) -> list[bool]:

@@ -10,6 +10,9 @@ from ci.sweeps.measured import SweepError
 from ci.sweeps.tuned.verifying import CodeObjects
 from ci.whole_files import replace
 
+LARGEST = 20_000_000
+"""Bytes: an entry has some 400, and a night measures a few thousand sets of knobs."""
+
 
 def beside(trials: Path) -> Path:
     """The file of a trial file: sweep.jsonl -> sweep.code.json."""
@@ -26,8 +29,8 @@ def write(trials: Path, operator: str, code: CodeObjects) -> None:
 
 
 def read(files: Iterable[Path], operator: str) -> CodeObjects:
-    """What the files beside some trial files say of an operator; nothing where there are none."""
-    entries = [one for path in files for one in _entries(beside(path))]
+    """What some files say of an operator; nothing where there are none."""
+    entries = [one for path in files for one in _entries(path)]
     return {(case, backend, identity): found for owner, case, backend, identity, found in entries if owner == operator}
 
 
@@ -36,6 +39,8 @@ def _entries(path: Path) -> list[list[str]]:
     if not path.exists():
         return []
     try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"it has more than {LARGEST:,} bytes")
         found = json.loads(path.read_text(encoding="utf-8"))
         if all(len(one) == 5 and all(isinstance(part, str) for part in one) for one in found):
             return list(found)

@@ -39,7 +39,9 @@ def chosen(
             raise SweepError(f"no case of {operator} that can be tuned fits {pattern!r}; it has {', '.join(names[:8])}")
     for name in backends:
         if name not in owners:
-            raise SweepError(f"backend {name!r} of {operator} has no tuned table; {', '.join(owners)} have")
+            raise SweepError(
+                f"backend {name!r} of {operator} has no tuned table; those that have one: {', '.join(owners)}"
+            )
     fits = [
         one
         for one in cases

@@ -16,7 +16,7 @@ from ci.sweeps import effort
 from ci.sweeps.catalogue import Catalogue
 from ci.sweeps.plan import FOLDER, SweepPlan, sweep_id
 from ci.sweeps.prepare import CACHE
-from ci.sweeps.pruning import Compiler, Pruned, by_config
+from ci.sweeps.pruning import PointCompiler, Pruned, by_config
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS, Rungs
 from ci.sweeps.tuned import declared
 from ci.sweeps.tuned.cases import Knobs, TunedCase
@@ -84,9 +84,9 @@ class Bench:
                     found[case.case, backend, case.identity(one)] = made.identity if made else ""
         return found
 
-    def _compiler(self) -> Compiler:
+    def _compiler(self) -> PointCompiler:
         where = (self.checkout.path, self.catalogue.arch, self.catalogue.compute_units)
-        return Compiler(*where, CACHE, self.console)
+        return PointCompiler(*where, CACHE, self.console)
 
     def rungs(self, verifying: bool) -> Rungs:
         """A search drops what is slow early; a verification measures all it asks for in every trial."""

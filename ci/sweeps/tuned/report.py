@@ -104,14 +104,15 @@ def _since(one: Rivals) -> str:
 
 def added(lines: Path, out: Path) -> None:
     """Add the lines of a trial file to another one, each once."""
-    known = set(out.read_text(encoding="utf-8").splitlines()) if out.exists() else set()
-    new = [line for line in lines.read_text(encoding="utf-8").splitlines() if line not in known]
     before = out.read_text(encoding="utf-8") if out.exists() else ""
+    measured = lines.read_text(encoding="utf-8").splitlines() if lines.exists() else []
+    known = set(before.splitlines())
+    new = [line for line in measured if line not in known]
     replace(out, before + "".join(f"{line}\n" for line in new))
 
 
 def markdown(made: Sequence[EntryDecision]) -> str:
-    """What a pull request with new tables says: what moved first, then what is new, what goes and what was confirmed."""
+    """What a pull request with new tables says: what moved, what goes, what is new, what was confirmed."""
     order = (Action.MOVED, Action.REMOVED, Action.NEW, Action.CONFIRMED)
     told = sorted((one for one in made if one.action in order), key=lambda one: (order.index(one.action), one.place))
     rows = [f"| `{one.cases[0].operator}` `{one.place}` | {one.action} | {one.why} |" for one in told]

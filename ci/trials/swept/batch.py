@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+Json = Mapping[str, Any]
+"""An object of a checked line."""
+
 SPACED = "spaced"
 """The regime of lines that name none."""
 
@@ -15,7 +18,7 @@ class SweptPoint:
     """A point as a line names it.  knobs: what it overrides of config(case, arch)."""
 
     backend: str
-    knobs: Mapping[str, Any]
+    knobs: Json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +39,7 @@ class SweepBatch:
     regime: str = SPACED
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> SweepBatch | None:
+    def of(cls, line: Json) -> SweepBatch | None:
         """From a checked trial line; None for a line that is of no sweep."""
         found = line.get("sweep")
         if not found:

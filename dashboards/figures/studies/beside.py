@@ -46,7 +46,7 @@ def bars(spec: FigureSpec, data: pd.DataFrame) -> Picture:
     for title, rows in columns.parts(data, spec):
         panel, more = _bars(spec, title, rows, looks)
         found.append(panel)
-        notes += more
+        notes += [note for note in more if note not in notes]
     same = len({panel.y.names for panel in found}) == 1
     return Picture(spec.title, tuple(found), min(lines.ACROSS, len(found)) if same else 1, tuple(notes))
 
@@ -62,7 +62,7 @@ def _bars(
     means, compared = _geomeans(table) if spec.keys.get("geomean", True) else (pd.Series(dtype=float), 0)
     names = (*cases, *([GEOMEAN] if len(means) else []))
     if len(means):
-        notes.append(f"{title + ': ' if title else ''}{GEOMEAN} over the {compared} cases that every backend has")
+        notes.append(f"{GEOMEAN} over {compared} cases that every backend has")
     kind = "bars" if len(names) * len(looks) <= MOST_BARS else "dots"
     marks = []
     for n, look in enumerate(looks):
@@ -70,7 +70,7 @@ def _bars(
         marks.append(_marks_of(kind, look, values, _shift(n, len(looks)) if kind == "bars" else 0.0))
     pure = y.unit == "1"
     drawn = pd.Series([value for one in marks for value in one.x])
-    axis = columns.value_axis(y, drawn, zero=kind == "bars" or not pure)
+    axis = columns.value_axis(y, drawn, zero=kind == "bars" and not pure)
     y_axis = PictureAxis("" if x.unit in ("", "1") else x.title, "category", tuple(names))
     known = tuple(_upright(one) for one in lines.published(spec, y))
     return PicturePanel(title, axis, y_axis, (*marks, *known), False, 1.0 if pure else math.nan), notes

@@ -16,8 +16,11 @@ from dashboards.figures.studies.spec import FigureSpec
 MOST_GROUPS = 12
 """Groups with a look of their own: six colours, twice (`dashboards.figures.canvas.COLOURS`)."""
 
-MOST_PANELS = 12
+MOST_PANELS = 24
+"""Three of them beside each other are a page; more are a table."""
+
 MOST_TICKS = 12
+"""Values that each have a tick of their own: M = 1 to 1024 by powers of 2 are eleven."""
 
 HUGE_SPAN = 1e4
 """Values that span more than this get a logarithmic axis: on a linear one, all but the greatest lie on the ground."""

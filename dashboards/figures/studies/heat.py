@@ -96,6 +96,8 @@ def _ends(shown: np.ndarray, lower: bool, relative: bool) -> tuple[float, float]
     if relative:
         return (FARTHEST if lower else 1 / FARTHEST), 1.0
     low, high = float(np.nanmin(shown)), float(np.nanmax(shown))
+    if low > 0:  # what is farther off must not make the others look alike
+        low, high = (low, min(high, FARTHEST * low)) if lower else (max(low, high / FARTHEST), high)
     return (high, low) if lower else (low, high)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from dashboards.figures import canvas
-from dashboards.figures.studies.columns import MOST_GROUPS
 from dashboards.figures.studies.picture import Marks, PicturePanel
 
 DASHES = ("solid", (0, (5, 3)), (0, (1.5, 2)), (0, (8, 3, 1.5, 3)), (0, (3, 1.5)), (0, (1, 4)))
@@ -28,7 +28,7 @@ def draw_marks(axes: Axes, panel: PicturePanel, width: float) -> None:
         if marks.kind == "links":
             axes.hlines(marks.y, marks.low, marks.high, color=colour_of(marks), linewidth=1, alpha=0.6)
         elif marks.kind == "bars":
-            _bar(axes, marks, len(bars))
+            _bar(axes, marks, len(bars), panel.level)
         elif marks.kind == "ring":
             axes.plot(marks.x, marks.y, "o", markersize=11, markerfacecolor="none", markeredgecolor=canvas.MARK)
         elif marks.kind == "rule":
@@ -52,9 +52,10 @@ def _dash(marks: Marks) -> Any:
 
 def marker_of(marks: Marks) -> str:
     """A second way to tell groups apart; the second six have others beside their colours."""
-    place = MOST_GROUPS // 2 if marks.look is None else marks.look
-    shift = 1 if place >= len(canvas.COLOURS) else 0
-    return canvas.MARKERS[(place + shift + marks.dashed) % len(canvas.MARKERS)]
+    if marks.look is None:
+        return canvas.MARKERS[(1 + marks.dashed) % len(canvas.MARKERS)]
+    shift = marks.look // len(canvas.COLOURS)
+    return canvas.MARKERS[(marks.look + shift) % len(canvas.MARKERS)]
 
 
 def _points(axes: Axes, marks: Marks, upright: bool, size: float) -> None:
@@ -83,21 +84,20 @@ def _interval(axes: Axes, marks: Marks, upright: bool, colour: str) -> None:
     draw(along, low, high, color=colour, linewidth=1, alpha=0.55)
 
 
-def _bar(axes: Axes, marks: Marks, count: int) -> None:
-    thick = BAR / max(1, count)
-    hatch = ("///", "...")[(marks.dashed - 1) % 2] if marks.dashed else None
+def _bar(axes: Axes, marks: Marks, count: int, level: float) -> None:
+    """Bars from the level (ratios: from 1, where nothing differs), else from 0, with their values at their ends."""
     known = [(x, y) for x, y in zip(marks.x, marks.y, strict=True) if math.isfinite(x)]
     xs, ys = zip(*known, strict=True) if known else ((), ())
-    colour = colour_of(marks)
-    left = axes.get_xlim()[0] if axes.get_xscale() == "log" else 0
-    drawn = [x - left for x in xs]
-    face = "white" if hatch else colour
-    axes.barh(
-        ys, drawn, 0.92 * thick, left, label=marks.name or "_", color=face, edgecolor=colour, hatch=hatch, linewidth=0.6
-    )
-    room = 0.006 * (axes.get_xlim()[1] - axes.get_xlim()[0])
-    for x, y in zip(xs, ys, strict=True):
-        axes.text(x + room, y, f"{x:.4g}", va="center", fontsize=5.5, color=canvas.MARK, clip_on=True)
+    low, high = axes.get_xlim()
+    base = level if math.isfinite(level) else low if axes.get_xscale() == "log" else 0.0
+    colour, hatch = colour_of(marks), ("///", "...")[(marks.dashed - 1) % 2] if marks.dashed else None
+    looks: dict[str, Any] = {"color": "white" if hatch else colour, "edgecolor": colour, "hatch": hatch}
+    lengths, thick = [x - base for x in xs], BAR / max(1, count)
+    axes.barh(ys, lengths, 0.92 * thick, base, label=marks.name or "_", linewidth=0.6, **looks)
+    for x, y in known:
+        side = -1 if x < base else 1
+        at = {"xytext": (3 * side, 0), "textcoords": "offset points", "ha": "left" if side > 0 else "right"}
+        axes.annotate(f"{x:.4g}", (x, y), va="center", fontsize=5.5, color=canvas.MARK, annotation_clip=True, **at)
 
 
 def _rule(axes: Axes, marks: Marks) -> None:
@@ -170,5 +170,5 @@ def _corner(axes: Axes, panel: PicturePanel, width: float) -> None:
 
 
 def _wrapped(line: str, letters: int) -> list[str]:
-    found = [line[n : n + letters] for n in range(0, len(line), letters)]
+    found = textwrap.wrap(line, letters) or [""]
     return found if len(found) <= 3 else [*found[:2], canvas.elided(found[2], letters - 1) + "…"]

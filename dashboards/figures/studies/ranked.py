@@ -65,5 +65,8 @@ def _best(rows: pd.DataFrame) -> str:
     """The winner in words."""
     first = rows.iloc[0]
     low, high = (float(first[name]) if name in rows.columns else math.nan for name in ("low", "high"))
+    name = columns.text(first["point"])
+    if first["_ratio"] == low == high:
+        return f"fastest: {name}, the anchor itself"
     between = f" ({low:.4g} to {high:.4g})" if math.isfinite(low) and math.isfinite(high) else ""
-    return f"fastest: {columns.text(first['point'])}\n{first['_ratio']:.4g}{between} of the anchor's time"
+    return f"fastest: {name}\n{first['_ratio']:.4g}{between} of the anchor's time"

@@ -50,7 +50,7 @@ def roofline(spec: FigureSpec, data: pd.DataFrame) -> Picture:
 
 def _ceilings(spec: FigureSpec) -> Mapping[str, Any]:
     said = spec.keys.get("ceilings")
-    if not isinstance(said, Mapping) or not said.get("peak_tflops") or not said.get("hbm_gbs"):
+    if not said:
         raise FigureError(
             "a roofline needs 'ceilings': {'peak_tflops': {dtype: number}, 'hbm_gbs': number, 'link_gbs'}"
         )

@@ -18,6 +18,41 @@ FOOT = ("machine", "versions", "commit")
 
 COMMON = ("kind", "title", "foot", "where", "published")
 
+_TEXT = {"type": "string"}
+_ABOVE_0 = {"type": "number", "exclusiveMinimum": 0}
+_OBJECTS = {"type": "array", "items": {"type": "object"}}
+SHAPE = {
+    "type": "object",
+    "properties": {
+        "where": {"type": "object"},
+        "foot": {"type": "object"},
+        "published": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"x": {"type": ["number", "null"]}, "y": {"type": ["number", "null"]}, "unit": _TEXT},
+                "required": ["y", "unit"],
+            },
+        },
+        "panels": _OBJECTS,
+        "code": {"type": "array", "items": {"type": "object", "additionalProperties": _TEXT}},
+        "also": {"type": "array"},
+        "geomean": {"type": "boolean"},
+        "ideal": {"type": ["string", "object", "null"]},
+        "ceilings": {
+            "type": "object",
+            "properties": {
+                "peak_tflops": {"type": "object", "additionalProperties": _ABOVE_0, "minProperties": 1},
+                "hbm_gbs": _ABOVE_0,
+                "link_gbs": {"type": ["number", "null"], "minimum": 0},
+            },
+            "required": ["peak_tflops", "hbm_gbs"],
+        },
+        **{name: {"type": ["string", "null"]} for name in ("group", "by", "label", "ceiling", "anchor")},
+    },
+}
+"""What a spec is made of (JSON Schema), as far as no other check says it better."""
+
 
 @dataclasses.dataclass(frozen=True)
 class FigureSpec:
@@ -66,8 +101,11 @@ class FigureSpec:
 
 def parse(said: Any, kinds: Mapping[str, Sequence[str]]) -> FigureSpec:
     """A spec from JSON.  kinds: the keys that each kind may have."""
-    if not isinstance(said, Mapping):
-        raise FigureError(f"a spec is one JSON object, not {type(said).__name__}; see dashboards/figures/studies")
+    import jsonschema  # 0.1 s, which a site without studies does not spend
+
+    if wrong := jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(SHAPE).iter_errors(said)):
+        where = wrong.json_path.removeprefix("$.") if wrong.path else "a spec"
+        raise FigureError(f"{where}: {wrong.message[:300]}; dashboards/figures/studies says what a spec has")
     kind = said.get("kind")
     if kind not in kinds:
         raise FigureError(f"the kind {kind!r} is not known; choose one of {', '.join(kinds)}")

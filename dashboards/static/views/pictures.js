@@ -39,6 +39,12 @@
     return R.axis(colours, {...title, ...place, type: "value", ...limits, axisLabel: {formatter: R.tick}});
   }
 
+  /** A name in so many letters, its middle left out: names of cases differ at both ends. */
+  function middle(text, most) {
+    const plain = R.plotLabel(text, text.length + 1);
+    return plain.length <= most ? plain : plain.slice(0, Math.ceil(most / 2)) + "…" + plain.slice(plain.length - Math.floor(most / 2) + 1);
+  }
+
   const nameRoom = width => Math.min(width * 0.4, 240);
 
   /** Names at whole numbers of a linear axis, so that groups can stand side by side between them. */
@@ -56,7 +62,7 @@
       axisTick: {show: false},
       axisLabel: {
         rotate: tight ? 45 : 0,
-        formatter: value => R.plotLabel(names[value] ?? "", letters),
+        formatter: value => middle(names[value] ?? "", letters),
       },
     };
   }
@@ -206,8 +212,8 @@
         const names = {type: "category", splitLine: {show: false}};
         return {
           grid: {left, right: 14, top: 50, bottom: 46},
-          xAxis: R.axis(colours, {...names, name: panel.x.title, nameLocation: "middle", nameGap: 24, position: "top", data: columns.map(text => R.plotLabel(text, 12))}),
-          yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(text => R.plotLabel(text, width < 600 ? 14 : 30))}),
+          xAxis: R.axis(colours, {...names, name: panel.x.title, nameLocation: "middle", nameGap: 24, position: "top", data: columns.map(text => middle(text, 12))}),
+          yAxis: R.axis(colours, {...names, inverse: true, data: rows.map(text => middle(text, Math.floor(left / 7)))}),
           visualMap: R.colourBar(colours, {min: low, max: high === low ? low + 1e-9 : high, text: [R.number(high, 3), R.number(low, 3)], inRange: {color: ends[0] > ends[1] ? [...shades].reverse() : shades}}),
           series: [
             {

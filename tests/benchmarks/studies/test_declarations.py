@@ -62,6 +62,11 @@ def test_every_pattern_matches_a_case_on_every_number_of_ranks(one):
             assert any(tried.at(case.name) for case in found), tried
 
 
+def test_every_part_has_something_beside_its_anchor(one):
+    for part in one.parts:
+        assert part.check or part.tried or set(part.arms) - {part.anchor}, (one.name, part.operator)
+
+
 def test_backends_and_knobs_exist(one):
     for part in one.parts:
         known = KERNELS[part.operator].backends

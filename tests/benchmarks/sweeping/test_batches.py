@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from benchmarks.plan import UsageError
-from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
+from benchmarks.protocol import Protocol
 from benchmarks.sweeping import batches, earlier
 from benchmarks.trial_file import FORMAT, Status
 from kernels.spec import Cost
@@ -35,7 +37,7 @@ FILE = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", POINTS),))
 
 
 def planned(file: PointsFile = FILE, compiled: dict | None = None) -> list[batches.PlannedBatch]:
-    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, "cold", compiled or {}))
+    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, Protocol(), compiled or {}))
 
 
 def test_a_batch_is_split_where_its_buffers_do_not_fit():
@@ -45,6 +47,25 @@ def test_a_batch_is_split_where_its_buffers_do_not_fit():
     assert sum((part.batch.points for part in parts), ()) == POINTS
     assert all(part.case.arms[0].key == "head/triton" for part in parts), "every part has the anchor, first"
     assert parts[1].told(FILE)["points"].keys() == {point.id for point in POINTS[7:15]}
+
+
+def test_what_is_not_timed_is_in_the_line_of_its_point_and_in_one_line_only():
+    others = ((50, POINTS[0]), (51, POINTS[9]))
+    twins = [UntimedPoint(Point("c", "triton", {"block_m": m}), other.label) for m, other in others]
+    default = UntimedPoint(Point("c", "triton", {"block_m": 52}), "triton")
+    refused = UntimedPoint(Point("c", "triton", {"block_m": 53}), "", "cannot load: 300 KB")
+    batch = Batch("c", "triton", POINTS, (*twins, default, refused))
+    parts = planned(dataclasses.replace(FILE, batches=(batch,)))
+    where = [{one.point.knobs["block_m"] for one in part.batch.untimed} for part in parts]
+    assert where == [{50, 52, 53}, {51, 52}, {52}], "that of the anchor is where the anchor is"
+    arms = {arm.key: {"status": "ok", "seconds": [1e-3]} for arm in parts[0].case.arms}
+    found = parts[0].untimed(arms)
+    shared = {"status": "ok", "seconds": [1e-3], "same_as": f"head/{POINTS[0].label}"}
+    assert found[f"head/{twins[0].point.label}"] == shared
+    assert found[f"head/{refused.point.label}"] == {"status": "skipped", "why": "cannot load: 300 KB", "detail": ""}
+    assert {one.point.id for one in parts[0].batch.untimed} <= parts[0].told(FILE)["points"].keys()
+    del arms[f"head/{POINTS[0].label}"]
+    assert f"head/{twins[0].point.label}" not in parts[0].untimed(arms), "its point found no room here"
 
 
 @pytest.mark.parametrize(("count", "most", "sizes"), [(0, 3, [0]), (3, 3, [3]), (4, 3, [2, 2]), (10, 4, [3, 3, 4])])

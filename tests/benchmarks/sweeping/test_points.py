@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks import points
-from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
 from benchmarks.shapes import Unfit
 
 FILE = {
@@ -46,6 +46,15 @@ def test_a_file_is_read_as_it_was_written(tmp_path):
     path.write_text(json.dumps(file.as_json()))
     assert points.read(path) == file
     assert points.parse(FILE).regime == "spaced"
+
+
+def test_points_that_are_not_timed_are_written_and_read_too(tmp_path):
+    twin, refused = (Point("c", "triton", {"b": b}) for b in (2, 3))
+    untimed = (UntimedPoint(twin, "triton"), UntimedPoint(refused, "", "too much LDS"))
+    file = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", (Point("c", "triton", {"b": 1}),), untimed),))
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps(file.as_json()))
+    assert points.read(path) == file
 
 
 def test_the_anchor_among_its_points_is_the_anchor():

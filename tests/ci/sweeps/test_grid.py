@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from ci.sweeps import grid
-from ci.sweeps.grid import Grid, Wish
+from ci.sweeps.grid import KnobGrid, PointWish
 from ci.sweeps.measured import SweepError
 from tests.ci.sweeps.made_offers import catalogue, offer
 
 
-def _knobs(wish: Wish, offers=()) -> list[dict]:
+def _knobs(wish: PointWish, offers=()) -> list[dict]:
     return [dict(point.knobs) for own in grid.points(catalogue(offers), wish).values() for point in own if point.knobs]
 
 
@@ -23,12 +23,12 @@ def test_knobs_give_every_combination_in_the_order_that_they_are_named() -> None
     by_hand = [
         {"block_m": m, "num_warps": w, "flatten": f} for m, w, f in itertools.product((16, 32), (4, 8), (True, False))
     ]
-    assert _knobs(Wish(tuple(grids))) == by_hand
+    assert _knobs(PointWish(tuple(grids))) == by_hand
     assert grids[0].size == 8
 
 
 def test_a_backend_without_knobs_is_a_point_as_it_is() -> None:
-    found = grid.points(catalogue(), Wish(tuple(grid.of_options(["num_warps=4"]))))
+    found = grid.points(catalogue(), PointWish(tuple(grid.of_options(["num_warps=4"]))))
     assert [point.label for point in found["m16"]][-1] == "blas"
 
 
@@ -54,11 +54,11 @@ def test_values_are_numbers_truths_and_names() -> None:
 )
 def test_a_wrong_knob_is_refused_by_name(knobs: list[str], words: str) -> None:
     with pytest.raises(SweepError, match=words):
-        grid.points(catalogue(), Wish(tuple(grid.of_options(knobs))))
+        grid.points(catalogue(), PointWish(tuple(grid.of_options(knobs))))
 
 
 def test_whole_numbers_are_numbers_and_a_knob_without_a_type_takes_all() -> None:
-    assert len(_knobs(Wish(tuple(grid.of_options(["scale=1,2.5", "swizzle=1,x,true"]))))) == 6
+    assert len(_knobs(PointWish(tuple(grid.of_options(["scale=1,2.5", "swizzle=1,x,true"]))))) == 6
 
 
 def test_a_file_says_the_same_as_options_and_more(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_file_says_the_same_as_options_and_more(tmp_path: Path) -> None:
     )
     grids = grid.of_file(file)
     assert [one.size for one in grids] == [3, 1]
-    both = grid.points(catalogue([offer("m16"), offer("m64")]), Wish(tuple(grids)))
+    both = grid.points(catalogue([offer("m16"), offer("m64")]), PointWish(tuple(grids)))
     assert [len(both["m16"]), len(both["m64"])] == [3, 4]
     as_json = tmp_path / "grid.json"
     as_json.write_text('{"knobs": {"num_warps": [4, 8]}, "points": [{"block_m": 32, "flatten": false}]}')
@@ -105,34 +105,34 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, words: str) 
 
 def test_a_grid_for_a_case_that_is_not_swept_is_refused() -> None:
     with pytest.raises(SweepError, match="case 'x' is none of those that are swept: triton, blas, m16"):
-        grid.points(catalogue(), Wish((Grid({"num_warps": [4]}, case="x"),)))
+        grid.points(catalogue(), PointWish((KnobGrid({"num_warps": [4]}, case="x"),)))
     with pytest.raises(SweepError, match="backend 'hip' is none"):
-        grid.points(catalogue(), Wish((Grid({"num_warps": [4]}, backend="hip"),)))
+        grid.points(catalogue(), PointWish((KnobGrid({"num_warps": [4]}, backend="hip"),)))
 
 
 def test_a_billion_points_are_counted_and_not_made() -> None:
-    huge = Grid({"block_m": range(1, 1001), "num_warps": range(1, 1001), "scale": range(1, 1001)})
+    huge = KnobGrid({"block_m": range(1, 1001), "num_warps": range(1, 1001), "scale": range(1, 1001)})
     began = time.process_time()
     with pytest.raises(SweepError, match=r"1,000,000,001 points.*--sample N.*--most 1000000001"):
-        grid.points(catalogue(), Wish((huge, Grid({"num_warps": [3]}))))
-    some = _knobs(Wish((huge,), sample=50))
+        grid.points(catalogue(), PointWish((huge, KnobGrid({"num_warps": [3]}))))
+    some = _knobs(PointWish((huge,), sample=50))
     assert len(some) == 50
-    assert some == _knobs(Wish((huge,), sample=50)), "the same ones every time"
+    assert some == _knobs(PointWish((huge,), sample=50)), "the same ones every time"
     assert len({tuple(one.items()) for one in some}) == 50
     assert time.process_time() - began < 5
 
 
 def test_candidates_are_points_by_what_they_change_of_the_configuration() -> None:
     proposed = ({"block_m": 16}, {"block_m": 32, "num_warps": 8}, {"num_warps": 4})
-    found = _knobs(Wish(candidates=True), [offer(candidates=proposed)])
+    found = _knobs(PointWish(candidates=True), [offer(candidates=proposed)])
     assert found == [{"block_m": 32, "num_warps": 8}, {"block_m": 64}], "the third leaves block_m at its default"
-    both = _knobs(Wish(tuple(grid.of_options(["num_warps=2"])), candidates=True), [offer(candidates=proposed)])
+    both = _knobs(PointWish(tuple(grid.of_options(["num_warps=2"])), candidates=True), [offer(candidates=proposed)])
     assert {"num_warps": 2} in both
     assert len(both) == 3
 
 
 def test_an_operator_without_candidates_or_knobs_says_so() -> None:
     with pytest.raises(SweepError, match="declares no candidates; name knobs"):
-        grid.points(catalogue(), Wish(candidates=True))
+        grid.points(catalogue(), PointWish(candidates=True))
     with pytest.raises(SweepError, match="nothing to sweep"):
-        grid.points(catalogue(), Wish())
+        grid.points(catalogue(), PointWish())

@@ -10,7 +10,7 @@ from benchmarks.points import Point
 from ci.sweeps import pruning
 from ci.sweeps.effort import expected
 from ci.sweeps.measured import SweepError
-from ci.sweeps.pruning import CodeLimits, Compiled, Compiler, Pruned, by_config, read_compiled
+from ci.sweeps.pruning import CodeLimits, Compiled, PointCompiler, Pruned, by_config, read_compiled
 from ci.sweeps.rungs import Rungs
 from tests.ci.sweeps.made_offers import catalogue, offer
 
@@ -74,8 +74,8 @@ def test_points_of_one_code_are_one_and_a_twin_falls_with_its_point(monkeypatch:
         ("m16", good.label): Compiled(identity="b"),
         ("m16", same.label): Compiled(identity="a"),
     }
-    monkeypatch.setattr(pruning.Compiler, "compiled", lambda *_: known)
-    found = Compiler(None, "sm_90", 132, None, None).pruned("gemm", before, ANCHORS)
+    monkeypatch.setattr(pruning.PointCompiler, "compiled", lambda *_: known)
+    found = PointCompiler(None, "sm_90", 132, None, None).pruned("gemm", before, ANCHORS)
     assert found.kept == {"m16": [good]}
     assert found.equal == {("m16", same.label): "triton"}
     assert [one.point for one in found.dropped] == [bad, twin]

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.points import Point
 from ci.sweeps.measured import SweepError
-from ci.sweeps.rungs import Due, Rungs, due, seen_in
+from ci.sweeps.rungs import DueRung, Rungs, due, seen_in
 from tests.ci.made_trials import parsed
 from tests.ci.sweeps.made_sweeps import line
 
@@ -15,12 +15,12 @@ POINTS = [Point("m16", "triton", {"num_warps": warps}) for warps in TRUTH]
 RUNGS = Rungs((8, 20, 40))
 
 
-def _next(*lines, rungs: Rungs = RUNGS, points=POINTS) -> Due | None:
+def _next(*lines, rungs: Rungs = RUNGS, points=POINTS) -> DueRung | None:
     seen = seen_in([parsed(one) for one in lines], "gemm", "spaced")
     return due({"m16": points}, rungs, seen, {"m16": "triton"})
 
 
-def _warps(found: Due | None) -> list[int]:
+def _warps(found: DueRung | None) -> list[int]:
     assert found is not None
     return [point.knobs["num_warps"] for point in found.points["m16"]]
 

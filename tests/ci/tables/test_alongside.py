@@ -29,7 +29,7 @@ def names(found: list[Any]) -> list[tuple[str, str, float]]:
 
 def test_a_line_stands_beside_its_shape_on_any_device() -> None:
     here = alongside.points(rows("H200"), ["us", "us", "tflops"], "M", [LINE, LEVEL])
-    assert names(here) == [("iris 07", "us", 40.0), ("iris 07", "us", 90.0)]
+    assert names(here) == [("iris 07", "us", 40.0)], "M = 1024 was not measured"
     assert alongside.points(rows(N=4096), ["us"], "M", [LINE]) == []
     assert alongside.points(rows(), ["us"], "payload_bytes", [LINE]) == []
 

@@ -131,6 +131,13 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are():
         compare(frame, ["m"], ["a"], "gmm")
 
 
+def test_a_key_that_is_different_in_every_row_is_no_group():
+    frame = pd.DataFrame({"m": range(10_001), "a": 1.0, "b": 2.0})
+    with pytest.raises(CompareError, match="m would make 10,001 groups of 10,001 rows; at most 10,000"):
+        compare(frame, ["m"], ["a"], "b", by=[["m"]])
+    assert len(compare(frame[1:], ["m"], ["a"], "b", by=[["m"]]).groups) == 10_000
+
+
 def test_the_published_rows_that_could_be_read():
     frame = pd.read_csv(SEEN)
     backends = ["hipBLASLt", "Triton", "Autotune"]

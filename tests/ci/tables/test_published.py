@@ -56,6 +56,7 @@ def test_lines_of_the_shape_of_a_figure():
     reduces = {"operator": {"all_reduce"}, "dtype": {"fp32", "fp16"}, "world": {8}}
     assert names(reduces, "us", "bytes") == ["rccl_all_reduce_mi300x_us", "rccl_all_reduce_mi300x_graph_us"]
     assert names({**reduces, "dtype": {"bf16"}}, "us", "bytes") == []
+    assert names({**reduces, "operator": {"all_reduce", "all_gather"}}, "us", "bytes") == []
     assert names({**reduces, "world": {2, 4}}, "busbw", "bytes") == []
     assert names(reduces, "busbw", "M") == ["nccl_all_reduce_h200"], "levels only, over another axis"
     levels = beside(LINES, {"operator": ["gemm"], "dtype": ["bf16"], "world": [1]}, "tflops", "M")

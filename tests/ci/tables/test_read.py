@@ -146,6 +146,15 @@ def test_backends_by_name(tmp_path):
     assert grouped.keys == ("op", "a")
 
 
+def test_a_backend_stands_for_its_only_quantity():
+    header = ["op", "a: tflops", "b: tflops", "b: us"]
+    assert AskedColumns(("a", "op"), "b: us", (("op",),), (("a", ("b: us",)),)).within(header) == AskedColumns(
+        ("a: tflops", "op"), "b: us", (("op",),), (("a: tflops", ("b: us",)),)
+    )
+    with pytest.raises(TableFileError, match="there is no column 'b'; the columns are op, a: tflops, b: tflops, b: us"):
+        AskedColumns(baseline="b").within(header)
+
+
 @pytest.mark.parametrize(
     ("text", "asked", "sentence"),
     [

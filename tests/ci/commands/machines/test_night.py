@@ -17,7 +17,7 @@ def names(*arguments: object) -> list[str]:
 
 
 def test_a_full_night_looks_measures_and_asks_the_gate() -> None:
-    assert names("nightly", [], Path("t"), Path("known")) == ["doctor", "run", "canary"]
+    assert names("nightly", [], Path("t"), Path("known")) == ["doctor", "run", "canary", "tune"]
     assert names("sweep", [], Path("t"), Path("known")) == ["doctor", "run"]
     assert names("nightly", ["gemm"], Path("t"), Path("known")) == ["doctor", "run"]
 
@@ -28,10 +28,10 @@ def test_the_exit_code_is_that_of_measuring(doctor: int, run: int, canary: int) 
 
     def play(words: Sequence[str]) -> int:
         ran.append(words[0])
-        return {"doctor": doctor, "run": run, "canary": canary}[words[0]]
+        return {"doctor": doctor, "run": run, "canary": canary, "tune": 1}[words[0]]
 
     assert through(steps("nightly", [], Path("t"), Path("k")), play) == run
-    assert ran == ["doctor", "run", "canary"]
+    assert ran == ["doctor", "run", "canary", "tune"]
 
 
 def test_names_of_operators_are_words_and_nothing_else(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from ci.__main__ import main
 from ci.sweeps import catalogue, run
-from ci.sweeps.pruning import Compiler
+from ci.sweeps.pruning import PointCompiler
 from tests.ci.made_trials import HEAD
 from tests.ci.sweeps import driver
 
@@ -47,7 +47,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Resu
         return _declared(arguments[arguments.index("--arch") + 1] if "--arch" in arguments else "cpu")
 
     monkeypatch.setattr(catalogue, "query", asked)
-    monkeypatch.setattr(Compiler, "compiled", lambda *_: {})
+    monkeypatch.setattr(PointCompiler, "compiled", lambda *_: {})
     monkeypatch.setattr(run, "command", driver.command)
     monkeypatch.chdir(tmp_path)
 

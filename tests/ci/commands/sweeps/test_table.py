@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from ci.__main__ import USAGE, main
+from ci.commands.sweeps import table
 
 SEEN = Path(__file__).parents[2] / "tables" / "data" / "primus_turbo_pr284_seen.csv"
 
@@ -162,6 +163,15 @@ def test_the_published_rows_that_could_be_read():
     assert found["backends"]["Autotune"]["wins"] == 22
 
 
+def test_the_example_of_the_help_runs(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[4])
+    words = table.EXAMPLE.split("ridgeline table ")[1].split()
+    result = run(*words)
+    assert result.exit_code == 0
+    assert "Autotune / the best of hipBLASLt, Triton in each row" in result.stdout
+    assert "36 printed ratios differ from the numbers by 0.00047 at most; 0 are off" in result.stderr
+
+
 def test_on_a_terminal_each_average_has_its_name():
     result = run("-", "--baseline", "gmm", "--by", "op", given=TEXT)
     assert result.exit_code == 0
@@ -270,6 +280,21 @@ def test_a_recorded_study_is_shown_and_put_through_the_maths(tmp_path):
 def test_a_study_that_is_not_there(tmp_path, args, sentence):
     recorded(tmp_path)
     result = run(*args, "--results", tmp_path)
+    assert result.exit_code == USAGE
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("case,triton,gmm\n", "has no rows; `ridgeline study moe` writes it again"),
+        ("case,triton,gmm\na,1\n", "row 1 has another number of cells than the header; write it again"),
+    ],
+)
+def test_a_torn_table_of_a_study_is_said(tmp_path, text, sentence):
+    recorded(tmp_path)
+    next(tmp_path.rglob("table.csv")).write_text(text)
+    result = run("moe", "--results", tmp_path)
     assert result.exit_code == USAGE
     assert sentence in result.stderr
 

@@ -16,6 +16,7 @@ from ci.records.sustained.beside import beside
 from ci.records.sustained.energy import joules_of
 from tests.ci import made_trials
 from tests.ci.made_trials import ENV, HEAD, TIMES, declaration, ok, parsed, tree, trial
+from tests.ci.sweeps import made_sweeps
 
 MACHINE = made_trials.MACHINE["name"]
 
@@ -55,6 +56,13 @@ def test_only_sustained_trials_leave_the_spaced_records_alone(tmp_path: Path) ->
     assert not results.exists()
     asv = json.loads((tmp_path / "results_sustained" / MACHINE / f"{HEAD[:8]}-{ENV}.json").read_text())
     assert asv["results"]["gemm.track_time"][0] is not None
+
+
+def test_a_sustained_sweep_stays_with_the_other_sweeps(tmp_path: Path) -> None:
+    file = made_trials.write(tmp_path / "t.jsonl", made_sweeps.line([({"tile": 8}, 1.1)], regime="sustained"))
+    assert store.record([file], tmp_path / "results").added == 1
+    assert (tmp_path / "results/sweeps").is_dir()
+    assert not (tmp_path / "results_sustained").exists()
 
 
 def test_a_torn_line_is_reported_once(tmp_path: Path) -> None:

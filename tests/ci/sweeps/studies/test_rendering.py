@@ -233,6 +233,14 @@ def test_the_order_of_lines_does_not_matter(tmp_path):
     pd.testing.assert_frame_equal(one.frame, other.frame)
 
 
+def test_regimes_are_kept_apart(tmp_path):
+    both = [line([({"num_stages": 2}, 0.8)], regime=regime) for regime in ("spaced", "sustained")]
+    found = source.of_files(STUDY, [written(tmp_path / "a.jsonl", both)])
+    assert [(one.regime, len(one.frame), len(one.lines)) for one in found] == [("spaced", 2, 1), ("sustained", 2, 1)]
+    folders = [folder.folder_of(tmp_path, "made", one.machine, one.regime).name for one in found]
+    assert folders == ["h200x2-1a2b3c4d", "h200x2-1a2b3c4d-sustained"]
+
+
 def test_of_a_point_that_was_measured_twice_the_newest_counts(tmp_path):
     old = [line([({"num_stages": 2}, 0.5)], sweep="0001")]
     trees = {"head": made_trials.tree(commit="c" * 40)}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ci.sweeps.measured import SweepError
-from ci.sweeps.tuned import provenance, tables, tuning
+from ci.sweeps.tuned import provenance, report, tables, tuning
 from ci.sweeps.tuned.choose import Action, RunnerUp
 from ci.sweeps.tuned.provenance import Confirmed
 from ci.sweeps.tuned.tables import entries
@@ -141,6 +141,16 @@ def test_a_difference_shows_what_changes():
     shown = tables.difference(Path("tuned.toml"), TABLE, str(text))
     assert "-[sm_90.m256]" in shown
     assert tables.difference(Path("tuned.toml"), TABLE, TABLE) == ""
+
+
+def test_lines_are_added_to_a_trial_file_once(tmp_path):
+    lines, out = tmp_path / "own.jsonl", tmp_path / "new" / "all.jsonl"
+    report.added(lines, out)
+    assert out.read_text() == ""
+    lines.write_text("one\ntwo\n")
+    report.added(lines, out)
+    report.added(lines, out)
+    assert out.read_text() == "one\ntwo\n"
 
 
 def test_a_version_that_is_not_known_is_left_out():

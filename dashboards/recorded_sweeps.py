@@ -1,0 +1,135 @@
+"""Recorded sweeps: the newest of each operator and machine, as rows for people and as a figure.
+
+Records are `results/sweeps/MACHINE/COMMIT8-ENV-OPERATOR.jsonl.gz` (`ci.records.sweeps.keeping`); `ci.sweeps.measured`
+makes one row per point of their lines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ci.records.sweeps import keeping
+from dashboards.figures.error import FigureError
+from dashboards.lanes import slug
+from dashboards.values import one
+
+MEASURED = "ok"
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedSweep:
+    """A sweep as the page shows it.  rows: a dict for each point, in the order of its case's ranking."""
+
+    file: Path
+    facts: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+    @property
+    def path(self) -> str:
+        """Of its data file."""
+        return f"views/sweep/{slug(self.file.parent.name)}/{slug(self.facts['operator'])}"
+
+    @property
+    def cases(self) -> list[str]:
+        """In the order of its rows."""
+        return list(dict.fromkeys(row["case"] for row in self.rows))
+
+
+def newest(results: Path | None) -> list[Path]:
+    """Of each machine and operator, the file whose first line is the newest."""
+    found: dict[tuple[str, str], tuple[str, Path]] = {}
+    for path in keeping.files(results) if results else []:
+        started, operator = _first(path)
+        key = (path.parent.name, operator)
+        found[key] = max(found.get(key, ("", path)), (started, path))
+    return [path for _, path in sorted(found.values(), key=lambda pair: pair[1])]
+
+
+def _first(path: Path) -> tuple[str, str]:
+    """Moment and operator of the first line; of a file that has none, its name, so that its problem is told."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            line = json.loads(file.readline())
+        return str(line["started_at"]), str(line["kernel"])
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return "", path.name
+
+
+def read(path: Path) -> RecordedSweep:
+    """A file of sweeps.  Raises FigureError if no line of it can be used."""
+    from ci.sweeps import measured as sweeps  # judging comes with it; most sites have no sweep
+
+    try:
+        found = sweeps.read([path])
+    except sweeps.SweepError as error:
+        raise FigureError(str(error)) from None
+    frame = found.frame.sort_values(["operator", "case", "regime", "ratio"], kind="stable", na_position="last")
+    said, driver = found.environment.versions, found.machine.driver
+    named = [("torch", said.get("torch")), ("Triton", said.get("triton")), ("driver", driver)]
+    facts = {
+        "operator": str(frame["operator"].iloc[0]),
+        "machine": found.origin.machine,
+        "device": found.machine.market_name or found.machine.device,
+        "commit": found.origin.commit or "",
+        "date": found.started_at[:10],
+        "versions": ", ".join(f"{name} {value}" for name, value in named if value),
+        "problems": len(found.problems),
+    }
+    return RecordedSweep(path, facts, [_row(row) for row in frame.to_dict("records")])
+
+
+def _row(row: dict[Any, Any]) -> dict[str, Any]:
+    knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
+    texts = ("case", "backend", "regime", "anchor", "status", "why", "equal_to")
+    counts = {name: int(row[name]) for name in ("trials", "rounds", "rung")}
+    numbers = {name: _known(row[name]) for name in ("ratio", "low", "high")}
+    return {
+        **{name: str(row[name]) for name in texts},
+        "knobs": knobs,
+        "us": _known(row["seconds"] * 1e6),
+        **numbers,
+        **counts,
+        "is_anchor": bool(row["is_anchor"]),
+    }
+
+
+def _known(value: float) -> float | None:
+    return one(value) if math.isfinite(value) else None
+
+
+def name_of(row: dict[str, Any]) -> str:
+    """A point for people."""
+    return f"{row['backend']} {row['knobs']}".strip()
+
+
+def figure(sweep: RecordedSweep, case: str | None = None) -> tuple[dict[str, Any], pd.DataFrame]:
+    """SPEC and DATA (`dashboards.figures.studies`) of the points of a sweep, of one case or of all."""
+    rows = [row for row in sweep.rows if case in (None, row["case"])]
+    regimes = sorted({row["regime"] for row in rows})
+    drawn = pd.DataFrame(
+        {
+            **{name: [row[name] for row in rows] for name in ("ratio", "low", "high", "backend")},
+            "point": [name_of(row) for row in rows],
+            "status": ["equal to another" if row["equal_to"] else row["status"] for row in rows],
+            "case": [f"{row['case']}, {row['regime']}" if len(regimes) > 1 else row["case"] for row in rows],
+        }
+    )
+    facts = {name: sweep.facts[name] for name in ("versions", "date")}
+    machine = f"{sweep.facts['device']} ({sweep.facts['machine']})"
+    foot = {"machine": machine, "commit": sweep.facts["commit"][:8], **facts, "regime": ", ".join(regimes)}
+    spec = {
+        "kind": "sweep",
+        "title": f"{sweep.facts['operator']}: points beside their anchor",
+        "anchor": rows[0]["anchor"] if rows else "",
+        "group": "backend",
+        "by": "case",
+        "foot": foot,
+    }
+    return spec, drawn
