@@ -25,12 +25,13 @@ CHANGES = (
     Change("prologue prefetch of a stage", "moe_gemm2_mxfp4", {"num_stages": 1}, {"num_stages": 2}, EXPERTS,
            "triton_atomic", arches=("gfx",)),
 )  # fmt: skip
-PARTS = {
-    "gemm_all_scatter": ("triton", (), (1, 2, 4, 8)),
-    "all_gather": ("triton", ("gluon",), (2, 4, 8)),
-    "moe_gemm2_mxfp4": ("triton_atomic", (), (1,)),
-}
-"""By operator: the anchor, other backends with a change, ranks."""
+PARTS = (
+    ("gemm_all_scatter", "triton", (), SCATTERED[2:], (1,)),
+    ("gemm_all_scatter", "triton", (), SCATTERED[:2], (2, 4, 8)),
+    ("all_gather", "triton", ("gluon",), (*GATHERED, *MATRIX), (2, 4, 8)),
+    ("moe_gemm2_mxfp4", "triton_atomic", (), EXPERTS, (1,)),
+)
+"""Operator, anchor, other backends with a change, cases, ranks."""
 
 STUDY = Study(
     name="changes",
@@ -39,10 +40,9 @@ STUDY = Study(
     source="The before-and-after tables of the source documents; every change is a knob of a kernel here.",
     parts=tuple(
         StudyPart(
-            operator, tuple(dict.fromkeys(case for c in CHANGES if c.operator == operator for case in c.cases)), anchor,
-            arms, tuple(c.tried for c in CHANGES if c.operator == operator), ranks,
+            operator, cases, anchor, arms, tuple(c.tried for c in CHANGES if c.operator == operator), ranks,
         )
-        for operator, (anchor, arms, ranks) in PARTS.items()
+        for operator, anchor, arms, cases, ranks in PARTS
     ),
     changes=CHANGES,
     code=True,
@@ -61,6 +61,6 @@ STUDY = Study(
                 ("store_bytes", "bytes per store"))]},
             Rows({"operator": (operator,), "change": tuple(c.name for c in CHANGES if c.operator == operator)}),
         )
-        for operator in PARTS
+        for operator in dict.fromkeys(part[0] for part in PARTS)
     ),
 )  # fmt: skip

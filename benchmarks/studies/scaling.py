@@ -29,9 +29,8 @@ STUDY = Study(
             Rows({"world": (2, 4, 8)}),
         ),
         Drawn(
-            "strong", "scaling", "GEMM + all-scatter, fp16: strong scaling, speed of all ranks",
-            {"x": SHARED, "y": "all_tflops", "group": "line", "by": "whole", "ideal": "proportional",
-             "ceiling": "ceiling_tflops"},
+            "strong", "scaling", "GEMM + all-scatter, fp16: strong scaling; link ceiling: time of full links",
+            {"x": SHARED, "y": "us", "group": "line", "by": "whole", "ideal": "inverse", "ceiling": "link_us"},
             Rows({"whole": STRONG}),
         ),
         Drawn(

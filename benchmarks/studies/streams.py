@@ -19,12 +19,12 @@ STUDY = Study(
     ),
     guidance=("streams_by_m",),
     table=Listed(
-        keys=("operation", "model", "layer", "G", "M"), columns=("us", "ratio", "low", "high"), spread="streams",
+        keys=("operation", "model", "layer", "G", "M"), columns=("us", "ratio", "low", "high"), spread="streams_text",
     ),
     figures=tuple(
         Drawn(
             product, "panels", f"Grouped GEMM, {product}: time on streams / time of the serial loop",
-            {"x": "M", "y": "ratio", "group": "streams", "by": "experts"},
+            {"x": "M", "y": "ratio", "group": "streams_text", "by": "experts"},
             Rows({"operation": (product,)}),
         )
         for product in ("forward", "dgrad", "wgrad")

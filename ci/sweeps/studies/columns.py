@@ -211,6 +211,12 @@ def _word(place: int) -> Callable[[pd.DataFrame], Series]:
     return lambda frame: frame["case"].astype(str).str.split("_").str[place].astype(object).fillna("")
 
 
+def _streams(frame: pd.DataFrame) -> Series:
+    """ "serial", or "4 streams", of a baseline with the knob `streams`."""
+    counts = [int(config.get("streams", 1)) for config in frame["config"]]
+    return pd.Series(["serial" if count == 1 else f"{count} streams" for count in counts], frame.index, dtype=object)
+
+
 def _operation(frame: pd.DataFrame) -> Series:
     """Which of an operator's products: what follows its family."""
     return frame["operator"].astype(str).str.removeprefix("grouped_gemm_")
@@ -254,6 +260,7 @@ ACROSS: dict[str, Derived] = {
     "model": Derived("model", "", 0, _word(0)),
     "layer": Derived("layer", "", 0, _word(1)),
     "experts": Derived("model, layer, experts", "", 0, _joined("model", "layer", "groups_text")),
+    "streams_text": Derived("how", "", 0, _streams),
     "groups_text": Derived("experts", "", 0, _groups),
 }
 """Columns of what a row says against other rows, and of parts of names."""
