@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.plan import UsageError
 from benchmarks.points import Batch, Point, PointsFile, UntimedPoint
+from benchmarks.protocol import Protocol
 from benchmarks.sweeping import batches, earlier
 from benchmarks.trial_file import FORMAT, Status
 from kernels.spec import Cost
@@ -36,7 +37,7 @@ FILE = PointsFile("s1", "gemm", 0, 8, (Batch("c", "triton", POINTS),))
 
 
 def planned(file: PointsFile = FILE, compiled: dict | None = None) -> list[batches.PlannedBatch]:
-    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, "cold", compiled or {}))
+    return list(batches.planned(0, file.batches[0], DECLARATION, GPU, Protocol(), compiled or {}))
 
 
 def test_a_batch_is_split_where_its_buffers_do_not_fit():
