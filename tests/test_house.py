@@ -58,6 +58,7 @@ NEVER = {
     "kernels": {"benchmarks", "ci", "dashboards"},
     "benchmarks": {"ci", "dashboards"},
     "benchmarks.coordinator": {"torch", "triton", "benchmarks.worker"},
+    "benchmarks.sweeping": {"torch", "triton", "benchmarks.worker"},
     "benchmarks.worker": {"benchmarks.coordinator"},
     "ci": {"torch", "triton", "dashboards"},
     "dashboards": {"torch", "triton"},

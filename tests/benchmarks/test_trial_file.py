@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import trial_file as notes
+from benchmarks.points import Point
 from tests.ci.made_trials import trial
 
 
@@ -99,3 +100,33 @@ def test_two_writers_lose_nothing(tmp_path):
         writer.join()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert sorted((line["who"], line["n"]) for line in lines) == [(name, n) for name in "ab" for n in range(40)]
+
+
+def of_a_sweep(**changed: object) -> dict:
+    """A line of a sweep with an anchor, a point, and a point that is the same code."""
+    line = trial()
+    [case] = list(line["cases"])[:1]
+    backend = line["trees"]["head"]["declaration"]["backends"][0]
+    first, second = (Point(case, backend, {"tile": tile}) for tile in (1, 2))
+    timed = next(arm for arm in line["cases"][case]["arms"].values() if "seconds" in arm)
+    arms = {f"head/{backend}": timed, f"head/{first.label}": timed}
+    arms[f"head/{second.label}"] = {**timed, "same_as": f"head/{first.label}"}
+    points = {one.id: one.as_json() for one in (first, second)}
+    sweep = {"id": "s1", "rung": 0, "batch": 0, "anchor": backend, "points": points}
+    return {**line, "cases": {case: {**line["cases"][case], "arms": arms}}, "sweep": sweep, **changed}
+
+
+def test_a_line_of_a_sweep_has_arms_of_its_points_and_of_no_others():
+    line = of_a_sweep()
+    notes.check(line)
+    [entry] = line["cases"].values()
+    *_, last = entry["arms"]
+    entry["arms"][last]["same_as"] = "head/nobody"
+    with pytest.raises(notes.Unfit, match='same_as is "head/nobody"; allowed: an arm of the case'):
+        notes.check(line)
+    line = of_a_sweep()
+    line["sweep"]["points"].popitem()
+    with pytest.raises(notes.Unfit, match="allowed: backends and cases that the declaration"):
+        notes.check(line)
+    with pytest.raises(notes.Unfit, match="allowed: backends and cases that the declaration"):
+        notes.check({key: value for key, value in of_a_sweep().items() if key != "sweep"})
