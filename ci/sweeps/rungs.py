@@ -30,7 +30,8 @@ CPU_ROUNDS = (8, 12, 20, 20)
 class Rungs:
     """rounds: of each rung.  miss: chance of missing the winner.  halving: False measures every point in every rung.
 
-    least: the smallest spread between trials (policy: trial_noise).
+    least: the smallest spread between trials (policy: trial_noise).  stay: (case, label of a point) of those that are
+    measured in every rung however slow they are, because the others are compared with them in the end.
     """
 
     rounds: tuple[int, ...] = GPU_ROUNDS
@@ -38,6 +39,7 @@ class Rungs:
     indifference: float = halving.INDIFFERENCE
     halving: bool = True
     least: float = 0.001
+    stay: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.rounds or min(self.rounds) < 2:
@@ -118,7 +120,7 @@ def _of_case(case: str, own: Sequence[Point], rung: int, rungs: Rungs, seen: See
         return right
     backends = dict.fromkeys(one.backend for one in right)
     kept = [_of_backend([one for one in right if one.backend == b], rung, rungs, seen, b == anchor) for b in backends]
-    chosen = {one.label for own in kept for one in own}
+    chosen = {one.label for own in kept for one in own} | {label for c, label in rungs.stay if c == case}
     return [one for one in right if one.label in chosen]
 
 

@@ -150,7 +150,7 @@ Made = tuple[list[EntryDecision] | None, float]
 def _searched(task: TuneTask) -> Made:
     """All candidates of the cases, then the tables."""
     points, anchors = task.bench.points(tuning.search(task.cases))
-    pruned, rungs = task.bench.pruned(points, anchors), task.bench.rungs(verifying=False)
+    pruned, rungs = task.bench.pruned(points, anchors), task.bench.rungs(False, task.cases)
     if task.wish.dry_run:
         minutes = task.bench.minutes(pruned.kept, rungs)
         report.would_search(task.cases, pruned, minutes, task.bench.catalogue.arch)
@@ -185,7 +185,7 @@ def _verified(task: TuneTask) -> Made:
 def _measured(
     task: TuneTask, points: Mapping[str, Sequence[Point]], anchors: Mapping[str, str], pruned: Pruned
 ) -> Measured:
-    plan = task.bench.plan(points, anchors, pruned, task.bench.rungs(task.wish.verify))
+    plan = task.bench.plan(points, anchors, pruned, task.bench.rungs(task.wish.verify, task.cases))
     ended = measure(dataclasses.replace(plan, budget_min=task.wish.budget), err_console())
     if task.wish.out:
         report.added(plan.out, task.wish.out)

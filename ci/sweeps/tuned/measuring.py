@@ -88,18 +88,24 @@ class Bench:
         where = (self.checkout.path, self.catalogue.arch, self.catalogue.compute_units)
         return PointCompiler(*where, CACHE, self.console)
 
-    def rungs(self, verifying: bool) -> Rungs:
-        """A search drops what is slow early; a verification measures all it asks for in every trial."""
+    def rungs(self, verifying: bool, cases: Iterable[TunedCase] = ()) -> Rungs:
+        """A search drops what is slow early, but for the rules of the cases, against which an entry has to stand.
+
+        A verification measures all it asks for in every trial.
+        """
         least = policy.load().settings(self.catalogue.operator, self.kind).trial_noise
         if verifying:
             return Rungs(VERIFYING_ROUNDS[self.kind], halving=False, least=least)
-        return Rungs(CPU_ROUNDS if self.kind == "cpu" else GPU_ROUNDS, least=least)
+        rules = {(one.case, self.point(one, {**one.defaults, **one.rule}).label) for one in cases}
+        return Rungs(CPU_ROUNDS if self.kind == "cpu" else GPU_ROUNDS, least=least, stay=frozenset(rules))
 
     def plan(self, points: Points, anchors: Mapping[str, str], pruned: Pruned, rungs: Rungs) -> SweepPlan:
         """The sweep, with a trial file of its own by which it is resumed."""
         operator = self.catalogue.operator
         name = sweep_id(operator, self.checkout, rungs)
         file = FOLDER / f"tune-{operator}-{name}.jsonl"
+        stay = frozenset((case, pruned.equal.get((case, label), label)) for case, label in rungs.stay)
+        rungs = dataclasses.replace(rungs, stay=stay)
         worlds = [offer.world for offer in self.catalogue.offers if offer.case in points]
         return SweepPlan(name, operator, self.checkout, pruned, anchors, file, rungs, world=max(worlds, default=1))
 

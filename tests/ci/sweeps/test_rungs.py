@@ -67,6 +67,14 @@ def test_without_halving_all_points_are_in_all_rungs() -> None:
     assert (found.rung, _warps(found)) == (1, [2, 4, 8, 16])
 
 
+def test_what_others_are_compared_with_stays_however_slow() -> None:
+    slow = Rungs((8, 20, 40), stay=frozenset({("m16", POINTS[0].label), ("other", POINTS[1].label)}))
+    assert _warps(_next(_measured(TRUTH), rungs=slow)) == [2, 8]
+    faster_anchor = line([({"num_warps": w}, 1.5) for w in TRUTH], rounds=8)
+    assert _warps(_next(faster_anchor, rungs=slow)) == [2]
+    assert _next(faster_anchor) is None
+
+
 def test_an_anchor_that_failed_ends_its_case() -> None:
     broken = _measured(TRUTH)
     broken["cases"]["m16"]["arms"]["head/triton"] = {"status": "wrong", "why": "norm 2", "detail": ""}
