@@ -29,7 +29,7 @@ STUDY = Study(
     ),
     figures=(
         Drawn(
-            "roofline", "roofline", "Roofline, 60 points: GEMM and MXFP4 experts on one GPU", {"group": "operator"},
+            "roofline", "roofline", "Roofline: GEMM and MXFP4 experts on one GPU", {"group": "operator"},
             Rows({"world": (1,), "backend": ("triton", "triton_atomic")}),
         ),
         *(
