@@ -32,13 +32,17 @@ MARK = "@"
 """Between the backend and the id of a point in the name of its arm."""
 
 
+Knobs = Mapping[str, Any]
+"""Knobs of a backend by name: JSON values."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Point:
     """A case, a backend and overrides of its knobs; no overrides: the backend as it is, a baseline for instance."""
 
     case: str
     backend: str
-    knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    knobs: Knobs = dataclasses.field(default_factory=dict, hash=False)
 
     @property
     def id(self) -> str:

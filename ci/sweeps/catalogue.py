@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.points import Knobs
 from ci.harness import options, query
 from ci.sweeps.measured import SweepError
 from ci.trials.cost import Cost
 from ci.trials.trial import Json
-
-Knobs = Mapping[str, Any]
-"""Knobs of a backend by name: JSON values."""
 
 KINDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "a name"}
 """Types of knobs, as their defaults have them, and what is allowed of each."""

@@ -24,8 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.points import Point
-from ci.sweeps.catalogue import BackendOffer, Catalogue, Knobs, some
+from benchmarks.points import Knobs, Point
+from ci.sweeps.catalogue import BackendOffer, Catalogue, some
 from ci.sweeps.measured import SweepError
 
 MOST = 20_000

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.points import Knobs
 from ci.stats.sweeps.halving import INDIFFERENCE
-from ci.sweeps.catalogue import Knobs
 from ci.sweeps.measured import Measured
 from ci.sweeps.pruning import Pruned
 

@@ -11,8 +11,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.points import Knobs
 from ci.report import words
-from ci.sweeps.catalogue import Knobs
 from ci.sweeps.measured import Measured
 from ci.sweeps.ranking import CaseRanking, PointRow, best_of, finalists
 from ci.sweeps.rungs import Rungs

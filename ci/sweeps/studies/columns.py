@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.points import Knobs
 from ci.records import derived
 from ci.records.rates import peak_share
-from ci.sweeps.catalogue import Knobs
 from ci.sweeps.studies.across import changes, cus, product
 
 Series = pd.Series

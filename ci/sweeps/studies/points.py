@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.points import Point
+from benchmarks.points import Knobs, Point
 from benchmarks.studies.types import StudyError, StudyPart, Tried
-from ci.sweeps.catalogue import BackendOffer, Catalogue, Knobs, some
+from ci.sweeps.catalogue import BackendOffer, Catalogue, some
 
 
 def points(part: StudyPart, catalogue: Catalogue, cases: Sequence[str] = ()) -> dict[str, list[Point]]:

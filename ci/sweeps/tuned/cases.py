@@ -6,14 +6,15 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+from ci.trials.trial import Json
 
 Value = str | int | float | bool
 """Of a knob."""
 
 Knobs = Mapping[str, Value]
 
-Table = Mapping[str, Any]
+Table = Json
 """An object of JSON, or a table of TOML, before it is a type of ours."""
 
 Identity = str

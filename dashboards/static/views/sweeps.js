@@ -38,7 +38,7 @@
   const WINNERS = [
     {key: "case", title: "case", value: row => row.case},
     {key: "regime", title: "regime", value: row => row.regime},
-    {key: "knobs", title: "fastest point", value: row => row.knobs || "as config() has it"},
+    {key: "knobs", title: "fastest point", value: row => row.knobs || "the present choice"},
     ...RATIOS,
     {key: "beats", title: "faster beyond doubt", value: row => (row.beats ? "yes" : "no"), look: row => (row.beats ? "best" : "")},
   ];
@@ -46,7 +46,7 @@
   const POINTS = [
     {key: "case", title: "case", value: row => row.case},
     {key: "backend", title: "backend", value: row => row.backend, cell: row => [R.foreign(row.backend), row.is_anchor ? h("span", {class: "sub"}, "anchor") : null]},
-    {key: "knobs", title: "knobs", value: row => row.knobs || "as config() has it"},
+    {key: "knobs", title: "knobs", value: row => row.knobs || "the present choice"},
     ...RATIOS,
     {key: "status", title: "status", value: row => row.status, cell: row => (row.status === "ok" ? (row.equal_to ? R.foreign("equal to " + row.equal_to) : "ok") : h("span", {class: "status " + row.status, title: row.why}, row.status))},
     {key: "trials", title: "trials", number: true, value: row => row.trials, cell: row => String(row.trials)},

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from benchmarks.points import Knobs
 from benchmarks.studies import studies
 from benchmarks.studies.types import Change
-from ci.sweeps.catalogue import Knobs
 from ci.sweeps.studies.across import code
 from ci.sweeps.studies.across.lookup import timed
 

@@ -15,10 +15,9 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from benchmarks.points import Batch, Point, PointsFile
+from benchmarks.points import Batch, Knobs, Point, PointsFile
 from benchmarks.studies.types import Study, StudyPart
 from ci import harness
-from ci.sweeps.catalogue import Knobs
 from ci.sweeps.prepare import CACHE
 
 FILE = "code.json"
