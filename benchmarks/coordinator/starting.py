@@ -32,7 +32,17 @@ FIRST_ANSWER_S = 180.0
 ANSWER_S = 10.0
 """How long it may take for anything else: a fork of 300 MB takes 5 ms."""
 
+LONGEST_ANSWER = 1 << 16
+
 POLL_S = 0.005
+
+READ_BY_IMPORTS = (
+    *("PYTHON", "LD_", "PATH", "HOME", "LANG", "LC_", "VIRTUAL_ENV", "CONDA_", "XDG_", "TMPDIR"),
+    *("TORCH", "PYTORCH", "TRITON", "CUDA", "NVIDIA", "NCCL", "RCCL", "HIP", "HSA", "ROC", "AMD_", "MIOPEN", "GPU_"),
+    *("OMP", "GOMP", "KMP", "MKL", "OPENBLAS", "BLIS", "NUMEXPR", "GLOO", "MALLOC_", "GLIBC_"),
+)
+"""Prefixes of the variables that the dynamic loader, Python, torch, Triton and their libraries read as they are loaded.
+Processes that differ in one of them have different servers; all others get their value after the fork."""
 
 
 class MeasuringProcess(Protocol):
@@ -52,7 +62,7 @@ def start(
     base = environment()
     with log.open("ab") as output:
         server = _server(python, base) if base.get(START_VARIABLE) != "spawn" else None
-        if server and (forked := server.started(checkout, pipes, output.fileno(), log.parent, variables)):
+        if server and (forked := server.started(checkout, pipes, output.fileno(), log.parent, {**base, **variables})):
             return forked
         return subprocess.Popen(
             [python, "-P", str(WORKER / "__main__.py"), *map(str, pipes), str(checkout)],
@@ -108,7 +118,7 @@ class Forked:
         """Reap it."""
         until = time.monotonic() + timeout if timeout is not None else None
         while self.returncode is None:
-            self.returncode = self._server.ask("reap", self.pid) if self._server.alive else -int(signal.SIGKILL)
+            self.returncode = self._server.reaped(self.pid) if self._server.alive else -int(signal.SIGKILL)
             if self.returncode is None and until is not None and time.monotonic() > until:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
             if self.returncode is None:
@@ -133,16 +143,32 @@ class ForkServer:
             )
         self._link = ours
         self._ready = False
+        self._running: set[int] = set()
         self.alive = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether it can be ended: nothing that it started is left."""
+        return self.alive and not self._running
 
     def started(
         self, checkout: Path, pipes: tuple[int, int], log: int, directory: Path, variables: Mapping[str, str]
     ) -> Forked | None:
-        """A new process, None if the server cannot give one."""
+        """A new process with exactly these variables, None if the server cannot give one."""
         asked = {"op": "start", "checkout": str(checkout), "directory": str(directory), "variables": dict(variables)}
         with deferred():
             pid = self._answer(asked, (*pipes, log)) if self.waited() else None
-            return Forked(self, pid) if pid else None
+            if not pid:
+                return None
+            self._running.add(pid)
+            return Forked(self, pid)
+
+    def reaped(self, process: int) -> int | None:
+        """The exit code of a process that has ended, None while it runs."""
+        code: int | None = self.ask("reap", process)
+        if code is not None:
+            self._running.discard(process)
+        return code
 
     def ask(self, op: str, process: int) -> Any:
         """The answer to a question about a process; None too if the server is gone."""
@@ -175,7 +201,7 @@ class ForkServer:
 
     def _received(self) -> Any:
         try:
-            message = self._link.recv(1 << 16)
+            message = self._link.recv(LONGEST_ANSWER)
         except OSError:
             message = b""
         if not message:
@@ -188,9 +214,15 @@ _servers: dict[tuple[Any, ...], ForkServer] = {}
 
 
 def _server(python: str, environment: Mapping[str, str]) -> ForkServer | None:
-    """The fork server of a Python and an environment; started when it is first asked for."""
-    key = (os.getpid(), python, *sorted(environment.items()))
+    """The fork server of a Python and what importing reads of an environment; started when it is first asked for.
+
+    Another one that has nothing to do ends then: each holds 250 MB.
+    """
+    read = sorted(item for item in environment.items() if item[0].startswith(READ_BY_IMPORTS))
+    key = (os.getpid(), python, *read)
     with deferred():
         if key not in _servers:
+            for other in [name for name, server in _servers.items() if server.idle]:
+                _servers.pop(other).end()
             _servers[key] = ForkServer(python, environment)
     return _servers[key] if _servers[key].alive else None

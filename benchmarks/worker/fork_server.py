@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 HARNESS = Path(__file__).resolve().parents[2]
 
-LONGEST_MESSAGE = 1 << 16
+LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
 
 PRELOADED = (
@@ -128,6 +128,7 @@ def _become_worker(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.dup2(log, 2)
         os.close(log)
         os.chdir(asked["directory"])
+        os.environ.clear()
         os.environ.update(asked["variables"])
         _restart_streams()
         from benchmarks.worker.__main__ import serve

@@ -58,6 +58,33 @@ def test_all_ranks_of_all_pools_come_from_one_server(tmp_path):
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 3
 
 
+def test_what_no_import_reads_needs_no_server_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("SOMEBODY", "one")
+    monkeypatch.setenv("RIDGELINE_HEAP", "torch")
+    assert seen(tmp_path)["variables"]["RIDGELINE_HEAP"] == "torch"
+    monkeypatch.delenv("SOMEBODY")
+    monkeypatch.setenv("RIDGELINE_HEAP", "ipc")
+    assert seen(tmp_path)["variables"]["RIDGELINE_HEAP"] == "ipc"
+    monkeypatch.delenv("RIDGELINE_HEAP")
+    assert "RIDGELINE_HEAP" not in seen(tmp_path)["variables"]
+    assert len(starting._servers) == 1
+
+
+def test_an_idle_server_ends_when_another_environment_needs_one(monkeypatch, tmp_path):
+    workers = pool(tmp_path)
+    (first,) = starting._servers.values()
+    monkeypatch.setenv("TORCH_SOMETHING", "1")
+    second = pool(tmp_path)
+    assert first.alive
+    assert len(starting._servers) == 2
+    workers.kill()
+    second.kill()
+    monkeypatch.setenv("TORCH_SOMETHING", "2")
+    pool(tmp_path).kill()
+    assert not first.alive
+    assert len(starting._servers) == 1
+
+
 def test_a_process_that_dies_is_reported_as_ever(tmp_path):
     workers = pool(tmp_path)
     os.kill(workers.workers[0].process.pid, signal.SIGSEGV)
