@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator import starting
-from benchmarks.coordinator.signals import deferred
 from benchmarks.coordinator.session.ledger import Ledger
+from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
 
 HARNESS = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.signals import deferred
 from benchmarks.coordinator.session.ledger import Ledger
+from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
 

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from ci.commands.common.checkouts import scratch
+from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.commands.common.outcome import compared, finish
 from ci.commands.site import build_site
 from ci.git.command import GitError
@@ -29,6 +30,7 @@ from ci.whole_files import check_writable
 @TIMED
 @click.option("--base", metavar="REV", help="Compare with this (default: where HEAD left the main branch, or HEAD^).")
 @BUDGET
+@TIMINGS
 @folder("--site", "site", "Page to build.")
 @click.option(
     "--report",
@@ -40,9 +42,11 @@ from ci.whole_files import check_writable
 @RESULTS
 @JSON
 @DRY_RUN
-def check(base: str | None, site: Path, report: Path, results: Path, as_json: bool, dry_run: bool, **what: Any) -> int:
+def check(
+    base: str | None, site: Path, report: Path, results: Path, timings: bool, as_json: bool, dry_run: bool, **what: Any
+) -> int:
     """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes."""
-    rules, planned = policy.load(None), with_rounds(plan(**what))
+    clock, rules, planned = VerbClock(), policy.load(None), with_rounds(plan(**what))
     check_writable(report.with_suffix(".json"))
     repository = Repository(Path.cwd())
     if not repository.has_history():
@@ -57,9 +61,10 @@ def check(base: str | None, site: Path, report: Path, results: Path, as_json: bo
         checkouts, outcome = _against(found, head, repository, planned, rules, err_console())
     else:
         checkouts, outcome = (head,), _alone(head, planned, repository.is_shallow(), err_console())
-    code = finish(outcome, checkouts, results, as_json=as_json, report=report)
+    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, report=report)
     build_site(site, results)
     click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=as_json)
+    clock.say(outcome.file.trials, timings, to_stderr=as_json)
     return code
 
 

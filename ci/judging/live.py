@@ -30,9 +30,7 @@ MeasureAlone = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console], i
 """Runs `plan.trials` trials of everything; returns the exit code."""
 
 
-def in_session(
-    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told
-) -> int:
+def in_session(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
     """One measuring program for all looks: what it found out in its first seconds is not asked again."""
     return measure(checkouts, dataclasses.replace(plan, trials=1), out, console, "run", "--orders", told=told)
 

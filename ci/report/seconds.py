@@ -64,7 +64,9 @@ class RunSeconds:
 
     def table(self) -> Table:
         """A row for each phase, in the order of a trial."""
-        shown = Table(box=None, pad_edge=False, header_style="bold", title="where the seconds went", title_justify="left")
+        shown = Table(
+            box=None, pad_edge=False, header_style="bold", title="where the seconds went", title_justify="left"
+        )
         shown.add_column("phase")
         shown.add_column("s", justify="right")
         shown.add_column("%", justify="right")

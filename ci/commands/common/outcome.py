@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ci.commands.common.clock import VerbClock
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind
 from ci.judging import live, policy
@@ -43,12 +44,15 @@ def finish(
     results: Path,
     *,
     as_json: bool,
+    clock: VerbClock,
     report: Path | None = None,
 ) -> int:
     """Record what belongs to commits, print the report, write it; the exit code of the verdict."""
     made = report_of(outcome.judgement, outcome.file.trials, checkouts)
     if as_json:
-        click.echo(json.dumps(with_rejected(to_json(outcome.judgement), outcome.file.rejected), indent=1))
+        spent = clock.spent(outcome.file.trials)
+        document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)
+        click.echo(json.dumps({**document, "seconds": spent.as_json() if spent else None}, indent=1))
     else:
         terminal.show(made, out_console())
     if report:
