@@ -214,9 +214,9 @@ def follow(
     """Run a program to its end with progress bars, one for each task that it names; `title` says what it does.
 
     echo: show its other lines as they come.  stdout: show what it prints there.  limit_s: it is interrupted then, and
-    its exit has `late`.  told: called whenever the program prints {"asks": ...}, and what it returns is written to its
-    stdin as a line; what it raises ends the program.  Raises KeyboardInterrupt on Ctrl-C, after the program has ended, and where somebody else
-    interrupted it: it has no result.
+    its exit has `late`.  told: called whenever the program prints {"asks": ...}; what it returns is written to the
+    program's stdin as a line, what it raises ends the program.  Raises KeyboardInterrupt on Ctrl-C, after the program
+    has ended, and where somebody else interrupted it: it has no result.
     """
     child = _start(argv, None if stdout else subprocess.DEVNULL, subprocess.PIPE if told else subprocess.DEVNULL)
     said: list[str] = []

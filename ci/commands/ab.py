@@ -16,6 +16,7 @@ from ci.judging import policy
 from ci.judging.judge import judge
 from ci.judging.types import to_json
 from ci.options import (
+    ALL_CASES,
     BUDGET,
     DRY_RUN,
     JSON,
@@ -40,6 +41,7 @@ from ci.trials import replay as recorded
 @click.argument("head", required=False)
 @TIMED
 @BUDGET
+@ALL_CASES
 @TIMINGS
 @click.option("--replay", type=click.Path(path_type=Path), help="Judge recorded trials; measures nothing.")
 @click.option("--env-base", metavar="PYTHON", help="Python of the base (another Triton or ROCm).")
@@ -58,6 +60,7 @@ def ab(
     policy_file: Path | None,
     out: Path | None,
     results: Path,
+    all_cases: bool,
     timings: bool,
     as_json: bool,
     dry_run: bool,
@@ -80,7 +83,7 @@ def ab(
         one, two = (checkout.label for checkout in checkouts)
         click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
         return 0
-    outcome = compared(repository, checkouts, planned, rules, file, err_console())
+    outcome = compared(repository, checkouts, planned, rules, file, err_console(), all_cases)
     code = finish(outcome, checkouts, results, as_json=as_json, clock=clock)
     clock.say(outcome.file.trials, timings, to_stderr=as_json)
     return code

@@ -67,10 +67,13 @@ def compare(
     log = Followed(out)
     refuse_other_regime(log.read(), plan)
     looking = Looking(log, policy, Progress(_looks(settings.looks, plan.trials), settings.confirming), console)
-    first = looking.next()
-    if first:
-        unsaid = iter([first])
-        measured(measuring(checkouts, plan, out, console, lambda: said(next(unsaid, None) or looking.next())), out)
+    orders = [looking.next()]
+
+    def told() -> str:
+        return said(orders.pop() if orders else looking.next())
+
+    if orders[0]:
+        measured(measuring(checkouts, plan, out, console, told), out)
     return looking.outcome()
 
 

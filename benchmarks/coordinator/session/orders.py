@@ -80,7 +80,7 @@ def _ordered(order: MeasureOrder, planned: Sequence[PlannedCase]) -> tuple[Plann
 
 
 def read(source: TextIO | None = None) -> Iterator[list[MeasureOrder]]:
-    """Orders from stdin, each asked for when the one before is done, until there is none; UsageError if one is wrong."""
+    """Orders from stdin, each asked for when the one before is done, until there is none.  Raises UsageError."""
     while True:
         print(json.dumps(ASKING), file=sys.stderr, flush=True)
         line = (source or sys.stdin).readline()
