@@ -20,6 +20,7 @@ from ci.records import store
 from ci.report import json_report, markdown, terminal
 from ci.report.build import report_of
 from ci.report.model import Report
+from ci.report.seconds import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
 from ci.whole_files import replace
@@ -71,6 +72,8 @@ def finish(
         click.echo(json.dumps({**document, "seconds": spent.as_json() if spent else None}, indent=1))
     else:
         terminal.show(made, out_console())
+        for sentence in to_decide(outcome.judgement, outcome.file.trials):
+            click.echo(sentence)
     if report:
         write_report(made, report)
     if outcome.file.trials and not any(checkout.dirty for checkout in checkouts):
