@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ci.commands.common.again import measured_before
 from ci.commands.common.clock import VerbClock
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind
@@ -42,7 +43,7 @@ def compared(
     if all_cases or plan.pythons or plan.knobs:
         return live.compare(checkouts, plan, rules, machine_kind(), file, console)
     if repository.same_kernels(*checkouts):
-        return live.identical(checkouts, plan, rules, file, console)
+        return _identical(checkouts, plan, rules, file, console)
     found = reach.of_checkouts(*checkouts)
     unreached, part = reach.left_out(plan, found), reach.narrowed(plan, found)
     console.print(reach.sentence(plan, found), markup=False)
@@ -50,6 +51,19 @@ def compared(
         return live.Outcome(reach.with_left_out(NOTHING_DIFFERS, unreached), Followed(file).read())
     outcome = live.compare(checkouts, part, rules, machine_kind(), file, console)
     return dataclasses.replace(outcome, judgement=reach.with_left_out(outcome.judgement, unreached))
+
+
+def _identical(
+    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, rules: policy.Policy, file: Path, console: Console
+) -> live.Outcome:
+    """Head alone, for the record; not even that where an earlier check on this machine did it."""
+    base, head = checkouts
+    before = measured_before(head, plan, reach.of_checkouts(base, head).same) if not file.exists() else None
+    if before is None:
+        return live.identical(checkouts, plan, rules, file, console)
+    when = f"{before.path}; --all-cases measures both sides"
+    console.print(f"both commits have the same kernel files, and head was measured before: {when}", markup=False)
+    return live.as_measured(before, base, rules)
 
 
 NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
