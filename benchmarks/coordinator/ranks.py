@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator import starting
-from benchmarks.coordinator.session.ledger import Ledger
+from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
 
@@ -184,10 +184,10 @@ class WorkerPool:
         world: int,
         directory: Path,
         variables: Mapping[str, str] | None = None,
-        ledger: Ledger | None = None,
+        ledger: SecondsLedger | None = None,
     ) -> None:
         self.label = label
-        self.ledger = ledger or Ledger()
+        self.ledger = ledger or SecondsLedger()
         self.workers: list[RankProcess] = []
         self.step = "start"
         self._limit_s = 0.0

@@ -29,7 +29,7 @@ from benchmarks.coordinator.checkouts import (
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
-from benchmarks.coordinator.session.ledger import Ledger
+from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.session.orders import MeasureOrder, in_turns
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting, make_directories, remove_directories
@@ -127,7 +127,7 @@ class Session:
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
         self._directory = make_directories()
-        self._ledger, self._idle_since = Ledger(), time.monotonic()
+        self._ledger, self._idle_since = SecondsLedger(), time.monotonic()
 
     def __enter__(self) -> Session:
         try:

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
-from benchmarks.coordinator.session.ledger import Ledger
+from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -55,7 +55,7 @@ class WorkerSetting:
     heap_bytes: int
     directory: Path
     heap: str = "auto"
-    ledger: Ledger = dataclasses.field(default_factory=Ledger)
+    ledger: SecondsLedger = dataclasses.field(default_factory=SecondsLedger)
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ci.judging import patience, thresholds, unmeasured
-from ci.judging.patience import Patience
+from ci.judging import outlook, thresholds, unmeasured
+from ci.judging.outlook import Outlook
 from ci.judging.policy import Policy, Settings
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies, grouping
@@ -217,9 +217,9 @@ def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
 
 def _case_verdict(t: _Timed, draft: _Draft, progress: Progress | None) -> CaseVerdict:
     c, sample, undecided = t.comparison, t.sample, draft.verdict is Verdict.CANNOT_TELL
-    hope = Patience(sample.trials < t.settings.looks[-1])
+    hope = Outlook(sample.trials < t.settings.looks[-1])
     if progress and undecided:
-        hope = patience.of(t.effect, sample.trials, t.settings, _allowed(t, progress), progress)
+        hope = outlook.of(t.effect, sample.trials, t.settings, _allowed(t, progress), progress)
     return CaseVerdict(
         *(c.case, c.kernel, c.backend, draft.verdict),
         *t.effect.ratios,

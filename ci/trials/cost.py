@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +30,6 @@ class Spent:
     ahead_s: float = 0.0
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> Spent | None:
-        """From a trial line; None if it is from before 2026-11-22, when they were not written."""
-        return cls(line["spent_s"], float(line.get("ahead_s") or 0.0)) if line.get("spent_s") else None
+    def of(cls, phases: Mapping[str, float] | None, ahead_s: float | None) -> Spent | None:
+        """From the fields of a trial line; None if it is from before 2026-11-22, when they were not written."""
+        return cls(phases, float(ahead_s or 0.0)) if phases else None

@@ -39,7 +39,7 @@ def phase(op: str, fields: Mapping[str, Any]) -> str:
     return WARM_UP if fields.get("warm_up") else PHASES.get(op, op)
 
 
-class Ledger:
+class SecondsLedger:
     """Wall seconds by phase.  Requests that overlap count once, for the phase of the first of them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.coordinator.session.ledger import PHASES, Ledger, phase
+from benchmarks.coordinator.session.ledger import PHASES, SecondsLedger, phase
 from benchmarks.worker.requests import CASE_STEPS, Service
 
 
@@ -21,14 +21,14 @@ def clock() -> Clock:
     return Clock()
 
 
-def spend(ledger: Ledger, clock: Clock, op: str, seconds: float, **fields: object) -> None:
+def spend(ledger: SecondsLedger, clock: Clock, op: str, seconds: float, **fields: object) -> None:
     ledger.sent("pool", op, fields)
     clock.now += seconds
     ledger.answered("pool")
 
 
 def test_each_second_is_that_of_its_request(clock: Clock) -> None:
-    ledger = Ledger(clock)
+    ledger = SecondsLedger(clock)
     spend(ledger, clock, "join", 1.0)
     spend(ledger, clock, "samples", 0.25, warm_up=True)
     spend(ledger, clock, "samples", 2.0, warm_up=False)
@@ -41,7 +41,7 @@ def test_each_second_is_that_of_its_request(clock: Clock) -> None:
 
 
 def test_requests_of_two_checkouts_at_once_count_once(clock: Clock) -> None:
-    ledger = Ledger(clock)
+    ledger = SecondsLedger(clock)
     for pool in ("base", "head"):
         ledger.sent(pool, "build", {})
         clock.now += 1.0
@@ -52,7 +52,7 @@ def test_requests_of_two_checkouts_at_once_count_once(clock: Clock) -> None:
 
 
 def test_processes_that_are_killed_have_no_request_any_more(clock: Clock) -> None:
-    ledger = Ledger(clock)
+    ledger = SecondsLedger(clock)
     ledger.sent("base", "quit", {})
     ledger.sent("head", "quit", {})
     clock.now += 1.0
@@ -64,7 +64,7 @@ def test_processes_that_are_killed_have_no_request_any_more(clock: Clock) -> Non
 
 
 def test_compiling_is_a_part_of_first_calls(clock: Clock) -> None:
-    ledger = Ledger(clock)
+    ledger = SecondsLedger(clock)
     spend(ledger, clock, "call", 3.0)
     assert ledger.taken(3.0, compiling_s=2.5) == {"first calls": 0.5, "compiling": 2.5}
     spend(ledger, clock, "call", 1.0)

@@ -12,7 +12,7 @@ from ci.stats.sequential import Progress
 
 
 @dataclasses.dataclass(frozen=True)
-class Patience:
+class Outlook:
     """What is to be expected of more trials.  going_on: the budget may decide it.
 
     more_trials: how many would probably decide it, where they are not measured.  said: why it stops, "" if it goes on.
@@ -23,10 +23,10 @@ class Patience:
     said: str = ""
 
 
-def of(effect: Effect, trials: int, settings: Settings, tail: float, progress: Progress) -> Patience:
+def of(effect: Effect, trials: int, settings: Settings, tail: float, progress: Progress) -> Outlook:
     """Of a case that is CANNOT TELL after so many trials.  tail: the two-sided one at which a change is real."""
     if trials < progress.looks[0]:
-        return Patience(True)
+        return Outlook(True)
     limits = (settings.same_within, settings.smallest_effect, settings.arm_bias)
     within, smallest, bias = map(math.log1p, limits)
     rule = DecisionRule(within, smallest, bias, tail / 2, settings.confidence)
@@ -34,10 +34,10 @@ def of(effect: Effect, trials: int, settings: Settings, tail: float, progress: P
     later = [look for look in progress.looks if look > trials]
     likely = max((chance(now, look, rule) for look in later), default=0.0)
     if later and likely >= settings.least_chance:
-        return Patience(True)
+        return Outlook(True)
     more = needed(now, rule)
     stopped = f"stopped early: the chance that {progress.budget} trials decide it is {likely:.0%}; " if later else ""
-    return Patience(False, more, f"{stopped}{_would(more)}")
+    return Outlook(False, more, f"{stopped}{_would(more)}")
 
 
 def _would(more: int | None) -> str:
