@@ -174,10 +174,13 @@ class ForkServer:
 
     def end(self) -> None:
         """Close the socket: the server ends what it started, and itself; one that does not is killed."""
+        self._give_up(END_S if self.served else 0.0)
+
+    def _give_up(self, patience_s: float) -> None:
         self.alive = False
         self._link.close()
         try:
-            self._process.wait(END_S if self.served else 0.0)
+            self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -195,7 +198,7 @@ class ForkServer:
         try:
             socket.send_fds(self._link, [json.dumps(asked).encode()], descriptors)
         except OSError:
-            self.end()
+            self._give_up(0.0)
             return None
         return self._received()
 
@@ -205,7 +208,7 @@ class ForkServer:
         except OSError:
             message = b""
         if not message:
-            self.end()
+            self._give_up(0.0)
             return None
         return json.loads(message)
 
