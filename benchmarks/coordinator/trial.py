@@ -32,7 +32,13 @@ from benchmarks.coordinator.ranks import HARNESS, Failure, WorkerPool
 from benchmarks.coordinator.referee import Referee, apart
 from benchmarks.coordinator.signals import deferred
 from benchmarks.coordinator.sustained.energy import EnergyMeter
-from benchmarks.coordinator.worker_pools import VARIABLES, WorkerPools, WorkerSetting, make_directories, remove_directories
+from benchmarks.coordinator.worker_pools import (
+    VARIABLES,
+    WorkerPools,
+    WorkerSetting,
+    make_directories,
+    remove_directories,
+)
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.trial_file import Status
 

@@ -135,7 +135,7 @@ class WorkerPools:
         return self.setting.gpu and self.setting.world > 1 and self._heap == "auto"
 
     def _alive(self, role: str) -> bool:
-        return role in self.pools and self.pools[role].alive
+        return role in self.pools and self.pools[role].lives()
 
     def _begin(self, role: str) -> bool:
         checkout, s = self.checkouts[role], self.setting

@@ -82,13 +82,18 @@ class Service:
         return {"devices": probe.devices(), "environment": probe.environment()}
 
     def do_declare(
-        self, import_marker: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
+        self,
+        import_marker: str,
+        refuse: dict[str, str],
+        place: dict[str, Any],
+        protocol: dict[str, Any],
+        only: str = "",
     ) -> dict[str, Any]:
         """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
         from benchmarks.worker import declare
 
         self._refuse_other_contracts()
-        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
+        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol, only)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
         """What a sweep could try; see benchmarks/worker/candidates.py."""
@@ -140,13 +145,7 @@ class Service:
     # ---- one case ------------------------------------------------------------------------------------------------
 
     def do_case(
-        self,
-        case: str,
-        seed: int,
-        copies: int,
-        without: Sequence[str] = (),
-        keep: bool = False,
-        reference: bool = True,
+        self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False, reference: bool = True
     ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
