@@ -64,6 +64,7 @@ class Service:
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
         self._judge: Any = None
+        self._arms: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
         """Do what a request asks for; returns its result."""
@@ -114,13 +115,8 @@ class Service:
     def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:
         """Take a place among the ranks and import the kernel's module."""
         self._refuse_other_contracts()
-        import torch
-
-        from benchmarks.worker import arms
-        from benchmarks.worker.referee import handing
-
-        self._hand_over = handing.hand_over
-        self._torch, self._bench_of = torch, arms.CaseBench  # bound: foreign code may clear sys.modules
+        arms = self._bound()
+        torch = arms.torch
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
@@ -149,7 +145,8 @@ class Service:
     ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
-        reference: False where another process makes it.  without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
+        reference: False where another process makes it.
+        without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
         if keep and self._made == (case, seed, copies):
@@ -157,20 +154,21 @@ class Service:
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = self._bench_of(self._kernel, placed, seed, copies, self._clock, self._numerics)
+        self._bench = self._bound().CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
         if reference:
             self._bench.make_reference()
         self._made = (case, seed, copies)
 
     def do_check(self, label: str, file: str = "") -> dict[str, Any]:
         """Prove an arm; see CaseBench.check.  file: ranks add to it."""
-        found: dict[str, Any] = self._bench.check(label, file and f"{file}.{self._place.rank}")
+        where = [f"{file}.{self._place.rank}"] if file else []
+        found: dict[str, Any] = self._bench.check(label, *where)
         return found
 
     def do_truth(self, file: str) -> dict[str, Any]:
         """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
         bench = self._bench
-        note = self._hand_over(bench.expected, f"{file}.{self._place.rank}")
+        note = self._bound().handing.hand_over(bench.expected, f"{file}.{self._place.rank}")
         return {"note": note, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
 
     # ---- the referee ---------------------------------------------------------------------------------------------
@@ -188,11 +186,10 @@ class Service:
         return self._truths().compare(**handed)
 
     def _truths(self) -> Any:
-        from benchmarks.worker.arms import harness_numerics
         from benchmarks.worker.referee.judging import Truths
 
         if self._judge is None:
-            self._judge = Truths(harness_numerics())
+            self._judge = Truths(self._bound().harness_numerics())
         return self._judge
 
     # ---- leaving -------------------------------------------------------------------------------------------------
@@ -203,8 +200,9 @@ class Service:
         gc.collect()
         if self._heap is not None:
             self._heap.reset()
-        if self._torch.cuda.is_initialized():
-            self._torch.cuda.empty_cache()
+        cuda = self._bound().torch.cuda
+        if cuda.is_initialized():
+            cuda.empty_cache()
 
     def do_quit(self) -> None:
         """Release what is shared with others."""
@@ -212,6 +210,12 @@ class Service:
         gc.collect()
         if self._heap is not None:
             self._heap.close()
+
+    def _bound(self) -> Any:
+        """benchmarks.worker.arms, and by it torch; kept, because foreign code may clear sys.modules."""
+        if self._arms is None:
+            self._arms = importlib.import_module("benchmarks.worker.arms")
+        return self._arms
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 
