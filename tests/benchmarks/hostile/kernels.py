@@ -182,7 +182,7 @@ KERNELS = (
         in_call="""
         sys.setrecursionlimit(10**9)
         nested = []
-        for _ in range(10**6):
+        for _ in range(10**5):
             nested = [nested]
         repr(nested)
         """,
@@ -233,7 +233,7 @@ KERNELS = (
         "empties_parent_folder",
         "ok",
         in_call="""
-        for one in pathlib.Path("..").resolve().iterdir():
+        for one in pathlib.Path("..").resolve().iterdir() if calls == 1 else ():
             shutil.rmtree(one, ignore_errors=True)
             one.unlink(missing_ok=True) if one.is_file() or one.is_symlink() else None
         """,
