@@ -29,6 +29,7 @@ from benchmarks.coordinator.checkouts import (
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
+from benchmarks.coordinator.samples import floor
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting, make_directories, remove_directories
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
@@ -263,6 +264,8 @@ class Session:
         """A case, ready to run.  part: of the case, in a sweep; it decides the order of the arms as the trial does."""
         order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
         run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
+        declared = [one.kernels[name] for one in self.descriptions.values() if name in one.kernels]
+        run.floor = floor.of_case(declared, case.name, self.machine)
         if self.protocol.sustained:
             run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
         return run

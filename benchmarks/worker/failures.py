@@ -13,12 +13,15 @@ DETAIL_CHARACTERS = 8000
 
 
 class Refused(Exception):
-    """An arm cannot be measured: its status ("wrong", "error") and one sentence.  spoiled: it changed shared inputs."""
+    """An arm cannot be measured: its status ("wrong", "error") and one sentence.  spoiled: it changed shared inputs.
 
-    def __init__(self, status: str, why: str, spoiled: bool = False) -> None:
+    fatal: it changed what the whole process measures with.
+    """
+
+    def __init__(self, status: str, why: str, spoiled: bool = False, fatal: bool = False) -> None:
         super().__init__(why)
         self.status = status
-        self.spoiled = spoiled
+        self.spoiled, self.fatal = spoiled, fatal
 
 
 def answer(error: BaseException) -> dict[str, Any]:
@@ -26,7 +29,8 @@ def answer(error: BaseException) -> dict[str, Any]:
     failed_at = time.time()
     known = {"ok": False, "detail": "", "fatal": False, "spoiled": False, "failed_at": failed_at}
     if isinstance(error, Refused):
-        return {**known, "status": error.status, "why": str(error), "spoiled": error.spoiled}
+        told = {"status": error.status, "why": str(error), "spoiled": error.spoiled, "fatal": error.fatal}
+        return {**known, **told}
     if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the checkout under test
         return {**known, "status": "unsupported", "why": first_line(error)}
     cause = first_cause(error)

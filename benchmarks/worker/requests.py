@@ -111,7 +111,10 @@ class Service:
         import torch
 
         from benchmarks.worker.arms import harness_numerics
+        from benchmarks.worker.guards import bound, settings
 
+        self._numerics = harness_numerics()
+        bound.WATCH.ours()
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
@@ -123,10 +126,12 @@ class Service:
         spec = importlib.import_module("kernels.spec")
         heap = MissingHeap(why) if why else self._heap
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
-        self._numerics = harness_numerics()
         if ranks.gpu:
             _initialise_libraries(ranks.device)
+        before = settings.now()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
+        if found := settings.disturbed(before):
+            raise Refused("error", f"the import of {module} {found}")
         self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
@@ -135,9 +140,12 @@ class Service:
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
-    def do_case(self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False) -> None:
+    def do_case(
+        self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False, secret: int = 0
+    ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
+        secret: see arms.CaseBench.
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
         from benchmarks.worker.arms import CaseBench
@@ -148,7 +156,7 @@ class Service:
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
+        self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
         self._bench.make_reference()
         self._made = (case, seed, copies)
 
