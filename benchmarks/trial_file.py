@@ -56,6 +56,9 @@ REGIMES = points.REGIMES
 EARLIEST_MS, LATEST_MS = 0, 4_102_444_800_000
 """Dates, milliseconds since 1970 UTC: up to 2100.  Beyond 2262 pandas cannot hold them."""
 
+LONGEST_KNOBS = 20_000
+"""Characters of the knobs of one arm as JSON; ours have up to 300 (2026-11)."""
+
 MACHINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 """A machine's name is the name of its folder in results/."""
 
@@ -332,11 +335,16 @@ def clean(value: Any) -> Any:
 
 
 def _timed(arm: dict[str, Any]) -> dict[str, Any]:
-    """The arm, or an error in its place if the clock gave times that no call can have."""
+    """The arm, or an error in its place if it has times that no call can have, or what no file can hold."""
+    what = "its times cannot be"
     try:
         numbers(SHORTEST_S, LONGEST_S, fewest=1)(arm["seconds"], "seconds") if arm["status"] == Status.OK else None
+        what = "what it reports of itself cannot be"
+        bounded(arm)
+        _ARM(arm, "")
+        text(LONGEST_KNOBS)(json.dumps(arm.get("knobs")), "the text of its knobs")
     except Unfit as error:
-        return {"status": "error", "why": f"its times cannot be: {error}", "detail": ""}
+        return {"status": "error", "why": f"{what}: {error}", "detail": ""}
     return arm
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
+from benchmarks.coordinator.referee import truth_of
 from benchmarks.coordinator.samples import spot_checks, symptoms
 from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
 from benchmarks.coordinator.samples.floor import Floor
@@ -63,7 +64,7 @@ class CaseRun(ArmSteps):
         self._one_arm_per_message = False
         self._keep_inputs = keep_inputs
         self.meter = EnergyMeter(None, case.world, "not asked for")
-        self.floor = Floor()
+        self.floor, self.secret = Floor(), 0
 
     def run(self) -> dict[str, Any]:
         """The case's entry in the trial line."""
@@ -93,20 +94,26 @@ class CaseRun(ArmSteps):
             self._take()
 
     def _start(self) -> None:
-        self.workers.ready(self.roles())
+        self.workers.ready([*self.roles(), *self.truth_roles()])
         for arm in self.arms():
-            if arm.role in self.workers.lost:
-                self.failures[arm.key] = self.workers.lost[arm.role]
+            for role in (arm.role, truth_of(arm.role)):
+                if role in self.workers.lost:
+                    self.failures[arm.key] = self.workers.lost[role]
 
     def _make_inputs(self) -> None:
         """Inputs and reference in every checkout at once."""
         fields = {"case": self.case.name, "seed": self.protocol.seed, "copies": self._copies}
-        fields |= {"keep": self._keep_inputs, "secret": spot_checks.secret() if self.protocol.rounds else 0}
+        fields |= {"secret": self.secret if self.protocol.rounds else 0}
+        fields |= {"keep": self._keep_inputs, "reference": not self.made_apart}
         self._keep_inputs = False  # an attempt that ended early may have left them changed
         own = {role: {**fields, "without": self.ended_processes(role)} for role in self.roles()}
         by_role = {role: tuple(arm for arm in self.arms() if arm.role == role) for role in self.roles()}
-        names = {role: ("inputs and reference", f"{role} {self.case.name}", "case") for role in by_role}
-        self.together([RankStep(*names[role], role, arms, own[role]) for role, arms in by_role.items()])
+        steps = [
+            RankStep("inputs and reference", f"{role} {self.case.name}", "case", role, arms, own[role])
+            for role, arms in by_role.items()
+        ]
+        self.together([*steps, *self.truth_steps(steps)])
+        self.expect(steps)
 
     def _set_up(self) -> None:
         """Build the arms, one per checkout at a time."""
@@ -137,7 +144,10 @@ class CaseRun(ArmSteps):
     def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
         if self.step(arm, f"poison before {step}", "poison") is None:
             return None
-        return self.step(arm, step, "check")
+        if self.referee is None:
+            return self.step(arm, step, "check")
+        handed = self.step(arm, step, "check", file=self.referee.file())
+        return self.judged(arm, step, handed) if handed else None
 
     def _take(self) -> None:
         """Samples of every arm that is right; of points with the same code, of the first."""
@@ -204,10 +214,13 @@ class CaseRun(ArmSteps):
 
     def _refuse(self, arm: PlannedArm, answers: Sequence[Any]) -> None:
         """Take an arm out that failed a spot check on some rank; the others are measured again without it."""
-        found = next((answer["refused"] for answer in answers if answer["refused"]), None)
-        if found:
-            self.give_up(arm, Failure(Status(found["status"]), found["why"]))
+        reports = [answer["spot"] for answer in answers if answer["spot"]]
+        if reports and (why := self.spotted(arm, reports)):
+            self.give_up(arm, Failure(Status.WRONG, why))
             raise Again
+
+    def _request(self, sample: PlannedSample) -> dict[str, Any] | None:
+        return sample.request(self.referee.file() if self.referee and sample.spot else "")
 
     def _bursts(self) -> None:
         """Bursts of every arm, round by round, once the device has settled."""
@@ -223,7 +236,7 @@ class CaseRun(ArmSteps):
             for burst in timed.take(arms, self.protocol.rounds):
                 self._facts[burst.arm.key].add_burst(burst)
                 for one in checks.pop(sum(len(self._facts[arm.key].seconds) for arm in arms), ()):
-                    self._burst(one.arm, timed.fewest(one.arm), one.request())
+                    self._burst(one.arm, timed.fewest(one.arm), self._request(one))
         self.wall_s, self.busy_s = self.wall_s + time.perf_counter() - begin, self.busy_s + timed.busy_s
         self.warnings += [unsettled] if unsettled else []
 
@@ -263,7 +276,7 @@ class CaseRun(ArmSteps):
         arms, last = [one.arm for one in message], message[-1]
         names = sorted({arm.key for arm in arms})
         limit_s = self.deadline_s(arms) + 10 * sum(self._facts[arm.key].expected_s for arm in arms)
-        fields = {"order": [arm.label for arm in arms], "warm_up": warm_up, "spot": last.request()}
+        fields = {"order": [arm.label for arm in arms], "warm_up": warm_up, "spot": self._request(last)}
         try:
             answers = self.workers.pools[last.arm.role].ask(
                 f"timing of {', '.join(names)}", limit_s, "samples", **fields

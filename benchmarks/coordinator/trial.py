@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import plan, preflight, trial_file
-from benchmarks.coordinator import device_state, fingerprint
+from benchmarks.coordinator import device_state, fingerprint, starting
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.checkouts import (
     Checkout,
@@ -28,10 +28,18 @@ from benchmarks.coordinator.checkouts import (
 )
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
-from benchmarks.coordinator.ranks import Failure
-from benchmarks.coordinator.samples import floor
+from benchmarks.coordinator.ranks import HARNESS, Failure, WorkerPool
+from benchmarks.coordinator.referee import Referee, apart
+from benchmarks.coordinator.samples import floor, spot_checks
+from benchmarks.coordinator.signals import deferred
 from benchmarks.coordinator.sustained.energy import EnergyMeter
-from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting, make_directories, remove_directories
+from benchmarks.coordinator.worker_pools import (
+    VARIABLES,
+    WorkerPools,
+    WorkerSetting,
+    make_directories,
+    remove_directories,
+)
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.trial_file import Status
 
@@ -124,7 +132,9 @@ class Session:
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
+        self._secrets: dict[tuple[str, str], int] = {}
         self._directory = make_directories()
+        self._referee = Referee(self._directory, self._start_referee)
 
     def __enter__(self) -> Session:
         try:
@@ -141,7 +151,8 @@ class Session:
                 raise UsageError(why)
 
     def __exit__(self, *_: object) -> None:
-        """Remove what the session wrote beside its result."""
+        """End the referee, and remove what the session wrote beside its result."""
+        self._referee.close()
         remove_directories(self._directory)
 
     def _describe(self) -> None:
@@ -265,6 +276,7 @@ class Session:
         order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
         run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
         declared = [one.kernels[name] for one in self.descriptions.values() if name in one.kernels]
+        run.secret = self._secrets.setdefault((name, case.name), spot_checks.secret())
         run.floor = floor.of_case(declared, case.name, self.machine)
         if self.protocol.sustained:
             run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
@@ -303,7 +315,15 @@ class Session:
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
+            referee=self._referee if apart(self.machine["kind"] == "gpu") else None,
         )
+
+    def _start_referee(self) -> WorkerPool:
+        """A process that imports the harness alone."""
+        python = self.checkouts[0].python
+        starting.prepare(python)
+        with deferred():
+            return WorkerPool("referee", python, HARNESS, 1, self._directory, VARIABLES)
 
     def _threads(self, world: int) -> int:
         return max(1, fingerprint.cpu_count() // world)

@@ -21,7 +21,9 @@ from benchmarks.worker import bursts, clocks, code_hash
 from benchmarks.worker.failures import Refused, first_line
 from benchmarks.worker.guards import bound, settings, spot_check
 from benchmarks.worker.guards import outputs as forms
-from benchmarks.worker.guards.live_inputs import MOST_BYTES, LiveInputs
+from benchmarks.worker.guards.live_inputs import LiveInputs
+from benchmarks.worker.referee import handing
+from benchmarks.worker.referee.judging import judged
 
 
 @dataclasses.dataclass
@@ -66,26 +68,21 @@ class CaseBench:
         self, kernel: Any, case: Any, seed: int, copies: int, clock: Any, numerics: ModuleType, secret: int = 0
     ) -> None:
         self.kernel, self.case, self.seed, self.clock, self.numerics = kernel, case, seed, clock, numerics
-        self.secret = secret
         self.tolerance = kernel.tolerance_for(case)
         self.inputs = [self._drawn(seed) for _ in range(copies)]
-        self.values = LiveInputs((), self.inputs, self._drawn, secret)
+        live = getattr(kernel, "live", ())  # a declaration before 2026-12 names none
+        self.values = LiveInputs(live if secret else (), self.inputs, self._drawn, secret)
         self._marks = [_marks(inputs) for inputs in self.inputs]
         self.expected: list[Any] = []
         self.arms: dict[str, BuiltArm] = {}
 
     def make_reference(self) -> None:
-        """Compute the truth, once; with inputs that every call reads anew, of a second set of values too."""
+        """Compute the truth about the inputs, once, and about the second set of their values."""
         self.expected = [self._reference()]
-        live = getattr(self.kernel, "live", ())  # a declaration before 2026-12 names none
-        if self.secret and live and sum(one.nbytes for one in forms.tensors(self.expected[0])) <= MOST_BYTES:
-            self.values = LiveInputs(live, self.inputs, self._drawn, self.secret)
         if self.values:
             self.values.hold(0, 1)
             self.expected.append(self._reference())
             self.values.hold(0, 0)
-            self.values.scatter(self.secret)
-            self._marks = [_marks(inputs) for inputs in self.inputs]
         self.clock.synchronize()
 
     def _drawn(self, seed: int) -> Any:
@@ -135,8 +132,11 @@ class CaseBench:
             self.numerics.poison(output)
         self.clock.synchronize()
 
-    def check(self, label: str) -> dict[str, Any]:
-        """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails."""
+    def check(self, label: str, file: str = "") -> dict[str, Any]:
+        """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails.
+
+        file: hand the outputs over instead, to be compared by the referee; copies add to it.
+        """
         arm = self.arms[label]
         with self._undisturbed():
             start = bound.perf_counter()
@@ -145,6 +145,9 @@ class CaseBench:
             seconds = bound.perf_counter() - start
         self._same_buffers(arm, outputs)
         self._inputs_unchanged()
+        if file:
+            notes = [handing.hand_over(output, f"{file}.{copy}") for copy, output in enumerate(arm.outputs)]
+            return {"seconds": seconds / len(outputs), "handed": notes, "sets": self.values.held[: len(notes)]}
         results = self._compared(arm.outputs)
         for index, result in enumerate(results):
             if not result.ok:
@@ -185,7 +188,7 @@ class CaseBench:
     def samples(self, order: list[str], warm_up: bool, spot: dict[str, Any] | None = None) -> dict[str, Any]:
         """Seconds per call of one sample of each arm in that order, and how long the device worked.
 
-        spot: the last sample is a spot check: its `kind` and `secret`.  refused: status and sentence if it failed.
+        spot: the last sample is a spot check: its `kind`, `secret` and `file`; or what it found.
         """
         timed = [self.arms[name].timed for name in order]
         check = self._spot_check(order[-1], **spot) if spot else None
@@ -200,7 +203,7 @@ class CaseBench:
             "seconds": taken.seconds,
             "busy_s": taken.busy_s,
             "starved": {name: self.arms[name].starved for name in set(order)},
-            "refused": self._found(check, self.arms[order[-1]]) if check else None,
+            "spot": self._found(check, self.arms[order[-1]]) if check else None,
         }
 
     def whole(self, label: str, count: int) -> list[float]:
@@ -209,12 +212,12 @@ class CaseBench:
         return list(self.clock.whole([calls[index % len(calls)] for index in range(count)]))
 
     def burst(self, label: str, launches: int, spot: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One burst of an arm: the fields of bursts.Burst, and `refused` as in samples."""
+        """One burst of an arm: the fields of bursts.Burst, and `spot` as in samples."""
         check = self._spot_check(label, **spot) if spot else None
         timed, part = (check.timed, check.part) if check else (self.arms[label].timed, 0)
         with self._undisturbed():
             taken = dataclasses.asdict(bursts.burst(self.clock, timed, launches, part))
-        return {**taken, "refused": self._found(check, self.arms[label]) if check else None}
+        return {**taken, "spot": self._found(check, self.arms[label]) if check else None}
 
     def drop(self, label: str) -> None:
         """Forget an arm, if it got as far as being one, and free what it holds."""
@@ -247,30 +250,33 @@ class CaseBench:
             if found := found or forms.shared(output, {**others, "its output for another copy of the inputs": copies}):
                 raise Refused("error", f"backend {arm.name!r} {found}")
 
-    def _compared(self, outputs: Sequence[Any], other_values: bool = False) -> list[Any]:
-        """The comparison of each output with the truth about its copy of the inputs, or about the other values."""
-        truths = [self.expected[held ^ other_values] for held in self.values.held[: len(outputs)]]
-        pairs = zip(outputs, truths, strict=True)
-        return [self.numerics.compare(output, truth, self.tolerance) for output, truth in pairs]
+    def _compared(self, outputs: Sequence[Any]) -> list[Any]:
+        """The comparison of each output with the truth about its copy of the inputs."""
+        pairs = zip(outputs, self.values.held, strict=False)
+        return [self.numerics.compare(output, self.expected[held], self.tolerance) for output, held in pairs]
 
-    def _spot_check(self, label: str, kind: str, secret: int) -> spot_check.SpotCheck:
+    def _spot_check(self, label: str, kind: str, secret: int, file: str) -> spot_check.SpotCheck:
+        """file: where the outputs are handed over; ranks and copies add to it."""
         arm = self.arms[label]
         fixed = arm.captured or not getattr(arm.calls[0], "functional", False)
         held = arm.outputs if arm.captured else arm.outputs[:1]
         chosen = kind if kind == "outputs" or self.values else "outputs"
-        return spot_check.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison)
+        file = file and f"{file}.{self.case.place.rank}"
+        return spot_check.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison, file)
 
-    def _found(self, check: spot_check.SpotCheck, arm: BuiltArm) -> dict[str, str] | None:
-        """Status and sentence of a spot check that failed."""
+    def _found(self, check: spot_check.SpotCheck, arm: BuiltArm) -> dict[str, Any]:
+        """What a spot check found; the outputs handed over or compared."""
         self.clock.synchronize()
+        report = {"kind": check.kind, "misshapen": check.misshapen, "late": check.late, "left": check.left}
+        sets = self.values.held[: len(check.outputs)]
         try:
             if check.misshapen:
-                return {"status": "error", "why": f"backend {arm.name!r} {check.misshapen}"}
-            whys = [result.why for result in self._compared(check.outputs) if not result.ok]
-            stale = check.kind == "inputs" and all(one.ok for one in self._compared(check.outputs, other_values=True))
-            why = check.sentence(bool(whys), stale)
+                return report
             arm.outputs[: len(check.outputs)] = check.outputs  # right ones again, where a call makes its own
-            return {"status": "wrong", "why": ": ".join([why, *whys[:1]])} if why else None
+            if check.file:
+                notes = [handing.hand_over(one, f"{check.file}.{copy}") for copy, one in enumerate(check.outputs)]
+                return {**report, "handed": notes, "sets": sets}
+            return report | judged(self.numerics, check.outputs, self.expected, self.tolerance, sets)
         finally:
             check.restore()
             self.clock.synchronize()

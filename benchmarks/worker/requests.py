@@ -20,7 +20,7 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "burst", "whole", "drop")
+CASE_STEPS = ("build", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
 
@@ -63,6 +63,7 @@ class Service:
         self._bench: Any = None
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
+        self._judge: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
         """Do what a request asks for; returns its result."""
@@ -110,10 +111,13 @@ class Service:
         self._refuse_other_contracts()
         import torch
 
-        from benchmarks.worker.arms import harness_numerics
+        from benchmarks.worker import arms
         from benchmarks.worker.guards import bound, settings
+        from benchmarks.worker.referee import handing
 
-        self._numerics = harness_numerics()
+        self._hand_over = handing.hand_over
+        self._torch, self._bench_of = torch, arms.CaseBench  # bound: foreign code may clear sys.modules
+        self._numerics = arms.harness_numerics()
         bound.WATCH.ours()
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
@@ -141,35 +145,75 @@ class Service:
     # ---- one case ------------------------------------------------------------------------------------------------
 
     def do_case(
-        self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False, secret: int = 0
+        self,
+        case: str,
+        seed: int,
+        copies: int,
+        without: Sequence[str] = (),
+        keep: bool = False,
+        reference: bool = True,
+        secret: int = 0,
     ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
-        secret: see arms.CaseBench.
+        reference: False where another process makes it.  secret: see arms.CaseBench.
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
-        from benchmarks.worker.arms import CaseBench
-
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
         if keep and self._made == (case, seed, copies):
             self._bench.forget_arms()
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
-        self._bench.make_reference()
+        self._bench = self._bench_of(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
+        if reference:
+            self._bench.make_reference()
         self._made = (case, seed, copies)
+
+    def do_check(self, label: str, file: str = "") -> dict[str, Any]:
+        """Prove an arm; see CaseBench.check.  file: ranks add to it."""
+        found: dict[str, Any] = self._bench.check(label, file and f"{file}.{self._place.rank}")
+        return found
+
+    def do_truth(self, file: str) -> dict[str, Any]:
+        """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
+        bench = self._bench
+        names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
+        notes = [self._hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
+        return {"notes": notes, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
+
+    # ---- the referee ---------------------------------------------------------------------------------------------
+
+    def do_expect(self, **told: Any) -> None:
+        """Keep what is expected; see benchmarks/worker/referee/judging.py."""
+        self._truths().expect(**told)
+
+    def do_forget(self, keys: list[str]) -> None:
+        """Forget what is not needed any more."""
+        self._truths().forget(keys)
+
+    def do_compare(self, **handed: Any) -> dict[str, Any]:
+        """Compare outputs with what is expected."""
+        return self._truths().compare(**handed)
+
+    def _truths(self) -> Any:
+        from benchmarks.worker.arms import harness_numerics
+        from benchmarks.worker.referee.judging import Truths
+
+        if self._judge is None:
+            self._judge = Truths(harness_numerics())
+        return self._judge
+
+    # ---- leaving -------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
         """Forget the case and free its memory."""
-        import torch
-
         self._bench = self._made = None
         gc.collect()
         if self._heap is not None:
             self._heap.reset()
-        if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
+        if self._torch.cuda.is_initialized():
+            self._torch.cuda.empty_cache()
 
     def do_quit(self) -> None:
         """Release what is shared with others."""

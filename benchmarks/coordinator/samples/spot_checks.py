@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.plan import PlannedArm
@@ -17,6 +17,14 @@ more."""
 OF_A_POINT = ("inputs",)
 """Of a point of a sweep; where a kernel has no live inputs the worker changes the outputs."""
 
+LATE = (
+    "in a spot check during timing its output was not complete when the timed span ended: it works in a stream, thread "
+    "or process that the span does not wait for, or when its output is read"
+)
+LEFT = "in a spot check during timing it left its output as it was: work is skipped while it is timed"
+STALE = "in a spot check during timing its inputs had new values, and it gave the result of the old ones"
+WRONG = "in a spot check during timing its output was wrong"
+
 SECRETS = random.SystemRandom()
 """Where and when must not follow from the trial's number, as the order of the arms does."""
 
@@ -28,9 +36,12 @@ class PlannedSample:
     arm: PlannedArm
     spot: str = ""
 
-    def request(self) -> dict[str, Any] | None:
-        """What a measuring process is told of it, equal for all ranks; None for a sample that counts."""
-        return {"kind": self.spot, "secret": secret()} if self.spot else None
+    def request(self, file: str) -> dict[str, Any] | None:
+        """What a measuring process is told of it, equal for all ranks; None for a sample that counts.
+
+        file: where outputs are handed over, "" if they are compared there.
+        """
+        return {"kind": self.spot, "secret": secret(), "file": file} if self.spot else None
 
 
 def secret() -> int:
@@ -54,3 +65,20 @@ def after(arms: Sequence[PlannedArm], rounds: int, chance: random.Random = SECRE
         for kind in OF_A_POINT if arm.point else OF_AN_ARM:
             found.setdefault(chance.randint(1, rounds * len(arms)), []).append(PlannedSample(arm, kind))
     return found
+
+
+def sentence(report: Mapping[str, Any]) -> str:
+    """What is said of a spot check, "" if all is well.
+
+    late: the outputs changed after the timed span.  left: one holds what was put there.  why: what is wrong in them.
+    stale: they are right for the values that the inputs had before.  misshapen: they are no plain tensors.
+    """
+    if report["misshapen"]:
+        return f"in a spot check during timing it {report['misshapen']}"
+    if report["late"]:
+        return LATE
+    if report["left"]:
+        return LEFT
+    if not report["why"]:
+        return ""
+    return f"{STALE if report['kind'] == 'inputs' and report['stale'] else WRONG}: {report['why']}"

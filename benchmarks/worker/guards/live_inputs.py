@@ -19,7 +19,7 @@ CHANGED = 256
 widest tolerance of ours; a fingerprint of 16 elements sees it in 6 of 100 cases (2026-11-22)."""
 
 MOST_BYTES = 1 << 30
-"""Of larger cases the values stay as they are: a second reference would take too much of the memory."""
+"""Larger inputs keep their values: a second reference would take too much of the memory."""
 
 Inputs = Mapping[str, Any]
 Draw = Callable[[int], Inputs]
@@ -35,10 +35,11 @@ class LiveInputs:
         first = copies[0] if isinstance(copies[0], Mapping) else {}
         kept = {name: first[name] for name in names if isinstance(first.get(name), torch.Tensor)}
         self._sets: list[dict[str, torch.Tensor]] = []
-        if kept:
+        if kept and sum(one.nbytes for one in kept.values()) <= MOST_BYTES:
             drawn = draw(secret)
             own = {name: one.clone() for name, one in kept.items()}
             self._sets = [own, {name: _mixed(one, drawn[name], secret) for name, one in own.items()}]
+            self._scatter(random.Random(secret))
 
     def __bool__(self) -> bool:
         """Whether there is a second set."""
@@ -56,11 +57,10 @@ class LiveInputs:
         for copy in copies:
             self.hold(copy, 1 - self.held[copy])
 
-    def scatter(self, secret: int) -> None:
+    def _scatter(self, chance: random.Random) -> None:
         """Either set into every copy but the first, so that no copy can have the result of another by right."""
-        chosen = random.Random(secret)
         for copy in range(1, len(self.held)):
-            self.hold(copy, chosen.randrange(2))
+            self.hold(copy, chance.randrange(2))
 
 
 def _mixed(values: torch.Tensor, drawn: torch.Tensor, secret: int) -> torch.Tensor:

@@ -29,14 +29,6 @@ WINDOW_BYTES = 64 << 20
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
-LATE = (
-    "in a spot check during timing its output was not complete when the timed span ended: it works in a stream, thread "
-    "or process that the span does not wait for, or when its output is read"
-)
-LEFT = "in a spot check during timing it left its output as it was: work is skipped while it is timed"
-STALE = "in a spot check during timing its inputs had new values, and it gave the result of the old ones"
-WRONG = "in a spot check during timing its output was wrong"
-
 
 class SpotCheck:
     """One sample of an arm.  timed: what is timed, a clocks.Timed.
@@ -54,8 +46,10 @@ class SpotCheck:
         secret: int,
         values: LiveInputs,
         poison: Callable[[torch.Tensor], torch.Tensor],
+        file: str = "",
     ) -> None:
         self.kind, self._values, self._held, self._fixed, self._poison = kind, values, held, fixed, poison
+        self.file = file
         self._random = random.Random(secret)
         self.timed = dataclasses.replace(timed, before=self._before, after=self._after)
         self.part = self._random.randrange(1 << 16)
@@ -76,16 +70,6 @@ class SpotCheck:
         """Whether an output still holds what it held before the call."""
         pairs = zip(self._decoys, self._windows, strict=False)
         return any(torch.equal(_bits(before), _bits(after)) for before, after in pairs)
-
-    def sentence(self, wrong: bool, stale: bool) -> str:
-        """What is said of the sample, "" if all is well.  wrong: some output.  stale: right for the other values."""
-        if self.late:
-            return LATE
-        if stale:
-            return STALE
-        if wrong or self.left:
-            return LEFT if self.left else WRONG
-        return ""
 
     def restore(self) -> None:
         """Give the inputs the values that they had."""
