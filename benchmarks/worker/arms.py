@@ -248,7 +248,7 @@ class CaseBench:
             copies = [one for before in arm.outputs[:index] for one in forms.tensors(before)]
             found = forms.misshapen(output) or forms.unsuitable(output, self.case)
             if found := found or forms.shared(output, {**others, "its output for another copy of the inputs": copies}):
-                raise Refused("error", f"backend {arm.name!r} {found}")
+                raise Refused("error", f"backend {arm.name!r} {found}", spoiled=bool(self._changed()))
 
     def _compared(self, outputs: Sequence[Any]) -> list[Any]:
         """The comparison of each output with the truth about its copy of the inputs."""
@@ -283,13 +283,14 @@ class CaseBench:
 
     def _inputs_unchanged(self) -> None:
         """Refused unless every input still holds what it held."""
-        changed: set[str] = set()
-        for before, inputs in zip(self._marks, self.inputs, strict=True):
-            now = _marks(inputs)
-            changed |= {repr(name) for name in before if before[name] != now[name]}
-        if changed:
+        if changed := self._changed():
             what = f"it changes its input {', '.join(sorted(changed))}, which other arms read"
             raise Refused("wrong", f"{what}; outputs and workspaces belong to the set-up", spoiled=True)
+
+    def _changed(self) -> set[str]:
+        """The inputs that hold something else than before."""
+        pairs = [(before, _marks(inputs)) for before, inputs in zip(self._marks, self.inputs, strict=True)]
+        return {repr(name) for before, now in pairs for name in before if before[name] != now[name]}
 
     def _launch(self, arm: BuiltArm) -> list[Any]:
         if arm.captured:

@@ -30,7 +30,8 @@ def misshapen(output: Any) -> str:
         return f"{what}; its callable must return its output, a tensor or a tuple of tensors"
     for one in parts:
         if type(one) is not torch.Tensor or vars(one):
-            own = f"with attributes of its own ({', '.join(vars(one))})" if vars(one) else "a subclass of torch.Tensor"
+            plain = type(one) is torch.Tensor
+            own = f"with attributes of its own ({', '.join(vars(one))})" if plain else "a subclass of torch.Tensor"
             return f"returned {type(one).__name__}, {own}, which can compute when it is read; return a plain tensor"
         if one.layout is not torch.strided or _shared_places(one):
             return f"returned a tensor whose elements share their place in memory (shape {tuple(one.shape)})"
