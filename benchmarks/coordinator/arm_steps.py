@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
 from benchmarks.coordinator.referee import truth_of
+from benchmarks.coordinator.samples import spot_checks
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
@@ -130,7 +131,7 @@ class ArmSteps:
         """What the referee says of the outputs of every rank; None if they are wrong and the others can go on."""
         assert self.referee
         try:
-            found = [self.referee.compare(self._key(arm.role, rank), one["handed"]) for rank, one in enumerate(handed)]
+            found = self._compared(arm, handed)
         except PoolDied as error:
             self.give_up(arm, _in_step(error.failure, step))
             raise Again from error
@@ -142,6 +143,23 @@ class ArmSteps:
             self._step_failed(arm, Failure(Status.WRONG, wrong[0], everywhere=len(wrong) == len(found)), step)
             return None
         return [{**one, **errors} for one, errors in zip(handed, found, strict=True)]
+
+    def spotted(self, arm: PlannedArm, reports: Sequence[Any]) -> str:
+        """What is wrong with a spot check of an arm, by what every rank tells of it; "" if nothing is."""
+        handed = [one for one in reports if "handed" in one]
+        try:
+            found = self._compared(arm, handed) if handed and len(handed) == len(reports) else reports
+        except (StepFailed, PoolDied) as error:
+            self.give_up(arm, _in_step(error.failure, "spot check"))
+            raise Again from error
+        told = (spot_checks.sentence({**one, **known}) for one, known in zip(reports, found, strict=True))
+        return next(filter(None, told), "")
+
+    def _compared(self, arm: PlannedArm, handed: Sequence[Any]) -> list[Any]:
+        """What the referee says of what every rank handed over.  Raises StepFailed or PoolDied."""
+        assert self.referee
+        keyed = [(self._key(arm.role, rank), one) for rank, one in enumerate(handed)]
+        return [self.referee.compare(key, one["handed"], one["sets"]) for key, one in keyed]
 
     def _truth_role(self, role: str) -> str:
         return truth_of(role) if self.made_apart else role

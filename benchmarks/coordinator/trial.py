@@ -30,6 +30,7 @@ from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import HARNESS, Failure, WorkerPool
 from benchmarks.coordinator.referee import Referee, apart
+from benchmarks.coordinator.samples import floor, spot_checks
 from benchmarks.coordinator.signals import deferred
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import (
@@ -131,6 +132,7 @@ class Session:
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
+        self._secrets: dict[tuple[str, str], int] = {}
         self._directory = make_directories()
         self._referee = Referee(self._directory, self._start_referee)
 
@@ -273,6 +275,9 @@ class Session:
         """A case, ready to run.  part: of the case, in a sweep; it decides the order of the arms as the trial does."""
         order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
         run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
+        declared = [one.kernels[name] for one in self.descriptions.values() if name in one.kernels]
+        run.secret = self._secrets.setdefault((name, case.name), spot_checks.secret())
+        run.floor = floor.of_case(declared, case.name, self.machine)
         if self.protocol.sustained:
             run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
         return run

@@ -117,6 +117,10 @@ class Service:
         self._refuse_other_contracts()
         arms = self._bound()
         torch = arms.torch
+        from benchmarks.worker.guards import bound, settings
+
+        self._numerics = arms.harness_numerics()
+        bound.WATCH.ours()
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
@@ -128,10 +132,12 @@ class Service:
         spec = importlib.import_module("kernels.spec")
         heap = MissingHeap(why) if why else self._heap
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
-        self._numerics = arms.harness_numerics()
         if ranks.gpu:
             _initialise_libraries(ranks.device)
+        before = settings.now()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
+        if found := settings.disturbed(before):
+            raise Refused("error", f"the import of {module} {found}")
         self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
@@ -141,11 +147,18 @@ class Service:
     # ---- one case ------------------------------------------------------------------------------------------------
 
     def do_case(
-        self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False, reference: bool = True
+        self,
+        case: str,
+        seed: int,
+        copies: int,
+        without: Sequence[str] = (),
+        keep: bool = False,
+        reference: bool = True,
+        secret: int = 0,
     ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
-        reference: False where another process makes it.
+        reference: False where another process makes it.  secret: see arms.CaseBench.
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
@@ -154,7 +167,7 @@ class Service:
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = self._bound().CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
+        self._bench = self._bound().CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
         if reference:
             self._bench.make_reference()
         self._made = (case, seed, copies)
@@ -168,8 +181,10 @@ class Service:
     def do_truth(self, file: str) -> dict[str, Any]:
         """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
         bench = self._bench
-        note = self._bound().handing.hand_over(bench.expected, f"{file}.{self._place.rank}")
-        return {"note": note, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
+        names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
+        hand_over = self._bound().handing.hand_over
+        notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
+        return {"notes": notes, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
 
     # ---- the referee ---------------------------------------------------------------------------------------------
 
