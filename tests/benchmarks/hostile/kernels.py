@@ -397,3 +397,15 @@ KERNELS = (
         """,
     ),
 )
+
+ORPHAN = HostileKernel(
+    "leaves_an_orphan",
+    "crash",
+    "its parent was killed",
+    in_call="""
+        subprocess.Popen(["sleep", os.environ["TOY_SLEEP"]], start_new_session=True)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+        """,
+)
+"""Ends the process that would end what it leaves: for a whole program, which then does so itself."""
