@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import os
 import random
 import time
@@ -29,10 +30,18 @@ from benchmarks.coordinator.checkouts import (
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
+from benchmarks.coordinator.referee import Referee, apart
+from benchmarks.coordinator.samples import floor, spot_checks
 from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.session.orders import MeasureOrder, in_turns
 from benchmarks.coordinator.sustained.energy import EnergyMeter
-from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting, make_directories, remove_directories
+from benchmarks.coordinator.worker_pools import (
+    WorkerPools,
+    WorkerSetting,
+    make_directories,
+    referee_process,
+    remove_directories,
+)
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.trial_file import Status
 
@@ -126,8 +135,11 @@ class Session:
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
+        self._secrets: dict[tuple[str, str], int] = {}
         self._directory = make_directories()
         self._ledger, self._idle_since = SecondsLedger(), time.monotonic()
+        start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
+        self._referee = Referee(self._directory, start)
 
     def __enter__(self) -> Session:
         try:
@@ -144,7 +156,8 @@ class Session:
                 raise UsageError(why)
 
     def __exit__(self, *_: object) -> None:
-        """Remove what the session wrote beside its result."""
+        """End the referee, and remove what the session wrote beside its result."""
+        self._referee.close()
         remove_directories(self._directory)
 
     def _describe(self) -> None:
@@ -281,6 +294,9 @@ class Session:
         """A case, ready to run.  part: of the case, in a sweep; it decides the order of the arms as the trial does."""
         order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
         run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
+        declared = [one.kernels[name] for one in self.descriptions.values() if name in one.kernels]
+        run.secret = self._secrets.setdefault((name, case.name), spot_checks.secret())
+        run.floor = floor.of_case(declared, case.name, self.machine)
         if self.protocol.sustained:
             run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
         return run
@@ -318,6 +334,7 @@ class Session:
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
+            referee=self._referee if apart(self.machine["kind"] == "gpu") else None,
             ledger=self._ledger,
         )
 
