@@ -11,9 +11,10 @@ from benchmarks.plan import known_hardware
 from kernels import hardware
 from kernels.spec import Cost
 
-MARGIN = 0.8
+MARGIN = 0.9
 """A time below this share of the floor cannot be.  Data sheets give the matrix peak of H100 and H200 at 1830 MHz, and
-the clock goes to 1980 MHz, 8 % above; other peaks are upper bounds."""
+the clock goes to 1980 MHz, 8 % above; other peaks are upper bounds.  Of 10,411 arms recorded on H200 the fastest took
+1.21 times its floor (2026-11-22)."""
 
 CACHE_FACTOR = 10
 """Caches move at most so many times what the memory does: MI300X 17.2 TB/s of Infinity Cache to 5.3 TB/s (AMD CDNA 3
