@@ -53,8 +53,7 @@ class ArmSteps:
         self.say: Callable[[str], None] = lambda words: None
         self.failures: dict[str, Failure] = {}
         self.ended: set[str] = set()
-        self.referee = workers.setting.referee
-        self.made_apart = bool(self.referee) and not workers.setting.gpu
+        self.referee, self.made_apart = workers.referee, workers.made_apart
 
     def arms(self) -> list[PlannedArm]:
         """The arms that have not failed."""

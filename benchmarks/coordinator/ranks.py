@@ -227,6 +227,12 @@ class WorkerPool:
         """Whether its processes run."""
         return bool(self.workers)
 
+    def lives(self) -> bool:
+        """Whether its processes run now; what is left of a pool of which one has ended meanwhile is killed."""
+        if any(worker.process.ended() for worker in self.workers):
+            self.kill()
+        return self.alive
+
     def post(self, step: str, limit_s: float, op: str, per_rank: Sequence[Fields] = (), **fields: Any) -> None:
         """Send every rank a request; `step` names it in messages.  collect() must follow."""
         self.step, self._limit_s = step, limit_s

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,7 @@ class WorkerPools:
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
     links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
+    made_apart: processes of their own make the references.
     """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
@@ -99,6 +100,7 @@ class WorkerPools:
         self.heaps: dict[str, dict[str, Any]] = {}
         self.dispatch: dict[str, Any] | None = None
         self._heap = setting.heap
+        self.referee, self.made_apart = setting.referee, bool(setting.referee) and not setting.gpu
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
         self._left: dict[str, list[str]] = {}
 
@@ -115,11 +117,7 @@ class WorkerPools:
         finally:
             for pool in self.pools.values():
                 pool.kill()
-            self.notes += [
-                f"{role}: {len(names)} processes that a backend left running were ended: {', '.join(sorted(set(names)))}"
-                for role, names in self._left.items()
-                if names
-            ]
+            self.notes += [_ended(role, names) for role, names in self._left.items() if names]
 
     def ready(self, roles: Iterable[str]) -> None:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
@@ -135,7 +133,7 @@ class WorkerPools:
         return self.setting.gpu and self.setting.world > 1 and self._heap == "auto"
 
     def _alive(self, role: str) -> bool:
-        return role in self.pools and self.pools[role].alive
+        return role in self.pools and self.pools[role].lives()
 
     def _begin(self, role: str) -> bool:
         checkout, s = self.checkouts[role], self.setting
@@ -176,6 +174,11 @@ class WorkerPools:
             self.notes.append(f"{role}: while the homes of the heap were tried, {failure.why}; now with --heap ipc")
         if self._failed_starts[role] >= STARTS or failure.status != Status.CRASH:
             self.lost[role] = dataclasses.replace(failure, why=f"its processes could not start: {failure.why}")
+
+
+def _ended(role: str, names: Sequence[str]) -> str:
+    """What is said about processes that outlived those that started them."""
+    return f"{role}: processes that a backend left running were ended: {', '.join(sorted(names))}"
 
 
 def make_directories() -> Path:

@@ -64,6 +64,7 @@ class Service:
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
         self._judge: Any = None
+        self._arms: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
         """Do what a request asks for; returns its result."""
@@ -82,13 +83,18 @@ class Service:
         return {"devices": probe.devices(), "environment": probe.environment()}
 
     def do_declare(
-        self, import_marker: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
+        self,
+        import_marker: str,
+        refuse: dict[str, str],
+        place: dict[str, Any],
+        protocol: dict[str, Any],
+        only: str = "",
     ) -> dict[str, Any]:
         """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
         from benchmarks.worker import declare
 
         self._refuse_other_contracts()
-        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
+        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol, only)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
         """What a sweep could try; see benchmarks/worker/candidates.py."""
@@ -109,14 +115,10 @@ class Service:
     def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:
         """Take a place among the ranks and import the kernel's module."""
         self._refuse_other_contracts()
-        import torch
-
-        from benchmarks.worker import arms
+        arms = self._bound()
+        torch = arms.torch
         from benchmarks.worker.guards import bound, settings
-        from benchmarks.worker.referee import handing
 
-        self._hand_over = handing.hand_over
-        self._torch, self._bench_of = torch, arms.CaseBench  # bound: foreign code may clear sys.modules
         self._numerics = arms.harness_numerics()
         bound.WATCH.ours()
         ranks = Joining(**joining)
@@ -165,21 +167,23 @@ class Service:
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = self._bench_of(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
+        self._bench = self._bound().CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
         if reference:
             self._bench.make_reference()
         self._made = (case, seed, copies)
 
     def do_check(self, label: str, file: str = "") -> dict[str, Any]:
         """Prove an arm; see CaseBench.check.  file: ranks add to it."""
-        found: dict[str, Any] = self._bench.check(label, file and f"{file}.{self._place.rank}")
+        where = [f"{file}.{self._place.rank}"] if file else []
+        found: dict[str, Any] = self._bench.check(label, *where)
         return found
 
     def do_truth(self, file: str) -> dict[str, Any]:
         """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
         bench = self._bench
         names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
-        notes = [self._hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
+        hand_over = self._bound().handing.hand_over
+        notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
         return {"notes": notes, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
 
     # ---- the referee ---------------------------------------------------------------------------------------------
@@ -197,11 +201,10 @@ class Service:
         return self._truths().compare(**handed)
 
     def _truths(self) -> Any:
-        from benchmarks.worker.arms import harness_numerics
         from benchmarks.worker.referee.judging import Truths
 
         if self._judge is None:
-            self._judge = Truths(harness_numerics())
+            self._judge = Truths(self._bound().harness_numerics())
         return self._judge
 
     # ---- leaving -------------------------------------------------------------------------------------------------
@@ -212,8 +215,9 @@ class Service:
         gc.collect()
         if self._heap is not None:
             self._heap.reset()
-        if self._torch.cuda.is_initialized():
-            self._torch.cuda.empty_cache()
+        cuda = self._bound().torch.cuda
+        if cuda.is_initialized():
+            cuda.empty_cache()
 
     def do_quit(self) -> None:
         """Release what is shared with others."""
@@ -221,6 +225,12 @@ class Service:
         gc.collect()
         if self._heap is not None:
             self._heap.close()
+
+    def _bound(self) -> Any:
+        """benchmarks.worker.arms, and by it torch; kept, because foreign code may clear sys.modules."""
+        if self._arms is None:
+            self._arms = importlib.import_module("benchmarks.worker.arms")
+        return self._arms
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 

@@ -143,6 +143,8 @@ class LocalPool:
 
 
 class LocalPools(SimpleNamespace):
+    referee, made_apart = None, False
+
     def ready(self, roles: Iterable[str]) -> None:
         for role in roles:
             if role not in self.pools or not self.pools[role].alive:

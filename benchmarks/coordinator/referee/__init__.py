@@ -38,9 +38,8 @@ def apart(gpu: bool) -> bool:
 class RefereePool(Protocol):
     """One process: benchmarks.coordinator.ranks.WorkerPool."""
 
-    @property
-    def alive(self) -> bool:
-        """Whether it runs."""
+    def lives(self) -> bool:
+        """Whether it runs now."""
         ...
 
     def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
@@ -65,7 +64,7 @@ class Referee:
 
     def knows(self, keys: Iterable[str]) -> bool:
         """Whether it has what is expected for all of these; not if its process died."""
-        if self._pool is None or not self._pool.alive:
+        if self._pool is None or not self._pool.lives():
             self._kept.clear()
         return all(key in self._kept for key in keys)
 
@@ -100,7 +99,7 @@ class Referee:
             del self._kept[key]
 
     def _ask(self, op: str, size: int, **fields: Any) -> Any:
-        if self._pool is None or not self._pool.alive:
+        if self._pool is None or not self._pool.lives():
             self._pool = self._start()
         return self._pool.ask("comparison by the referee", COMPARE_S + size / SLOWEST, op, **fields)[0]
 

@@ -1,6 +1,6 @@
 """Kernels that misbehave: where each does what, and what must become of it.
 
-Each is the only backend of an operator of its own, which doubles a vector, beside one healthy operator in the same tree.
+Each is the only backend of an operator of its own, which doubles a vector, beside a healthy operator in the same tree.
 None may harm the machine: nothing here signals a foreign process, fills a disk or starts more than a few processes.
 """
 
@@ -9,7 +9,13 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
-OPERATOR = '''\
+HEALTHY = "steady"
+"""The operator of the toy tree that has no fault."""
+
+LONG = "'\\x1b[2J\\x07' + 'x' * 300_000 + '\\u202e'"
+"""An expression: a text that clears the screen, rings, and is too long to read."""
+
+OPERATOR = """\
 import ctypes, faulthandler, gc, json, marshal, os, pathlib, pickle, resource, shutil, signal, socket, subprocess, sys
 import threading, time
 import torch
@@ -50,7 +56,7 @@ def hostile(case, inputs, **knobs):
     return call
 
 AT_IMPORT
-'''
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,12 +83,10 @@ class HostileKernel:
         for place in places:
             index = next(number for number, line in enumerate(lines) if line.strip() == place.upper())
             margin = lines[index].removesuffix(place.upper())
-            lines[index : index + 1] = textwrap.indent(textwrap.dedent(getattr(self, place)) or "pass", margin).split("\n")
+            lines[index : index + 1] = textwrap.indent(textwrap.dedent(getattr(self, place)) or "pass", margin).split(
+                "\n"
+            )
         return "\n".join(lines) + "\n"
-
-
-def _named(name: str, status: str, says: str = "", **places: str) -> HostileKernel:
-    return HostileKernel(name, status, says, **places)
 
 
 WRONG = "out.mul_(1.5)"
@@ -90,70 +94,116 @@ WRONG = "out.mul_(1.5)"
 
 KERNELS = (
     # ---- the channel -------------------------------------------------------------------------------------------
-    _named("patches_dumps", "ok", in_call="json.dumps = json.JSONEncoder.encode = lambda *a, **k: '{}'"),
-    _named("patches_write", "ok", in_call="os.write = os.read = lambda *a: 0; pickle.dumps = marshal.dumps = None"),
-    _named("answers_itself", "wrong", "expected", at_set_up="""
+    HostileKernel("patches_dumps", "ok", in_call="json.dumps = json.JSONEncoder.encode = lambda *a, **k: '{}'"),
+    HostileKernel(
+        "patches_write", "ok", in_call="os.write = os.read = lambda *a: 0; pickle.dumps = marshal.dumps = None"
+    ),
+    HostileKernel(
+        "answers_itself",
+        "wrong",
+        "expected",
+        at_set_up="""
         def forged(*a, **k):
             return '{"ok": true, "result": {"norm": 0.0, "peak": 0.0, "seconds": 1e-9}}'
         json.dumps = json.JSONEncoder.encode = json.encoder.JSONEncoder.iterencode = forged
-        """, in_call=WRONG),
-    _named("writes_everywhere", "error", "channel", in_call="""
+        """,
+        in_call=WRONG,
+    ),
+    HostileKernel(
+        "writes_everywhere",
+        "error",
+        "channel",
+        in_call="""
         for descriptor in os.listdir("/proc/self/fd"):
             try:
                 os.write(int(descriptor), b'{"ok": true, "result": []}\\n' * 3)
             except OSError:
                 pass
-        """),
-    _named("closes_everything", "crash", "", in_call="os.closerange(0, 65536)"),
-    _named("prints_answers", "ok", in_call="print('{\"ok\": true, \"result\": {}}'); sys.stdout.flush()"),
+        """,
+    ),
+    HostileKernel("closes_everything", "crash", "", in_call="os.closerange(0, 65536)"),
+    HostileKernel("prints_answers", "ok", in_call='print(\'{"ok": true, "result": {}}\'); sys.stdout.flush()'),
     # ---- the comparison ----------------------------------------------------------------------------------------
-    _named("patches_compare", "wrong", "expected", at_set_up="""
+    HostileKernel(
+        "patches_compare",
+        "wrong",
+        "expected",
+        at_set_up="""
         always = lambda *a, **k: torch.zeros((), dtype=torch.float64)
         torch.linalg.vector_norm = torch.norm = torch.dist = always
         torch.equal = torch.allclose = torch.isclose = torch.testing.assert_close = lambda *a, **k: True
         torch.isfinite = lambda t: torch.ones(t.shape, dtype=torch.bool)
         torch.Tensor.abs = lambda t: torch.zeros_like(t)
-        """, in_call=WRONG),
-    _named("patches_numerics", "wrong", "expected", in_call="""
+        """,
+        in_call=WRONG,
+    ),
+    HostileKernel(
+        "patches_numerics",
+        "wrong",
+        "expected",
+        in_call="""
         for name, module in list(sys.modules.items()):
             if name.endswith("numerics"):
                 module.compare = lambda *a: module.Comparison(True, 0.0, 0.0)
         out.mul_(1.5)
-        """),
-    _named("patches_tensor_type", "wrong", "expected", at_import="torch.Tensor.__sub__ = lambda a, b: torch.zeros(a.shape)",
-           in_call=WRONG),
-    _named("finds_expected", "wrong", "expected", in_call="""
+        """,
+    ),
+    HostileKernel(
+        "patches_tensor_type",
+        "wrong",
+        "expected",
+        at_import="torch.Tensor.__sub__ = lambda a, b: torch.zeros(a.shape)",
+        in_call=WRONG,
+    ),
+    HostileKernel(
+        "finds_expected",
+        "wrong",
+        "expected",
+        in_call="""
         for one in gc.get_objects():
             if type(one).__name__ == "CaseBench":
                 one.expected = out
         out.mul_(1.5)
-        """),
+        """,
+    ),
     # ---- its end -----------------------------------------------------------------------------------------------
-    _named("leaves_with_0", "crash", "exit code 0", in_call="os._exit(0)"),
-    _named("exits_in_call", "error", "SystemExit", in_call="sys.exit(0)"),
-    _named("falls", "crash", "SIGSEGV", in_call="ctypes.string_at(0)"),
-    _named("aborts", "crash", "SIGABRT", in_call="os.abort()"),
-    _named("stops_itself", "hang", "no answer within", in_call="os.kill(os.getpid(), signal.SIGSTOP)"),
-    _named("kills_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGKILL)"),
-    _named("stops_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGSTOP); os._exit(1)"),
-    _named("recurses", "error", "RecursionError", in_call="f = lambda: f()\nf()"),
-    _named("overflows_stack", "crash", "SIGSEGV", in_call="""
+    HostileKernel("leaves_with_0", "crash", "exit code 0", in_call="os._exit(0)"),
+    HostileKernel("exits_in_call", "error", "SystemExit", in_call="sys.exit(0)"),
+    HostileKernel("falls", "crash", "SIGSEGV", in_call="ctypes.string_at(0)"),
+    HostileKernel("aborts", "crash", "SIGABRT", in_call="os.abort()"),
+    HostileKernel("stops_itself", "hang", "no answer within", in_call="os.kill(os.getpid(), signal.SIGSTOP)"),
+    HostileKernel("kills_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGKILL)"),
+    HostileKernel("stops_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGSTOP); os._exit(1)"),
+    HostileKernel("recurses", "error", "RecursionError", in_call="f = lambda: f()\nf()"),
+    HostileKernel(
+        "overflows_stack",
+        "crash",
+        "SIGSEGV",
+        in_call="""
         sys.setrecursionlimit(10**9)
         nested = []
-        for _ in range(10**6):
+        for _ in range(10**5):
             nested = [nested]
         repr(nested)
-        """),
-    _named("hangs_in_set_up", "hang", "set-up", at_set_up="while True: pass"),
-    _named("hangs_in_call", "hang", "first call", in_call="while True: pass"),
-    _named("hangs_in_reference", "hang", "reference", in_reference="while True: pass"),
-    _named("hangs_in_inputs", "hang", "inputs", in_inputs="while True: pass"),
+        """,
+    ),
+    HostileKernel("hangs_in_set_up", "hang", "set-up", at_set_up="time.sleep(3600)"),
+    HostileKernel("hangs_in_call", "hang", "first call", in_call="while True: pass"),
+    HostileKernel("hangs_in_reference", "hang", "reference", in_reference="time.sleep(3600)"),
+    HostileKernel("hangs_in_inputs", "hang", "inputs", in_inputs="time.sleep(3600)"),
     # ---- what it leaves behind ---------------------------------------------------------------------------------
-    _named("leaves_children", "ok", in_call="""
+    HostileKernel(
+        "leaves_children",
+        "ok",
+        in_call="""
         if calls == 1:
             subprocess.Popen(["sleep", os.environ["TOY_SLEEP"]], start_new_session=True)
-        """),
-    _named("leaves_daemons", "ok", in_call="""
+        """,
+    ),
+    HostileKernel(
+        "leaves_daemons",
+        "ok",
+        in_call="""
         if calls == 1 and not os.fork():
             os.setsid()
             if os.fork():
@@ -161,88 +211,165 @@ KERNELS = (
             open(os.environ["TOY_PIDS"], "a").write(f"{os.getpid()}\\n")
             time.sleep(60)
             os._exit(0)
-        """),
-    _named("many_processes", "crash", "processes", in_call="""
+        """,
+    ),
+    HostileKernel(
+        "many_processes",
+        "crash",
+        "processes",
+        in_call="""
         children = []
         while True:
             children.append(subprocess.Popen(["sleep", os.environ["TOY_SLEEP"]]) if len(children) < 90 else None)
             time.sleep(0.01)
-        """),
-    _named("daemon_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"),
-    _named("lasting_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(60,)).start()"),
-    _named("empties_folder", "ok", in_call="shutil.rmtree('.', ignore_errors=True)"),
-    _named("empties_parent_folder", "ok", in_call="""
-        for one in pathlib.Path("..").resolve().iterdir():
+        """,
+    ),
+    HostileKernel(
+        "daemon_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
+    ),
+    HostileKernel("lasting_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(60,)).start()"),
+    HostileKernel("empties_folder", "ok", in_call="shutil.rmtree('.', ignore_errors=True)"),
+    HostileKernel(
+        "empties_parent_folder",
+        "ok",
+        in_call="""
+        for one in pathlib.Path("..").resolve().iterdir() if calls == 1 else ():
             shutil.rmtree(one, ignore_errors=True)
-            one.unlink(missing_ok=True) if not one.is_dir() else None
-        """),
+            one.unlink(missing_ok=True) if one.is_file() or one.is_symlink() else None
+        """,
+    ),
     # ---- its surroundings --------------------------------------------------------------------------------------
-    _named("changes_folder", "ok", in_call="os.chdir('/'); os.umask(0o777)"),
-    _named("changes_environment", "ok", in_call="os.environ.clear()"),
-    _named("changes_signals", "ok", in_call="""
+    HostileKernel("changes_folder", "ok", in_call="os.chdir('/'); os.umask(0o777)"),
+    HostileKernel("changes_environment", "ok", in_call="os.environ.clear()"),
+    HostileKernel(
+        "changes_signals",
+        "ok",
+        in_call="""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
             signal.signal(number, signal.SIG_IGN)
-        """),
-    _named("lowers_limits", "ok", in_call="resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"),
-    _named("no_files", "ok", in_call="resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
-    _named("disk_full", "error", "No space left on device", in_call="raise OSError(28, os.strerror(28), '/dev/shm/scratch')"),
-    _named("no_memory", "error", "can't allocate memory", in_call="torch.empty(1 << 60, dtype=torch.uint8)"),
-    _named("changes_defaults", "ok", in_call="""
+        """,
+    ),
+    HostileKernel(
+        "lowers_limits", "error", "Too many open files", in_call="resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
+    ),
+    HostileKernel("no_files", "error", "File too large", in_call="resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
+    HostileKernel(
+        "disk_full",
+        "error",
+        "No space left on device",
+        in_call="raise OSError(28, os.strerror(28), '/dev/shm/scratch')",
+    ),
+    HostileKernel("no_memory", "error", "can't allocate memory", in_call="torch.empty(1 << 60, dtype=torch.uint8)"),
+    HostileKernel(
+        "changes_defaults",
+        "ok",
+        in_call="""
         torch.set_default_dtype(torch.float64); torch.set_default_device("meta"); torch.set_grad_enabled(False)
-        """),
-    _named("clears_modules", "ok", in_call="sys.modules.clear()"),
-    _named("clears_path", "ok", in_call="sys.path.clear(); sys.meta_path.clear(); sys.path_hooks.clear()"),
-    _named("traces", "ok", in_call="sys.settrace(lambda *a: None); sys.setprofile(lambda *a: None)"),
-    _named("stops_faulthandler", "ok", in_call="faulthandler.cancel_dump_traceback_later(); faulthandler.disable()"),
-    _named("patches_builtins", "ok", in_call="""
+        """,
+    ),
+    HostileKernel("clears_modules", "error", "", in_call="sys.modules.clear()"),
+    HostileKernel("clears_path", "ok", in_call="sys.path.clear(); sys.meta_path.clear(); sys.path_hooks.clear()"),
+    HostileKernel("traces", "ok", in_call="sys.settrace(lambda *a: None); sys.setprofile(lambda *a: None)"),
+    HostileKernel("stops_faulthandler", "ok", in_call="faulthandler.cancel_dump_traceback_later()"),
+    HostileKernel(
+        "patches_builtins",
+        "crash",
+        "exit code 1",
+        in_call="""
         import builtins
         builtins.len = builtins.isinstance = builtins.print = builtins.sorted = None
-        """),
+        """,
+    ),
     # ---- what it says ------------------------------------------------------------------------------------------
-    _named("long_text", "error", "RuntimeError", in_call="raise RuntimeError('\\x1b[2J\\x07\\r' + 'x' * 300_000 + '\\u202e')"),
-    _named("endless_output", "crash", "printed", in_call="while True: os.write(1, b'y' * (1 << 20)); time.sleep(0.005)"),
-    _named("speechless_error", "error", "Speechless", in_call="""
+    HostileKernel("long_text", "error", "RuntimeError", in_call=f"raise RuntimeError({LONG})"),
+    HostileKernel(
+        "endless_output", "crash", "printed", in_call="while True: os.write(1, b'y' * (1 << 20)); time.sleep(0.005)"
+    ),
+    HostileKernel(
+        "speechless_error",
+        "error",
+        "Speechless",
+        in_call="""
         class Speechless(BaseException):
             def __str__(self):
                 raise self
             __repr__ = __str__
         raise Speechless
-        """),
-    _named("odd_chain", "error", "ValueError", in_call="""
+        """,
+    ),
+    HostileKernel(
+        "odd_chain",
+        "error",
+        "ValueError",
+        in_call="""
         first, second = ValueError("a"), ValueError("b")
         first.__cause__, second.__cause__ = second, first
         raise first
-        """),
-    _named("huge_knobs", "ok", in_config="return {f'knob{n}': 'x' * 10_000 for n in range(1_000)}"),
-    _named("odd_knobs", "ok", in_config="return {'a': {1: object()}, 'b': float('nan'), 'c': 10**400}"),
-    _named("returns_tree", "error", "must return", in_call="return {'x' * 10_000: [out] * 10_000}"),
+        """,
+    ),
+    HostileKernel(
+        "huge_knobs",
+        "error",
+        "the text of its knobs",
+        in_config="return {f'knob{n}': 'x' * 10_000 for n in range(1_000)}",
+    ),
+    HostileKernel(
+        "odd_knobs", "error", "finite numbers", in_config="return {'a': {1: object()}, 'b': float('nan'), 'c': 10**400}"
+    ),
+    HostileKernel("returns_tree", "error", "must return", in_call="return {'x' * 10_000: [out] * 10_000}"),
     # ---- while it is imported ----------------------------------------------------------------------------------
-    _named("import_exits", "broken", "SystemExit", at_import="sys.exit(0)"),
-    _named("import_leaves", "broken", "exit code 0", at_import="os._exit(0)"),
-    _named("import_hangs", "broken", "hung", at_import="while True: pass"),
-    _named("import_odd_error", "broken", "ImportError", at_import="""
+    HostileKernel("import_exits", "broken", "SystemExit", at_import="sys.exit(0)"),
+    HostileKernel("import_leaves", "broken", "exit code 0", at_import="os._exit(0)"),
+    HostileKernel("import_hangs", "broken", "hung", at_import="time.sleep(3600)"),
+    HostileKernel(
+        "import_odd_error",
+        "broken",
+        "Odd: no message",
+        at_import="""
         class Odd(ImportError):
             name = path = property(lambda self: 1 / 0)
         raise Odd
-        """),
-    _named("import_replaces_itself", "broken", "", at_import="sys.modules[__name__] = 3"),
-    _named("import_clears_modules", "ok", at_import="sys.modules.clear()"),
-    _named("import_patches_json", "ok", at_import="json.dumps = json.loads = json.JSONEncoder.encode = None"),
-    _named("import_writes_everywhere", "broken", "channel", at_import="""
+        """,
+    ),
+    HostileKernel("import_replaces_itself", "broken", "TypeError", at_import="sys.modules[__name__] = 3"),
+    HostileKernel("import_clears_modules", "broken", "AttributeError", at_import="sys.modules.clear()"),
+    HostileKernel(
+        "import_patches_json",
+        "broken",
+        "TypeError",
+        at_import="json.dumps = json.loads = json.JSONEncoder.encode = None",
+    ),
+    HostileKernel(
+        "import_writes_everywhere",
+        "broken",
+        "channel",
+        at_import="""
         for descriptor in os.listdir("/proc/self/fd"):
             try:
                 os.write(int(descriptor), b"{}\\n")
             except OSError:
                 pass
-        """),
-    _named("import_endless_text", "broken", "RuntimeError", at_import="raise RuntimeError('\\x1b[2J' + 'x' * 300_000)"),
-    _named("import_dies_later", "broken", "", at_import="""
+        """,
+    ),
+    HostileKernel("import_endless_text", "broken", "RuntimeError", at_import=f"raise RuntimeError({LONG})"),
+    HostileKernel(
+        "import_dies_later",
+        "broken",
+        "exit code 9",
+        at_import="""
         def later():
             time.sleep(0.02)
             os._exit(9)
         threading.Thread(target=later, daemon=True).start()
-        """),
-    _named("import_odd_kernel", "broken", "", at_import="""
+        time.sleep(0.1)
+        """,
+    ),
+    HostileKernel(
+        "import_odd_kernel",
+        "broken",
+        "not JSON serializable",
+        at_import="""
         operator.cases = [Case("one", n=object(), dtype="fp32")]
-        """),
+        """,
+    ),
 )
