@@ -23,6 +23,7 @@ from benchmarks.channel import text
 from benchmarks.channel.frames import LONGEST_ANSWER, BrokenChannel, new_seal, opened
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.processes import crowd
+from benchmarks.coordinator.session.ledger import Ledger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
 
@@ -206,9 +207,11 @@ class WorkerPool:
         world: int,
         directory: Path,
         variables: Mapping[str, str] | None = None,
+        ledger: Ledger | None = None,
         left: list[str] | None = None,
     ) -> None:
         self.label = label
+        self.ledger = ledger or Ledger()
         self.left: list[str] = [] if left is None else left
         self.workers: list[RankProcess] = []
         self.step = "start"
@@ -236,12 +239,19 @@ class WorkerPool:
     def post(self, step: str, limit_s: float, op: str, per_rank: Sequence[Fields] = (), **fields: Any) -> None:
         """Send every rank a request; `step` names it in messages.  collect() must follow."""
         self.step, self._limit_s = step, limit_s
+        self.ledger.sent(self, op, fields)
         for worker in self.workers:
             own = per_rank[worker.rank] if per_rank else {}
             worker.send({"op": op, "limit_s": limit_s, "fields": {**fields, **own}})
 
     def collect(self) -> list[Any]:
         """The result of every rank, in rank order.  Raises StepFailed or PoolDied."""
+        try:
+            return self._collected()
+        finally:
+            self.ledger.answered(self)
+
+    def _collected(self) -> list[Any]:
         answers: dict[int, dict[str, Any]] = {}
         until = time.monotonic() + self._limit_s
         with selectors.DefaultSelector() as selector:
@@ -266,6 +276,7 @@ class WorkerPool:
     def kill(self) -> None:
         """Kill every rank with all it started."""
         with deferred():
+            self.ledger.answered(self)
             workers, self.workers = self.workers, []
             for worker in workers:
                 worker.process.kill()

@@ -12,8 +12,9 @@ from typing import Any
 
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.ranks import HARNESS, Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.referee import TRUTH, Referee, truth_of
+from benchmarks.coordinator.session.ledger import Ledger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -42,7 +43,7 @@ class WorkerSetting:
     """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
 
     heap: the home of the symmetric heap, "auto" where the ranks have to find out.  referee: None where an arm's process
-    compares its outputs itself.
+    compares its outputs itself.  ledger: of the wall time.
     """
 
     kernel: str
@@ -57,6 +58,7 @@ class WorkerSetting:
     directory: Path
     heap: str = "auto"
     referee: Referee | None = None
+    ledger: Ledger = dataclasses.field(default_factory=Ledger)
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
@@ -142,7 +144,7 @@ class WorkerPools:
             starting.prepare(python)
             with deferred():
                 variables, left = s.variables(self._heap), self._left.setdefault(role, [])
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, left)
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, s.ledger, left)
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
@@ -174,6 +176,13 @@ class WorkerPools:
             self.notes.append(f"{role}: while the homes of the heap were tried, {failure.why}; now with --heap ipc")
         if self._failed_starts[role] >= STARTS or failure.status != Status.CRASH:
             self.lost[role] = dataclasses.replace(failure, why=f"its processes could not start: {failure.why}")
+
+
+def referee_process(python: str, directory: Path, ledger: Ledger) -> WorkerPool:
+    """A process that imports the harness alone."""
+    starting.prepare(python)
+    with deferred():
+        return WorkerPool("referee", python, HARNESS, 1, directory, VARIABLES, ledger)
 
 
 def _ended(role: str, names: Sequence[str]) -> str:
