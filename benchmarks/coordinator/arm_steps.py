@@ -53,6 +53,7 @@ class ArmSteps:
         self.say: Callable[[str], None] = lambda words: None
         self.failures: dict[str, Failure] = {}
         self.ended: set[str] = set()
+        self._in_turns = False
         self.referee, self.made_apart = workers.referee, workers.made_apart
 
     def arms(self) -> list[PlannedArm]:
@@ -77,21 +78,28 @@ class ArmSteps:
             return None
 
     def together(self, steps: Sequence[RankStep]) -> list[tuple[RankStep, list[Any]]]:
-        """Steps of several checkouts at once; the answers to those that succeeded."""
+        """Steps of several checkouts at once; the answers to those that succeeded.
+
+        Where several ended because one of them killed the parent of all, they are asked in turns from then on.
+        """
+        if self._in_turns and len(steps) > 1:
+            return [found for step in steps for found in self.together([step])]
         for step in steps:
             label = f"{step.name} of {step.about}"
             self.workers.pools[step.role].post(label, self._allow(step.op, *step.arms), step.op, **step.fields)
-        answers, again = [], False
+        answers, again, died = [], False, []
         for step in steps:
             try:
                 answers.append((step, self.workers.pools[step.role].collect()))
             except PoolDied as error:
-                again = True
-                for arm in step.arms:
-                    self.give_up(arm, error.failure, ended=True)
+                died.append((step, error.failure))
             except StepFailed as error:
                 again = self._all_failed(step, error.failure) or again
-        if again:
+        self._in_turns |= sum(failure.orphaned for _, failure in died) > 1
+        for step, failure in died if not (self._in_turns and len(died) > 1) else ():
+            for arm in step.arms:
+                self.give_up(arm, failure, ended=True)
+        if again or died:
             raise Again
         return answers
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import family
 from benchmarks.coordinator.signals import deferred
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
@@ -117,6 +118,7 @@ class Forked:
         elif self.orphaned:
             self.kill()
             self.returncode = -int(signal.SIGKILL)
+            self.left = _end_orphans()
 
 
 class ForkServer:
@@ -142,6 +144,11 @@ class ForkServer:
         self.served = False
         self._running: set[int] = set()
         self.alive = True
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
 
     @property
     def idle(self) -> bool:
@@ -211,6 +218,17 @@ class ForkServer:
             self._give_up(0.0)
             return None
         return json.loads(message)
+
+
+def _end_orphans() -> list[str]:
+    """End what a server that was killed can end no more, if this program keeps its orphans; the names.
+
+    They have sessions of their own; what this program starts itself is in its own session, or is a server.
+    """
+    if not family.keeps_orphans():
+        return []
+    ours = {server.pid for server in _servers.values()}
+    return family.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
 
 
 _servers: dict[tuple[Any, ...], ForkServer] = {}

@@ -94,14 +94,22 @@ WRONG = "out.mul_(1.5)"
 
 KERNELS = (
     # ---- the channel -------------------------------------------------------------------------------------------
-    HostileKernel("patches_dumps", "ok", in_call="json.dumps = json.JSONEncoder.encode = lambda *a, **k: '{}'"),
     HostileKernel(
-        "patches_write", "ok", in_call="os.write = os.read = lambda *a: 0; pickle.dumps = marshal.dumps = None"
+        "patches_dumps",
+        "error",
+        "replaces json.dumps",
+        in_call="json.dumps = json.JSONEncoder.encode = lambda *a, **k: '{}'",
+    ),
+    HostileKernel(
+        "patches_write",
+        "error",
+        "replaces",
+        in_call="os.write = os.read = lambda *a: 0; pickle.dumps = marshal.dumps = None",
     ),
     HostileKernel(
         "answers_itself",
-        "wrong",
-        "expected",
+        "error",
+        "replaces json.dumps",
         at_set_up="""
         def forged(*a, **k):
             return '{"ok": true, "result": {"norm": 0.0, "peak": 0.0, "seconds": 1e-9}}'
@@ -126,8 +134,8 @@ KERNELS = (
     # ---- the comparison ----------------------------------------------------------------------------------------
     HostileKernel(
         "patches_compare",
-        "wrong",
-        "expected",
+        "error",
+        "replaces torch.",
         at_set_up="""
         always = lambda *a, **k: torch.zeros((), dtype=torch.float64)
         torch.linalg.vector_norm = torch.norm = torch.dist = always
@@ -139,8 +147,8 @@ KERNELS = (
     ),
     HostileKernel(
         "patches_numerics",
-        "wrong",
-        "expected",
+        "error",
+        "replaces",
         in_call="""
         for name, module in list(sys.modules.items()):
             if name.endswith("numerics"):
@@ -150,21 +158,31 @@ KERNELS = (
     ),
     HostileKernel(
         "patches_tensor_type",
-        "wrong",
-        "expected",
+        "error",
+        "replaces torch.Tensor.__sub__",
         at_import="torch.Tensor.__sub__ = lambda a, b: torch.zeros(a.shape)",
         in_call=WRONG,
     ),
     HostileKernel(
         "finds_expected",
-        "wrong",
-        "expected",
+        "error",
+        "in the memory of the reference",
         in_call="""
         for one in gc.get_objects():
             if type(one).__name__ == "CaseBench":
                 one.expected = out
         out.mul_(1.5)
         """,
+    ),
+    HostileKernel(
+        "replaces_subtraction",
+        "wrong",
+        "expected",
+        at_set_up="""
+        operator.library = torch.library.Library("aten", "IMPL")
+        operator.library.impl("sub.Tensor", lambda a, b, *, alpha=1: torch.zeros_like(a), "CPU")
+        """,
+        in_call=WRONG,
     ),
     # ---- its end -----------------------------------------------------------------------------------------------
     HostileKernel("leaves_with_0", "crash", "exit code 0", in_call="os._exit(0)"),
@@ -262,14 +280,20 @@ KERNELS = (
     HostileKernel("no_memory", "error", "can't allocate memory", in_call="torch.empty(1 << 60, dtype=torch.uint8)"),
     HostileKernel(
         "changes_defaults",
-        "ok",
+        "error",
+        "changes for the whole process torch.get_default_dtype()",
         in_call="""
         torch.set_default_dtype(torch.float64); torch.set_default_device("meta"); torch.set_grad_enabled(False)
         """,
     ),
     HostileKernel("clears_modules", "error", "", in_call="sys.modules.clear()"),
     HostileKernel("clears_path", "ok", in_call="sys.path.clear(); sys.meta_path.clear(); sys.path_hooks.clear()"),
-    HostileKernel("traces", "ok", in_call="sys.settrace(lambda *a: None); sys.setprofile(lambda *a: None)"),
+    HostileKernel(
+        "traces",
+        "error",
+        "changes for the whole process sys.gettrace()",
+        in_call="sys.settrace(lambda *a: None); sys.setprofile(lambda *a: None)",
+    ),
     HostileKernel("stops_faulthandler", "ok", in_call="faulthandler.cancel_dump_traceback_later()"),
     HostileKernel(
         "patches_builtins",
@@ -373,3 +397,15 @@ KERNELS = (
         """,
     ),
 )
+
+ORPHAN = HostileKernel(
+    "leaves_an_orphan",
+    "crash",
+    "its parent was killed",
+    in_call="""
+        subprocess.Popen(["sleep", os.environ["TOY_SLEEP"]], start_new_session=True)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+        """,
+)
+"""Ends the process that would end what it leaves: for a whole program, which then does so itself."""

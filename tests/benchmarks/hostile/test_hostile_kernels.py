@@ -21,7 +21,7 @@ from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.tally import Tally
 from tests.benchmarks.conftest import TOY
-from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, HostileKernel
+from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, HostileKernel
 
 ROOT = Path(__file__).parents[3]
 MARK = "86400.7"
@@ -113,7 +113,8 @@ def test_the_run_ends_with_the_exit_code_of_a_fault(run):
     assert all(map(fit_to_be_shown, tally.not_measured()))
 
 
-def test_nothing_is_left_running(run, described):
+def running() -> list[bytes]:
+    """Command lines of what hostile kernels started."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -121,7 +122,11 @@ def test_nothing_is_left_running(run, described):
                 found.append((entry / "cmdline").read_bytes())
         except OSError:
             continue  # it ended while we looked
-    assert found == []
+    return found
+
+
+def test_nothing_is_left_running(run, described):
+    assert running() == []
 
 
 def test_the_table_has_what_was_asked_for():
@@ -130,8 +135,9 @@ def test_the_table_has_what_was_asked_for():
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_command_says_what_happened_and_prints_no_more_than_can_be_read(tmp_path, start):
-    names = ("kills_parent", "long_text", "leaves_children")
-    tree, out = tree_of(tmp_path / "tree", [one for one in KERNELS if one.name in names]), tmp_path / "trials.jsonl"
+    kernels = [ORPHAN, *(one for one in KERNELS if one.name in ("kills_parent", "long_text", "leaves_children"))]
+    names = [one.name for one in kernels]
+    tree, out = tree_of(tmp_path / "tree", kernels), tmp_path / "trials.jsonl"
     asked = [word for name in (*names, HEALTHY) for word in ("--kernel", name)]
     what = ["--tree", f"head={tree}", "--out", str(out), "--rounds", "2", "--trials", "1", "--progress", "none"]
     ended = subprocess.run(
@@ -146,4 +152,17 @@ def test_a_command_says_what_happened_and_prints_no_more_than_can_be_read(tmp_pa
     assert len(ended.stderr) < 5_000
     assert all(map(fit_to_be_shown, ended.stderr.splitlines()))
     assert "its parent was killed" in ended.stderr
-    assert "left running were ended: sleep" in ended.stderr
+    for name in ("leaves_children", ORPHAN.name):
+        assert f"{name}: head: processes that a backend left running were ended: sleep" in ended.stderr
+    assert running() == []
+
+
+def test_a_side_that_kills_the_parent_of_both_costs_the_other_side_nothing(tmp_path):
+    killer = HostileKernel("twice", "crash", "its parent was killed", at_set_up="os.kill(os.getppid(), signal.SIGKILL)")
+    sides = {"base": HostileKernel("twice", "ok"), "head": killer}
+    trees = [Checkout(role, tree_of(tmp_path / role, [kernel])) for role, kernel in sides.items()]
+    [line] = measure(["twice"], trees, QUICK)
+    arms = line["cases"]["one"]["arms"]
+    assert (arms["base/hostile"]["status"], len(arms["base/hostile"]["seconds"])) == ("ok", QUICK.rounds)
+    assert arms["head/hostile"]["status"] == "crash"
+    assert killer.says in arms["head/hostile"]["why"]
