@@ -21,7 +21,7 @@ from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
 from benchmarks.coordinator.referee import truth_of
 from benchmarks.coordinator.samples import spot_checks, symptoms
 from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
-from benchmarks.coordinator.samples.floor import Floor
+from benchmarks.coordinator.samples.floor import PhysicalFloor
 from benchmarks.coordinator.samples.spot_checks import PlannedSample
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.sustained.rounds import SETTLED, BurstRounds
@@ -64,7 +64,7 @@ class CaseRun(ArmSteps):
         self._one_arm_per_message = False
         self._keep_inputs = keep_inputs
         self.meter = EnergyMeter(None, case.world, "not asked for")
-        self.floor, self.secret = Floor(), 0
+        self.floor, self.secret = PhysicalFloor(), 0
 
     def run(self) -> dict[str, Any]:
         """The case's entry in the trial line."""

@@ -209,8 +209,8 @@ class DeviceClock:
         """What is said if the clocks of device and host disagree so far, or the caches were not flushed."""
         changed = "" if _place(self._flush) == self._place else FLUSH_CHANGED
         found = changed or spans.disagreement(self._spans) or spans.unflushed(self._flushes_s, self._flush_s)
-        if found:
-            self._spans, self._flushes_s = [], []
+        self._spans = [] if found else self._spans[-spans.KEPT :]
+        self._flushes_s = [] if found else self._flushes_s[-spans.KEPT :]
         return found
 
     def _compare_clocks(self, marks: Sequence[Any], begun: Sequence[tuple[int, float]]) -> None:

@@ -23,6 +23,9 @@ SPEC_VERSIONS = (1,)
 CASE_STEPS = ("build", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
+GUARDED = (*CASE_STEPS, "case", "check")
+"""Requests in which an operator's code runs beside that of others."""
+
 
 class MissingHeap:
     """Takes the place of the symmetric heap; whoever uses it gets the reason why there is none."""
@@ -65,9 +68,23 @@ class Service:
         self._heap: Any = None
         self._judge: Any = None
         self._arms: Any = None
+        self._settings: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
-        """Do what a request asks for; returns its result."""
+        """Do what a request asks for; returns its result.
+
+        Refused if what an operator did in it changes what all arms of the process are measured and compared with.
+        """
+        if self._settings is None or op not in GUARDED:
+            return self._performed(op, fields)
+        before = self._settings.now()
+        try:
+            return self._performed(op, fields)
+        finally:
+            if found := self._settings.disturbed(before) or self._clock.disturbed():
+                raise Refused("error", found, fatal=True)
+
+    def _performed(self, op: str, fields: Mapping[str, Any]) -> Any:
         if op not in CASE_STEPS:
             return getattr(self, f"do_{op}")(**fields)
         if self._bench is None and op == "drop":  # the case failed before there was an arm
@@ -137,7 +154,8 @@ class Service:
         before = settings.now()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
         if found := settings.disturbed(before):
-            raise Refused("error", f"the import of {module} {found}")
+            raise Refused("error", f"on the import of {module} {found}")
+        self._settings = settings
         self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them

@@ -19,7 +19,7 @@ from benchmarks.worker import arms, clocks, failures
 from benchmarks.worker.requests import Service
 from kernels.spec import Case, Cost, Kernel, Place, Tolerance
 
-toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=16)], tolerance=Tolerance())
+toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=16)], tolerance=Tolerance(), live=("x",))
 
 
 @toy.inputs
@@ -74,6 +74,16 @@ def forgetful(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch
     """Right when called, but writes nothing when it is replayed: as a graph of a call that decides on the host."""
     out, replaying = torch.empty_like(inputs["x"]), SimulatedGraph
     return lambda: out if replaying.replaying else torch.mul(inputs["x"], 2, out=out)
+
+
+@toy.backend("copies_the_first")
+def copies_the_first(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Computes for the first copy of the inputs and gives that result for all."""
+    out, first = torch.empty_like(inputs["x"]), FIRST.setdefault("x", inputs["x"])
+    return lambda: torch.mul(first, 2, out=out)
+
+
+FIRST: dict[str, torch.Tensor] = {}
 
 
 class SimulatedGraph:
@@ -151,7 +161,9 @@ def run_case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, A
         case = PlannedCase("c", 1, planned, "graph", copies, calls, 0)
         setting = SimpleNamespace(referee=None, gpu=True, kernel="toy")
         workers = LocalPools(pools={}, lost={}, starts=0, setting=setting)
-        return CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {}).run(), workers
+        run_of = CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {})
+        run_of.secret = 3
+        return run_of.run(), workers
 
     return run
 
@@ -192,3 +204,12 @@ def test_a_graph_that_computes_nothing_is_wrong(run_case):
     assert entry["arms"]["head/good"]["status"] == "ok"
     assert entry["arms"]["head/forgetful"]["status"] == "wrong"
     assert "check of the graph: the output is nan" in entry["arms"]["head/forgetful"]["why"]
+
+
+def test_the_copies_of_the_inputs_differ_and_so_must_their_results(run_case):
+    FIRST.clear()
+    entry, workers = run_case("good", "copies_the_first")
+    assert entry["arms"]["head/good"]["status"] == "ok"
+    assert set(workers.pools["head"]._service._bench.values.held) == {0, 1}
+    assert entry["arms"]["head/copies_the_first"]["status"] == "wrong"
+    assert entry["arms"]["head/copies_the_first"]["why"].startswith("check: ")

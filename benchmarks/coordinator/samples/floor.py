@@ -11,9 +11,10 @@ from benchmarks.plan import known_hardware
 from kernels import hardware
 from kernels.spec import Cost
 
-MARGIN = 0.8
+MARGIN = 0.9
 """A time below this share of the floor cannot be.  Data sheets give the matrix peak of H100 and H200 at 1830 MHz, and
-the clock goes to 1980 MHz, 8 % above; other peaks are upper bounds."""
+the clock goes to 1980 MHz, 8 % above; other peaks are upper bounds.  Of 10,411 arms recorded on H200 the fastest took
+1.21 times its floor (2026-11-22)."""
 
 CACHE_FACTOR = 10
 """Caches move at most so many times what the memory does: MI300X 17.2 TB/s of Infinity Cache to 5.3 TB/s (AMD CDNA 3
@@ -24,7 +25,7 @@ SWITCH_FACTOR = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Floor:
+class PhysicalFloor:
     """seconds: no call takes less.  because: by what, in words; "" where nothing is known."""
 
     seconds: float = 0.0
@@ -41,7 +42,7 @@ class Floor:
         )
 
 
-def of_case(declared: Sequence[Mapping[str, Any]], case: str, machine: Mapping[str, Any]) -> Floor:
+def of_case(declared: Sequence[Mapping[str, Any]], case: str, machine: Mapping[str, Any]) -> PhysicalFloor:
     """Of a case on a machine, by what checkouts declare it to cost; where they disagree, the least.
 
     Nothing is known of a CPU, and of a device that is not in kernels/hardware.py.
@@ -52,10 +53,10 @@ def of_case(declared: Sequence[Mapping[str, Any]], case: str, machine: Mapping[s
         about = next((known for known in one["cases"] if known["name"] == case), None)
         if device and about and case in one["costs"]:
             found.append(physical(Cost(**one["costs"][case]), about["dtype"], about["world"], device))
-    return min(found, key=lambda floor: floor.seconds, default=Floor())
+    return min(found, key=lambda floor: floor.seconds, default=PhysicalFloor())
 
 
-def physical(cost: Cost, dtype: str, world: int, device: hardware.Hardware) -> Floor:
+def physical(cost: Cost, dtype: str, world: int, device: hardware.Hardware) -> PhysicalFloor:
     """The largest of FLOP over peak, bytes over the bandwidth of memory and caches, link bytes over the links.
 
     What fits in L2 and the last-level cache need not pass through memory, whatever the caches held before.
@@ -65,19 +66,21 @@ def physical(cost: Cost, dtype: str, world: int, device: hardware.Hardware) -> F
     memory, beyond = device.hbm_bandwidth, max(0, cost.hbm_bytes - cached)
     peak = _peak(dtype, device)
     floors = [
-        Floor(beyond / memory, f"the {_size(beyond)} beyond its caches at {memory / 1e12:.3g} TB/s of an {name}"),
-        Floor(
+        PhysicalFloor(
+            beyond / memory, f"the {_size(beyond)} beyond its caches at {memory / 1e12:.3g} TB/s of an {name}"
+        ),
+        PhysicalFloor(
             cost.hbm_bytes / (CACHE_FACTOR * memory),
             f"{_size(cost.hbm_bytes)} at {CACHE_FACTOR} times the {memory / 1e12:.3g} TB/s of an {name}",
         ),
-        Floor(cost.flops / peak, f"{cost.flops:.3g} FLOP at {peak / 1e12:.4g} TFLOP/s ({dtype}) of an {name}"),
+        PhysicalFloor(cost.flops / peak, f"{cost.flops:.3g} FLOP at {peak / 1e12:.4g} TFLOP/s ({dtype}) of an {name}"),
     ]
     if world > 1:
         link = SWITCH_FACTOR * device.link_to(world - 1)
         said = (
             f"{_size(cost.link_bytes)} at {SWITCH_FACTOR} times the {link / SWITCH_FACTOR / 1e9:.4g} GB/s of its links"
         )
-        floors.append(Floor(cost.link_bytes / link, said))
+        floors.append(PhysicalFloor(cost.link_bytes / link, said))
     return max(floors, key=lambda floor: floor.seconds)
 
 

@@ -52,10 +52,10 @@ def now() -> Settings:
 def disturbed(before: Settings) -> str:
     """What is said if a function that the harness measures with was replaced, or a setting has another value now."""
     if names := bound.WATCH.replaced():
-        return f"replaces {_list(names)}, which the harness measures with"
+        return f"it replaces {_list(names)}, which the harness measures with"
     after = now()
     changed = [f"{name} from {before[name]} to {after.get(name)}" for name in before if after.get(name) != before[name]]
-    return f"changes for the whole process {_list(changed)}" if changed else ""
+    return f"it changes for the whole process {_list(changed)}" if changed else ""
 
 
 def _list(names: list[str], most: int = 3) -> str:

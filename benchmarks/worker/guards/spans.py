@@ -17,6 +17,9 @@ ENDS_S = 300e-6
 SHORTEST_S, FEWEST = 2e-3, 4
 """Spans of the host below this say nothing, nor do fewer of them: a host that others use may notice an end late."""
 
+KEPT = 64
+"""Most recent spans and flushes that are looked at."""
+
 SLOWEST, FASTEST = 0.6, 1.1
 """The device's seconds of one of the host; halved times have been seen (`elapsed_time` patched).  Both clocks count to
 some 1e-5 (2026-11-22)."""

@@ -92,8 +92,9 @@ class SpotCheck:
         if self._fixed:
             for snapshot, window in zip(self._snapshots, self._windows, strict=True):
                 snapshot.copy_(window)
-        elif not self.misshapen:
-            self._windows = [self._window(one) for one in forms.tensors(result)]
+        else:
+            parts = () if self.misshapen else forms.tensors(result)
+            self._windows = [self._window(one) for one in parts]
             self._snapshots = [one.clone() for one in self._windows]
 
     def _window(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,8 @@ RESULTS = Path(__file__).parents[3] / "results"
 def test_the_issue_s_331_terabytes_per_second_are_refused_with_both_numbers():
     found = floor.physical(Cost(flops=1 << 27, hbm_bytes=512 << 20), "fp32", 1, H100)
     assert found.broken_by([1.6e-6] * 40) == (
-        "its time cannot be: 1.6 us a call, but the 484.4 MB beyond its caches at 3.35 TB/s of an H100 SXM take at least "
-        "145 us: the timed span does not hold the whole work"
+        "its time cannot be: 1.6 us a call, but the 484.4 MB beyond its caches at 3.35 TB/s of an H100 SXM take at "
+        "least 145 us: the timed span does not hold the whole work"
     )
     assert found.broken_by([180e-6] * 40) == ""
 
@@ -56,3 +58,18 @@ def test_the_least_of_two_declared_costs_counts():
     machine |= {"memory_bytes": None}
     less = {**one, "costs": {"c": {"flops": 10**11}}}
     assert floor.of_case([one, less], "c", machine).seconds == pytest.approx(1e11 / 989.4e12)
+
+
+def test_nothing_that_was_recorded_beats_its_floor():
+    shares = []
+    for path in (RESULTS / "h200x1-537ca5d2").glob("*.notes.jsonl"):
+        for text in path.read_text().splitlines():
+            line = json.loads(text)
+            declared = [one["declaration"] for one in line.get("trees", {}).values()]
+            for name, entry in line.get("cases", {}).items():
+                least = floor.of_case(declared, name, line["machine"])
+                timed = [arm["seconds"] for arm in entry["arms"].values() if arm["status"] == "ok"]
+                assert [least.broken_by(seconds) for seconds in timed] == [""] * len(timed), name
+                shares += [statistics.median(seconds) / least.seconds for seconds in timed]
+    assert len(shares) > 100
+    assert min(shares) > 1.15, "the margin is far away"
