@@ -6,8 +6,10 @@ Exit codes of judging verbs: 0 pass, 1 regression, 2 no verdict, 3 usage or infr
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
+import os
 import signal
 import sys
 import threading
@@ -19,6 +21,9 @@ import click
 from benchmarks import lifetime
 
 USAGE, INTERRUPTED = 3, 130
+
+DOCUMENTED = (0, 1, 2, USAGE, INTERRUPTED)
+"""Exit codes of `ridgeline`; that of a child which a signal killed is none of them."""
 
 VERBS = {
     "ab": "Compare two commits in lock-step, or judge recorded trials.",
@@ -90,6 +95,16 @@ ROOMS: dict[str, str] = {
 LONGEST_ERROR = 10_000
 """Characters of an error that are printed."""
 
+NEXT_STEP = {
+    errno.ENOSPC: "make room, and run it again",
+    errno.EDQUOT: "make room, and run it again",
+    errno.EFBIG: "raise the limit for files (ulimit -f), and run it again",
+    errno.EMFILE: "raise the limit for open files (ulimit -n), and run it again",
+    errno.EACCES: "ask for the right to it, or name another",
+    errno.EROFS: "name a folder that can be written",
+}
+"""What to do about what the operating system refused."""
+
 OURS = ("ci.", "benchmarks.", "kernels.")
 """Modules whose exceptions are sentences for people; any other exception is a defect of Ridgeline."""
 
@@ -117,7 +132,8 @@ class Verbs(click.Group):
             signal.signal(signal.SIGTERM, _interrupted)  # a queue that ends a job: as tidy as Ctrl-C
             lifetime.end_with_starter()
         try:
-            sys.exit(super().main(*args, **kwargs) or 0)
+            code = super().main(*args, **kwargs) or 0
+            sys.exit(code if code in DOCUMENTED else USAGE)
         except (click.exceptions.Abort, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
         except click.ClickException as error:
@@ -140,11 +156,21 @@ def _attribute(verb: str) -> str:
 def _say(error: Exception) -> None:
     """A sentence for what we foresaw; for everything else the traceback too."""
     if isinstance(error, OSError) or type(error).__module__.startswith(OURS):
-        click.echo(f"Error: {escaped(str(error))}", err=True)
+        said = _of_system(error) if isinstance(error, OSError) else str(error)
+        click.echo(f"Error: {escaped(said)}", err=True)
         return
     click.echo(escaped("".join(traceback.format_exception(error))), err=True, nl=False)
     said = escaped(f"{type(error).__name__}: {error}")
     click.echo(f"Error: {said}; this is a defect of Ridgeline, please report it", err=True)
+
+
+def _of_system(error: OSError) -> str:
+    """What the operating system refused, of which file, and what to do."""
+    if isinstance(error, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print goes nowhere
+        return "whoever read the output is gone, so the rest was not printed; what the command wrote is whole"
+    what = f"{error.filename}: " if error.filename else ""
+    return f"{what}{error.strerror or error}; {NEXT_STEP.get(error.errno or 0, 'name another file or folder')}"
 
 
 def escaped(text: str) -> str:

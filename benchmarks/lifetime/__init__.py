@@ -48,13 +48,22 @@ def end_with(starter: int, number: signal.Signals = signal.SIGKILL) -> None:
 
     The parent may be another process than `starter`, such as a script that is used as a Python.
     """
+    _send_on_death(number)
+    if os.getppid() != starter and not lives(starter):
+        os.kill(os.getpid(), number)
+
+
+def outlive_starter() -> None:
+    """No signal any more: for a process that learns of the end in another way, and has to tidy first."""
+    _send_on_death(0)
+
+
+def _send_on_death(number: int) -> None:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
-    if os.getppid() != starter and not lives(starter):
-        os.kill(os.getpid(), number)
 
 
 def _space() -> str:

@@ -51,14 +51,15 @@ def main() -> None:
     """Import, then serve the socket whose descriptor is the argument until it closes."""
     link = socket.socket(fileno=int(sys.argv[1]))
     sys.path.insert(0, str(HARNESS))
-    from benchmarks.lifetime import end_with_starter
+    from benchmarks import lifetime
 
-    end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
+    lifetime.end_with_starter(signal.SIGKILL)  # the socket is read only once everything is imported
     for name in PRELOADED:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     if not _can_fork() or "kernels" in sys.modules:
         return  # whoever asks starts processes the long way
+    lifetime.outlive_starter()
     gc.collect()
     gc.freeze()
     link.send(json.dumps({"ready": os.getpid()}).encode())

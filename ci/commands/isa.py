@@ -165,6 +165,8 @@ class IsaJob:
             click.echo(text, nl=False)
         else:
             _print(isa_text.listing(tree))
+        if not tree.entries:
+            self._tell(f"{self.root} declares nothing that can be compiled ahead: no backend here has an isa()")
         return 0 if any(entry.code for entry in tree.entries) else 2
 
     def compare(self, base: str) -> int:

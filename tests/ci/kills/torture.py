@@ -137,7 +137,8 @@ class Stage:
                 return
         found = self._to_the_end()
         if found != self.wanted:
-            self.tally.faults.append(f"then it came to {str(found)[:1500]}\n  and not to {str(self.wanted)[:1500]}")
+            said = self._said()
+            self.tally.faults.append(f"it came to {str(found)[:900]}\n  and not to {str(self.wanted)[:900]}\n  {said}")
         self.tally.finished += 1
 
     def _new(self) -> None:
@@ -179,10 +180,13 @@ class Stage:
 
     def _of_a_child(self, code: int, what: str) -> None:
         """A command that lost a child says so; what it measured of the loss is no part of an undisturbed outcome."""
-        said = (self.folder.parent / "said").read_text(errors="replace")
-        if code not in CODES or "this is a defect" in said:
-            self.tally.faults.append(f"{what}: exit code {code}: {said[-1500:]}")
+        if code not in CODES or "this is a defect" in self._said():
+            self.tally.faults.append(f"{what}: exit code {code}: {self._said()}")
         self._new()
+
+    def _said(self) -> str:
+        """The end of what the command wrote to stderr."""
+        return (self.folder.parent / "said").read_text(errors="replace")[-1500:]
 
     def _note(self, late: float, left: Sequence[int], what: str) -> None:
         self.tally.late = max(self.tally.late, late)
