@@ -7,10 +7,11 @@ where the processes have ended or may be out of step.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
+from benchmarks.coordinator.referee import truth_of
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
@@ -51,6 +52,8 @@ class ArmSteps:
         self.say: Callable[[str], None] = lambda words: None
         self.failures: dict[str, Failure] = {}
         self.ended: set[str] = set()
+        self.referee = workers.setting.referee
+        self.made_apart = bool(self.referee) and not workers.setting.gpu
 
     def arms(self) -> list[PlannedArm]:
         """The arms that have not failed."""
@@ -91,6 +94,69 @@ class ArmSteps:
         if again:
             raise Again
         return answers
+
+    # ---- the referee ---------------------------------------------------------------------------------------------
+
+    def truth_roles(self) -> list[str]:
+        """The processes that are needed to make references of this case."""
+        return [self._truth_role(role) for role in self._unknown(self.roles())] if self.made_apart else []
+
+    def truth_steps(self, steps: Sequence[RankStep]) -> list[RankStep]:
+        """The steps that make inputs, for the processes that make references."""
+        fields = {"copies": 1, "keep": False, "reference": True}
+        unknown = self._unknown(step.role for step in steps) if self.made_apart else []
+        return [
+            dataclasses.replace(step, role=self._truth_role(step.role), fields={**step.fields, **fields})
+            for step in steps
+            if step.role in unknown
+        ]
+
+    def expect(self, made: Sequence[RankStep]) -> None:
+        """Have the references that were made handed to the referee."""
+        if self.referee is None:
+            return
+        unknown = self._unknown(step.role for step in made)
+        asked = {step.role: {"op": "truth", "fields": {"file": self.referee.file()}} for step in made}
+        steps = [dataclasses.replace(step, **asked[step.role]) for step in made if step.role in unknown]
+        told = self.together([dataclasses.replace(step, role=self._truth_role(step.role)) for step in steps])
+        for step, answers in told:
+            for rank, truth in enumerate(answers):
+                try:
+                    self.referee.expect(self._key(step.arms[0].role, rank), **truth)
+                except (StepFailed, PoolDied) as error:
+                    self._all_failed(step, error.failure)
+                    raise Again from error
+
+    def judged(self, arm: PlannedArm, step: str, handed: Sequence[Any]) -> list[Any] | None:
+        """What the referee says of the outputs of every rank; None if they are wrong and the others can go on."""
+        assert self.referee
+        try:
+            found = [self.referee.compare(self._key(arm.role, rank), one["handed"]) for rank, one in enumerate(handed)]
+        except PoolDied as error:
+            self.give_up(arm, _in_step(error.failure, step))
+            raise Again from error
+        except StepFailed as error:
+            self._step_failed(arm, error.failure, step)
+            return None
+        wrong = [one["why"] for one in found if one["why"]]
+        if wrong:
+            self._step_failed(arm, Failure(Status.WRONG, wrong[0], everywhere=len(wrong) == len(found)), step)
+            return None
+        return [{**one, **errors} for one, errors in zip(handed, found, strict=True)]
+
+    def _truth_role(self, role: str) -> str:
+        return truth_of(role) if self.made_apart else role
+
+    def _unknown(self, roles: Iterable[str]) -> list[str]:
+        """The checkouts of whose references the referee does not know all ranks."""
+        ranks = range(self.case.world)
+        return [r for r in roles if self.referee and not self.referee.knows(self._key(r, rank) for rank in ranks)]
+
+    def _key(self, role: str, rank: int) -> str:
+        """The name of a reference."""
+        return f"{self.workers.setting.kernel}/{self.case.name}/{role}/{rank}/{self.protocol.seed}"
+
+    # ---- limits, and failures ------------------------------------------------------------------------------------
 
     def _allow(self, op: str, *arms: PlannedArm) -> float:
         """Seconds that a step may take; said where a library that compiles itself on first use gets more for that."""

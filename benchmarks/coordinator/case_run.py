@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
+from benchmarks.coordinator.referee import truth_of
 from benchmarks.coordinator.samples import symptoms
 from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
 from benchmarks.coordinator.sustained.energy import EnergyMeter
@@ -90,20 +91,25 @@ class CaseRun(ArmSteps):
             self._take()
 
     def _start(self) -> None:
-        self.workers.ready(self.roles())
+        self.workers.ready([*self.roles(), *self.truth_roles()])
         for arm in self.arms():
-            if arm.role in self.workers.lost:
-                self.failures[arm.key] = self.workers.lost[arm.role]
+            for role in (arm.role, truth_of(arm.role)):
+                if role in self.workers.lost:
+                    self.failures[arm.key] = self.workers.lost[role]
 
     def _make_inputs(self) -> None:
         """Inputs and reference in every checkout at once."""
         fields = {"case": self.case.name, "seed": self.protocol.seed, "copies": self._copies}
-        fields |= {"keep": self._keep_inputs}
+        fields |= {"keep": self._keep_inputs, "reference": not self.made_apart}
         self._keep_inputs = False  # an attempt that ended early may have left them changed
         own = {role: {**fields, "without": self.ended_processes(role)} for role in self.roles()}
         by_role = {role: tuple(arm for arm in self.arms() if arm.role == role) for role in self.roles()}
-        names = {role: ("inputs and reference", f"{role} {self.case.name}", "case") for role in by_role}
-        self.together([RankStep(*names[role], role, arms, own[role]) for role, arms in by_role.items()])
+        steps = [
+            RankStep("inputs and reference", f"{role} {self.case.name}", "case", role, arms, own[role])
+            for role, arms in by_role.items()
+        ]
+        self.together([*steps, *self.truth_steps(steps)])
+        self.expect(steps)
 
     def _set_up(self) -> None:
         """Build the arms, one per checkout at a time."""
@@ -134,7 +140,10 @@ class CaseRun(ArmSteps):
     def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
         if self.step(arm, f"poison before {step}", "poison") is None:
             return None
-        return self.step(arm, step, "check")
+        if self.referee is None:
+            return self.step(arm, step, "check")
+        handed = self.step(arm, step, "check", file=self.referee.file())
+        return self.judged(arm, step, handed) if handed else None
 
     def _take(self) -> None:
         """Samples of every arm that is right; of points with the same code, of the first."""

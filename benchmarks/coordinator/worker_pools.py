@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.referee import TRUTH, Referee, truth_of
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -40,7 +41,8 @@ def launch_environment() -> dict[str, str]:
 class WorkerSetting:
     """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
 
-    heap: the home of the symmetric heap, "auto" where the ranks have to find out.
+    heap: the home of the symmetric heap, "auto" where the ranks have to find out.  referee: None where an arm's process
+    compares its outputs itself.
     """
 
     kernel: str
@@ -54,15 +56,17 @@ class WorkerSetting:
     heap_bytes: int
     directory: Path
     heap: str = "auto"
+    referee: Referee | None = None
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
         own = ("kernel", "world", "arch", "compute_units", "threads", "flush_bytes", "heap_bytes")
         return {
             **{name: getattr(self, name) for name in own},
-            "module": self.modules[role],
+            "module": self.modules[role.removesuffix(TRUTH)],
             "store": str(self.directory / f"store-{os.urandom(8).hex()}"),
             "heap_directory": str(self._heap_directory()),
+            **({"flush_bytes": 0} if role.endswith(TRUTH) else {}),
         }
 
     def variables(self, heap: str) -> dict[str, str]:
@@ -73,6 +77,7 @@ class WorkerSetting:
 
     def _heap_directory(self) -> Path:
         """An empty directory in memory, where there is one, else with the logs."""
+        self.directory.mkdir(parents=True, exist_ok=True)  # a kernel may have removed it
         parent = self.directory / "shm"
         return Path(tempfile.mkdtemp(prefix="heap-", dir=parent if parent.is_dir() else self.directory))
 
@@ -86,6 +91,7 @@ class WorkerPools:
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
         self.checkouts = {checkout.role: checkout for checkout in checkouts}
+        self.checkouts |= {truth_of(role): one for role, one in self.checkouts.items()}
         self.setting = setting
         self.pools: dict[str, WorkerPool] = {}
         self.lost: dict[str, Failure] = {}
@@ -94,6 +100,7 @@ class WorkerPools:
         self.dispatch: dict[str, Any] | None = None
         self._heap = setting.heap
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
+        self._left: dict[str, list[str]] = {}
 
     def __enter__(self) -> WorkerPools:
         return self
@@ -108,6 +115,11 @@ class WorkerPools:
         finally:
             for pool in self.pools.values():
                 pool.kill()
+            self.notes += [
+                f"{role}: {len(names)} processes that a backend left running were ended: {', '.join(sorted(set(names)))}"
+                for role, names in self._left.items()
+                if names
+            ]
 
     def ready(self, roles: Iterable[str]) -> None:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
@@ -123,15 +135,16 @@ class WorkerPools:
         return self.setting.gpu and self.setting.world > 1 and self._heap == "auto"
 
     def _alive(self, role: str) -> bool:
-        return role in self.pools and self.pools[role].alive
+        return role in self.pools and self.pools[role].lives()
 
     def _begin(self, role: str) -> bool:
         checkout, s = self.checkouts[role], self.setting
-        python, label = checkout.python, f"{s.kernel}.{role}"
+        python, label = checkout.python, f"{s.kernel}.{role.replace(' ', '.')}"
         try:
             starting.prepare(python)
             with deferred():
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, s.variables(self._heap))
+                variables, left = s.variables(self._heap), self._left.setdefault(role, [])
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, left)
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))

@@ -20,7 +20,7 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "burst", "whole", "drop")
+CASE_STEPS = ("build", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
 
@@ -63,6 +63,7 @@ class Service:
         self._bench: Any = None
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
+        self._judge: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
         """Do what a request asks for; returns its result."""
@@ -81,13 +82,18 @@ class Service:
         return {"devices": probe.devices(), "environment": probe.environment()}
 
     def do_declare(
-        self, import_marker: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
+        self,
+        import_marker: str,
+        refuse: dict[str, str],
+        place: dict[str, Any],
+        protocol: dict[str, Any],
+        only: str = "",
     ) -> dict[str, Any]:
         """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
         from benchmarks.worker import declare
 
         self._refuse_other_contracts()
-        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
+        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol, only)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
         """What a sweep could try; see benchmarks/worker/candidates.py."""
@@ -110,8 +116,11 @@ class Service:
         self._refuse_other_contracts()
         import torch
 
-        from benchmarks.worker.arms import harness_numerics
+        from benchmarks.worker import arms
+        from benchmarks.worker.referee import handing
 
+        self._hand_over = handing.hand_over
+        self._torch, self._bench_of = torch, arms.CaseBench  # bound: foreign code may clear sys.modules
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
@@ -123,7 +132,7 @@ class Service:
         spec = importlib.import_module("kernels.spec")
         heap = MissingHeap(why) if why else self._heap
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
-        self._numerics = harness_numerics()
+        self._numerics = arms.harness_numerics()
         if ranks.gpu:
             _initialise_libraries(ranks.device)
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
@@ -135,33 +144,67 @@ class Service:
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
-    def do_case(self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False) -> None:
+    def do_case(
+        self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False, reference: bool = True
+    ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
-        without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
+        reference: False where another process makes it.  without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
-        from benchmarks.worker.arms import CaseBench
-
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
         if keep and self._made == (case, seed, copies):
             self._bench.forget_arms()
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
-        self._bench.make_reference()
+        self._bench = self._bench_of(self._kernel, placed, seed, copies, self._clock, self._numerics)
+        if reference:
+            self._bench.make_reference()
         self._made = (case, seed, copies)
+
+    def do_check(self, label: str, file: str = "") -> dict[str, Any]:
+        """Prove an arm; see CaseBench.check.  file: ranks add to it."""
+        found: dict[str, Any] = self._bench.check(label, file and f"{file}.{self._place.rank}")
+        return found
+
+    def do_truth(self, file: str) -> dict[str, Any]:
+        """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
+        bench = self._bench
+        note = self._hand_over(bench.expected, f"{file}.{self._place.rank}")
+        return {"note": note, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
+
+    # ---- the referee ---------------------------------------------------------------------------------------------
+
+    def do_expect(self, **told: Any) -> None:
+        """Keep what is expected; see benchmarks/worker/referee/judging.py."""
+        self._truths().expect(**told)
+
+    def do_forget(self, keys: list[str]) -> None:
+        """Forget what is not needed any more."""
+        self._truths().forget(keys)
+
+    def do_compare(self, **handed: Any) -> dict[str, Any]:
+        """Compare outputs with what is expected."""
+        return self._truths().compare(**handed)
+
+    def _truths(self) -> Any:
+        from benchmarks.worker.arms import harness_numerics
+        from benchmarks.worker.referee.judging import Truths
+
+        if self._judge is None:
+            self._judge = Truths(harness_numerics())
+        return self._judge
+
+    # ---- leaving -------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
         """Forget the case and free its memory."""
-        import torch
-
         self._bench = self._made = None
         gc.collect()
         if self._heap is not None:
             self._heap.reset()
-        if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
+        if self._torch.cuda.is_initialized():
+            self._torch.cuda.empty_cache()
 
     def do_quit(self) -> None:
         """Release what is shared with others."""
