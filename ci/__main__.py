@@ -109,6 +109,15 @@ OURS = ("ci.", "benchmarks.", "kernels.")
 """Modules whose exceptions are sentences for people; any other exception is a defect of Ridgeline."""
 
 
+class ReaderGone(click.ClickException):
+    """Nobody reads what is printed any more, as behind `| head`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "whoever read the output is gone: its rest was not printed; the files that were written are whole"
+        )
+
+
 class Verbs(click.Group):
     """Usage errors leave with 3: 1 and 2 are verdicts here.  So does a crash, which is not a regression."""
 
@@ -125,6 +134,15 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()  # not as the interpreter ends, which would leave with a code of its own
+            return code
+        except BrokenPipeError as error:  # click would leave with 1, which is a regression here
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise ReaderGone from error
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False
@@ -166,9 +184,6 @@ def _say(error: Exception) -> None:
 
 def _of_system(error: OSError) -> str:
     """What the operating system refused, of which file, and what to do."""
-    if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print goes nowhere
-        return "whoever read the output is gone, so the rest was not printed; what the command wrote is whole"
     what = f"{error.filename}: " if error.filename else ""
     return f"{what}{error.strerror or error}; {NEXT_STEP.get(error.errno or 0, 'name another file or folder')}"
 
