@@ -6,8 +6,10 @@ Exit codes of judging verbs: 0 pass, 1 regression, 2 no verdict, 3 usage or infr
 
 from __future__ import annotations
 
+import errno
 import importlib
 import keyword
+import os
 import signal
 import sys
 import threading
@@ -16,7 +18,12 @@ from typing import Any
 
 import click
 
+from benchmarks import lifetime
+
 USAGE, INTERRUPTED = 3, 130
+
+DOCUMENTED = (0, 1, 2, USAGE, INTERRUPTED)
+"""Exit codes of `ridgeline`; that of a child which a signal killed is none of them."""
 
 VERBS = {
     "ab": "Compare two commits in lock-step, or judge recorded trials.",
@@ -90,8 +97,27 @@ ROOMS: dict[str, str] = {
 LONGEST_ERROR = 10_000
 """Characters of an error that are printed."""
 
+NEXT_STEP = {
+    errno.ENOSPC: "make room, and run it again",
+    errno.EDQUOT: "make room, and run it again",
+    errno.EFBIG: "raise the limit for files (ulimit -f), and run it again",
+    errno.EMFILE: "raise the limit for open files (ulimit -n), and run it again",
+    errno.EACCES: "ask for the right to it, or name another",
+    errno.EROFS: "name a folder that can be written",
+}
+"""What to do about what the operating system refused."""
+
 OURS = ("ci.", "benchmarks.", "kernels.")
 """Modules whose exceptions are sentences for people; any other exception is a defect of Ridgeline."""
+
+
+class ReaderGone(click.ClickException):
+    """Nobody reads what is printed any more, as behind `| head`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "whoever read the output is gone: its rest was not printed; the files that were written are whole"
+        )
 
 
 class Verbs(click.Group):
@@ -111,12 +137,23 @@ class Verbs(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()  # not as the interpreter ends, which would leave with a code of its own
+            return code
+        except BrokenPipeError as error:  # click would leave with 1, which is a regression here
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise ReaderGone from error
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _interrupted)  # a queue that ends a job: as tidy as Ctrl-C
+            lifetime.end_with_starter()
         try:
-            sys.exit(super().main(*args, **kwargs) or 0)
+            code = super().main(*args, **kwargs) or 0
+            sys.exit(code if code in DOCUMENTED else USAGE)
         except (click.exceptions.Abort, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
         except click.ClickException as error:
@@ -139,11 +176,18 @@ def _attribute(verb: str) -> str:
 def _say(error: Exception) -> None:
     """A sentence for what we foresaw; for everything else the traceback too."""
     if isinstance(error, OSError) or type(error).__module__.startswith(OURS):
-        click.echo(f"Error: {escaped(str(error))}", err=True)
+        said = _of_system(error) if isinstance(error, OSError) else str(error)
+        click.echo(f"Error: {escaped(said)}", err=True)
         return
     click.echo(escaped("".join(traceback.format_exception(error))), err=True, nl=False)
     said = escaped(f"{type(error).__name__}: {error}")
     click.echo(f"Error: {said}; this is a defect of Ridgeline, please report it", err=True)
+
+
+def _of_system(error: OSError) -> str:
+    """What the operating system refused, of which file, and what to do."""
+    what = f"{error.filename}: " if error.filename else ""
+    return f"{what}{error.strerror or error}; {NEXT_STEP.get(error.errno or 0, 'name another file or folder')}"
 
 
 def escaped(text: str) -> str:

@@ -77,6 +77,15 @@ class NewFile(click.Path):
         return path
 
 
+class Finite(click.FloatRange):
+    """A number in a range: click takes NaN for one in every range, and infinity where there is no upper end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; a usage error for what is none."""
+        found = super().convert(value, param, ctx)
+        return found if math.isfinite(found) else self.fail(f"{value!r} is not a finite number", param, ctx)
+
+
 def example(text: str) -> str:
     """An example for the end of a verb's help."""
     return "\b\nExample:\n  " + text
@@ -154,9 +163,7 @@ TIMED = together(
         show_default=True,
         help="Calls spaced by a flush of the caches, or sustained: bursts of each arm in turn, at settled power.",
     ),
-    click.option(
-        "--burst", "burst_s", type=click.FloatRange(0.001, 60), metavar="SECONDS", help="Least length of a burst."
-    ),
+    click.option("--burst", "burst_s", type=Finite(0.001, 60), metavar="SECONDS", help="Least length of a burst."),
 )
 """What is measured."""
 BUDGET = click.option(

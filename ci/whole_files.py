@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import time
 from pathlib import Path
+
+ABANDONED_S = 600.0
+"""A draft of this age is that of a writer that was killed: writing takes seconds, and no writer waits longer for
+another (ci.records.store.LOCK_SECONDS)."""
 
 
 class WriteError(Exception):
@@ -18,6 +24,7 @@ def replace(
     content = text.encode() if isinstance(text, str) else text
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
+        _remove_abandoned(path)
         if path.is_file() and path.read_bytes() == content:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,6 +38,14 @@ def replace(
             draft.unlink()
         why = error.strerror or error
         raise WriteError(f"{path} cannot be written: {why}.  What was there is as before; {next_step}") from error
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the drafts of this file that nobody writes any more."""
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*.draft"):
+        with contextlib.suppress(OSError):  # another writer has removed it
+            if time.time() - draft.stat().st_mtime > ABANDONED_S:
+                draft.unlink()
 
 
 def check_writable(path: Path) -> None:

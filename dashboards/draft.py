@@ -7,12 +7,16 @@ site was made is taken over from there, if its files are whole; so a record touc
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
+import fcntl
+import glob
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
@@ -22,6 +26,15 @@ MARKER = ".ridgeline-site"
 
 PARTS = ".ridgeline-parts.json"
 """File that says of which input each part was made, and which files it has, with their digests."""
+
+DRAFT, OLD = ".ridgeline-draft-", ".old"
+"""In the names of folders beside a site: of a build's draft, and of the site that it is about to replace."""
+
+NEW_S = 60.0
+"""A draft of this age that nobody holds is that of a build that was killed; a new one is held at once."""
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""linux/fcntl.h and linux/fs.h (Linux 6.12)."""
 
 File = tuple[str, bytes]
 """Path from the root of the site, and content."""
@@ -130,13 +143,38 @@ def replacing(out: Path, whole: bool = False) -> Iterator[Draft]:
     """
     _check_target(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    _take_back(out)
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}{DRAFT}", dir=out.parent))
+    with _held(folder):
+        try:
+            yield Draft(folder, Standing.at(out, whole))
+            folder.chmod(0o777 & ~_umask())  # mkdtemp makes a folder that a web server cannot read
+            _swap(folder, out)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Hold a folder (flock(2)) as long as this process lives, however it ends; whether nobody else held it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield Draft(folder, Standing.at(out, whole))
-        folder.chmod(0o777 & ~_umask())  # mkdtemp makes a folder that a web server cannot read
-        _swap(folder, out)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _take_back(out: Path) -> None:
+    """Put a site back that a killed build had put aside, and remove the drafts of builds that were killed."""
+    for folder in out.parent.glob(f".{glob.escape(out.name)}{DRAFT}*"):
+        with contextlib.suppress(OSError), _held(folder) as abandoned:
+            if abandoned and folder.suffix == OLD and not out.exists():
+                folder.rename(out)
+            elif abandoned and time.time() - folder.stat().st_mtime > NEW_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -155,8 +193,10 @@ def _check_target(out: Path) -> None:
 
 
 def _swap(draft: Path, out: Path) -> None:
-    """Put `draft` where `out` is; if that fails, `out` is as before."""
-    old = draft.with_name(f"{draft.name}.old")
+    """Put `draft` where `out` is; if that fails, `out` is as before.  Where it can be, there is a site all the time."""
+    if out.exists() and _exchanged(draft, out):
+        return
+    old = draft.with_name(f"{draft.name}{OLD}")
     if out.exists():
         os.rename(out, old)
     try:
@@ -166,6 +206,14 @@ def _swap(draft: Path, out: Path) -> None:
             os.rename(old, out)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, renameat2(2); False where the file system (NFS) or the C library cannot."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
+    return bool(libc.renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0)
 
 
 def _umask() -> int:

@@ -19,6 +19,7 @@ PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
 STDLIB = set(sys.stdlib_module_names)
 
 SHARED = {
+    "benchmarks.lifetime",
     "benchmarks.trial_file",
     "benchmarks.shapes",
     "benchmarks.points",
@@ -30,8 +31,9 @@ SHARED = {
     "benchmarks.reach.operators",
     "benchmarks.reach.tree",
 }
-"""The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them.  And what a
-change of files can reach: whoever measures and whoever judges must agree on it."""
+"""The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them.  What a
+change of files can reach: whoever measures and whoever judges must agree on it.  And how a process of ours ends with
+the one that started it, which every package needs."""
 
 ROOMS = {
     "kernels": {"kernels"},
@@ -55,7 +57,7 @@ ROOMS = {
     "ci.tables.published": {"ci.tables.published"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
-        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware"),
+        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware", "benchmarks.lifetime"),
     },
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.bringup import report, rows, state
 from benchmarks.bringup.rows import Row, RowStatus
 from benchmarks.bringup.steps import HEAP_VARIABLE, HOMES, BringupStep, Needs
-from benchmarks.coordinator import fingerprint
+from benchmarks.coordinator import fingerprint, starting
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.signals import deferred
@@ -153,6 +153,7 @@ class Bringup:
     @contextlib.contextmanager
     def _started(self, label: str, world: int) -> Iterator[WorkerPool]:
         """Processes of a step, which have ended on leaving."""
+        starting.prepare(sys.executable)
         with deferred():
             own = (self.checkout.path, world, self._directory, self._variables())
             pool = WorkerPool(label, sys.executable, *own)

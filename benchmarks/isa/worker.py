@@ -11,6 +11,7 @@ import inspect
 import json
 import os
 import resource
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, TextIO
 from benchmarks.isa.cache import Cache
 from benchmarks.isa.causes import first_cause
 from benchmarks.isa.compile import Compiler
+from benchmarks.lifetime import end_with_starter
 
 HARNESS = Path(__file__).resolve().parents[2]
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
@@ -187,6 +189,7 @@ def _limit_cpu(limit_s: float) -> None:
 
 def main() -> None:
     """Entry: ARCH TREE CACHE COMPUTE_UNITS LOG."""
+    end_with_starter(signal.SIGKILL)
     arch, tree, cache, compute_units, log = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what foreign code prints must not mix with the answers

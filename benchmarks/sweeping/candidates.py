@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
 from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.ranks import PoolDied, StepFailed, WorkerPool
@@ -40,6 +41,7 @@ def ask(checkout: Checkout, wanted: CandidateRequest) -> dict[str, Any]:
     refuse_unknown([wanted.kernel], [checkout])
     directory, pool = make_directories(), None
     try:
+        starting.prepare(checkout.python)
         with deferred():
             pool = WorkerPool("candidates", checkout.python, checkout.path, 1, directory)
         return _answer(pool, wanted)

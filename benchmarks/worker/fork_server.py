@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 HARNESS = Path(__file__).resolve().parents[2]
 
 sys.path.insert(0, str(HARNESS))  # this is a program that is started by its path
-from benchmarks import family  # noqa: E402
+from benchmarks import family, lifetime  # noqa: E402
 
 WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
 
@@ -60,12 +60,14 @@ PRELOADED = (
 def main() -> None:
     """Import, then serve the socket whose descriptor is the first argument until it closes; the second is the way."""
     link, forks = socket.socket(fileno=int(sys.argv[1])), sys.argv[2] == "fork"
+    lifetime.end_with_starter(signal.SIGKILL)  # the socket is read only once everything is imported
     for name in PRELOADED if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     if forks and (not _can_fork() or "kernels" in sys.modules):
         return  # whoever asks starts processes the long way
     family.keep_orphans()
+    lifetime.outlive_starter()  # from here on the end of the socket says it, and leaves time to end orphans
     gc.collect()
     gc.freeze()
     server = Server(link, forks)

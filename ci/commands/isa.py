@@ -25,7 +25,7 @@ from ci.isa.compiled import CompiledTree, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.policy import load_policy
 from ci.isa.side_by_side import side_by_side
-from ci.options import CASES, DRY_RUN, JSON, POLICY
+from ci.options import CASES, DRY_RUN, JSON, POLICY, Finite
 from ci.report.words import plain, plural
 from ci.whole_files import replace
 
@@ -107,7 +107,7 @@ class IsaOptions:
 @POLICY
 @JSON
 @DRY_RUN
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="S", help="For one compilation.")
+@click.option("--timeout", "timeout_s", type=Finite(min=0.1), metavar="S", help="For one compilation.")
 @click.option("--memory", "memory_mb", type=click.IntRange(min=100), metavar="MB", help="For one compilation.")
 @click.option("--show", is_flag=True, help="Show the changed loop of both sides next to each other.")
 @click.option("--explain", is_flag=True, help="What bounds each kernel statically, as Markdown.")
@@ -165,6 +165,8 @@ class IsaJob:
             click.echo(text, nl=False)
         else:
             _print(isa_text.listing(tree))
+        if not tree.entries:
+            self._tell(f"{self.root} declares nothing that can be compiled ahead: no backend here has an isa()")
         return 0 if any(entry.code for entry in tree.entries) else 2
 
     def compare(self, base: str) -> int:

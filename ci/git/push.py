@@ -67,8 +67,8 @@ def pushed(folder: Path, branch: str, message: str) -> str:
 
 
 def _commit(where: Path, env: Mapping[str, str], name: str, message: str) -> bool:
-    """Commit the folder `name`; whether there was anything new in it."""
-    git(where, "add", "--", name)
+    """Commit the folder `name`; whether there was anything new in it.  Drafts of writers that were killed stay out."""
+    git(where, "add", "--", name, f":(exclude,glob){name}/**/.*.draft")
     if succeeds(where, "diff", "--cached", "--quiet", "--", name):
         return False
     git(where, "commit", "--quiet", "--message", message, "--", name, env=env)

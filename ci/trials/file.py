@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import hashlib
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -226,7 +227,9 @@ def set_aside(path: Path, content: bytes) -> str:
     target = path.with_name(f"{path.name}.setaside-{hashlib.sha256(content).hexdigest()[:8]}")
     try:
         if not target.exists():
-            target.write_bytes(content)
+            draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+            draft.write_bytes(content)
+            draft.replace(target)
     except OSError:
         return ""
     return str(target)

@@ -268,6 +268,7 @@ def test_a_failure_leaves_the_older_site(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(Path, "write_bytes", no_space)
     else:
         rename = os.rename
+        monkeypatch.setattr(draft, "_exchanged", lambda one, other: False)  # as on NFS
         monkeypatch.setattr(
             os, "rename", lambda a, b: no_space() if Path(b) == site and ".old" not in str(a) else rename(a, b)
         )
@@ -276,6 +277,32 @@ def test_a_failure_leaves_the_older_site(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.undo()
     assert (site / "index.html").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+@pytest.mark.parametrize("exchanged", [True, False])
+def test_a_site_takes_the_place_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchanged: bool) -> None:
+    site = build.build_frame(small(2), tmp_path / "site")
+    if not exchanged:
+        monkeypatch.setattr(draft, "_exchanged", lambda one, other: False)
+    build.build_frame(small(3), site)
+    built = build.build_frame(small(3), tmp_path / "fresh")
+    assert (site / "data/site.js").read_bytes() == (built / "data/site.js").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "site"]
+
+
+def test_what_a_killed_build_left_is_put_right_by_the_next(tmp_path: Path) -> None:
+    """The site that it had put aside comes back, and its draft goes once it is old; a draft that is held stays."""
+    site = build.build_frame(small(2), tmp_path / "site")
+    before = (site / "index.html").read_bytes()
+    site.rename(tmp_path / f".site{draft.DRAFT}abc{draft.OLD}")
+    for name in ("abc", "held"):
+        (tmp_path / f".site{draft.DRAFT}{name}").mkdir()
+        os.utime(tmp_path / f".site{draft.DRAFT}{name}", (0, 0))
+    with draft._held(tmp_path / f".site{draft.DRAFT}held") as alone:
+        assert alone
+        draft._take_back(site)
+    assert (site / "index.html").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f".site{draft.DRAFT}held", "site"]
 
 
 def test_a_web_server_may_read_the_site(tmp_path: Path) -> None:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ci.history.configurations.beaten import SweptCase, better_knobs, loss_of
-from ci.history.configurations.reading import swept_in
-from ci.sweeps.measured import gathered
 from ci.trials.trial import Trial
+
+if TYPE_CHECKING:
+    from ci.history.configurations.beaten import SweptCase
 
 
 def moved_configurations(trials: Sequence[Trial]) -> tuple[str, ...]:
     """A sentence on each backend and case whose knobs in use lost to others that were measured beside them."""
+    if not any(trial.sweep for trial in trials):
+        return ()
+    from ci.history.configurations.reading import swept_in  # pandas takes 0.3 s to import, and most reports have none
+    from ci.sweeps.measured import gathered
+
     swept = [one for found in gathered(trials) for one in swept_in(found)]
     return tuple(filter(None, map(_sentence, swept)))
 
 
 def _sentence(swept: SweptCase) -> str:
+    from ci.history.configurations.beaten import better_knobs, loss_of
+
     loss = loss_of(swept)
     if loss is None:
         return ""

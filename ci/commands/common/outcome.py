@@ -109,10 +109,16 @@ def with_rejected(document: dict[str, object], rejected: Sequence[Rejected]) -> 
     return {**document, "rejected": lines}
 
 
+MOST_PROBLEMS = 10
+"""Lines left out that are printed one by one: of a file that is no trial file, every line is one."""
+
+
 def print_recorded(done: store.Recorded, dry_run: bool = False, to_stderr: bool = False) -> None:
     """How many trials are in which files now, and what was left out."""
     verb = "would record" if dry_run else "recorded"
     where = ", ".join(str(path) for path in done.paths) or "no file"
     click.echo(f"{verb} {done.added} new trials ({done.known} known already) in {where}", err=to_stderr)
-    for problem in done.problems:
+    for problem in done.problems[:MOST_PROBLEMS]:
         click.echo(f"left out: {plain(problem, 2000)}", err=True)
+    if len(done.problems) > MOST_PROBLEMS:
+        click.echo(f"left out: {len(done.problems) - MOST_PROBLEMS} more; --json lists all", err=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from ci.alerts import channels, sending, settings
-from ci.alerts.text import title
+from ci.alerts import settings
 from ci.commands.history import listing
 from ci.git.command import GitError
 from ci.git.repository import Repository
@@ -17,6 +16,7 @@ from ci.history import reading, triage
 from ci.history.analysis import History
 from ci.history.types import EventKind, HistoryEvent
 from ci.options import DRY_RUN, JSON, PASS, REGRESSION, RESULTS, err_console, example, folder, out_console, together
+from ci.trials.file import RecordError
 
 CODE = folder("--code", "results_isa", "Folder of recorded machine code.")
 TRIAGE = click.option(
@@ -67,6 +67,9 @@ def events(
 
     Leaves with 1 if an open regression of a kernel is among them.
     """
+    if not results.is_dir():
+        said = f"{results} is not there, so nothing is known of any regression"
+        raise RecordError(f"{said}: `ridgeline run` records there, --results names another folder")
     told = settings.load(alerts_file) if alert else None
     decisions = triage.load(triage_file)
     with err_console().status("reading the history"):
@@ -82,12 +85,16 @@ def events(
     else:
         listing.show(chosen, history, out_console(), all_code=EventKind.CODE in kinds)
     if told:
-        _alert(history, told, results / sending.FILE, dry_run)
+        _alert(history, told, results, dry_run)
     return REGRESSION if any(map(listing.is_regression, chosen)) else PASS
 
 
-def _alert(history: History, told: settings.AlertSettings, file: Path, dry_run: bool) -> None:
+def _alert(history: History, told: settings.AlertSettings, results: Path, dry_run: bool) -> None:
     """Tell people what they do not know yet.  Raises AlertError if a channel refused."""
+    from ci.alerts import channels, sending  # mail and HTTP take 0.2 s to import
+    from ci.alerts.text import title
+
+    file = results / sending.FILE
     sendings, waiting = sending.due(history, told, channels.channels(told), sending.read(file))
     for one in sendings:
         verb = "would tell" if dry_run else "tell"

@@ -35,6 +35,8 @@ def jobs(ids: tuple[str, ...], as_json: bool, queue: Path | None) -> int:
     for one in ids:
         if one not in known:
             raise executors.ExecutorError(f"no job {one!r} here; `ridgeline jobs` without an id lists all of them")
+    if not known:
+        click.echo(f"no job was submitted from here: {queue or executors.default_root()} has none", err=True)
     return show(executors.status(ids, root=queue), as_json)
 
 

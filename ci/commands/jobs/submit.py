@@ -14,7 +14,7 @@ from ci import executors
 from ci.commands.jobs import inner
 from ci.commands.jobs.listing import QUEUE, code_of, following, show
 from ci.executors import JobSpec, cluster
-from ci.options import DRY_RUN, JSON, PASS, example
+from ci.options import DRY_RUN, JSON, PASS, Finite, example
 from ci.pools import file as pools_file
 from ci.pools import matrix
 
@@ -45,7 +45,7 @@ LOCAL_TIMEOUT_S = 3600.0
 @click.option("--array", "shards", type=click.IntRange(1, 1000), default=1, help="With slurm: so many shards.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=Finite(min=1),
     metavar="SECONDS",
     help="The job is ended with all it started after this time (default: 3600; slurm: the pool's time).",
 )

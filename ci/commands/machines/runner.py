@@ -16,7 +16,7 @@ from types import FrameType
 import click
 
 from ci.github.client import API
-from ci.options import DRY_RUN, JSON, PASS, USAGE, example
+from ci.options import DRY_RUN, JSON, PASS, USAGE, Finite, example
 from ci.pools import file
 from ci.pools.types import Container, Pools
 from ci.report.words import plain
@@ -41,7 +41,7 @@ LINE = 500
 @click.option("--once", is_flag=True, help="Look once, do what follows, and leave.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.05, 3600),
+    type=Finite(0.05, 3600),
     default=INTERVAL_S,
     show_default=True,
     metavar="SECONDS",

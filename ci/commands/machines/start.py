@@ -8,7 +8,7 @@ import click
 
 from ci.github import gpu_run
 from ci.github.client import of_environment
-from ci.options import DRY_RUN, NO_VERDICT, PASS, example, full_hash
+from ci.options import DRY_RUN, NO_VERDICT, PASS, Finite, example, full_hash
 
 EXAMPLE_SHA = "344de583" + "0" * 32
 
@@ -37,7 +37,7 @@ def start(sha: str, pool: str, gpus: str, dry_run: bool) -> int:
 @click.command(epilog=example('ridgeline wait --run 1 --job "mi300x-8 / Measure" --minutes 30'))
 @click.option("--run", type=click.IntRange(1), metavar="ID", help="The run (default: the one this is a step of).")
 @click.option("--job", required=True, metavar="NAME", help="The job of that run.")
-@click.option("--minutes", type=click.FloatRange(0, 1440), default=30.0, show_default=True, help="How long at most.")
+@click.option("--minutes", type=Finite(0, 1440), default=30.0, show_default=True, help="How long at most.")
 def wait(run: int | None, job: str, minutes: float) -> int:
     """Wait until a machine takes a job; exit code 2 if none comes in time.
 

@@ -1,0 +1,224 @@
+"""Typing the wrong thing: every verb answers with a documented exit code and a sentence, and loses nothing.
+
+In this process, so only what is refused before a process is started; `tests.ci.kills` starts them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ci.__main__ import DOCUMENTED, USAGE, VERBS, main
+from tests.ci.kills import scenes
+
+COMMITS = ("nope", "HEAD~99", "HEAD:toy", "f" * 39 + "e", "é")
+NUMBERS = ("0", "-1", "nan", "inf", "x", "9" * 20)
+LONGEST = 12
+"""Lines of a message, with click's usage and hint."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with records, and files that are none of what a verb wants."""
+    folder = tmp_path_factory.mktemp("wrong") / "project"
+    folder.mkdir()
+    scenes.build(folder)
+    (folder / "empty").touch()
+    (folder / "binary").write_bytes(bytes(range(256)) * 40)
+    (folder / "text").write_text("hello\nworld\n")
+    (folder / "deep").write_text("[" * 100_000)
+    (folder / "folder").mkdir()
+    return folder
+
+
+@pytest.fixture
+def project(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(made)
+    return made
+
+
+def refused(folder: Path, *words: str, names: str = "") -> str:
+    """What a command says that leaves with 3, after the checks that hold for all of them."""
+    done, before = said(folder, *words)
+    assert done.exit_code == USAGE, done.output
+    assert names in done.output, done.output
+    now = scenes.files(folder)
+    assert {name: now.get(name) for name in before} == before, "something is lost"
+    return done.output
+
+
+def said(folder: Path, *words: str) -> tuple[Result, dict[str, str]]:
+    """A command, and the files before it.  Its code is documented, and it says something that is no traceback."""
+    before = scenes.files(folder)
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code in DOCUMENTED, done.output
+    assert done.output.strip(), "nothing is said"
+    assert not {"Traceback", "defect"} & set(done.output.split()), done.output
+    assert len(done.output.splitlines()) <= LONGEST, done.output
+    return done, before
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ab {}",
+        "ab HEAD {}",
+        "check --base {}",
+        "gate {} HEAD",
+        "gate HEAD {}",
+        "isa {}",
+        "isa HEAD {}",
+        "isa --range {}..",
+    ]
+    + ["start {}", "run --commit {} --out new.jsonl"],
+)
+def test_a_commit_that_is_none(project: Path, words: str, commit: str) -> None:
+    if words.startswith(("start", "run")) and len(commit) == 40:
+        return  # a full hash, and only GitHub or the one who gave it can know it
+    refused(project, *words.format(commit).split(" "), names=commit)
+
+
+@pytest.mark.parametrize("file", ["nope", "folder", "binary", "text", "deep", "empty", "/proc/self/mem"])
+@pytest.mark.parametrize(
+    "words",
+    ["ab --replay {}", "report {}", "detect {}", "table {}", "import {}", "site --report {}", "gate --trials {}"],
+)
+def test_a_file_that_is_none_of_what_is_wanted(project: Path, words: str, file: str) -> None:
+    if (words, file) in (("ab --replay {}", "empty"), ("import {}", "folder")):
+        return  # no trial decides nothing, and an empty folder has nothing to import: both are said, with 2 and 0
+    refused(project, *words.format(file).split())
+
+
+@pytest.mark.parametrize("file", ["nope", "folder", "binary", "text", "deep", "/proc/self/mem"])
+def test_a_trial_file_without_a_trial(project: Path, file: str) -> None:
+    assert "left out" in refused(project, "record", file, names=file)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "words",
+    ["run --trials {}", "run --deadline {}", "run --burst {} --regime sustained", "site --serve {}", "isa --timeout {}"]
+    + ["isa --memory {}", "submit --timeout {} -- events", "submit --array {} -- run", "runner --interval {}"],
+)
+def test_a_number_that_is_out_of_range(project: Path, words: str, number: str) -> None:
+    if number == "9" * 20 and ("--timeout" in words and "isa" in words):
+        return  # a long time is one
+    if number == "9" * 20 and "memory" in words:
+        return
+    refused(project, *words.format(number).split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["jobs nope", "cancel nope", "submit --resume nope", "submit", "submit -- nope", "submit --executor slurm -- run"]
+    + ["submit --status nope", "submit --timeout", "ack nope --owner me --reason x", "accept nope --reason x"]
+    + ["reopen nope --reason x", "plot nope --out a.png", "study nope", "pools --show nope", "events --results nope"]
+    + ["isa --triton nope", "isa --history", "gate HEAD^ HEAD --results folder", "sweep", "tune", "sift made.jsonl"]
+    + ["site --results text", "record made.jsonl --results text", "run --tree nope --out a.jsonl", "nope", "--nope"]
+    + ["run --out folder", "export --out made.jsonl/x.csv", "events --triage binary", "ab HEAD^ --policy binary"]
+    + ["sweep steady --knob tile", "sweep steady --grid text --out s.jsonl", "push", "wait --job x", "canary --times x"]
+    + ["import steps.csv --format nope", "isa HEAD^ --triton 3.7.1", "submit --gpus 99 -- run --out a.jsonl"],
+)
+def test_a_name_that_is_none(project: Path, words: str) -> None:
+    refused(project, *words.split())
+
+
+@pytest.mark.parametrize(
+    "words", ["run", "ab HEAD", "check --base HEAD", "gate HEAD^ HEAD", "isa HEAD", "isa --range .."]
+)
+def test_a_folder_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (tmp_path / "kernels").mkdir()
+    refused(tmp_path, *words.split())
+
+
+# ---- what lies there is damaged, or cannot be written ----------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    shutil.copytree(made, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def no_room() -> Iterator[None]:
+    """As on a full disk: nothing can be written to a file (setrlimit(2), RLIMIT_FSIZE)."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("words", ["record more.jsonl", "export --out new.csv", "ack {} --owner me --reason x"])
+def test_without_room_what_was_there_is_as_before(copied: Path, words: str) -> None:
+    with no_room():
+        refused(copied, *words.format("nope").split())
+    done = CliRunner().invoke(main, ["record", "more.jsonl"])
+    assert (done.exit_code, "recorded 3 new trials (15 known already)" in done.output) == (0, True), done.output
+
+
+@pytest.mark.parametrize("words", ["events", "gate HEAD^ HEAD", "detect steps.csv"])
+def test_what_only_reads_needs_no_room(copied: Path, words: str) -> None:
+    wanted = CliRunner().invoke(main, words.split())
+    shutil.rmtree(copied / "results" / ".cache", ignore_errors=True)
+    with no_room():
+        found = CliRunner().invoke(main, words.split())
+    assert (found.exit_code, found.stdout) == (wanted.exit_code, wanted.stdout)
+
+
+@pytest.mark.parametrize(
+    "torn", ["results/*/8*.json", "results/benchmarks.json", "results/*/*.notes.jsonl", "results/.cache/**/*"]
+)
+@pytest.mark.parametrize("words", ["events", "gate HEAD^ HEAD", "export --out new.csv", "record more.jsonl"])
+def test_a_torn_file_is_named_or_made_again(copied: Path, words: str, torn: str) -> None:
+    CliRunner().invoke(main, ["events"])  # makes the cache
+    for path in [one for one in copied.glob(torn) if one.is_file()]:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code in DOCUMENTED, done.output
+    assert not {"Traceback", "defect"} & set(done.output.split()), done.output
+
+
+# ---- how a command ends ----------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sys.exit(-15)` would be 241."""
+    from ci.commands.machines import night
+
+    monkeypatch.setattr(night, "_run", lambda words: -15)
+    assert CliRunner().invoke(main, ["night", "--out", "nightly.jsonl"]).exit_code == USAGE
+
+
+def test_a_reader_that_goes_early_is_told_of(project: Path) -> None:
+    argv = [sys.executable, "-m", "ci", "detect", "steps.csv", "--json"]
+    env = {**os.environ, "PYTHONPATH": str(scenes.ROOT)}
+    child = subprocess.Popen(
+        argv, cwd=project, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=0
+    )
+    assert child.stdout
+    assert child.stderr
+    child.stdout.close()
+    told = child.stderr.read()
+    assert (child.wait(), "Traceback" in told, "output" in told) == (USAGE, False, True), told
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_refuses_an_option_that_it_has_not(project: Path, verb: str) -> None:
+    refused(project, verb, "--no-such-option", names="--no-such-option")
