@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,34 +10,42 @@ from ci.stats.types import FloatArray
 
 OTHER_CAUSE = 0.01
 """Prior share of all changes with equal code on both sides together: a step among them has another cause than the code
-that was compared (data files, host code, a build option).  An error rate of the search itself, which ends at 99 %."""
+that was compared (data files, host code, a build option).  It is the error rate at which a search ends."""
+
+Labels = Sequence[str | None]
+"""Of each position what its code is: equal labels are equal code; None: not known."""
 
 
-def weights(labels: Sequence[str | None]) -> FloatArray:
-    """Prior of each change; labels: of positions 0..last, equal for equal code, None where it is not known.
+def weights(same: Sequence[bool]) -> FloatArray:
+    """Prior of each change, adding up to 1.  same: whether it is known to leave the code as it was."""
+    equal = np.array(same)
+    apart = (~equal).sum()
+    if apart in (0, len(equal)):
+        return np.full(len(equal), 1 / len(equal))
+    return np.asarray(np.where(equal, OTHER_CAUSE / equal.sum(), (1 - OTHER_CAUSE) / apart))
 
-    A change between two positions that are known to be equal is a suspect only as OTHER_CAUSE says.
+
+def same_code(known: Labels, measured: Mapping[int, str]) -> list[bool]:
+    """Of each change, whether it lies between positions with equal code.
+
+    known: what was known before.  measured: what trials said of the positions that they measured; it holds for all
+    positions with the same known label too.
     """
-    same = np.array(same_code(labels))
-    apart = (~same).sum()
-    if apart == 0 or apart == len(same):
-        return np.full(len(same), 1 / len(same))
-    return np.asarray(np.where(same, OTHER_CAUSE / same.sum(), (1 - OTHER_CAUSE) / apart))
+    spread = {known[position]: label for position, label in measured.items() if known[position] is not None}
+    launched = [measured.get(n) or spread.get(label) for n, label in enumerate(known)]
+    return [one or other for one, other in zip(_between_equals(known), _between_equals(launched), strict=True)]
 
 
-def same_code(labels: Sequence[str | None]) -> list[bool]:
-    """Of each change: whether the nearest known positions before and after it have one label."""
-    before: list[str | None] = []
-    for label in labels:
-        before.append(label if label is not None or not before else before[-1])
-    after: list[str | None] = []
-    for label in reversed(labels):
-        after.append(label if label is not None or not after else after[-1])
-    after.reverse()
+def _between_equals(labels: Labels) -> list[bool]:
+    """Of each change, whether the nearest labels before and after it are equal."""
+    before, after = _filled(labels), _filled(labels[::-1])[::-1]
     pairs = zip(before[:-1], after[1:], strict=True)
     return [one is not None and one == other for one, other in pairs]
 
 
-def count(labels: Sequence[str | None]) -> int:
-    """Runs of code that may differ: 1 + the changes that may have changed it."""
-    return 1 + same_code(labels).count(False)
+def _filled(labels: Labels) -> list[str | None]:
+    """Each label, or the last one before it."""
+    found: list[str | None] = []
+    for label in labels:
+        found.append(label if label is not None or not found else found[-1])
+    return found

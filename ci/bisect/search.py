@@ -20,7 +20,7 @@ Tell = Callable[[SearchState], None]
 
 def search(
     places: Sequence[Place],
-    known: Sequence[str | None],
+    known: classes.Labels,
     rules: SearchRules,
     measure: Measure,
     before: Iterable[TrialOutcome] = (),
@@ -40,14 +40,30 @@ def search(
         outcomes.append(measure(state.then.low, state.then.high))
 
 
+def replayed(
+    places: Sequence[Place], known: classes.Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
+) -> list[SearchState]:
+    """The states that outcomes lead to one by one, up to the answer or the end; before the first one if there is none.
+
+    Raises BisectError where an end cannot be measured.
+    """
+    states: list[SearchState] = []
+    for count in range(1, min(len(outcomes), rules.most) + 1):
+        states.append(state_of(places, known, rules, outcomes[:count]))
+        if states[-1].answer:
+            break
+    return states or [state_of(places, known, rules, [])]
+
+
 def state_of(
-    places: Sequence[Place], known: Sequence[str | None], rules: SearchRules, outcomes: Sequence[TrialOutcome]
+    places: Sequence[Place], known: classes.Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
 ) -> SearchState:
     """What these outcomes say.  Raises BisectError if one of the ends cannot be measured."""
-    labels = _labels(known, outcomes)
+    launched = {position: label for one in outcomes for position, label in one.labels.items()}
+    same = classes.same_code(known, launched)
     skipped = {position: why for one in outcomes for position, why in one.failed.items()}
     _check_ends(places, skipped)
-    line = Line(classes.weights(labels), rules.smallest, rules.noise, frozenset(skipped))
+    line = Line(classes.weights(same), rules.smallest, rules.noise, frozenset(skipped))
     seen = [
         PairShift(one.low, one.high, one.shift)
         for one in outcomes
@@ -55,22 +71,7 @@ def state_of(
     ]
     belief = choosing.believe(line, seen) if seen else None
     then = choosing.next_step(line, seen, belief, _seconds(outcomes)) if belief else Ask(0, line.last)
-    return SearchState(line, tuple(outcomes), belief, then, skipped, classes.count(labels))
-
-
-def _labels(known: Sequence[str | None], outcomes: Sequence[TrialOutcome]) -> list[str | None]:
-    """Labels before the search, and what trials said of places without one.
-
-    The two are different alphabets: a trial's label is for all places that are known to be equal to its place.
-    """
-    found: dict[str | None, str] = {}
-    own: dict[int, str] = {}
-    for outcome in outcomes:
-        for position, label in outcome.labels.items():
-            own[position] = label
-            if known[position] is not None:
-                found[known[position]] = label
-    return [own.get(n) or found.get(label) or label for n, label in enumerate(known)]
+    return SearchState(line, tuple(outcomes), belief, then, skipped, 1 + same.count(False))
 
 
 def _check_ends(places: Sequence[Place], skipped: dict[int, str]) -> None:

@@ -46,7 +46,7 @@ Measure = Callable[[int, int], TrialOutcome]
 class SearchRules:
     """How a search is led.  smallest: least step looked for; noise: typical of a trial; both shares of the time.
 
-    most: trials it may spend.  step_s: what a new place takes beyond a trial: a checkout, a build; seconds.
+    most: trials it may spend.
     """
 
     smallest: float = 0.003
@@ -59,6 +59,7 @@ class SearchState:
     """What is known after some trials, and what that leads to.
 
     line: the row as it is seen now.  belief: None before the first trial with times.  skipped: why, by position.
+    classes: runs of positions whose code may differ.
     """
 
     line: Line

@@ -105,8 +105,10 @@ def information(line: Line, belief: Belief) -> FloatArray:
     nodes, counts = belief.state.shape[:2]
     joint = belief.state.reshape(nodes * counts, -1) @ outcomes.reshape(-1, outcomes.shape[-1])
     joint = joint.reshape(nodes, counts, -1)
-    return _entropy(joint.sum(axis=1)).sum(axis=-1) + _entropy(joint.sum(axis=2)).sum(axis=-1) - _entropy(joint).sum(
-        axis=(1, 2)
+    return (
+        _entropy(joint.sum(axis=1)).sum(axis=-1)
+        + _entropy(joint.sum(axis=2)).sum(axis=-1)
+        - _entropy(joint).sum(axis=(1, 2))
     )
 
 

@@ -64,7 +64,9 @@ class StepGrid:
     def log_density(self, away: FloatArray) -> FloatArray:
         """Log-density of the noise at a distance; the last axis is broadcast over the noises."""
         tail, z = self.tail, away / self.scale
-        constant = special.gammaln((tail + 1) / 2) - special.gammaln(tail / 2) - np.log(self.scale**2 * tail * np.pi) / 2
+        constant = (
+            special.gammaln((tail + 1) / 2) - special.gammaln(tail / 2) - np.log(self.scale**2 * tail * np.pi) / 2
+        )
         return np.asarray(constant - (tail + 1) / 2 * np.log1p(z**2 / tail))
 
     @functools.cached_property
