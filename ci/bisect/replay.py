@@ -23,6 +23,7 @@ from ci.bisect.axes import Axis
 from ci.bisect.reading import FEWEST_ROUNDS, outcomes_of
 from ci.bisect.types import BisectError, Place, TrialOutcome
 from ci.stats.paired import shifts
+from ci.stats.types import FloatArray
 from ci.trials.file import read, unpacked
 
 
@@ -36,7 +37,7 @@ class RecordedSearch:
 
 def tells_its_places(path: Path) -> bool:
     """Whether the file is a replay file that names its row: then no repository is needed.  Raises BisectError."""
-    return _first(path).get("format") != FORMAT
+    return bool(_first(path).get("format") != FORMAT)
 
 
 def of_axis(path: Path, axis: Axis) -> RecordedSearch:
@@ -86,19 +87,21 @@ def _outcome(line: Any, names: list[str], where: str) -> TrialOutcome:
 
 
 def _shift(arms: Any, where: str) -> float:
-    pair = [arms.get(role) if isinstance(arms, dict) else None for role in ("base", "head")]
-    for role, samples in zip(("base", "head"), pair, strict=True):
-        if not isinstance(samples, list) or len(samples) < FEWEST_ROUNDS or not all(map(_is_time, samples)):
-            raise BisectError(f"{where}: {role} is {samples!r:.60}; allowed: at least two finite times above 0")
-    if len(pair[0]) != len(pair[1]):
-        raise BisectError(f"{where}: base has {len(pair[0])} samples and head {len(pair[1])}; they come in rounds")
-    base, head = (np.array([samples], dtype=np.float64) for samples in pair)
-    return float(shifts(base, head).shift[0])
+    base, head = (_samples(arms, role, where) for role in ("base", "head"))
+    if len(base) != len(head):
+        raise BisectError(f"{where}: base has {len(base)} samples and head {len(head)}; they come in rounds")
+    return float(shifts(base[None], head[None]).shift[0])
+
+
+def _samples(arms: Any, role: str, where: str) -> FloatArray:
+    samples = arms.get(role) if isinstance(arms, dict) else None
+    if not isinstance(samples, list) or len(samples) < FEWEST_ROUNDS or not all(map(_is_time, samples)):
+        raise BisectError(f"{where}: {role} is {samples!r:.60}; allowed: at least two finite times above 0")
+    return np.array(samples, dtype=np.float64)
 
 
 def _is_time(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value) and value > 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
 def _first(path: Path) -> Any:

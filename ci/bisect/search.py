@@ -70,7 +70,7 @@ def state_of(
         if one.shift is not None and not skipped.keys() & {one.low, one.high}
     ]
     belief = choosing.believe(line, seen) if seen else None
-    then = choosing.next_step(line, seen, belief, _seconds(outcomes)) if belief else Ask(0, line.last)
+    then = choosing.next_step(line, seen, belief, _seconds(outcomes))
     return SearchState(line, tuple(outcomes), belief, then, skipped, 1 + same.count(False))
 
 
@@ -84,7 +84,8 @@ def _check_ends(places: Sequence[Place], skipped: dict[int, str]) -> None:
 def _seconds(outcomes: Sequence[TrialOutcome]) -> choosing.Seconds:
     """What a trial of a place takes: a first one may build or compile, later ones do not."""
     seen: set[int] = set()
-    first, again = [], []
+    first: list[float] = []
+    again: list[float] = []
     for one in outcomes:
         (again if {one.low, one.high} <= seen else first).append(one.seconds)
         seen |= {one.low, one.high}

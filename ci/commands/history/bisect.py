@@ -110,6 +110,8 @@ def bisect(
     if recording and replay.tells_its_places(recording):
         found = replay.of_file(recording)
         return _told(found.places, [None] * len(found.places), rules, found.outcomes, "place", as_json)
+    if not (what["cases"] or what["kernels"]):
+        raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
     row = _axis(axis, ends, _kernels(what))
     if recording:
         found = replay.of_axis(recording, row)
@@ -129,7 +131,7 @@ def _axis(kind: str, ends: Sequence[str], kernels: Sequence[str]) -> Axis:
     if kind == "commits":
         if len(ends) != FEWEST:
             raise click.UsageError(
-                f"{len(ends)} commits given; two are needed: ridgeline bisect GOOD BAD, or --event ID"
+                f"{len(ends)} commits given, two are needed: ridgeline bisect GOOD BAD, or --event ID"
             )
         return commits.commit_axis(Repository(Path.cwd()), ends[0], ends[1], kernels, err_console())
     here = one_checkout(None, None, None)

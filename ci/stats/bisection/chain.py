@@ -95,12 +95,12 @@ class Stretch:
         """From the level after one step to that after two."""
         if self.between is None:
             return np.asarray(one @ self.grid.second)
-        return np.einsum("sv,svw,vw->sw", one, self.between, self.grid.second)
+        return np.asarray(np.einsum("sv,svw,vw->sw", one, self.between, self.grid.second))
 
     def _back(self, two: FloatArray) -> FloatArray:
         if self.between is None:
             return np.asarray(two @ self.grid.second.T)
-        return np.einsum("sw,svw,vw->sv", two, self.between, self.grid.second)
+        return np.asarray(np.einsum("sw,svw,vw->sv", two, self.between, self.grid.second))
 
 
 class Chain:

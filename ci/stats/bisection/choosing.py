@@ -60,9 +60,11 @@ def believe(line: Line, seen: Sequence[PairShift]) -> Belief:
     return Chain(line, seen, _places(line, first)).belief()
 
 
-def next_step(line: Line, seen: Sequence[PairShift], belief: Belief, seconds: Seconds = lambda _: 1.0) -> Ask | Answer:
-    """The answer if it is sure enough and fresh trials repeat it, else what to measure."""
-    if not seen:
+def next_step(
+    line: Line, seen: Sequence[PairShift], belief: Belief | None, seconds: Seconds = lambda _: 1.0
+) -> Ask | Answer:
+    """The answer if it is sure enough and fresh trials repeat it, else what to measure; the two ends come first."""
+    if belief is None:
         return Ask(0, line.last)
     if belief.none >= SURE:
         return Answer((), belief.none)
@@ -105,11 +107,8 @@ def information(line: Line, belief: Belief) -> FloatArray:
     nodes, counts = belief.state.shape[:2]
     joint = belief.state.reshape(nodes * counts, -1) @ outcomes.reshape(-1, outcomes.shape[-1])
     joint = joint.reshape(nodes, counts, -1)
-    return (
-        _entropy(joint.sum(axis=1)).sum(axis=-1)
-        + _entropy(joint.sum(axis=2)).sum(axis=-1)
-        - _entropy(joint).sum(axis=(1, 2))
-    )
+    apart = _entropy(joint.sum(axis=1)).sum(axis=-1) + _entropy(joint.sum(axis=2)).sum(axis=-1)
+    return np.asarray(apart - _entropy(joint).sum(axis=(1, 2)))
 
 
 def _entropy(chance: FloatArray) -> FloatArray:
