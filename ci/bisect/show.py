@@ -25,13 +25,13 @@ LISTED = 50
 def progress(state: SearchState, places: Sequence[Place], what: str, console: Console) -> None:
     """The last trial, the suspects, and what is next."""
     if state.outcomes:
-        console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"))
+        console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"), soft_wrap=True)
     if state.belief is not None and state.answer is None:
         console.print(suspects_table(state, places, what))
         console.print(Text(f"no step: {chance(state.belief.none)}; {set_size(state, what)}; trials scatter by "
                            f"{100 * state.belief.noise:.2g} %"))  # fmt: skip
     if isinstance(state.then, Ask):
-        console.print(Text(f"next: {_asked(state.then, places)}", "dim"))
+        console.print(Text(f"next: {_asked(state.then, places)}", "dim"), soft_wrap=True)
 
 
 def suspects_table(state: SearchState, places: Sequence[Place], what: str) -> Table:
@@ -122,7 +122,7 @@ def _asked(ask: Ask, places: Sequence[Place]) -> str:
     pair = f"{places[ask.high].short} ({ask.high} of {len(places) - 1}) against {places[ask.low].short}"
     if ask.fresh:
         return f"{pair}, to see the step again in a fresh trial of the two neighbours"
-    return f"{pair}, {ask.bits:.2f} bits expected" if ask.bits else f"{pair}, the two ends"
+    return f"{pair}, {ask.bits:.2g} bits expected" if ask.bits else f"{pair}, the two ends"
 
 
 # ---- JSON ---------------------------------------------------------------------------------------------------------

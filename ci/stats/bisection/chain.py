@@ -36,9 +36,9 @@ class Passing:
         """Product, entry by entry."""
         return Passing(self.none * other.none, self.one * other.one, self.two * other.two)
 
-    def over(self, scale: FloatArray) -> Passing:
-        """Divided by one number for each noise."""
-        return Passing(self.none / scale, self.one / scale[:, None], self.two / scale[:, None])
+    def scaled(self, factor: FloatArray) -> Passing:
+        """Times one number for each noise."""
+        return Passing(self.none * factor, self.one * factor[:, None], self.two * factor[:, None])
 
     @property
     def stacked(self) -> FloatArray:
@@ -126,7 +126,7 @@ class Chain:
         weight = self.grid.weight * np.exp(logs - logs.max())
         weight = weight / weight.sum()
         joint = [one.times(other) for one, other in zip(forward, backward, strict=True)]
-        joint = [one.over(np.where(one.total > 0, one.total, 1.0) / weight) for one in joint]
+        joint = [one.scaled(weight / np.maximum(one.total, TINY)) for one in joint]
         end = joint[-1]
         state = np.stack([one.stacked for one in joint])
         levels = np.append(self.grid.levels, 0.0)
@@ -148,7 +148,7 @@ class Chain:
         found, logs = [Passing(np.ones(noises), nothing, nothing)], self.evidence.copy()
         for stretch, shown in zip(self.stretches, self._shown[1:], strict=True):
             now = stretch.forward(found[-1]).times(shown)
-            found.append(now.over(np.maximum(now.total, TINY)))
+            found.append(now.scaled(1 / np.maximum(now.total, TINY)))
             logs += np.log(np.maximum(now.total, TINY))
         ended = found[-1].times(self._end())
         return found, logs + np.log(np.maximum(ended.total, TINY))
@@ -158,7 +158,7 @@ class Chain:
         found = [self._end()]
         for stretch, shown in zip(self.stretches[::-1], self._shown[:0:-1], strict=True):
             now = stretch.backward(found[-1].times(shown))
-            found.append(now.over(np.maximum(np.maximum(now.none, now.one.max(axis=1)), TINY)))
+            found.append(now.scaled(1 / np.maximum(np.maximum(now.none, now.one.max(axis=1)), TINY)))
         return found[::-1]
 
     def _end(self) -> Passing:
@@ -203,5 +203,5 @@ class Chain:
         return Stretch(self.grid, one, two, np.exp(stays - most), np.exp(jumps - most[:, None]), scaled)
 
 
-TINY = 1e-300
-"""Nothing is divided by less."""
+TINY = 1e-200
+"""Nothing is divided by less; its inverse times a probability is still a number."""
