@@ -84,12 +84,12 @@ class Stretch:
             after.two * self.stays[:, None],
         )
 
-    def step_share(self, before: Passing, after: Passing) -> FloatArray:
-        """Shape (S,): weight of all that has a step in the stretch."""
+    def steps(self, before: Passing, after: Passing) -> tuple[FloatArray, FloatArray]:
+        """Weight of exactly one step in the stretch, and of two; shape (S,) each."""
         moved = before.none[:, None] * self.from_zero
         once = self.one * (moved * self.grid.prior * after.one).sum(axis=1)
         twice = self.two * (moved * (self.grid.prior @ self.grid.second) * after.two).sum(axis=1)
-        return np.asarray(once + twice + self.one * (self._onward(before.one) * after.two).sum(axis=1))
+        return np.asarray(once + self.one * (self._onward(before.one) * after.two).sum(axis=1)), np.asarray(twice)
 
     def _onward(self, one: FloatArray) -> FloatArray:
         """From the level after one step to that after two."""
@@ -174,10 +174,11 @@ class Chain:
         for number, stretch in enumerate(self.stretches):
             low, high = self.nodes[number], self.nodes[number + 1]
             after = backward[number + 1].times(self._shown[number + 1])
-            stays = stretch.step_share(forward[number], after)
-            all_ = stretch.forward(forward[number]).times(after).total
-            share = float(weight @ (stays / np.maximum(all_, TINY)))
-            out[low:high] = share * self.line.weights[low:high] / max(stretch.one, TINY)
+            scale = weight / np.maximum(stretch.forward(forward[number]).times(after).total, TINY)
+            once, twice = (float(scale @ part) for part in stretch.steps(forward[number], after))
+            own = self.line.weights[low:high]
+            out[low:high] = once * own / max(stretch.one, TINY)
+            out[low:high] += twice * own * (stretch.one - own) / max(stretch.two, TINY)
         return out
 
     def _emission(self, shifts: Sequence[float]) -> Passing:

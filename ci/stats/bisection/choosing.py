@@ -81,7 +81,7 @@ def next_step(
 def culprits(line: Line, belief: Belief) -> list[Culprit]:
     """The two likeliest steps, the larger one first among those that are likelier than not."""
     units = _units(line)
-    shares = [float(belief.changes[low:high].sum()) for low, high in units]
+    shares = [min(1.0, float(belief.changes[low:high].sum())) for low, high in units]
     likeliest = sorted(range(len(units)), key=lambda n: -shares[n])[:2]
     made = [Culprit(*units[n], shares[n], _level(belief, units[n][1]) - _level(belief, units[n][0])) for n in likeliest]
     return sorted(made, key=lambda one: (one.probability <= 1 / 2, -abs(one.shift), -one.probability))
