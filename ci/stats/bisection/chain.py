@@ -69,15 +69,13 @@ class Stretch:
         return Passing(
             before.none * self.stays,
             before.one * self.stays[:, None] + self.one * moved * self.grid.prior,
-            before.two * self.stays[:, None]
-            + self.one * self._onward(before.one)
-            + self.two * moved * (self.grid.prior @ self.grid.second),
+            before.two * self.stays[:, None] + self.one * self._onward(before.one) + self.two * moved * self.grid.both,
         )
 
     def backward(self, after: Passing) -> Passing:
         """What the rest of the row says of its beginning."""
         back = self.one * ((self.from_zero * after.one) @ self.grid.prior)
-        twice = self.two * ((self.from_zero * after.two) @ (self.grid.prior @ self.grid.second))
+        twice = self.two * ((self.from_zero * after.two) @ self.grid.both)
         return Passing(
             after.none * self.stays + back + twice,
             after.one * self.stays[:, None] + self.one * self._back(after.two),
@@ -88,7 +86,7 @@ class Stretch:
         """Weight of exactly one step in the stretch, and of two; shape (S,) each."""
         moved = before.none[:, None] * self.from_zero
         once = self.one * (moved * self.grid.prior * after.one).sum(axis=1)
-        twice = self.two * (moved * (self.grid.prior @ self.grid.second) * after.two).sum(axis=1)
+        twice = self.two * (moved * self.grid.both * after.two).sum(axis=1)
         return np.asarray(once + self.one * (self._onward(before.one) * after.two).sum(axis=1)), np.asarray(twice)
 
     def _onward(self, one: FloatArray) -> FloatArray:
@@ -121,12 +119,13 @@ class Chain:
 
     def belief(self) -> Belief:
         """The posterior."""
-        forward, logs = self._forward()
+        forward, totals, logs = self._forward()
         backward = self._backward()
         weight = self.grid.weight * np.exp(logs - logs.max())
         weight = weight / weight.sum()
         joint = [one.times(other) for one, other in zip(forward, backward, strict=True)]
-        joint = [one.scaled(weight / np.maximum(one.total, TINY)) for one in joint]
+        scales = [weight / np.maximum(one.total, TINY) for one in joint]
+        joint = [one.scaled(scale) for one, scale in zip(joint, scales, strict=True)]
         end = joint[-1]
         state = np.stack([one.stacked for one in joint])
         levels = np.append(self.grid.levels, 0.0)
@@ -134,24 +133,26 @@ class Chain:
             none=float(end.none.sum()),
             one=float(end.one.sum()),
             two=float(end.two.sum()),
-            changes=self._changes(forward, backward, weight),
+            changes=self._changes(forward, backward, [s / t for s, t in zip(scales[1:], totals, strict=True)]),
             nodes=self.nodes,
             state=state,
             level=state.sum(axis=(1, 3)) @ levels,
             noise=float(weight @ self.grid.scale),
         )
 
-    def _forward(self) -> tuple[list[Passing], FloatArray]:
-        """What leads to each node, with its own trials, and the log-likelihood of all, shape (S,)."""
+    def _forward(self) -> tuple[list[Passing], list[FloatArray], FloatArray]:
+        """What leads to each node, with its own trials; what each was scaled by; the log-likelihood of all, (S,)."""
         noises, levels = len(self.grid.weight), len(self.grid.levels)
         nothing = np.zeros((noises, levels))
         found, logs = [Passing(np.ones(noises), nothing, nothing)], self.evidence.copy()
+        totals: list[FloatArray] = []
         for stretch, shown in zip(self.stretches, self._shown[1:], strict=True):
             now = stretch.forward(found[-1]).times(shown)
-            found.append(now.scaled(1 / np.maximum(now.total, TINY)))
-            logs += np.log(np.maximum(now.total, TINY))
+            totals.append(np.maximum(now.total, TINY))
+            found.append(now.scaled(1 / totals[-1]))
+            logs += np.log(totals[-1])
         ended = found[-1].times(self._end())
-        return found, logs + np.log(np.maximum(ended.total, TINY))
+        return found, totals, logs + np.log(np.maximum(ended.total, TINY))
 
     def _backward(self) -> list[Passing]:
         """What follows from each node, without its own trials."""
@@ -168,14 +169,16 @@ class Chain:
         two = TWO / pairs if pairs else 0.0
         return Passing(np.full(noises, NONE), np.full((noises, levels), ONE), np.full((noises, levels), two))
 
-    def _changes(self, forward: list[Passing], backward: list[Passing], weight: FloatArray) -> FloatArray:
-        """Probability of a step at each change; within a stretch they differ by their prior alone."""
+    def _changes(self, forward: list[Passing], backward: list[Passing], scales: list[FloatArray]) -> FloatArray:
+        """Probability of a step at each change; within a stretch they differ by their prior alone.
+
+        scales: for each stretch what makes a weight for each noise, shape (S,), a probability.
+        """
         out = np.zeros(self.line.last)
         for number, stretch in enumerate(self.stretches):
             low, high = self.nodes[number], self.nodes[number + 1]
             after = backward[number + 1].times(self._shown[number + 1])
-            scale = weight / np.maximum(stretch.forward(forward[number]).times(after).total, TINY)
-            once, twice = (float(scale @ part) for part in stretch.steps(forward[number], after))
+            once, twice = (float(scales[number] @ part) for part in stretch.steps(forward[number], after))
             own = self.line.weights[low:high]
             out[low:high] = once * own / max(stretch.one, TINY)
             out[low:high] += twice * own * (stretch.one - own) / max(stretch.two, TINY)

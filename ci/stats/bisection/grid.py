@@ -16,16 +16,16 @@ from scipy import special
 
 from ci.stats.types import FloatArray
 
-FINENESS = 1.15
-"""Neighbouring sizes have this ratio: the grid is then off by at most 7 % of a step, less than a search can tell."""
+FINENESS = 1.2
+"""Neighbouring sizes have this ratio: the grid is then off by at most 10 % of a step, less than a search can tell."""
 LARGEST = 3.0
 """Log-ratio of the largest step, a factor of 20."""
 TAILS = (3.0, 10.0)
 """Degrees of freedom of the noise."""
-SCALES = 11
+SCALES = 9
 """Scales of the noise, within +-2.5 of the log of the typical one."""
 REACH = 2.5
-ANSWERS = 96
+ANSWERS = 64
 """Cells that the outcome of a trial is put into, to reckon what the trial would tell."""
 
 NONE, ONE, TWO = 0.5, 0.45, 0.05
@@ -68,6 +68,11 @@ class StepGrid:
             special.gammaln((tail + 1) / 2) - special.gammaln(tail / 2) - np.log(self.scale**2 * tail * np.pi) / 2
         )
         return np.asarray(constant - (tail + 1) / 2 * np.log1p(z**2 / tail))
+
+    @functools.cached_property
+    def both(self) -> FloatArray:
+        """Shape (V,): prior of the level after two steps."""
+        return np.asarray(self.prior @ self.second)
 
     @functools.cached_property
     def outcomes(self) -> FloatArray:

@@ -46,7 +46,8 @@ def test_it_finds_the_change_and_ends_with_a_fresh_trial_of_its_neighbours() -> 
     trials = MadeTrials({23: 0.01})
     ended = search(ROW, UNKNOWN, RULES, trials)
     assert found(ended) == [(22, 23)]
-    assert trials.asked[0] == (0, 40) and trials.asked[-1] == (22, 23)
+    assert trials.asked[0] == (0, 40)
+    assert trials.asked[-1] == (22, 23)
     assert ended.trials == len(trials.asked) <= 30
 
 
@@ -63,7 +64,8 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_happened() -> None:
 def test_what_cannot_be_measured_makes_the_answer_a_range() -> None:
     ended = search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.02}, broken=frozenset({21, 22, 23, 30})))
     assert found(ended) == [(20, 24)]
-    assert set(ended.skipped) <= {21, 22, 23, 30} and {21, 22, 23} <= set(ended.skipped)
+    assert set(ended.skipped) <= {21, 22, 23, 30}
+    assert {21, 22, 23} <= set(ended.skipped)
 
 
 @pytest.mark.parametrize(("end", "said"), [(0, "the good end, c0"), (40, "the bad end, c40")])
@@ -74,7 +76,8 @@ def test_an_end_that_cannot_be_measured_ends_the_search(end: int, said: str) -> 
 
 def test_spent_trials_leave_it_undecided_and_more_go_on() -> None:
     few = search(ROW, UNKNOWN, dataclasses.replace(RULES, most=4), MadeTrials({23: 0.01}))
-    assert few.answer is None and few.trials == 4
+    assert few.answer is None
+    assert few.trials == 4
     more = search(ROW, UNKNOWN, RULES, MadeTrials({23: 0.01}, seed=1), before=few.outcomes)
     assert found(more) == [(22, 23)]
 
@@ -83,8 +86,9 @@ def test_equal_code_is_not_measured() -> None:
     runs = [str(n // 10) for n in range(len(ROW))]
     trials = MadeTrials({20: 0.01}, labels=runs)
     ended = search(ROW, runs, RULES, trials)
-    assert found(ended) == [(19, 20)] and ended.classes == 5
-    assert len({pair for pair in trials.asked}) <= 7
+    assert found(ended) == [(19, 20)]
+    assert ended.classes == 5
+    assert len(set(trials.asked)) <= 7
 
 
 def test_a_step_without_a_change_of_code_is_found_all_the_same() -> None:
@@ -96,7 +100,8 @@ def test_labels_of_trials_join_classes() -> None:
     files = [str(n) for n in range(len(ROW))]
     launched = ["x" if n < 23 else "y" for n in range(len(ROW))]
     known = search(ROW, files, RULES, MadeTrials({23: 0.01}, labels=launched))
-    assert found(known) == [(22, 23)] and known.classes == 2
+    assert found(known) == [(22, 23)]
+    assert known.classes == 2
     assert known.trials <= search(ROW, files, RULES, MadeTrials({23: 0.01})).trials
 
 
