@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from ci.bisect.types import BisectError, Place
+from ci.bisect.types import BisectError, RowPlace
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan
 from ci.report.words import plain
@@ -27,7 +27,7 @@ class Axis(Protocol):
     @property
     def what(self) -> str: ...
     @property
-    def places(self) -> Sequence[Place]: ...
+    def places(self) -> Sequence[RowPlace]: ...
     @property
     def known(self) -> Sequence[str | None]: ...
     def sides(self, low: int, high: int, plan: MeasurePlan) -> AbstractContextManager[Sides]: ...
@@ -44,8 +44,8 @@ class CommitAxis:
     what: str = "commit"
 
     @property
-    def places(self) -> Sequence[Place]:
-        return [Place(one.hash, one.short, plain(one.subject, 100)) for one in self.commits]
+    def places(self) -> Sequence[RowPlace]:
+        return [RowPlace(one.hash, one.short, plain(one.subject, 100)) for one in self.commits]
 
     @contextlib.contextmanager
     def sides(self, low: int, high: int, plan: MeasurePlan) -> Iterator[Sides]:
@@ -78,9 +78,9 @@ class KnobAxis:
     what: str = "knob"
 
     @property
-    def places(self) -> Sequence[Place]:
-        rows = [Place("", "all good", ", ".join(f"{one.name}={one.good}" for one in self.settings))]
-        return rows + [Place(f"{s.name}={s.bad}", f"{s.name}={s.bad}", f"was {s.good}") for s in self.settings]
+    def places(self) -> Sequence[RowPlace]:
+        rows = [RowPlace("", "all good", ", ".join(f"{one.name}={one.good}" for one in self.settings))]
+        return rows + [RowPlace(f"{s.name}={s.bad}", f"{s.name}={s.bad}", f"was {s.good}") for s in self.settings]
 
     @property
     def known(self) -> Sequence[str | None]:
@@ -118,8 +118,8 @@ class PythonAxis:
     what: str = "environment"
 
     @property
-    def places(self) -> Sequence[Place]:
-        return [Place(one, one) for one in self.pythons]
+    def places(self) -> Sequence[RowPlace]:
+        return [RowPlace(one, one) for one in self.pythons]
 
     @property
     def known(self) -> Sequence[str | None]:

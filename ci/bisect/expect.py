@@ -10,7 +10,7 @@ import numpy as np
 from ci.bisect import classes
 from ci.bisect.types import SearchRules
 from ci.stats.bisection import choosing
-from ci.stats.bisection.choosing import Answer
+from ci.stats.bisection.choosing import FoundSteps
 from ci.stats.bisection.types import Line, PairShift
 
 Draw = Callable[[np.random.Generator], float]
@@ -40,7 +40,7 @@ def _spent(rng: np.random.Generator, line: Line, place: int, shift: float, rules
 
 def simulated(
     rng: np.random.Generator, line: Line, steps: dict[int, float], noise: Draw, most: int
-) -> tuple[list[PairShift], Answer | None]:
+) -> tuple[list[PairShift], FoundSteps | None]:
     """A whole search over made-up trials: those it took, and its answer, None where they were spent before.
 
     steps: shift of the changes that have one.  noise: a trial's own shift.
@@ -49,8 +49,8 @@ def simulated(
     while True:
         belief = choosing.believe(line, seen) if seen else None
         then = choosing.next_step(line, seen, belief)
-        if isinstance(then, Answer) or len(seen) >= most:
-            return seen, then if isinstance(then, Answer) else None
+        if isinstance(then, FoundSteps) or len(seen) >= most:
+            return seen, then if isinstance(then, FoundSteps) else None
         level = math.fsum(shift for place, shift in steps.items() if then.low < place <= then.high)
         seen.append(PairShift(then.low, then.high, level + noise(rng)))
 

@@ -4,7 +4,8 @@ Either a trial file of an earlier search, or a replay file (DESIGN section 8) wh
 
     {"trial": 0, "unit": "us", "places": ["v1", "v2", "v3"], "base": "v1", "head": "v3", "cases": {CASE: {...}}}
 
-`places` is the row in its order and stands in the first line; base and head are two of it.
+`places` is the row in its order and stands in the first line; base and head are two of it.  "machine_kind": "cpu" there
+chooses the policy of a CPU.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ import numpy as np
 from benchmarks.trial_file import FORMAT
 from ci.bisect.axes import Axis
 from ci.bisect.reading import FEWEST_ROUNDS, outcomes_of
-from ci.bisect.types import BisectError, Place, TrialOutcome
+from ci.bisect.types import BisectError, RowPlace, TrialOutcome
 from ci.stats.paired import shifts
 from ci.stats.types import FloatArray
 from ci.trials.file import read, unpacked
+from ci.trials.replay import MACHINE_KINDS
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordedSearch:
-    """A row and the outcomes of a file, in its order."""
+    """A row and the outcomes of a file, in its order.  kind: of the machine, "gpu" or "cpu"."""
 
-    places: Sequence[Place]
+    places: Sequence[RowPlace]
     outcomes: Sequence[TrialOutcome]
+    kind: str
 
 
 def tells_its_places(path: Path) -> bool:
@@ -46,18 +49,21 @@ def of_axis(path: Path, axis: Axis) -> RecordedSearch:
     found = outcomes_of(file.trials, axis.position)
     if not found:
         raise BisectError(f"{path} has no trial of two of these {len(axis.places)} {axis.what}s")
-    return RecordedSearch(axis.places, found)
+    return RecordedSearch(axis.places, found, file.trials[0].machine.kind)
 
 
 def of_file(path: Path) -> RecordedSearch:
     """A replay file.  Raises BisectError, which names line and value."""
-    names = _first(path).get("places")
+    first = _first(path)
+    names, kind = first.get("places"), first.get("machine_kind", MACHINE_KINDS[0])
+    if kind not in MACHINE_KINDS:
+        raise BisectError(f"{path}:1: machine_kind is {kind!r:.80}; allowed: {' or '.join(MACHINE_KINDS)}")
     if not _is_row(names):
         allowed = 'a list of at least two different names, in their order: "places": ["v1", "v2", "v3"]'
         raise BisectError(f"{path}:1: places is {names!r:.80}; allowed: {allowed}")
     numbered = [(n, line) for n, line in enumerate(_lines(path), 1) if line.strip()]
     outcomes = [_outcome(_object(path, n, line), names, f"{path}:{n}") for n, line in numbered]
-    return RecordedSearch([Place(name, name) for name in names], outcomes)
+    return RecordedSearch([RowPlace(name, name) for name in names], outcomes, kind)
 
 
 def _is_row(names: Any) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ci.bisect import classes
-from ci.bisect.types import BisectError, Measure, Place, SearchRules, SearchState, TrialOutcome
+from ci.bisect.types import BisectError, Measure, RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.stats.bisection import choosing
 from ci.stats.bisection.choosing import Ask
 from ci.stats.bisection.types import Line, PairShift
@@ -19,7 +19,7 @@ Tell = Callable[[SearchState], None]
 
 
 def search(
-    places: Sequence[Place],
+    places: Sequence[RowPlace],
     known: classes.Labels,
     rules: SearchRules,
     measure: Measure,
@@ -41,7 +41,7 @@ def search(
 
 
 def replayed(
-    places: Sequence[Place], known: classes.Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
+    places: Sequence[RowPlace], known: classes.Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
 ) -> list[SearchState]:
     """The states that outcomes lead to one by one, up to the answer or the end; before the first one if there is none.
 
@@ -56,7 +56,7 @@ def replayed(
 
 
 def state_of(
-    places: Sequence[Place], known: classes.Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
+    places: Sequence[RowPlace], known: classes.Labels, rules: SearchRules, outcomes: Sequence[TrialOutcome]
 ) -> SearchState:
     """What these outcomes say.  Raises BisectError if one of the ends cannot be measured."""
     launched = {position: label for one in outcomes for position, label in one.labels.items()}
@@ -74,7 +74,7 @@ def state_of(
     return SearchState(line, tuple(outcomes), belief, then, skipped, 1 + same.count(False))
 
 
-def _check_ends(places: Sequence[Place], skipped: dict[int, str]) -> None:
+def _check_ends(places: Sequence[RowPlace], skipped: dict[int, str]) -> None:
     for end, word in ((0, "the good end"), (len(places) - 1, "the bad end")):
         if end in skipped:
             said = f"{word}, {places[end].short}, cannot be measured: {skipped[end]}"

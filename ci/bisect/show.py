@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci.bisect.classes import Labels, same_code
-from ci.bisect.types import Place, SearchState, TrialOutcome
+from ci.bisect.types import RowPlace, SearchState, TrialOutcome
 from ci.report.words import percent, plural
 from ci.stats.bisection.choosing import SURE, Ask, Culprit, culprits
 
@@ -22,7 +22,7 @@ LISTED = 50
 """Suspects in --json, at most."""
 
 
-def progress(state: SearchState, places: Sequence[Place], what: str, console: Console) -> None:
+def progress(state: SearchState, places: Sequence[RowPlace], what: str, console: Console) -> None:
     """The last trial, the suspects, and what is next."""
     if state.outcomes:
         console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"), soft_wrap=True)
@@ -34,7 +34,7 @@ def progress(state: SearchState, places: Sequence[Place], what: str, console: Co
         console.print(Text(f"next: {_asked(state.then, places)}", "dim"), soft_wrap=True)
 
 
-def suspects_table(state: SearchState, places: Sequence[Place], what: str) -> Table:
+def suspects_table(state: SearchState, places: Sequence[RowPlace], what: str) -> Table:
     """The likeliest changes."""
     table = Table(box=None, pad_edge=False)
     for name, justify in (("probability", "right"), (what, "left"), ("", "left")):
@@ -56,7 +56,7 @@ def suspects(state: SearchState) -> list[tuple[int, float]]:
     return [(int(n) + 1, float(chances[n])) for n in order[:many]]
 
 
-def places_table(places: Sequence[Place], known: Labels, what: str) -> Table:
+def places_table(places: Sequence[RowPlace], known: Labels, what: str) -> Table:
     """The row: every place, and in which class its code is, as far as that is known."""
     same = [False, *same_code(known, {})]
     table = Table(box=None, pad_edge=False)
@@ -72,14 +72,14 @@ def set_size(state: SearchState, what: str) -> str:
     return f"{plural(len(suspects(state)), what)} in the 99 % set of {state.line.last}"
 
 
-def result(state: SearchState, places: Sequence[Place], what: str, console: Console) -> None:
+def result(state: SearchState, places: Sequence[RowPlace], what: str, console: Console) -> None:
     """The answer, and who is suspected where there is none."""
     if state.answer is None and state.belief is not None:
         console.print(suspects_table(state, places, what))
     console.print(Text(answer(state, places, what)), soft_wrap=True)
 
 
-def answer(state: SearchState, places: Sequence[Place], what: str) -> str:
+def answer(state: SearchState, places: Sequence[RowPlace], what: str) -> str:
     """The result in a sentence or two."""
     after = f"after {plural(state.trials, 'trial')}"
     found = state.answer
@@ -95,7 +95,7 @@ def answer(state: SearchState, places: Sequence[Place], what: str) -> str:
     return f"{'; and '.join(lines)}, {after}"
 
 
-def _culprit(one: Culprit, places: Sequence[Place], what: str) -> str:
+def _culprit(one: Culprit, places: Sequence[RowPlace], what: str) -> str:
     size = percent(math.exp(one.shift))
     place = places[one.high]
     if one.high == one.low + 1:
@@ -109,7 +109,7 @@ def chance(probability: float) -> str:
     return f"{100 * probability:.3g} %" if probability < 0.9995 else "over 99.9 %"
 
 
-def _told(one: TrialOutcome, places: Sequence[Place]) -> str:
+def _told(one: TrialOutcome, places: Sequence[RowPlace]) -> str:
     pair = f"{places[one.high].short} against {places[one.low].short}"
     if one.failed:
         why = "; ".join(f"{places[place].short} is left out: {said}" for place, said in one.failed.items())
@@ -118,7 +118,7 @@ def _told(one: TrialOutcome, places: Sequence[Place]) -> str:
     return f"{pair}: {size}" + (f", {one.seconds:.0f} s" if one.seconds else "")
 
 
-def _asked(ask: Ask, places: Sequence[Place]) -> str:
+def _asked(ask: Ask, places: Sequence[RowPlace]) -> str:
     pair = f"{places[ask.high].short} ({ask.high} of {len(places) - 1}) against {places[ask.low].short}"
     if ask.fresh:
         return f"{pair}, to see the step again in a fresh trial of the two neighbours"
@@ -128,7 +128,7 @@ def _asked(ask: Ask, places: Sequence[Place]) -> str:
 # ---- JSON ---------------------------------------------------------------------------------------------------------
 
 
-def document(states: Sequence[SearchState], places: Sequence[Place], what: str) -> dict[str, object]:
+def document(states: Sequence[SearchState], places: Sequence[RowPlace], what: str) -> dict[str, object]:
     """What --json prints.  states: after each trial, the last one at the end."""
     state = states[-1]
     found = state.answer
@@ -154,7 +154,7 @@ def document(states: Sequence[SearchState], places: Sequence[Place], what: str) 
     }
 
 
-def _culprit_json(one: Culprit, places: Sequence[Place]) -> dict[str, object]:
+def _culprit_json(one: Culprit, places: Sequence[RowPlace]) -> dict[str, object]:
     return {
         "last_good": places[one.low].name,
         "first_bad": places[one.high].name,
@@ -164,7 +164,7 @@ def _culprit_json(one: Culprit, places: Sequence[Place]) -> dict[str, object]:
     }
 
 
-def _step(state: SearchState, places: Sequence[Place]) -> dict[str, object]:
+def _step(state: SearchState, places: Sequence[RowPlace]) -> dict[str, object]:
     """One trial of the search, and what was believed after it."""
     one, belief = state.outcomes[-1], state.belief
     leading = int(np.argmax(belief.changes)) + 1 if belief is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from ci.stats.bisection.choosing import Answer, Ask
+from ci.stats.bisection.choosing import Ask, FoundSteps
 from ci.stats.bisection.types import Belief, Line
 
 
@@ -14,7 +14,7 @@ class BisectError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class RowPlace:
     """A position of the row: its name (a full commit hash, a setting, a Python), short name, and a line about it."""
 
     name: str
@@ -65,14 +65,14 @@ class SearchState:
     line: Line
     outcomes: Sequence[TrialOutcome]
     belief: Belief | None
-    then: Ask | Answer
+    then: Ask | FoundSteps
     skipped: Mapping[int, str]
     classes: int
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> FoundSteps | None:
         """The answer, None while there is none."""
-        return self.then if isinstance(self.then, Answer) else None
+        return self.then if isinstance(self.then, FoundSteps) else None
 
     @property
     def trials(self) -> int:

@@ -19,7 +19,7 @@ from ci.bisect.axes import FEWEST, Axis, KnobAxis, PythonAxis, settings_of
 from ci.bisect.classes import Labels
 from ci.bisect.live import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
-from ci.bisect.types import Place, SearchRules, TrialOutcome
+from ci.bisect.types import RowPlace, SearchRules, TrialOutcome
 from ci.commands.common.checkouts import one_checkout
 from ci.commands.history.of_event import asked_of_event
 from ci.git.repository import Repository
@@ -52,6 +52,9 @@ TRIAL_S = {"gpu": 15.0, "cpu": 8.0}
 """Seconds of a trial with one case, to say beforehand how long a search takes: about what starting two processes,
 checking and 40 rounds took (gemm on an H200 and on two CPU cores, 2026-11-22)."""
 
+LEAST = 1e-4
+"""Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
+
 AXES = ("commits", "knob", "triton", "env")
 
 EXAMPLES = """ridgeline bisect v1.2 main --case gemm/qkv_m64 --backend triton
@@ -68,7 +71,7 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/qkv_m64 --backend triton
 @click.option("--trials", "most", type=click.IntRange(1, 1000), default=60, show_default=True, help="Most to spend.")
 @click.option(
     "--smallest",
-    type=click.FloatRange(1e-4, 1.0),
+    type=click.FloatRange(LEAST, 1.0),
     metavar="SHARE",
     help="Least step looked for, such as 0.01 (policy).",
 )
@@ -104,23 +107,24 @@ def bisect(
     Exit code 0: answered (found, or there is no step); 2: the trials did not suffice; 3: usage or infrastructure.
     1 is not used: a search that finds a regression did its work.
     """
-    asked = asked_of_event(event, results, ends, what) if event else None
-    ends, what = (asked.ends, {**what, **asked.filters}) if asked else (ends, what)
-    rules = _rules(policy.load(policy_file), what, most, smallest)
+    planned, ratio = _planned(**what), None
+    if event:
+        asked = asked_of_event(event, results, ends, planned)
+        ends, planned, ratio = asked.ends, asked.plan, asked.ratio
+    lead = functools.partial(_rules, policy.load(policy_file), planned.kernels, most, smallest)
     if recording and replay.tells_its_places(recording):
         found = replay.of_file(recording)
-        return _told(found.places, [None] * len(found.places), rules, found.outcomes, "place", as_json)
-    if not (what["cases"] or what["kernels"]):
+        return _told(found.places, [None] * len(found.places), lead(found.kind), found.outcomes, "place", as_json)
+    if not (planned.cases or planned.kernels):
         raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
-    row = _axis(axis, ends, _kernels(what))
+    row = _axis(axis, ends, planned.kernels)
     if recording:
         found = replay.of_axis(recording, row)
-        return _told(found.places, row.known, rules, found.outcomes, row.what, as_json)
-    planned = _planned(what)
+        return _told(found.places, row.known, lead(found.kind), found.outcomes, row.what, as_json)
     file = out or _file(axis, row, planned)
     if dry_run:
-        return _said(row, rules, file, asked.ratio if asked else None, as_json)
-    return _measured(row, planned, rules, file, as_json)
+        return _said(row, lead(machine_kind()), file, ratio, as_json)
+    return _measured(row, planned, lead(machine_kind()), file, as_json)
 
 
 # ---- what is asked ------------------------------------------------------------------------------------------------
@@ -154,25 +158,22 @@ def _pythons(paths: Sequence[str], kind: str) -> list[str]:
     return whole
 
 
-def _planned(what: dict[str, Any]) -> MeasurePlan:
+def _planned(
+    *, kernels: Sequence[str] = (), cases: Sequence[str] = (), backends: Sequence[str] = (), **how: Any
+) -> MeasurePlan:
     """The plan, with kernel and backend of cases that name them: KERNEL/CASE, or KERNEL/BACKEND/CASE as reports do."""
-    parts = [case.split("/") for case in what["cases"]]
-    kernels = (*what["kernels"], *(part[0] for part in parts if len(part) > 1))
-    backends = (*what["backends"], *(part[1] for part in parts if len(part) > 2))
-    cases = tuple("/".join((part[0], part[-1])) if len(part) > 1 else part[0] for part in parts)
-    unique = {name: tuple(dict.fromkeys(values)) for name, values in (("kernels", kernels), ("backends", backends))}
-    return with_rounds(plan(**{**what, "cases": cases, **unique}))
+    parts = [case.split("/") for case in cases]
+    named = (*kernels, *(part[0] for part in parts if len(part) > 1))
+    timed = (*backends, *(part[1] for part in parts if len(part) > 2))
+    plain = tuple("/".join((part[0], part[-1])) if len(part) > 1 else part[0] for part in parts)
+    unique = {"kernels": tuple(dict.fromkeys(named)), "backends": tuple(dict.fromkeys(timed))}
+    return with_rounds(plan(cases=plain, **unique, **how))
 
 
-def _kernels(what: dict[str, Any]) -> tuple[str, ...]:
-    named = (case.split("/")[0] for case in what["cases"] if "/" in case)
-    return tuple(dict.fromkeys((*what["kernels"], *named)))
-
-
-def _rules(rules: policy.Policy, what: dict[str, Any], most: int, smallest: float | None) -> SearchRules:
-    kernels = _kernels(what)
-    settings = rules.settings(kernels[0] if len(kernels) == 1 else "", machine_kind())
-    return SearchRules(smallest or max(settings.smallest_effect, 1e-4), NOISE * settings.trial_noise, most)
+def _rules(rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str) -> SearchRules:
+    """By the policy for this kind of machine."""
+    settings = rules.settings(kernels[0] if len(kernels) == 1 else "", kind)
+    return SearchRules(smallest or max(settings.smallest_effect, LEAST), NOISE * settings.trial_noise, most)
 
 
 def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
@@ -197,7 +198,7 @@ def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, 
 
 
 def _told(
-    places: Sequence[Place],
+    places: Sequence[RowPlace],
     known: Labels,
     rules: SearchRules,
     outcomes: Sequence[TrialOutcome],

@@ -47,7 +47,7 @@ class Culprit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
+class FoundSteps:
     """The end of a search: the steps, the largest first, none where there is no step; how sure that is."""
 
     culprits: tuple[Culprit, ...]
@@ -62,12 +62,12 @@ def believe(line: Line, seen: Sequence[PairShift]) -> Belief:
 
 def next_step(
     line: Line, seen: Sequence[PairShift], belief: Belief | None, seconds: Seconds = lambda _: 1.0
-) -> Ask | Answer:
+) -> Ask | FoundSteps:
     """The answer if it is sure enough and fresh trials repeat it, else what to measure; the two ends come first."""
     if belief is None:
         return Ask(0, line.last)
     if belief.none >= SURE:
-        return Answer((), belief.none)
+        return FoundSteps((), belief.none)
     found = culprits(line, belief)
     sure = [one for one in found if one.probability >= SURE]
     if not sure or (belief.two > 1 / 2 and len(sure) < 2):
@@ -75,7 +75,7 @@ def next_step(
     for one in sure:
         if not repeated(one, seen):
             return Ask(one.low, one.high, fresh=True)
-    return Answer(tuple(sure), min(one.probability for one in sure))
+    return FoundSteps(tuple(sure), min(one.probability for one in sure))
 
 
 def culprits(line: Line, belief: Belief) -> list[Culprit]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ci.bisect import classes
 from ci.bisect.expect import Draw, simulated
-from ci.stats.bisection.choosing import Answer
+from ci.stats.bisection.choosing import FoundSteps
 from ci.stats.bisection.types import Line
 from ci.stats.types import FloatArray
 from ci.study.bisection import noises, pass_fail
@@ -77,7 +77,7 @@ def counted(cell: SearchCell, searches: int, seed: int, tell: Callable[[], None]
     return CountedCell(cell.name, searches, right, undecided, spent)
 
 
-def is_right(answer: Answer, steps: dict[int, float]) -> bool:
+def is_right(answer: FoundSteps, steps: dict[int, float]) -> bool:
     """The largest step first and nothing that is no step; "no step" where there is none."""
     found = [one.high for one in answer.culprits if one.high == one.low + 1]
     if not steps or not found:

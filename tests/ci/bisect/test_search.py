@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ci.bisect.search import replayed, search, state_of
-from ci.bisect.types import BisectError, Place, SearchRules, SearchState, TrialOutcome
+from ci.bisect.types import BisectError, RowPlace, SearchRules, SearchState, TrialOutcome
 
 RULES = SearchRules(smallest=0.003, noise=0.003, most=60)
-ROW = [Place(f"{n:040x}", f"c{n}", f"change {n}") for n in range(41)]
+ROW = [RowPlace(f"{n:040x}", f"c{n}", f"change {n}") for n in range(41)]
 UNKNOWN = [None] * len(ROW)
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from ci.stats.bisection import grid
-from ci.stats.bisection.choosing import Answer, Ask, believe, best, information, next_step
+from ci.stats.bisection.choosing import Ask, FoundSteps, believe, best, information, next_step
 from ci.stats.bisection.types import Belief, Line, PairShift
 
 EVEN = Line(np.full(16, 1 / 16))
 
 
-def after(line: Line, seen: list[PairShift]) -> Ask | Answer:
+def after(line: Line, seen: list[PairShift]) -> Ask | FoundSteps:
     return next_step(line, seen, believe(line, seen))
 
 
@@ -40,7 +40,7 @@ def test_the_change_is_bracketed_before_it_is_named() -> None:
     seen = [PairShift(0, 16, 0.05), PairShift(0, 16, 0.051), *[PairShift(0, 7, 0.0)] * 2, *[PairShift(0, 8, 0.05)] * 3]
     assert after(EVEN, seen) == Ask(7, 8, fresh=True)
     done = after(EVEN, [*seen, PairShift(7, 8, 0.049)])
-    assert isinstance(done, Answer)
+    assert isinstance(done, FoundSteps)
     assert [(one.low, one.high) for one in done.culprits] == [(7, 8)]
     assert done.probability >= 0.99
     assert done.culprits[0].shift == pytest.approx(0.05, rel=0.1)
@@ -53,7 +53,7 @@ def test_a_fresh_trial_that_shows_nothing_takes_the_certainty_back() -> None:
 
 def test_no_step_is_an_answer() -> None:
     flat = after(EVEN, [PairShift(0, 16, shift) for shift in (0.0004, -0.0003, 0.0001, 0.0, 0.0002)] * 3)
-    assert isinstance(flat, Answer)
+    assert isinstance(flat, FoundSteps)
     assert flat.culprits == ()
 
 
@@ -65,7 +65,7 @@ def test_two_steps_are_both_named_the_larger_one_first() -> None:
     assert asked.fresh
     assert (asked.low, asked.high) == (11, 12)
     done = after(EVEN, [*seen, PairShift(11, 12, 0.03), PairShift(3, 4, 0.01)])
-    assert isinstance(done, Answer)
+    assert isinstance(done, FoundSteps)
     assert [(one.low, one.high) for one in done.culprits] == [(11, 12), (3, 4)]
 
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range()
     assert isinstance(asked, Ask)
     assert asked.high not in line.skipped
     done = after(line, [*seen, *[PairShift(0, 6, 0.0)] * 3, *[PairShift(0, 10, 0.05)] * 3, PairShift(6, 10, 0.05)])
-    assert isinstance(done, Answer)
+    assert isinstance(done, FoundSteps)
     assert [(one.low, one.high) for one in done.culprits] == [(6, 10)]
 
 
