@@ -57,10 +57,10 @@ LEAST = 1e-4
 
 AXES = ("commits", "knob", "triton", "env")
 
-EXAMPLES = """ridgeline bisect v1.2 main --case gemm/qkv_m64 --backend triton
+EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
   ridgeline bisect --event 3f2a
-  ridgeline bisect --axis knob num_warps=4,8 num_stages=2,3 --case gemm/qkv_m64 --backend triton
-  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/qkv_m64"""
+  ridgeline bisect --axis knob num_warps=4,8 num_stages=2,3 --case gemm/n4096_k14336_m64_fp16
+  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16"""
 
 
 @click.command(epilog=example(EXAMPLES))
