@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +63,7 @@ def cells(data: Path) -> list[SearchCell]:
     ]
 
 
-def counted(cell: SearchCell, searches: int, seed: int, tell: Callable[[], None] = lambda: None) -> CountedCell:
+def counted(cell: SearchCell, searches: int, seed: int) -> CountedCell:
     """Search so many times."""
     right, undecided, spent = 0, 0, list[int]()
     for number in range(searches):
@@ -73,8 +73,12 @@ def counted(cell: SearchCell, searches: int, seed: int, tell: Callable[[], None]
         right += answer is not None and is_right(answer, steps)
         undecided += answer is None
         spent.append(len(seen))
-        tell()
     return CountedCell(cell.name, searches, right, undecided, spent)
+
+
+def line_of_table(data: Path, number: int, searches: int, seed: int) -> CountedCell:
+    """A cell by its number in the table, for a process of its own: noises are functions and cannot be sent to one."""
+    return counted(cells(data)[number], searches, seed)
 
 
 def is_right(answer: FoundSteps, steps: dict[int, float]) -> bool:
@@ -106,7 +110,7 @@ def _labels(rng: np.random.Generator, cell: SearchCell) -> list[str | None]:
     return labels
 
 
-def compared(searches: int, seed: int, tell: Callable[[], None] = lambda: None) -> list[CountedCell]:
+def compared(searches: int, seed: int) -> list[CountedCell]:
     """Bisection by pass and fail on the first two cells, which are those without classes."""
     found = []
     for name, tails in (("normal noise", NORMAL), ("t noise with 3 df", 3.0)):
@@ -118,6 +122,5 @@ def compared(searches: int, seed: int, tell: Callable[[], None] = lambda: None) 
                 place = int(rng.integers(1, 257))
                 found_at, trials = way(rng, 256, place, math.log1p(0.01), noises.of_t(0.004, tails))
                 right, spent = right + (found_at == place), [*spent, trials]
-                tell()
             found.append(CountedCell(f"{title}, {name}", searches, right, 0, spent))
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,8 @@ from ci.study.bisection.cells import CountedCell, SearchCell, cells, counted
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests/recordings/h200"
 TABLE = (ROOT / "ci/study/bisection/table.md").read_text(encoding="utf-8")
-ROWS = {cells[0]: cells[1:] for line in TABLE.splitlines() if (cells := re.findall(r"[^|]+", line))[1:]}
-ROWS = {name.strip(): [cell.strip() for cell in row] for name, row in ROWS.items()}
+LINES = [[cell.strip() for cell in line.split("|")[1:-1]] for line in TABLE.splitlines() if line.startswith("|")]
+ROWS = {name: numbers for name, *numbers in LINES}
 
 KINDS = {cell.name: cell for cell in cells(DATA)}
 
