@@ -108,8 +108,12 @@
         : [];
     if (event.kind === "configuration") return [["Verify the table", `ridgeline tune ${quoted(kernel)} --verify`]];
     const one = `${about} --case ${quoted(glob(name))} --backend ${quoted(backend)} --tier nightly`;
+    const search = event.kind === "kernel" && event.between > 0;
     return good
-      ? [["Measure both again, in turn", `ridgeline ab ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]]
+      ? [
+          ["Measure both again, in turn", `ridgeline ab ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`],
+          ...(search ? [["Find the commit", `ridgeline bisect ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]] : []),
+        ]
       : [];
   }
 
