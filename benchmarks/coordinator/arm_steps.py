@@ -7,6 +7,7 @@ where the processes have ended or may be out of step.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,10 @@ FIRST_USE = ("build", "call")
 
 COMPILE_S = 60.0
 """How much longer a step of a point may take in which it is compiled; the longest of ours takes 7 s (2026-11)."""
+
+
+SETTLE_S = 0.2
+"""How long processes may take to end with their parent, of which 300 MB are freed first: 5 to 50 ms (2026-11)."""
 
 
 class Again(Exception):
@@ -69,7 +74,7 @@ class ArmSteps:
         if op != "samples":
             fields["label"] = arm.label
         try:
-            return self.workers.pools[arm.role].ask(f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
+            return self.ask(arm.role, f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
         except PoolDied as error:
             self.give_up(arm, error.failure, ended=True)
             raise Again from error
@@ -77,29 +82,56 @@ class ArmSteps:
             self._step_failed(arm, error.failure, step)
             return None
 
+    def ask(self, role: str, what: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+        """The answers of all ranks of a checkout.  Raises StepFailed, PoolDied, or Again where nobody can be blamed."""
+        pool = self.workers.pools[role]
+        try:
+            answers = pool.ask(what, limit_s, op, **fields)
+        except PoolDied as error:
+            self._unless_orphaned(error)
+            raise
+        self._look_at(role, what)
+        return answers
+
+    def _unless_orphaned(self, error: PoolDied) -> None:
+        """Again, if the processes of all checkouts ended with their parent: which arm killed it is not known.
+
+        From then on every step is looked at on its own, so that the next time it is.
+        """
+        if error.failure.orphaned and not self._in_turns:
+            self._in_turns = True
+            raise Again from error
+
+    def _look_at(self, role: str, what: str) -> None:
+        """PoolDied if processes have ended with their parent right behind a step; it is looked at where one has."""
+        if self._in_turns:
+            time.sleep(SETTLE_S)
+            if not self.workers.pools[role].lives():
+                raise PoolDied(Failure(Status.CRASH, f"its parent was killed in step: {what}", orphaned=True))
+
     def together(self, steps: Sequence[RankStep]) -> list[tuple[RankStep, list[Any]]]:
         """Steps of several checkouts at once; the answers to those that succeeded.
 
-        Where several ended because one of them killed the parent of all, they are asked in turns from then on.
+        Where all ended because one of them killed their parent, they are asked in turns from then on.
         """
         if self._in_turns and len(steps) > 1:
             return [found for step in steps for found in self.together([step])]
         for step in steps:
             label = f"{step.name} of {step.about}"
             self.workers.pools[step.role].post(label, self._allow(step.op, *step.arms), step.op, **step.fields)
-        answers, again, died = [], False, []
+        answers, again = [], False
         for step in steps:
             try:
                 answers.append((step, self.workers.pools[step.role].collect()))
+                self._look_at(step.role, f"{step.name} of {step.about}")
             except PoolDied as error:
-                died.append((step, error.failure))
+                self._unless_orphaned(error)
+                again = True
+                for arm in step.arms:
+                    self.give_up(arm, error.failure, ended=True)
             except StepFailed as error:
                 again = self._all_failed(step, error.failure) or again
-        self._in_turns |= sum(failure.orphaned for _, failure in died) > 1
-        for step, failure in died if not (self._in_turns and len(died) > 1) else ():
-            for arm in step.arms:
-                self.give_up(arm, failure, ended=True)
-        if again or died:
+        if again:
             raise Again
         return answers
 
@@ -132,6 +164,8 @@ class ArmSteps:
                 try:
                     self.referee.expect(self._key(step.arms[0].role, rank), **truth)
                 except (StepFailed, PoolDied) as error:
+                    if isinstance(error, PoolDied):
+                        self._unless_orphaned(error)
                     self._all_failed(step, error.failure)
                     raise Again from error
 
@@ -141,6 +175,7 @@ class ArmSteps:
         try:
             found = self._compared(arm, handed)
         except PoolDied as error:
+            self._unless_orphaned(error)
             self.give_up(arm, _in_step(error.failure, step))
             raise Again from error
         except StepFailed as error:
@@ -158,6 +193,8 @@ class ArmSteps:
         try:
             found = self._compared(arm, handed) if handed and len(handed) == len(reports) else reports
         except (StepFailed, PoolDied) as error:
+            if isinstance(error, PoolDied):
+                self._unless_orphaned(error)
             self.give_up(arm, _in_step(error.failure, "spot check"))
             raise Again from error
         told = (spot_checks.sentence({**one, **known}) for one, known in zip(reports, found, strict=True))

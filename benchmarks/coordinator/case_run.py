@@ -246,7 +246,7 @@ class CaseRun(ArmSteps):
         limit_s = self.deadline_s([arm]) + 10 * max(self.protocol.burst_s, 2 * launch_s)
         fields = {"label": arm.label, "launches": launches, "spot": spot}
         try:
-            answers = self.workers.pools[arm.role].ask(f"timing of {arm.key}", limit_s, "burst", **fields)
+            answers = self.ask(arm.role, f"timing of {arm.key}", limit_s, "burst", **fields)
         except (StepFailed, PoolDied) as error:
             self.give_up(arm, error.failure, isinstance(error, PoolDied))
             raise Again from error
@@ -278,9 +278,7 @@ class CaseRun(ArmSteps):
         limit_s = self.deadline_s(arms) + 10 * sum(self._facts[arm.key].expected_s for arm in arms)
         fields = {"order": [arm.label for arm in arms], "warm_up": warm_up, "spot": self._request(last)}
         try:
-            answers = self.workers.pools[last.arm.role].ask(
-                f"timing of {', '.join(names)}", limit_s, "samples", **fields
-            )
+            answers = self.ask(last.arm.role, f"timing of {', '.join(names)}", limit_s, "samples", **fields)
         except (StepFailed, PoolDied) as error:
             if len(names) == 1:
                 self.give_up(last.arm, error.failure, isinstance(error, PoolDied))

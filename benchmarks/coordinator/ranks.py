@@ -186,7 +186,7 @@ class RankProcess:
 
 
 def ending_in_words(code: int, status: int, out_of_memory: bool = False) -> str:
-    """`si_code` and `si_status` of a dead child as a clause.  out_of_memory: its killer ended a process meanwhile."""
+    """`si_code` and `si_status` of a dead child as a clause.  out_of_memory: some process was ended for that."""
     if code == os.CLD_EXITED:
         return f"ended with exit code {status}"
     name = signal.Signals(status).name if status in iter(signal.Signals) else f"signal {status}"

@@ -90,9 +90,9 @@ class Forked:
 
     def ended(self) -> tuple[int, int] | None:
         """`si_code` and `si_status` once it has ended; with its server, every process of it was killed."""
+        found = self._server.ask("ended", self.pid)
         if self.orphaned:
             return os.CLD_KILLED, int(signal.SIGKILL)
-        found = self._server.ask("ended", self.pid)
         return (found[0], found[1]) if found else None
 
     def kill(self) -> None:
