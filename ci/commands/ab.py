@@ -10,6 +10,7 @@ import click
 
 from ci.commands.common.checkouts import scratch, two_checkouts
 from ci.commands.common.outcome import compared, finish, with_rejected
+from ci.commands.common.why import WHY, explained
 from ci.git.repository import Repository
 from ci.judging import policy
 from ci.judging.judge import judge
@@ -42,6 +43,7 @@ from ci.trials import replay as recorded
 @click.option("--replay", type=click.Path(path_type=Path), help="Judge recorded trials; measures nothing.")
 @click.option("--env-base", metavar="PYTHON", help="Python of the base (another Triton or ROCm).")
 @click.option("--env-head", metavar="PYTHON", help="Python of the head.")
+@WHY
 @POLICY
 @OUT
 @RESULTS
@@ -58,6 +60,8 @@ def ab(
     results: Path,
     as_json: bool,
     dry_run: bool,
+    why: bool,
+    why_seconds: float,
     **what: Any,
 ) -> int:
     """Compare two commits in lock-step: trials until every case has a verdict or the budget is spent.
@@ -78,7 +82,9 @@ def ab(
         click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
         return 0
     outcome = compared(repository, checkouts, planned, rules, file, err_console())
-    return finish(outcome, checkouts, results, as_json=as_json)
+    wanted = why_seconds if why else 0.0
+    causes = explained(outcome, checkouts, planned, rules, file, repository.root, err_console(), wanted)
+    return finish(outcome, checkouts, results, as_json=as_json, explanations=causes)
 
 
 def _replayed(file: Path, rules: policy.Policy, as_json: bool) -> int:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ci.commands.common.checkouts import scratch
 from ci.commands.common.outcome import compared, finish
+from ci.commands.common.why import WHY, explained
 from ci.commands.site import build_site
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
@@ -39,8 +40,19 @@ from ci.whole_files import check_writable
 )
 @RESULTS
 @JSON
+@WHY
 @DRY_RUN
-def check(base: str | None, site: Path, report: Path, results: Path, as_json: bool, dry_run: bool, **what: Any) -> int:
+def check(
+    base: str | None,
+    site: Path,
+    report: Path,
+    results: Path,
+    as_json: bool,
+    why: bool,
+    why_seconds: float,
+    dry_run: bool,
+    **what: Any,
+) -> int:
     """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes."""
     rules, planned = policy.load(None), with_rounds(plan(**what))
     check_writable(report.with_suffix(".json"))
@@ -57,7 +69,9 @@ def check(base: str | None, site: Path, report: Path, results: Path, as_json: bo
         checkouts, outcome = _against(found, head, repository, planned, rules, err_console())
     else:
         checkouts, outcome = (head,), _alone(head, planned, repository.is_shallow(), err_console())
-    code = finish(outcome, checkouts, results, as_json=as_json, report=report)
+    wanted = why_seconds if why else 0.0
+    causes = explained(outcome, checkouts, planned, rules, outcome.file.path, repository.root, err_console(), wanted)
+    code = finish(outcome, checkouts, results, as_json=as_json, report=report, explanations=causes)
     build_site(site, results)
     click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=as_json)
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from ci.options import out_console
 from ci.records import store
 from ci.report import json_report, markdown, terminal
 from ci.report.build import report_of
-from ci.report.model import Report
+from ci.report.model import Explanation, Report
 from ci.report.words import plain
 from ci.trials.file import Rejected
 from ci.whole_files import replace
@@ -44,11 +45,15 @@ def finish(
     *,
     as_json: bool,
     report: Path | None = None,
+    explanations: tuple[Explanation, ...] = (),
 ) -> int:
     """Record what belongs to commits, print the report, write it; the exit code of the verdict."""
     made = report_of(outcome.judgement, outcome.file.trials, checkouts)
+    made = dataclasses.replace(made, explanations=explanations)
     if as_json:
-        click.echo(json.dumps(with_rejected(to_json(outcome.judgement), outcome.file.rejected), indent=1))
+        document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)
+        document["why_slower"] = [dataclasses.asdict(one) for one in explanations]
+        click.echo(json.dumps(document, indent=1))
     else:
         terminal.show(made, out_console())
     if report:
