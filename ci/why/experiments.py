@@ -75,7 +75,7 @@ class Bench:
         self.say(" + ".join(one.name for one in put))
         tree = self.sides.between(put)
         plan = planned(question, put)
-        out = self.folder / f"{_digest(question.name, str(tree.path), repr(plan))}.jsonl"
+        out = self.folder / f"{_digest(question.name, tree.path.name, repr(plan))}.jsonl"
         left = Slowdown.failed("it was not measured")
         for target in (1, *LOOKS) if question.known_code else LOOKS:
             left = self._looked(question, tree, plan, out, target)

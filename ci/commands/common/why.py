@@ -62,7 +62,7 @@ def explained(
             outcome.file.trials,
             plan,
             rules,
-            file.with_name(f"{file.name}.why"),
+            file.with_name(f"{file.name}.why").resolve(),
             seconds=seconds,
             code=code.sentences,
             say=lambda said: bar.update(task, description=plain(f"why: putting back {said}", 100)),
