@@ -17,7 +17,7 @@ VERIFY_MIN = 20
 minutes for eight of gemm; there are 142 entries in all (2026-11-22)."""
 
 SWEEPS = "swept/sweeps.jsonl"
-"""Where what was measured for them goes; what was compiled lies beside it."""
+"""The trial file of the verified entries; the file of their compiled code has the same name with .code.json."""
 
 Run = Callable[[Sequence[str]], int]
 """Runs `ridgeline` with these arguments; its exit code."""
