@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator import starting
+from benchmarks.coordinator.session.ledger import Ledger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
 
@@ -183,8 +184,10 @@ class WorkerPool:
         world: int,
         directory: Path,
         variables: Mapping[str, str] | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.label = label
+        self.ledger = ledger or Ledger()
         self.workers: list[RankProcess] = []
         self.step = "start"
         self._limit_s = 0.0
@@ -204,6 +207,7 @@ class WorkerPool:
     def post(self, step: str, limit_s: float, op: str, per_rank: Sequence[Fields] = (), **fields: Any) -> None:
         """Send every rank a request; `step` names it in messages.  collect() must follow."""
         self.step, self._limit_s = step, limit_s
+        self.ledger.sent(self, op, fields)
         for worker in self.workers:
             own = per_rank[worker.rank] if per_rank else {}
             request = {"op": op, "limit_s": limit_s, "fields": {**fields, **own}}
@@ -211,6 +215,12 @@ class WorkerPool:
 
     def collect(self) -> list[Any]:
         """The result of every rank, in rank order.  Raises StepFailed or PoolDied."""
+        try:
+            return self._collected()
+        finally:
+            self.ledger.answered(self)
+
+    def _collected(self) -> list[Any]:
         answers: dict[int, dict[str, Any]] = {}
         until = time.monotonic() + self._limit_s
         with selectors.DefaultSelector() as selector:
@@ -234,6 +244,7 @@ class WorkerPool:
     def kill(self) -> None:
         """Kill every rank with all it started."""
         with deferred():
+            self.ledger.answered(self)
             workers, self.workers = self.workers, []
             for worker in workers:
                 with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -12,7 +12,7 @@ import datetime
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import plan, preflight, trial_file
@@ -29,6 +29,8 @@ from benchmarks.coordinator.checkouts import (
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
+from benchmarks.coordinator.session.ledger import Ledger
+from benchmarks.coordinator.session.orders import MeasureOrder, in_turns
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting, make_directories, remove_directories
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
@@ -45,10 +47,13 @@ def measure(
     on_progress: Report | None = None,
     selection: Selection | None = None,
     first_trial: int = 0,
+    orders: Iterable[Sequence[MeasureOrder]] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One line per kernel and trial, trial by trial; no kernel named means all.
 
     Trials are numbered from `first_trial`; the number decides the order of the arms in every round.
+    orders: what is measured in place of `protocol.trials` trials of everything; each is asked for when the one before
+    it is in the hands of the caller.
 
     Raises UsageError or CheckoutError before anything is measured.  However it is left (finished, closed,
     interrupted), none of its processes stays.
@@ -56,11 +61,9 @@ def measure(
     with Session(checkouts, protocol or Protocol(), selection or Selection(), on_progress) as session:
         session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
-        progress = CaseCounter(session.protocol.trials * sum(map(len, plans.values())), session.on_progress)
-        for trial in range(first_trial, first_trial + session.protocol.trials):
-            for name, cases in plans.items():
-                yield session.trial(name, cases, trial, progress)
-        progress.finish()
+        all_of_it = MeasureOrder("", (), first_trial, session.protocol.trials)
+        for order in orders if orders is not None else [[all_of_it]]:
+            yield from session.ordered(order, plans)
 
 
 @dataclasses.dataclass
@@ -124,6 +127,7 @@ class Session:
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
         self._directory = make_directories()
+        self._ledger, self._idle_since = Ledger(), time.monotonic()
 
     def __enter__(self) -> Session:
         try:
@@ -196,6 +200,16 @@ class Session:
 
     # ---- one trial -----------------------------------------------------------------------------------------------
 
+    def ordered(
+        self, orders: Sequence[MeasureOrder], plans: Mapping[str, Sequence[PlannedCase]]
+    ) -> Iterator[dict[str, Any]]:
+        """The lines of some orders, trial by trial, so that the trials of each kernel are spread over the time."""
+        wanted = in_turns(orders, plans)
+        progress = CaseCounter(sum(len(one.cases) for one in wanted), self.on_progress)
+        for one in wanted:
+            yield self.trial(one.kernel, one.cases, one.number, progress)
+        progress.finish()
+
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
         """The line of one trial of one kernel."""
 
@@ -214,15 +228,19 @@ class Session:
     ) -> dict[str, Any]:
         """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
         begin, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC)
+        self._ledger.taken(0.0)
         done = CaseEntries({case.name: skipped_entry(case) for case in cases if case.skip}, self._warnings(name))
         with self._recorder(cases).recording() as state_so_far:
             measured(done)
             states = state_so_far()
+        duration_s, ahead_s, self._idle_since = time.monotonic() - begin, begin - self._idle_since, time.monotonic()
         line = {
             "session": self.id,
             "trial": trial,
             "started_at": started_at.isoformat(timespec="seconds"),
-            "duration_s": time.monotonic() - begin,
+            "duration_s": duration_s,
+            "ahead_s": ahead_s,
+            "spent_s": self._ledger.taken(duration_s, _compiling_s(done.entries)),
             "kernel": name,
             "machine": self.machine,
             "trees": self.checkout_entries(name),
@@ -300,6 +318,7 @@ class Session:
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
+            ledger=self._ledger,
         )
 
     def _threads(self, world: int) -> int:
@@ -341,6 +360,11 @@ class Session:
             "declaration": found.kernels.get(name),
             "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
         }
+
+
+def _compiling_s(entries: Mapping[str, Any]) -> float:
+    """Seconds in which first calls compiled, or loaded what was compiled before."""
+    return float(sum(arm.get("compile_s", 0.0) for case in entries.values() for arm in case["arms"].values()))
 
 
 def _libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:

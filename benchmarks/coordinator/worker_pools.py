@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.session.ledger import Ledger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -40,7 +41,7 @@ def launch_environment() -> dict[str, str]:
 class WorkerSetting:
     """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
 
-    heap: the home of the symmetric heap, "auto" where the ranks have to find out.
+    heap: the home of the symmetric heap, "auto" where the ranks have to find out.  ledger: of the wall time.
     """
 
     kernel: str
@@ -54,6 +55,7 @@ class WorkerSetting:
     heap_bytes: int
     directory: Path
     heap: str = "auto"
+    ledger: Ledger = dataclasses.field(default_factory=Ledger)
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
@@ -131,7 +133,8 @@ class WorkerPools:
         try:
             starting.prepare(python)
             with deferred():
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, s.variables(self._heap))
+                variables = s.variables(self._heap)
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, s.ledger)
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))

@@ -196,8 +196,8 @@ CODE_LISTED = 4
 
 
 def cause_lines(one: Explanation, most: int) -> list[str]:
-    """What was put back, each with what it did, then the machine code and what all of it took."""
-    lines = [_tried_line(tried) for tried in one.tried]
+    """What was put back, each with what it did (of one thing the sentence says it), machine code, and what it took."""
+    lines = [_tried_line(tried) for tried in one.tried] if len(one.tried) > 1 else []
     lines = lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
     code = [f"machine code: {'; '.join(one.code[:CODE_LISTED])}"] if one.code else []
     spent = f"{plural(one.experiments, 'experiment')}, {plural(one.trials, 'trial')}, {one.seconds:.0f} s"

@@ -15,7 +15,7 @@ from rich.console import Console
 from ci.git.repository import LocalCheckout
 from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan
 from ci.judging.judge import judge
-from ci.judging.live import Interrupted, Measure
+from ci.judging.live import Interrupted, MeasureAlone
 from ci.judging.policy import Policy
 from ci.judging.unmeasured import ENDED
 from ci.trials.compared import Status
@@ -62,7 +62,7 @@ class Bench:
     policy: Policy
     folder: Path
     until: float
-    measuring: Measure
+    measuring: MeasureAlone
     say: Callable[[str], None] = lambda said: None
     trials: int = 0
     experiments: int = 0

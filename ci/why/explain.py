@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, measure
-from ci.judging.live import Measure
+from ci.judging.live import MeasureAlone
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.report.model import Explanation
@@ -58,7 +58,7 @@ def explain(
     folder: Path,
     *,
     seconds: float = DEFAULT_S,
-    measuring: Measure = measure,
+    measuring: MeasureAlone = measure,
     code: Code = lambda question, trial: (),
     say: Callable[[str], None] = lambda said: None,
 ) -> tuple[Explanation, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ci.git.repository import listed_packages
 from ci.trials.trial import Arm, Environment, Scalar, Trial
 from ci.why import hunks, reach
 from ci.why.trees import Sides
@@ -43,9 +42,7 @@ def of_knobs(base: Arm, head: Arm) -> Iterator[Suspect]:
 
 def of_files(operator: str, sides: Sides) -> list[Suspect]:
     """The files that differ and that the operator can depend on."""
-    roots = (sides.base.path, sides.head.path)
-    packages = dict.fromkeys(package for root in roots for package in listed_packages(root))
-    weights = reach.weights(operator, sides.changed, roots, packages)
+    weights = reach.weights(operator, sides.changed, sides.base.path, sides.head.path)
     return [Suspect(SuspectKind.FILE, name, path=name, weight=weight) for name, weight in weights.items()]
 
 

@@ -81,7 +81,7 @@ def one_plant(plant: Plant, effect: float, noise: RecordedNoise, cache: Path, co
         measuring = PlayedMeasuring(plant, effect, noise.next_case(), _knobs(plant, Path(folder)))
         plan = MeasurePlan(kernels=(plant.operator,), pythons={"base": PYTHON} if plant.triton else {})
         quiet = Console(file=io.StringIO())
-        found = live.compare(sides, plan, rules, "gpu", Path(folder) / "trials.jsonl", quiet, measuring)
+        found = live.compare(sides, plan, rules, "gpu", Path(folder) / "trials.jsonl", quiet, measuring.session)
         code = _code(plant, Path(folder), cache) if compile_code else _no_code
         where = Path(folder) / "why"
         made = explain(sides, found.judgement, found.file.trials, plan, rules, where, measuring=measuring, code=code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from benchmarks import trial_file
 from ci import harness
 from ci.git.repository import LocalCheckout
 from ci.harness import MEASURED, MeasurePlan
+from ci.judging.live import Told
 from ci.stats.types import FloatArray
 from ci.study.causes.planting import Plant, has
 from ci.study.simulate import lock_step_trials
@@ -68,6 +70,15 @@ class PlayedMeasuring:
     noise: RecordedNoise
     knobs: Mapping[str, Knobs]
     numbers: itertools.count[int] = dataclasses.field(default_factory=itertools.count)
+
+    def session(
+        self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told
+    ) -> int:
+        """Append the trials that are ordered, until none is."""
+        while orders := json.loads(told()):
+            wanted = sum(order["trials"] for order in orders if plan.kernels[0] not in order["without"])
+            self(checkouts, dataclasses.replace(plan, trials=wanted), out, console)
+        return MEASURED
 
     def __call__(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
         """Append the trials of a plan."""
