@@ -191,7 +191,7 @@ def floor_line(floor: Floor) -> str:
     return f"{bound}, reached {floor.share:.3f}{within}{before}: {floor.state}"
 
 
-CODE_LISTED = 4
+CODE_LISTED = 6
 """Differences of the machine code that a report lists beside a cause; the JSON report has all of them."""
 
 

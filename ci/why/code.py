@@ -83,11 +83,11 @@ def differences(base: CompiledTree, head: CompiledTree, cache: Path) -> Iterator
 
 
 def _of_pair(base: CompiledEntry, head: CompiledEntry, cache: Path) -> Iterator[str]:
-    """What the rules say, those that they judge first, and the cache modifiers."""
-    yield from (finding.sentence for finding in findings(base, head, IsaPolicy()))
+    """The cache modifiers, then what the rules say, those that they judge first."""
     texts = [cache / entry.emitted.asm for entry in (base, head)]
     if all(path.is_file() for path in texts):
         yield from modifiers(*(path.read_text(encoding="utf-8") for path in texts))
+    yield from (finding.sentence for finding in findings(base, head, IsaPolicy()))
 
 
 def modifiers(base: str, head: str) -> Iterator[str]:

@@ -26,9 +26,10 @@ from ci.why.search import classified
 from ci.why.trees import Sides
 from ci.why.types import Answer, Slowdown, Suspect, SuspectKind
 
-LOOKS = (3, 6)
-"""Trials of one experiment: the fewest that the policy judges, and twice as many where these leave it open.  Where the
-trials say which code is launched, one comes before: base's own code needs no more."""
+LOOKS = (3, 6, 12)
+"""Trials of one experiment: the fewest that the policy judges, and twice as many each time these leave it open, up to
+the policy's own budget.  Where the trials say which code is launched, one comes first: base's own code needs no more.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

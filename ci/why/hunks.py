@@ -24,7 +24,7 @@ def hunks(base: str, head: str) -> tuple[Hunk, ...]:
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     around = _definitions(head)
     places = [(a, b, c, d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
-    return tuple(Hunk(n, (a, b), (c, d), _name(around, c, d)) for n, (a, b, c, d) in enumerate(places))
+    return tuple(Hunk(n, (a, b), (c, d), _name(around, c)) for n, (a, b, c, d) in enumerate(places))
 
 
 def put_back(base: str, head: str, numbers: Collection[int]) -> str:
@@ -80,6 +80,6 @@ def _start(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
     return min([one.lineno, *(decorator.lineno for decorator in one.decorator_list)]) - 1
 
 
-def _name(around: Sequence[Definition], start: int, end: int) -> str:
-    """The definition that holds these lines; where nothing is left of them, the one that they were removed from."""
-    return next((name for first, last, name in around if first <= start and max(end, start + 1) <= last), "")
+def _name(around: Sequence[Definition], start: int) -> str:
+    """The definition in which a place begins, "" outside of all."""
+    return next((name for first, last, name in around if first <= start < last), "")

@@ -74,7 +74,7 @@ class Search:
             if finding.answer.explains:
                 any_explains = True
                 if len(group) == 1 or not self._each(_groups(group, 1)):
-                    self._keep(finding)
+                    self._keep(self._fewest(finding))
             elif len(group) == 1 or finding.answer is Answer.NONE:
                 self.findings.append(finding)
             else:
@@ -82,17 +82,18 @@ class Search:
         return any_explains
 
     def _together(self, rest: Sequence[Suspect]) -> None:
-        """The fewest suspects that explain only together: all, and then without each that is not needed."""
+        """Suspects that explain only together: all that are left, and of these the fewest."""
         finding = self._try(tuple(rest))
-        if finding is None or finding.answer is not Answer.ALL:
-            return
-        needed = list(rest)
-        for one in sorted(rest, key=lambda one: one.weight):
-            fewer = tuple(other for other in needed if other is not one)
-            without = self._try(fewer) if fewer else None
-            if without and without.answer is Answer.ALL:
-                needed, finding = list(fewer), without
-        self._keep(finding)
+        if finding and finding.answer is Answer.ALL:
+            self._keep(self._fewest(finding))
+
+    def _fewest(self, finding: Finding) -> Finding:
+        """The same without every suspect that is not needed, the unlikeliest left out first."""
+        for one in reversed(finding.suspects):
+            fewer = tuple(other for other in finding.suspects if other is not one)
+            without = self._try(fewer) if fewer and not self.stopped else None
+            finding = without if without and without.answer is Answer.ALL else finding
+        return finding
 
     def _try(self, group: tuple[Suspect, ...]) -> Finding | None:
         seen = self.measured((*self.put, *group))

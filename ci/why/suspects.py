@@ -75,7 +75,9 @@ def _part(name: str, base: str, head: str, group: Sequence[hunks.Hunk]) -> Suspe
     old, new = hunks.changed_lines(base, head, first)
     where = f"{name}:{first.head[0] + 1}" + (f", {first.where}" if first.where else "")
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
-    return Suspect(SuspectKind.PART, where, f"{_source(old)} → {_source(new)}{more}", path=name, hunks=numbers)
+    return Suspect(
+        SuspectKind.PART, where, f"{_source(old)} → {_source(new)}{more}", path=name, hunks=numbers, weight=reach.OWN
+    )
 
 
 def _source(line: str) -> str:

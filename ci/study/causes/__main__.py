@@ -119,7 +119,7 @@ def _no_code(question: Question, trial: Trial) -> tuple[str, ...]:
 def said_of(plant: Plant, effect: float, verdict: Verdict, made: Explanation | None, with_code: bool = True) -> Said:
     """An explanation, held against what was planted."""
     code = made.code if made else ()
-    words = any(word in sentence for sentence in code for word in plant.words) or not plant.words
+    telling = [sentence for sentence in code if any(word in sentence for word in plant.words)]
     return Said(
         plant.kind,
         plant.operator,
@@ -129,9 +129,9 @@ def said_of(plant: Plant, effect: float, verdict: Verdict, made: Explanation | N
         round(effect, 4),
         str(verdict),
         made.sentence if made else f"nothing to explain: {verdict}",
-        "; ".join(code),
+        "; ".join((telling or code)[:2]),
         made is not None and made.state == "proven" and _named(plant, made),
-        words or not with_code,
+        bool(telling) or not plant.words or not with_code,
         made.experiments if made else 0,
         made.trials if made else 0,
     )
@@ -167,7 +167,7 @@ def page(rows: Sequence[Said]) -> str:
 
 
 def _row(one: Said) -> str:
-    said, code = (text.replace("|", "\\|") for text in (one.said, one.code[:160]))
+    said, code = (text.replace("|", "\\|") for text in (one.said, one.code[:200]))
     cells = (one.kind, one.operator, one.arch, one.planted, f"{100 * one.effect:.1f} %", said, code)
     return f"| {' | '.join(cells)} | {'yes' if one.right else 'no'} |"
 
