@@ -24,7 +24,7 @@ from ci.trials.file import Followed
 from ci.trials.trial import Trial
 from ci.why.search import classified
 from ci.why.trees import Sides
-from ci.why.types import Answer, Slowdown, Suspect, SuspectKind
+from ci.why.types import CauseAnswer, Slowdown, Suspect, SuspectKind
 
 LOOKS = (3, 6, 12)
 """Trials of one experiment: the fewest that the policy judges, and twice as many each time these leave it open, up to
@@ -53,7 +53,7 @@ class Question:
 
 
 @dataclasses.dataclass
-class Bench:
+class Experiments:
     """Makes and measures trees between base and head.  until: time.monotonic() at which no experiment begins any more.
 
     folder: where trees and trials go; what lies there of an interrupted run is used.  say: what is done now, for a bar.
@@ -80,7 +80,7 @@ class Bench:
         left = Slowdown.failed("it was not measured")
         for target in (1, *LOOKS) if question.known_code else LOOKS:
             left = self._looked(question, tree, plan, out, target)
-            if left.base_code or classified(question.whole, question.whole, left, floor) is not Answer.UNCLEAR:
+            if left.base_code or classified(question.whole, question.whole, left, floor) is not CauseAnswer.UNCLEAR:
                 break
         return left
 

@@ -21,10 +21,10 @@ from ci.report.model import Explanation
 from ci.trials.trial import Trial
 from ci.why import search as searching
 from ci.why import suspects, words
-from ci.why.experiments import Bench, Question
+from ci.why.experiments import Experiments, Question
 from ci.why.search import Search
 from ci.why.trees import Sides
-from ci.why.types import Finding, Slowdown, Suspect
+from ci.why.types import CauseFinding, Slowdown, Suspect
 
 MOST_GROUPS = 4
 """Groups of cases that are examined: a commit has one or two causes, and the largest slow-downs come first."""
@@ -69,7 +69,7 @@ def explain(
     """
     base, head = checkouts
     groups = slower(judgement, trials)[:MOST_GROUPS]
-    bench = Bench(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say)
+    bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         return tuple(_explained(group, bench, plan, code) for group in groups)
@@ -102,7 +102,7 @@ def _short(case: CaseVerdict) -> str:
     return case.case.split("/", 2)[2]
 
 
-def _explained(group: SlowGroup, bench: Bench, plan: MeasurePlan, code: Code) -> Explanation:
+def _explained(group: SlowGroup, bench: Experiments, plan: MeasurePlan, code: Code) -> Explanation:
     begin, before = time.monotonic(), (bench.experiments, bench.trials)
     question = _question(group, plan)
     found = _searched(question, group, bench)
@@ -127,7 +127,7 @@ def _question(group: SlowGroup, plan: MeasurePlan) -> Question:
     return Question(worst.kernel, worst.backend, _short(worst), whole, plan, arm.code_hash is not None)
 
 
-def _searched(question: Question, group: SlowGroup, bench: Bench) -> Search:
+def _searched(question: Question, group: SlowGroup, bench: Experiments) -> Search:
     """The search among all suspects, and then among the parts of each file that explains something."""
     floor = math.log1p(bench.policy.settings(question.operator, group.trial.machine.kind).smallest_effect)
     other = "base" in question.plan.pythons or "head" in question.plan.pythons
@@ -138,7 +138,7 @@ def _searched(question: Question, group: SlowGroup, bench: Bench) -> Search:
     return found
 
 
-def _with_parts(found: Search, question: Question, floor: float, bench: Bench) -> Iterator[Finding]:
+def _with_parts(found: Search, question: Question, floor: float, bench: Experiments) -> Iterator[CauseFinding]:
     put: tuple[Suspect, ...] = ()
     for one in found.findings:
         if searching.parts_first(one):
@@ -148,8 +148,8 @@ def _with_parts(found: Search, question: Question, floor: float, bench: Bench) -
 
 
 def _parts(
-    finding: Finding, put: tuple[Suspect, ...], question: Question, floor: float, bench: Bench
-) -> tuple[Finding, ...]:
+    finding: CauseFinding, put: tuple[Suspect, ...], question: Question, floor: float, bench: Experiments
+) -> tuple[CauseFinding, ...]:
     """Which parts of a file explain what the file explains; put: what was put back when the file was."""
     parts = suspects.parts_of(finding.suspects[0].path, bench.sides)
     if len(parts) < 2:

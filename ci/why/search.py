@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from ci.why.types import Answer, Finding, Slowdown, Suspect, SuspectKind
+from ci.why.types import CauseAnswer, CauseFinding, Slowdown, Suspect, SuspectKind
 
 SINGLY = 6
 """So many suspects are tried one by one, more of them by halves: with one cause among n, one by one takes (n + 1) / 2
@@ -42,7 +42,7 @@ class Search:
     measured: Measured
     beyond: float = 0.0
     put: tuple[Suspect, ...] = ()
-    findings: list[Finding] = dataclasses.field(default_factory=list)
+    findings: list[CauseFinding] = dataclasses.field(default_factory=list)
     stopped: bool = False
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Search:
     @property
     def explained(self) -> bool:
         """Whether nothing of the slow-down is left."""
-        return any(finding.answer is Answer.ALL for finding in self.findings)
+        return any(finding.answer is CauseAnswer.ALL for finding in self.findings)
 
     def run(self, suspects: Sequence[Suspect]) -> None:
         """Try suspects until nothing is left of the slow-down, or of them, or of the time."""
@@ -75,7 +75,7 @@ class Search:
                 any_explains = True
                 if len(group) == 1 or not self._each(_groups(group, 1)):
                     self._keep(self._fewest(finding))
-            elif len(group) == 1 or finding.answer is Answer.NONE:
+            elif len(group) == 1 or finding.answer is CauseAnswer.NONE:
                 self.findings.append(finding)
             else:
                 any_explains |= self._each(_groups(group, 1))
@@ -84,18 +84,18 @@ class Search:
     def _together(self, rest: Sequence[Suspect]) -> None:
         """Suspects that explain only together: all that are left, and of these the fewest."""
         finding = self._try(tuple(rest))
-        if finding and finding.answer is Answer.ALL:
+        if finding and finding.answer is CauseAnswer.ALL:
             self._keep(self._fewest(finding))
 
-    def _fewest(self, finding: Finding) -> Finding:
+    def _fewest(self, finding: CauseFinding) -> CauseFinding:
         """The same without every suspect that is not needed, the unlikeliest left out first."""
         for one in reversed(finding.suspects):
             fewer = tuple(other for other in finding.suspects if other is not one)
             without = self._try(fewer) if fewer and not self.stopped else None
-            finding = without if without and without.answer is Answer.ALL else finding
+            finding = without if without and without.answer is CauseAnswer.ALL else finding
         return finding
 
-    def _try(self, group: tuple[Suspect, ...]) -> Finding | None:
+    def _try(self, group: tuple[Suspect, ...]) -> CauseFinding | None:
         seen = self.measured((*self.put, *group))
         if seen is None:
             self.stopped = True
@@ -103,28 +103,28 @@ class Search:
         left = _above(seen, self.beyond)
         answer = classified(self.whole, self.left, left, self.floor)
         share = None if seen.broken else (self.left.log_ratio - left.log_ratio) / self.whole.log_ratio
-        return Finding(group, answer, share, seen)
+        return CauseFinding(group, answer, share, seen)
 
-    def _keep(self, finding: Finding) -> None:
+    def _keep(self, finding: CauseFinding) -> None:
         """What explains something stays put back."""
         self.findings = [one for one in self.findings if not set(one.suspects) & set(finding.suspects)]
         self.findings.append(finding)
         self.put, self.left = (*self.put, *finding.suspects), _above(finding.left, self.beyond)
 
 
-def classified(whole: Slowdown, before: Slowdown, after: Slowdown, floor: float) -> Answer:
+def classified(whole: Slowdown, before: Slowdown, after: Slowdown, floor: float) -> CauseAnswer:
     """What putting something back did: `before` was left of the whole slow-down, and `after` is."""
     if after.broken:
-        return Answer.BROKEN
+        return CauseAnswer.BROKEN
     half, small = before.log_ratio / 2, max(floor, MOSTLY * whole.log_ratio)
     gone, low, high = difference(before, after)
     if after.high < half and after.low <= floor and after.log_ratio <= small:
-        return Answer.ALL
+        return CauseAnswer.ALL
     if low <= floor and high < half:
-        return Answer.NONE
+        return CauseAnswer.NONE
     if low > 0 and after.low > 0 and gone > floor:
-        return Answer.SOME
-    return Answer.UNCLEAR
+        return CauseAnswer.SOME
+    return CauseAnswer.UNCLEAR
 
 
 def difference(before: Slowdown, after: Slowdown) -> tuple[float, float, float]:
@@ -162,6 +162,6 @@ def _groups(suspects: Sequence[Suspect], singly: int = SINGLY) -> list[tuple[Sus
     return [tuple(suspects[:middle]), tuple(suspects[middle:])]
 
 
-def parts_first(finding: Finding) -> bool:
+def parts_first(finding: CauseFinding) -> bool:
     """Whether a finding is about one file, whose parts can be told apart."""
     return len(finding.suspects) == 1 and finding.suspects[0].kind is SuspectKind.FILE and finding.answer.explains

@@ -16,7 +16,7 @@ class SuspectKind(enum.StrEnum):
     ENVIRONMENT = "environment"
 
 
-class Answer(enum.StrEnum):
+class CauseAnswer(enum.StrEnum):
     """What putting a suspect back did to the slow-down."""
 
     ALL = "explains all"
@@ -28,7 +28,7 @@ class Answer(enum.StrEnum):
     @property
     def explains(self) -> bool:
         """Whether the slow-down is smaller without it."""
-        return self in (Answer.ALL, Answer.SOME)
+        return self in (CauseAnswer.ALL, CauseAnswer.SOME)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Slowdown:
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class CauseFinding:
     """Suspects that were put back together, beside those found before, and what that did.
 
     share: of the whole slow-down that they explain, None if the tree had no time.  left: what is slower after it.
@@ -85,7 +85,7 @@ class Finding:
     """
 
     suspects: tuple[Suspect, ...]
-    answer: Answer
+    answer: CauseAnswer
     share: float | None
     left: Slowdown
-    parts: tuple[Finding, ...] = ()
+    parts: tuple[CauseFinding, ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ci.report.model import TriedCause
 from ci.report.words import interval, percent
 from ci.why.search import Search
-from ci.why.types import Answer, Finding, Slowdown, Suspect, SuspectKind
+from ci.why.types import CauseAnswer, CauseFinding, Slowdown, Suspect, SuspectKind
 
 
 def state(search: Search) -> str:
@@ -41,7 +41,7 @@ def _unexplained(search: Search) -> str:
     return f"putting back does not help, or does not build alone ({tried})"
 
 
-def _named(finding: Finding) -> str:
+def _named(finding: CauseFinding) -> str:
     """The suspects of a finding; of a file with one part that explains as much, that part."""
     parts = [part for part in finding.parts if part.answer.explains]
     named = [_suspect(one) for part in parts for one in part.suspects] or [_suspect(one) for one in finding.suspects]
@@ -53,11 +53,11 @@ def _suspect(one: Suspect) -> str:
     return f"{one.kind} {one.name}{change}" if one.kind is SuspectKind.KNOB else f"{one.name}{change}"
 
 
-def _it(finding: Finding) -> str:
+def _it(finding: CauseFinding) -> str:
     return "them" if len(finding.suspects) > 1 else "it"
 
 
-def _share(finding: Finding) -> str:
+def _share(finding: CauseFinding) -> str:
     return "a part" if finding.share is None else f"{100 * finding.share:.0f} %"
 
 
@@ -68,14 +68,14 @@ def _left(left: Slowdown) -> str:
     return change + (", base's own code," if left.base_code else "")
 
 
-def tried(findings: Sequence[Finding], part_of: str = "") -> Iterator[TriedCause]:
+def tried(findings: Sequence[CauseFinding], part_of: str = "") -> Iterator[TriedCause]:
     """Every finding, and under a file its parts."""
     for one in findings:
         name, change = (" + ".join(filter(None, texts)) for texts in zip(*map(_texts, one.suspects), strict=True))
         seen = not one.left.broken and math.isfinite(one.left.low)
         numbers = (one.left.log_ratio, one.left.low, one.left.high)
         ratio, low, high = map(math.exp, numbers) if seen else (None, None, None)
-        share = None if one.share is None or one.answer is Answer.UNCLEAR else one.share
+        share = None if one.share is None or one.answer is CauseAnswer.UNCLEAR else one.share
         kind = str(one.suspects[0].kind)
         why = one.left.broken
         yield TriedCause(kind, name, change, str(one.answer), share, ratio, low, high, one.left.trials, why, part_of)

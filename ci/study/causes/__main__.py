@@ -185,9 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     chosen = [plant for plant in plants() if not asked.kind or plant.kind in asked.kind]
     if not chosen:
-        parser.error(
-            f"no plant is of the kind {asked.kind}; known: {', '.join(dict.fromkeys(p.kind for p in plants()))}"
-        )
+        known = ", ".join(dict.fromkeys(plant.kind for plant in plants()))
+        parser.error(f"no plant is of the kind {', '.join(asked.kind)}; known: {known}")
     rows = study(asked.data, chosen, asked.seed, asked.cache)
     (asked.out / "causes.md").write_text(page(rows), encoding="utf-8")
     values = [{**dataclasses.asdict(one), "right": one.right} for one in rows]
