@@ -18,7 +18,7 @@ from rich.text import Text
 from ci.judging.types import CaseVerdict, Verdict
 from ci.judging.types import Group as Cause
 from ci.report import words
-from ci.report.model import Report, Skip, grouped
+from ci.report.model import Explanation, Report, Skip, grouped
 
 STYLE = {
     Verdict.BROKEN: "magenta",
@@ -70,7 +70,7 @@ def document(report: Report, width: int) -> RenderableType:
     blocks = [
         _head(report),
         *_moved(report, width),
-        *_causes(report),
+        *causes(report.explanations),
         *_floors(report),
         *_configurations(report),
         _rest(report),
@@ -198,9 +198,9 @@ def _why(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Iterator[Renderab
         yield _bullet(who + sentence, "dim")
 
 
-def _causes(report: Report) -> Iterator[RenderableType]:
+def causes(explanations: Iterable[Explanation]) -> Iterator[RenderableType]:
     """Why cases are slower, what else was tried, and what the compiler emits differently."""
-    for one in report.explanations:
+    for one in explanations:
         yield Text.assemble(("\nwhy ", "bold"), (words.plain(words.named(one.cases), 400), "bold"))
         yield _bullet(one.sentence, STYLE[Verdict.SLOWER] if one.state == "proven" else "yellow")
         yield from (_bullet(line, "dim") for line in words.cause_lines(one, LISTED))

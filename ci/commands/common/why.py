@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from ci.git.repository import LocalCheckout
-from ci.harness import MeasurePlan
+from ci.commands.common.checkouts import two_checkouts
+from ci.git.repository import LocalCheckout, Repository
+from ci.harness import MeasurePlan, machine_kind
 from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
@@ -18,7 +20,7 @@ from ci.options import together
 from ci.report.model import Explanation
 from ci.report.words import plain
 from ci.why.code import CodeDifference
-from ci.why.explain import DEFAULT_S, explain
+from ci.why.explain import DEFAULT_S, explain, explain_pair
 
 WHY = together(
     click.option(
@@ -52,18 +54,39 @@ def explained(
     """The causes of what is SLOWER; () where nothing is, where there is no base, or with 0 seconds for it."""
     if not seconds or len(checkouts) < 2 or not outcome.judgement.of(Verdict.SLOWER):
         return ()
-    code = CodeDifference(checkouts[0].path, checkouts[1].path, root / ".ridgeline" / "isa", plan.pythons)
+    asked = (checkouts, outcome.judgement, outcome.file.trials, plan, rules, _folder(file))
+    code = CodeDifference(checkouts[0].path, checkouts[1].path, root / CACHE, plan.pythons).sentences
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("why: what differs")
-        return explain(
-            checkouts,
-            outcome.judgement,
-            outcome.file.trials,
-            plan,
-            rules,
-            file.with_name(f"{file.name}.why").resolve(),
-            seconds=seconds,
-            code=code.sentences,
-            say=lambda said: bar.update(task, description=plain(f"why: putting back {said}", 100)),
-        )
+
+        def say(said: str) -> None:
+            bar.update(task, description=plain(f"why: putting back {said}", 100))
+
+        return explain(*asked, seconds=seconds, code=code, say=say)
+
+
+def explained_commit(
+    repository: Repository,
+    good: str,
+    bad: str,
+    plan: MeasurePlan,
+    rules: Policy,
+    file: Path,
+    console: Console,
+    seconds: float,
+) -> tuple[Explanation, ...]:
+    """Two commits that a search has found next to each other, compared afresh, and what made the second one slower."""
+    sides = two_checkouts(repository, good, bad)
+    code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
+    asked = (sides, dataclasses.replace(plan, trials=0), rules, machine_kind(), _folder(file), console)
+    return explain_pair(*asked, seconds=seconds, code=code)[1]
+
+
+CACHE = Path(".ridgeline/isa")
+"""Below the root of a repository: what was compiled."""
+
+
+def _folder(file: Path) -> Path:
+    """Where experiments lie beside the trials that they explain."""
+    return file.with_name(f"{file.name}.why").resolve()

@@ -25,7 +25,7 @@ from rich.progress import track
 from ci.harness import HARNESS, MeasurePlan
 from ci.isa import compiled
 from ci.isa.compiled import CompiledTree
-from ci.judging import live, policy
+from ci.judging import policy
 from ci.judging.types import Verdict
 from ci.report.model import Explanation, TriedCause
 from ci.study.causes.planting import Plant, plants, trees
@@ -33,7 +33,7 @@ from ci.study.causes.played import PYTHON, Knobs, PlayedMeasuring, RecordedNoise
 from ci.trials.trial import Trial
 from ci.why.code import CodeDifference, differences
 from ci.why.experiments import Question
-from ci.why.explain import Code, explain
+from ci.why.explain import Code, explain_pair
 
 LEAST, MOST = 0.01, 0.08
 """Planted effects: three times the smallest that counts on a GPU, and what nobody overlooks."""
@@ -80,12 +80,10 @@ def one_plant(plant: Plant, effect: float, noise: RecordedNoise, cache: Path, co
         sides, rules = trees(plant, Path(folder)), policy.load()
         measuring = PlayedMeasuring(plant, effect, noise.next_case(), _knobs(plant, Path(folder)))
         plan = MeasurePlan(kernels=(plant.operator,), pythons={"base": PYTHON} if plant.triton else {})
-        quiet = Console(file=io.StringIO())
-        found = live.compare(sides, plan, rules, "gpu", Path(folder) / "trials.jsonl", quiet, measuring.session)
         code = _code(plant, Path(folder), cache) if compile_code else _no_code
-        where = Path(folder) / "why"
-        made = explain(sides, found.judgement, found.file.trials, plan, rules, where, measuring=measuring, code=code)
-    return said_of(plant, effect, found.judgement.verdict, made[0] if made else None, compile_code)
+        asked = (sides, plan, rules, "gpu", Path(folder) / "why", Console(file=io.StringIO()))
+        judgement, made = explain_pair(*asked, comparing=measuring.session, measuring=measuring, code=code)
+    return said_of(plant, effect, judgement.verdict, made[0] if made else None, compile_code)
 
 
 def _knobs(plant: Plant, folder: Path) -> dict[str, Knobs]:
@@ -97,12 +95,8 @@ def _knobs(plant: Plant, folder: Path) -> dict[str, Knobs]:
 
 def _code(plant: Plant, folder: Path, cache: Path) -> Code:
     if plant.triton:
-        old, new = (compiled.read(VERSIONS / f"triton-{version}.json") for version in plant.triton)
-        mine = [
-            dataclasses.replace(t, entries=tuple(e for e in t.entries if e.kernel == plant.operator))
-            for t in (old, new)
-        ]
-        return lambda question, trial: tuple(differences(mine[0], mine[1], cache))
+        base, head = (_recorded(version, plant.operator) for version in plant.triton)
+        return lambda question, trial: tuple(differences(base, head, cache))
     return CodeDifference(folder / "base", folder / "head", cache).sentences
 
 
