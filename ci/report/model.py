@@ -116,7 +116,7 @@ class TriedCause:
 class Explanation:
     """Why cases are slower.  cases: those with the same suspects; measured: the one that the experiments were made on.
 
-    state: "proven" (nothing of it is left without the causes), "partly", "not found".  sentence: for people.
+    state: "proven" (nothing is left without the causes), "partly", "not found", "not examined".  sentence: for people.
     tried: in the order of trial.  code: what the compiler emits differently, a sentence each.
     """
 

@@ -201,7 +201,7 @@ def cause_lines(one: Explanation, most: int) -> list[str]:
     lines = lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
     code = [f"machine code: {'; '.join(one.code[:CODE_LISTED])}"] if one.code else []
     spent = f"{plural(one.experiments, 'experiment')}, {plural(one.trials, 'trial')}, {one.seconds:.0f} s"
-    return [*lines, *code, f"measured on {one.measured}: {spent}"]
+    return [*lines, *code, *([f"measured on {one.measured}: {spent}"] if one.experiments else [])]
 
 
 def _tried_line(tried: TriedCause) -> str:

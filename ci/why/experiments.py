@@ -80,7 +80,8 @@ class Experiments:
         left = Slowdown.failed("it was not measured")
         for target in (1, *LOOKS) if question.known_code else LOOKS:
             left = self._looked(question, tree, plan, out, target)
-            if left.base_code or classified(question.whole, question.whole, left, floor) is not CauseAnswer.UNCLEAR:
+            unclear = classified(question.whole, question.whole, left, floor) is CauseAnswer.UNCLEAR
+            if left.base_code or not unclear or time.monotonic() >= self.until:
                 break
         return left
 

@@ -70,11 +70,12 @@ def explain(
     same call with the same folder goes on where it was interrupted.  Raises Interrupted and GitError.
     """
     base, head = checkouts
-    groups = slower(judgement, trials)[:MOST_GROUPS]
+    groups = slower(judgement, trials)
     bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        return tuple(_explained(group, bench, plan, code) for group in groups)
+        made = [_explained(group, bench, plan, code) for group in groups[:MOST_GROUPS]]
+        return (*made, *not_examined(judgement, made))
     finally:
         for tree in folder.glob("tree-*"):
             shutil.rmtree(tree, ignore_errors=True)
@@ -114,6 +115,23 @@ def slower(judgement: Judgement, trials: Sequence[Trial]) -> list[SlowGroup]:
             groups.setdefault(key, []).append((case, trial))
     made = [SlowGroup(tuple(case for case, _ in members), members[0][1]) for members in groups.values()]
     return sorted(made, key=lambda one: -(one.worst.ratio or 0.0))
+
+
+def not_examined(judgement: Judgement, made: Sequence[Explanation]) -> Iterator[Explanation]:
+    """The slower cases that no explanation is about, with the reason."""
+    known = {name for one in made for name in one.cases}
+    left = [case for case in judgement.of(Verdict.SLOWER) if case.case not in known]
+    moved = tuple(case.case for case in left if case.ci_low and case.ci_low > 1)
+    still = tuple(case.case for case in left if case.case not in moved)
+    more = f"the {MOST_GROUPS} largest slow-downs with different suspects come first; name these with --case"
+    if moved:
+        yield Explanation(moved, moved[0], NOT_EXAMINED, f"not examined: {more}")
+    if still:
+        why = "its median is not slower beyond doubt, so there is nothing that could be put back to base's"
+        yield Explanation(still, still[0], NOT_EXAMINED, f"not examined: {why}")
+
+
+NOT_EXAMINED = "not examined"
 
 
 def _both(trial: Trial, case: CaseVerdict) -> bool:

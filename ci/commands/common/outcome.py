@@ -70,7 +70,7 @@ def finish(
     if as_json:
         spent = clock.spent(outcome.file.trials)
         document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)
-        document |= {"why_slower": [dataclasses.asdict(one) for one in explanations]}
+        document |= {"explanations": [dataclasses.asdict(one) for one in explanations]}
         click.echo(json.dumps({**document, "seconds": spent.as_json() if spent else None}, indent=1))
     else:
         terminal.show(made, out_console())

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ci.commands.common.checkouts import two_checkouts
+from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
-from ci.harness import MeasurePlan, machine_kind
+from ci.harness import MeasureError, MeasurePlan, machine_kind
 from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
@@ -51,7 +52,10 @@ def explained(
     console: Console,
     seconds: float,
 ) -> tuple[Explanation, ...]:
-    """The causes of what is SLOWER; () where nothing is, where there is no base, or with 0 seconds for it."""
+    """The causes of what is SLOWER; () where nothing is, where there is no base, or with 0 seconds for it.
+
+    The verdict stands without them: Ctrl-C ends the experiments only, and what breaks them off is said.
+    """
     if not seconds or len(checkouts) < 2 or not outcome.judgement.of(Verdict.SLOWER):
         return ()
     asked = (checkouts, outcome.judgement, outcome.file.trials, plan, rules, _folder(file))
@@ -63,7 +67,13 @@ def explained(
         def say(said: str) -> None:
             bar.update(task, description=plain(f"why: putting back {said}", 100))
 
-        return explain(*asked, seconds=seconds, code=code, say=say)
+        try:
+            return explain(*asked, seconds=seconds, code=code, say=say)
+        except (live.Interrupted, KeyboardInterrupt):
+            console.print("why: interrupted; the verdict stands without it", style="yellow")
+        except (GitError, MeasureError, OSError) as error:
+            console.print(f"why: broken off: {error}", style="yellow", markup=False)
+    return ()
 
 
 def explained_commit(

@@ -34,7 +34,7 @@ def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None
     toy.committed(folder, "more ticks")
     code, said = ab(folder)
     assert (code, said["verdict"]) == (1, "SLOWER")
-    (why,) = said["why_slower"]
+    (why,) = said["explanations"]
     assert why["state"] == "proven"
     assert why["sentence"].startswith("knob ticks 8 → 64: putting it back leaves ")
     assert [one["name"] for one in why["tried"] if one["answer"].startswith("explains")] == ["ticks"]
@@ -46,7 +46,7 @@ def test_the_file_with_the_copy_and_its_two_parts_are_named(folder: Path) -> Non
     toy.committed(folder, "a copy")
     code, said = ab(folder)
     assert (code, said["verdict"]) == (1, "SLOWER")
-    (why,) = said["why_slower"]
+    (why,) = said["explanations"]
     assert why["state"] == "proven"
     named = {one["name"] for one in why["tried"] if one["answer"] == "explains all"}
     assert "toys/doze/layout.py" in named
