@@ -95,6 +95,8 @@ class CaseVerdict:
     p_value: two-sided, of a true change of nothing, before false findings are limited over all cases; None as above.
     trials, rounds: how many trials were used, and the median number of rounds in them.
     wants_more: further trials could change a CANNOT TELL (or must confirm a SLOWER) and the budget allows them.
+    more_trials: live, of a CANNOT TELL that is not measured further: how many more would probably decide it; None: not
+    known, or too many.
     evidence: sentences on why; warnings: sentences on what makes it less sure.
     """
 
@@ -111,6 +113,7 @@ class CaseVerdict:
     base_seconds: float | None = None
     head_seconds: float | None = None
     wants_more: bool = False
+    more_trials: int | None = None
     evidence: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

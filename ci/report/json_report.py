@@ -118,7 +118,9 @@ def _float(token: str) -> float:
 
 
 def _case(case: CaseVerdict) -> Json:
-    return {**dataclasses.asdict(case), "verdict": str(case.verdict)}
+    """The case, without what only a live comparison needs."""
+    told = {name: value for name, value in dataclasses.asdict(case).items() if name != "more_trials"}
+    return {**told, "verdict": str(case.verdict)}
 
 
 def _side(side: Side) -> Json:

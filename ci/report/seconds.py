@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from ci.judging.types import Judgement
 from ci.trials.trial import Trial
 
 MEASURING = ("rounds", "whole calls")
@@ -84,6 +86,24 @@ class RunSeconds:
 
 SHOWN_S = 0.05
 """Shorter phases are not named in the sentence."""
+
+
+def to_decide(judgement: Judgement, trials: Sequence[Trial]) -> Iterator[str]:
+    """For each operator with cases that are not decided: how many more trials, and about how long they take."""
+    wanted: dict[str, int] = {}
+    for case in judgement.cases:
+        if case.more_trials:
+            wanted[case.kernel] = max(wanted.get(case.kernel, 0), case.more_trials)
+    for operator, more in wanted.items():
+        lasted = [trial.duration_s for trial in trials if trial.operator == operator and trial.paired]
+        whole = max(case.trials for case in judgement.cases if case.kernel == operator) + more
+        took = f", about {minutes(more * statistics.median(lasted))}" if lasted else ""
+        yield f"to decide {operator}: {more} more trials{took} (--kernel {operator} --trials {whole}; --out goes on)"
+
+
+def minutes(seconds: float) -> str:
+    """ "45 s", "3 min"."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def seconds_of(trials: Sequence[Trial], whole_s: float | None = None) -> RunSeconds | None:

@@ -133,7 +133,7 @@ def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: R
     pool = HOSTED if leg.pool == HOSTED.name else pools_file.load().pool(leg.pool)
     counts = pool.gpus if leg.gpus is None else (pool.size(leg.gpus),)
     declared, python = _declared(leg.declared) if leg.declared and leg.declared.exists() else (None, "")
-    found = _reach(repository, base, leg.head)
+    found, same = _reach(repository, base, leg.head), _same_kernels(repository, base, leg.head)
     return Expected(
         leg.head,
         base,
@@ -141,9 +141,9 @@ def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: R
         counts,
         job.started_ms if job else None,
         job.ended_ms if job else None,
-        _same_kernels(repository, base, leg.head),
-        found.same,
-        bool(found.differing or found.unknown),
+        same,
+        () if same else found.same,
+        bool(same or found.differing or found.unknown or not found.same),
         declared,
         python,
     )

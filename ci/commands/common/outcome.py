@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ci.commands.common.again import measured_before
 from ci.commands.common.clock import VerbClock
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind
@@ -20,6 +21,7 @@ from ci.records import store
 from ci.report import json_report, markdown, terminal
 from ci.report.build import report_of
 from ci.report.model import Explanation, Report
+from ci.report.seconds import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
 from ci.whole_files import replace
@@ -41,7 +43,7 @@ def compared(
     if all_cases or plan.pythons or plan.knobs:
         return live.compare(checkouts, plan, rules, machine_kind(), file, console)
     if repository.same_kernels(*checkouts):
-        return live.identical(checkouts, plan, rules, file, console)
+        return _identical(checkouts, plan, rules, file, console)
     found = reach.of_checkouts(*checkouts)
     unreached, part = reach.left_out(plan, found), reach.narrowed(plan, found)
     console.print(reach.sentence(plan, found), markup=False)
@@ -49,6 +51,19 @@ def compared(
         return live.Outcome(reach.with_left_out(NOTHING_DIFFERS, unreached), Followed(file).read())
     outcome = live.compare(checkouts, part, rules, machine_kind(), file, console)
     return dataclasses.replace(outcome, judgement=reach.with_left_out(outcome.judgement, unreached))
+
+
+def _identical(
+    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, rules: policy.Policy, file: Path, console: Console
+) -> live.Outcome:
+    """Head alone, for the record; not even that where an earlier check on this machine did it."""
+    base, head = checkouts
+    before = measured_before(head, plan, reach.of_checkouts(base, head).same) if not file.exists() else None
+    if before is None:
+        return live.identical(checkouts, plan, rules, file, console)
+    when = f"{before.path}; --all-cases measures both sides"
+    console.print(f"both commits have the same kernel files, and head was measured before: {when}", markup=False)
+    return live.as_measured(before, base, rules)
 
 
 NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
@@ -74,6 +89,8 @@ def finish(
         click.echo(json.dumps({**document, "seconds": spent.as_json() if spent else None}, indent=1))
     else:
         terminal.show(made, out_console())
+        for sentence in to_decide(outcome.judgement, outcome.file.trials):
+            click.echo(sentence)
     if report:
         write_report(made, report)
     if outcome.file.trials and not any(checkout.dirty for checkout in checkouts):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import io
 import json
 import tempfile
@@ -149,7 +150,7 @@ def _innocent(part: TriedCause) -> bool:
 
 def page(rows: Sequence[Said]) -> str:
     """A row for each plant, and how many of each kind are right."""
-    lines = ["# What made it slower: fifty planted regressions", "", (main.__doc__ or "").strip(), ""]
+    lines = ["# What made it slower: fifty planted regressions", "", inspect.cleandoc(main.__doc__ or ""), ""]
     right, every = Counter(one.kind for one in rows if one.right), Counter(one.kind for one in rows)
     lines += [f"**{sum(right.values())} of {len(rows)} causes are right.**", "", "| kind | right |", "|---|--:|"]
     lines += [f"| {kind} | {right[kind]} of {count} |" for kind, count in every.items()]

@@ -31,7 +31,7 @@ SOURCES = {
     "kernels/shared/__init__.py": "",
     "kernels/shared/tiles.py": "",
     "kernels/shared/alone.py": "",
-    "kernels/shared/loader.py": "import importlib\ndef load(a, b): return importlib.import_module(f'kernels.{a}.{b}')\n",
+    "kernels/shared/loader.py": "import importlib as i\ndef load(a, b): return i.import_module(f'kernels.{a}.{b}')\n",
     "kernels/scans/__init__.py": "",
     "kernels/scans/one.py": "",
     "helper/__init__.py": "",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from ci.judging import policy
 from ci.judging.live import Interrupted, TrialOrder, compare, identical, up_to
 from ci.judging.types import Verdict
 from ci.records import store
+from ci.report.seconds import to_decide
 from ci.trials import file as trial_files
 from tests.ci import made_trials as trials
 
@@ -31,10 +34,16 @@ TREES = (
 class Player:
     """Plays `benchmarks run`: writes trials in which head is slower by `slower`, and remembers what was asked."""
 
-    def __init__(self, slower: float = 0.0, code: int = MEASURED, hashes: tuple[str | None, str | None] = (None, None)):
+    def __init__(
+        self,
+        slower: float = 0.0,
+        code: int = MEASURED,
+        hashes: tuple[str | None, str | None] = (None, None),
+        apart: float = 0.0,
+    ):
         self.slower, self.code, self.hashes = slower, code, hashes
         self.asked: list[dict[str, Any]] = []
-        self.random = np.random.default_rng(1)
+        self.random, self.apart = np.random.default_rng(1), apart
         self.written = 0
 
     def __call__(
@@ -78,6 +87,7 @@ class Player:
         )
 
     def times(self, factor: float) -> list[float]:
+        factor *= np.exp(self.apart * self.random.standard_normal()) if self.apart else 1.0
         return list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, 40)))
 
 
@@ -152,6 +162,32 @@ def test_what_broke_off_is_said_and_kept(tmp_path: Path, code: int, error: type[
     with pytest.raises(error, match=r"t\.jsonl"):
         play(Player(code=code), out)
     assert len(trial_files.read(out).trials) == 1
+
+
+def test_a_case_that_its_budget_will_not_decide_is_stopped_and_told_what_it_would_take(tmp_path: Path) -> None:
+    player = Player(apart=0.2)
+    outcome = play(player, tmp_path / "t.jsonl")
+    assert player.written < policy.load().settings().looks[-1]
+    for case in outcome.judgement.cases:
+        assert (case.verdict, case.wants_more) == (Verdict.CANNOT_TELL, False)
+        assert re.search(r"stopped early: the chance that 12 trials decide it is \d%; ", case.evidence[-1])
+        assert "trials would" in case.evidence[-1]
+    patient = dataclasses.replace(policy.load().settings(), least_chance=0.0)
+    rules = policy.Policy({("default", ""): dataclasses.asdict(patient)})
+    player = Player(apart=0.2)
+    compare(TREES, MeasurePlan(), rules, "gpu", tmp_path / "p.jsonl", Console(file=io.StringIO()), player)
+    assert player.written == 12
+
+
+def test_a_spent_budget_says_what_it_would_take(tmp_path: Path) -> None:
+    outcome = play(Player(apart=0.01), tmp_path / "t.jsonl", MeasurePlan(trials=4))
+    for case in outcome.judgement.cases:
+        assert case.verdict is Verdict.CANNOT_TELL
+        assert case.more_trials
+        assert case.evidence[-1] == f"about {case.more_trials} more trials would decide it with a chance of 80%"
+    [sentence] = to_decide(outcome.judgement, outcome.file.trials)
+    said = r"to decide gemm: \d+ more trials, about .* \(--kernel gemm --trials \d+; --out goes on\)"
+    assert re.fullmatch(said, sentence)
 
 
 def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ci.git.command import GitError
 from ci.harness import MeasurePlan
 from ci.judging import reach
 from ci.judging.types import Judgement, Verdict, to_json
-from tests.benchmarks.reach.test_operators import made
+from tests.benchmarks.reach.test_operators import SOURCES, made
 
 FOUND = Reach(("all_gather", "softmax"), {"gemm": ("kernels/gemm/launch.py",)})
 
@@ -31,7 +31,7 @@ def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None
     before = reach._of_commit(tmp_path, base)
     assert before == dataclasses.replace(made(tmp_path, {}), files=before.files)
     assert before.files == dict(made(tmp_path, {}).files)
-    changed = {"kernels/gemm/launch.py": "é = 1\n", "kernels/gemm/data.bin": "\x00"}
+    changed = {"kernels/gemm/launch.py": SOURCES["kernels/gemm/launch.py"] + "# é\n", "kernels/gemm/data.bin": "\x00"}
     made(tmp_path, changed)
     head = committed(tmp_path)
     assert reach.of_commits(tmp_path, base, head).differing == {"gemm": tuple(sorted(changed))}
