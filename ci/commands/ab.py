@@ -11,6 +11,7 @@ import click
 from ci.commands.common.checkouts import scratch, two_checkouts
 from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.commands.common.outcome import compared, finish, with_rejected
+from ci.commands.common.why import WHY, explained
 from ci.git.repository import Repository
 from ci.judging import policy
 from ci.judging.judge import judge
@@ -46,6 +47,7 @@ from ci.trials import replay as recorded
 @click.option("--replay", type=click.Path(path_type=Path), help="Judge recorded trials; measures nothing.")
 @click.option("--env-base", metavar="PYTHON", help="Python of the base (another Triton or ROCm).")
 @click.option("--env-head", metavar="PYTHON", help="Python of the head.")
+@WHY
 @POLICY
 @OUT
 @RESULTS
@@ -64,6 +66,8 @@ def ab(
     timings: bool,
     as_json: bool,
     dry_run: bool,
+    why: bool,
+    why_seconds: float,
     **what: Any,
 ) -> int:
     """Compare two commits in lock-step: trials until every case has a verdict or the budget is spent.
@@ -84,7 +88,9 @@ def ab(
         click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
         return 0
     outcome = compared(repository, checkouts, planned, rules, file, err_console(), all_cases)
-    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock)
+    wanted = why_seconds if why else 0.0
+    causes = explained(outcome, checkouts, planned, rules, file, repository.root, err_console(), wanted)
+    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, explanations=causes)
     clock.say(outcome.file.trials, timings, to_stderr=as_json)
     return code
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from ci.commands.common.checkouts import scratch
 from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.commands.common.outcome import compared, finish
+from ci.commands.common.why import WHY, explained
 from ci.commands.site import build_site
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
@@ -42,6 +43,7 @@ from ci.whole_files import check_writable
 )
 @RESULTS
 @JSON
+@WHY
 @DRY_RUN
 def check(
     base: str | None,
@@ -51,6 +53,8 @@ def check(
     all_cases: bool,
     timings: bool,
     as_json: bool,
+    why: bool,
+    why_seconds: float,
     dry_run: bool,
     **what: Any,
 ) -> int:
@@ -70,7 +74,9 @@ def check(
         checkouts, outcome = _against(found, head, repository, planned, rules, err_console(), all_cases)
     else:
         checkouts, outcome = (head,), _alone(head, planned, repository.is_shallow(), err_console())
-    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, report=report)
+    wanted = why_seconds if why else 0.0
+    causes = explained(outcome, checkouts, planned, rules, outcome.file.path, repository.root, err_console(), wanted)
+    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, report=report, explanations=causes)
     build_site(site, results)
     click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=as_json)
     clock.say(outcome.file.trials, timings, to_stderr=as_json)

@@ -20,7 +20,7 @@ from ci.options import out_console
 from ci.records import store
 from ci.report import json_report, markdown, terminal
 from ci.report.build import report_of
-from ci.report.model import Report
+from ci.report.model import Explanation, Report
 from ci.report.seconds import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
@@ -77,12 +77,15 @@ def finish(
     as_json: bool,
     clock: VerbClock,
     report: Path | None = None,
+    explanations: tuple[Explanation, ...] = (),
 ) -> int:
     """Record what belongs to commits, print the report, write it; the exit code of the verdict."""
     made = report_of(outcome.judgement, outcome.file.trials, checkouts)
+    made = dataclasses.replace(made, explanations=explanations)
     if as_json:
         spent = clock.spent(outcome.file.trials)
         document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)
+        document |= {"explanations": [dataclasses.asdict(one) for one in explanations]}
         click.echo(json.dumps({**document, "seconds": spent.as_json() if spent else None}, indent=1))
     else:
         terminal.show(made, out_console())
