@@ -1,0 +1,118 @@
+"""`--device cpu`: what a script asks of "cuda" it gets on the CPU, so that its torch closures run without a GPU.
+
+Tensors and modules go to the CPU whatever device they are sent to; events and streams are the host's clock; questions
+about the device get an answer where a CPU has one.  Kernels of Triton, HIP and CUDA do not run: they raise as they do
+on any machine without a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+GPUS = ("cuda", "hip", "xpu")
+
+
+class HostEvent:
+    """torch.cuda.Event on the host's clock."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._s = 0.0
+
+    def record(self, *_: Any) -> None:
+        """Now."""
+        self._s = time.perf_counter()
+
+    def elapsed_time(self, other: HostEvent) -> float:
+        """Milliseconds to another event; never 0, by which scripts divide."""
+        return max((other._s - self._s) * 1e3, 1e-6)
+
+    def query(self) -> bool:
+        """Reached: nothing runs asynchronously."""
+        return True
+
+    def synchronize(self, *_: Any) -> None:
+        """Nothing to wait for."""
+
+    wait = synchronize
+
+
+class HostStream:
+    """torch.cuda.Stream, of which a CPU has none."""
+
+    cuda_stream = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def synchronize(self, *_: Any) -> None:
+        """Nothing to wait for."""
+
+    wait_stream = wait_event = record_event = synchronize
+
+    def __enter__(self) -> HostStream:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def of_torch(torch: Any) -> None:
+    """Send everything to the CPU from now on."""
+    _answer_for_the_device(torch)
+    from torch.overrides import TorchFunctionMode
+
+    class OnCpu(TorchFunctionMode):
+        """Every call of torch: devices among its arguments become the CPU."""
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.Tensor.cuda:
+                return args[0]
+            if func in (torch.Tensor.pin_memory, torch.Tensor.record_stream):
+                return args[0]
+            named = {key: _cpu(torch, one) if key == "device" else one for key, one in (kwargs or {}).items()}
+            named.pop("pin_memory", None)
+            moved = tuple(_cpu(torch, one) for one in args) if func is torch.Tensor.to else args
+            return func(*moved, **named)
+
+    OnCpu().__enter__()
+
+
+def _cpu(torch: Any, value: Any) -> Any:
+    if isinstance(value, torch.device) and value.type in GPUS:
+        return torch.device("cpu")
+    if isinstance(value, str) and value.partition(":")[0] in GPUS:
+        return "cpu"
+    return torch.device("cpu") if type(value) is int else value
+
+
+def _answer_for_the_device(torch: Any) -> None:
+    """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
+    cuda = torch.cuda
+    nothing = lambda *_, **__: None  # noqa: E731
+    for name in (
+        "synchronize",
+        "empty_cache",
+        "reset_peak_memory_stats",
+        "set_device",
+        "init",
+        "reset_max_memory_allocated",
+    ):
+        setattr(cuda, name, nothing)
+    for name in (
+        "max_memory_allocated",
+        "memory_allocated",
+        "memory_reserved",
+        "max_memory_reserved",
+        "current_device",
+    ):
+        setattr(cuda, name, lambda *_, **__: 0)
+    cuda.is_available, cuda.device_count = (lambda: True), (lambda: 1)
+    cuda.get_device_name = lambda *_: "CPU"
+    cuda.Event, cuda.Stream = HostEvent, HostStream
+    cuda.current_stream = cuda.default_stream = lambda *_: HostStream()
+    cuda.stream = cuda.device = lambda *_: contextlib.nullcontext()
+    for name in ("manual_seed", "manual_seed_all"):
+        setattr(cuda, name, torch.manual_seed)
+    torch.nn.Module.cuda = lambda self, *_: self
+    default = torch.set_default_device
+    torch.set_default_device = lambda device: default(_cpu(torch, device))
