@@ -22,6 +22,7 @@ VERBS = {
     "ab": "Compare two commits in lock-step, or judge recorded trials.",
     "accept": "The new level of an event is the one to hold from now on.",
     "ack": "Somebody looks after an event.",
+    "adopt": "A benchmark script of any repository under paired A/B, unchanged.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "canary": "Ask the gate about known changes, and record its answers as its quality.",
     "cancel": "End jobs with everything they started.",
@@ -60,6 +61,7 @@ VERBS = {
 ROOMS: dict[str, str] = {
     "accept": "history.decide",
     "ack": "history.decide",
+    "adopt": "adopting.adopt",
     "canary": "machines.canary",
     "cancel": "jobs.cancel",
     "command": "pull_requests.command",

@@ -1,7 +1,7 @@
 """Time a benchmark script on two checkouts in lock-step and append trials to a file; no git, no network.
 
     python -m benchmarks.adopted --tree base=../main --tree head=. --script bench/gemm.py --out t.jsonl -- --size 1024
-    python -m benchmarks.adopted ... --survey-only --json
+    python -m benchmarks.adopted ... --told seen.json
 
 Exit codes: 0 all timed, 1 something is wrong, hangs, crashes or fails, 2 the script times nothing that can be compared,
 3 the script cannot be run, or usage, 130 interrupted (finished trials are kept).
@@ -52,19 +52,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--script", required=True, metavar="PATH", help="the script, below the top of a checkout")
     add("--source", type=Path, metavar="FILE", help="the file whose text runs on both sides (default: head's)")
     add("--out", type=Path, required=True, metavar="FILE", help="trial file; lines are appended")
+    add("--folder", default=".", metavar="FOLDER", help="of a checkout, in which the script runs (default: its top)")
     add("--path", action="append", default=[], metavar="FOLDER", help="of a checkout, for imports; repeatable")
-    add("--case", action="append", default=[], metavar="KEY", help="time only this closure; repeatable")
+    add("--case", action="append", default=[], metavar="NAME", help="time only this case; repeatable")
     add("--device", choices=("", "cpu"), default="", help="cpu: what the script wants on a GPU runs on the CPU")
     add("--seed", type=of.seed, default=0, metavar="N", help="of all random numbers")
     add("--rounds", type=of.positive, default=40, metavar="N", help="of a trial")
     add("--trials", type=of.positive, default=1, metavar="N", help="how many are measured now")
-    add("--first-trial", type=of.seed, default=0, metavar="N", help="number of the first of them")
     add("--most-trials", type=of.positive, default=12, metavar="N", help="over which the budget is divided")
     add("--budget", type=of.deadline, metavar="SECONDS", help="for all trials together; what does not fit is left out")
     add("--cache", choices=("cold", "hot"), default="cold", help="state of the caches before a sample")
     add("--deadline", type=of.deadline, default=600.0, metavar="SECONDS", help="for one step, and between two timers")
-    add("--survey-only", action="store_true", help="say what the script times, and time nothing")
-    add("--json", action="store_true", help="with --survey-only: as JSON")
+    add("--told", type=Path, metavar="FILE", help="write what the script times to this file, and time nothing")
     add("--progress", choices=("json", "text", "none"), default="text", help="on stderr")
     many = {"action": "append", "default": []}
     add("--commit", **many, type=of.role_value, metavar="ROLE=HASH", help="commit of a checkout")
@@ -82,14 +81,14 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     source = given.source or head.path / given.script
     if not source.is_file():
         raise UsageError(f"there is no script {source}")
-    script = ScriptRun(given.script, source, arguments, tuple(given.path), given.device, given.seed)
+    script = ScriptRun(given.script, source, arguments, tuple(given.path), given.device, given.seed, given.folder)
     if script.needs_fresh_python:
         os.environ[START_VARIABLE] = "spawn"
     trial_file.check_writable(given.out)
     asked = Asked(
         given.rounds,
         given.trials,
-        given.first_trial,
+        _lines(given.out),
         given.cache,
         given.deadline,
         given.budget,
@@ -102,9 +101,9 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
             survey = session.survey()
             findings.refuse(survey, script.path)
             session.warnings += findings.warnings(survey)
-            return (
-                _survey_only(session, survey, given.json) if given.survey_only else _measure(session, survey, given.out)
-            )
+            if given.told:
+                return _tell(session, survey, given.told)
+            return _measure(session, survey, given.out)
     except findings.CannotRun as error:
         print(f"error: {error}", file=sys.stderr)
         return program.USAGE
@@ -113,6 +112,11 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
         return NOTHING
     finally:
         trial_file.remove_if_empty(given.out)
+
+
+def _lines(file: Path) -> int:
+    """Trials that a file has already: the next one has this number."""
+    return file.read_bytes().count(b"\n") if file.exists() and file.suffix != ".gz" else 0
 
 
 def _measure(session: ScriptSession, survey: Survey, out: Path) -> int:
@@ -125,22 +129,19 @@ def _measure(session: ScriptSession, survey: Survey, out: Path) -> int:
     return tally.exit_code([session.script.operator])
 
 
-def _survey_only(session: ScriptSession, survey: Survey, as_json: bool) -> int:
+def _tell(session: ScriptSession, survey: Survey, file: Path) -> int:
+    """What would be timed, and what was seen."""
     chosen = session.chosen(survey)
+    closures = [dataclasses.asdict(one) for one in survey.sides["head"].closures]
     told = {
         "operator": session.script.operator,
         "timed": list(chosen.timed),
-        "left_out": dict(chosen.left_out),
-        "unpaired": survey.unpaired(),
+        "left_out": {**chosen.left_out, **survey.unpaired()},
         "trial_s": chosen.trial_s,
         "warnings": session.warnings,
-        "sides": {role: dataclasses.asdict(side) for role, side in survey.sides.items()},
+        "closures": closures,
     }
-    if as_json:
-        print(json.dumps(told, allow_nan=False))
-        return 0
-    for key in chosen.timed:
-        print(key)
+    file.write_text(json.dumps(told, allow_nan=False))
     return 0
 
 

@@ -19,7 +19,7 @@ TURN_S = 2e-3
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """timed: names of closures, in their order.  left_out: by name, why another is not timed.  trial_s: of one trial."""
+    """timed: names of closures, in order.  left_out: by name, why another is not timed.  trial_s: of one trial."""
 
     timed: tuple[str, ...]
     left_out: Mapping[str, str]

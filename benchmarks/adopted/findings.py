@@ -1,4 +1,4 @@
-"""What a survey says about a script before it is timed: why it cannot be, and what a reader of the verdict must know."""
+"""What a survey says of a script before it is timed: why it cannot be, or what a reader of the verdict must know."""
 
 from __future__ import annotations
 

@@ -39,9 +39,10 @@ PRINTED = 3
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """How a script is measured.  cache: "cold" or "hot".  budget_s: for all trials.  cases: keys to time, () for all.
+    """How a script is measured.  cache: "cold" or "hot".  budget_s: for all trials.  cases: names, () for all.
 
-    trials, first_trial: how many, and the number of the first.  survey: the file in which the survey is kept.
+    trials, first_trial: how many, and the number of the first.  most_trials: over which a budget is divided.
+    survey: the file in which the survey is kept.
     """
 
     rounds: int
@@ -82,7 +83,7 @@ class ScriptSession:
     # ---- the machine ---------------------------------------------------------------------------------------------
 
     def _variables(self) -> dict[str, str]:
-        own = {**VARIABLES, **(HIDE_GPUS if self.script.device == "cpu" else {})}
+        own = {**VARIABLES, "MPLBACKEND": "Agg", **(HIDE_GPUS if self.script.device == "cpu" else {})}
         return own if self._has_gpu else {**own, "OMP_NUM_THREADS": str(fingerprint.cpu_count())}
 
     _has_gpu = False
@@ -154,6 +155,7 @@ class ScriptSession:
             "script": str(checkout.path / script.path),
             "source": str(script.source.resolve()),
             "arguments": list(script.arguments),
+            "folder": str(checkout.path / script.folder),
             "paths": script.roots(checkout.path),
             "packages": script.packages(checkout.path),
             "pytest": script.by_pytest,
@@ -171,7 +173,7 @@ class ScriptSession:
         """What is timed: what was asked for by name, else as much as the budget holds."""
         trials = self.asked.most_trials
         if self.asked.cases:
-            known = [key for key in survey.paired if key in self.asked.cases]
+            known = [key for key in survey.paired if key.partition("/")[2] in self.asked.cases]
             return Chosen(tuple(known), {}, choose(survey, self.asked.rounds, trials, None).trial_s)
         return choose(survey, self.asked.rounds, trials, self.asked.budget_s)
 

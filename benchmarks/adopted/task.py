@@ -23,6 +23,7 @@ class ScriptRun:
 
     arguments: of the script.  paths: folders of a checkout that imports search, beside the usual ones.
     device: "cpu" sends what the script wants on a GPU to the CPU; "": as it is.
+    folder: of a checkout, in which it runs.
     """
 
     path: str
@@ -31,6 +32,7 @@ class ScriptRun:
     paths: tuple[str, ...] = ()
     device: str = ""
     seed: int = 0
+    folder: str = "."
 
     @property
     def operator(self) -> str:
@@ -56,7 +58,7 @@ class ScriptRun:
     def asked(self, checkouts: Sequence[Checkout]) -> str:
         """Digest of what a survey depends on; a checkout with changes of its own is never the same again."""
         sides = [[one.role, str(one.path), one.commit, one.dirty and _newest(one.path)] for one in checkouts]
-        said = [self.path, self.text, self.arguments, self.paths, self.device, self.seed, sides]
+        said = [self.path, self.text, self.arguments, self.paths, self.device, self.seed, self.folder, sides]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
     def roots(self, checkout: Path) -> list[str]:

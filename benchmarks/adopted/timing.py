@@ -30,7 +30,7 @@ WARM_UP_ROUNDS = 2
 
 @dataclasses.dataclass(frozen=True)
 class ScriptProtocol:
-    """rounds: in a trial.  deadline_s: of one step, and between two timers.  directory: for outputs that are compared."""
+    """rounds: in a trial.  deadline_s: of one step, and between two timers.  directory: for outputs to compare."""
 
     rounds: int
     deadline_s: float

@@ -28,19 +28,7 @@ PROVIDERS = (
 """Parameters that say whose code runs; the first that is there and is a text names the backend."""
 
 NO_NAME = (
-    "<lambda>",
-    "<module>",
-    "fn",
-    "f",
-    "func",
-    "fun",
-    "wrapper",
-    "inner",
-    "call",
-    "main",
-    "run",
-    "_run",
-    "worker",
+    *("<lambda>", "<module>", "fn", "f", "func", "fun", "wrapper", "inner", "call", "main", "run", "_run", "worker"),
 )
 """Names of functions that say nothing."""
 
@@ -84,11 +72,7 @@ class Names:
         site = ".".join(dict.fromkeys(part for part in (*sites[-2:], own) if part and part not in NO_NAME))
         backend = provider or (own if own not in NO_NAME else "") or site or "script"
         said = ",".join(f"{name}={text}" for name, text in found.items())
-        case = (
-            f"{site}:{said}"
-            if site and site != backend and said
-            else said or (site if site != backend else "") or "call"
-        )
+        case = ":".join(part for part in (site if site != backend else "", said) if part) or "call"
         return self._numbered(TimedName(_cut(backend), _cut(case)))
 
     def _numbered(self, name: TimedName) -> TimedName:

@@ -13,6 +13,10 @@ from typing import Any
 
 GPUS = ("cuda", "hip", "xpu")
 
+RESETS = ("reset_peak_memory_stats", "reset_max_memory_allocated")
+SIZES = ("max_memory_allocated", "memory_allocated", "memory_reserved", "max_memory_reserved")
+"""Questions about memory: a CPU answers 0."""
+
 
 class HostEvent:
     """torch.cuda.Event on the host's clock."""
@@ -89,22 +93,9 @@ def _answer_for_the_device(torch: Any) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
     cuda = torch.cuda
     nothing = lambda *_, **__: None  # noqa: E731
-    for name in (
-        "synchronize",
-        "empty_cache",
-        "reset_peak_memory_stats",
-        "set_device",
-        "init",
-        "reset_max_memory_allocated",
-    ):
+    for name in ("synchronize", "empty_cache", "set_device", "init", *RESETS):
         setattr(cuda, name, nothing)
-    for name in (
-        "max_memory_allocated",
-        "memory_allocated",
-        "memory_reserved",
-        "max_memory_reserved",
-        "current_device",
-    ):
+    for name in ("current_device", *SIZES):
         setattr(cuda, name, lambda *_, **__: 0)
     cuda.is_available, cuda.device_count = (lambda: True), (lambda: 1)
     cuda.get_device_name = lambda *_: "CPU"

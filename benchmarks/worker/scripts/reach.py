@@ -20,7 +20,7 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def tensors(*roots: Any) -> dict[str, torch.Tensor]:
-    """The tensors that can be reached, by their way: of closures, partials, methods, containers, modules and objects."""
+    """The tensors that can be reached, by way: of closures, partials, methods, containers, modules and objects."""
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for index, root in enumerate(roots):

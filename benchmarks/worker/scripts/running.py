@@ -26,13 +26,15 @@ MOST_FILES = 2000
 class Running:
     """script: its path in the checkout.  source: the file whose text runs, of either side.  paths: for imports.
 
-    packages: names that the repository has, which must come from the checkout.  pytest: run it by pytest.
+    folder: in which it runs.  packages: names that the repository has, which must come from the checkout.
+    pytest: run it by pytest.
     """
 
     checkout: str
     script: str
     source: str
     arguments: Sequence[str]
+    folder: str
     paths: Sequence[str]
     packages: Sequence[str]
     pytest: bool
@@ -72,6 +74,7 @@ def _ended(what: Running) -> dict[str, Any]:
 
 
 def _execute(what: Running) -> None:
+    os.chdir(what.folder)
     sys.argv[:] = [what.script, *what.arguments]
     sys.path[:0] = [os.path.dirname(what.script), *what.paths]
     text = Path(what.source).read_bytes()

@@ -22,19 +22,17 @@ from typing import Any
 from benchmarks.worker.scripts.interception import Interceptor, Timing
 from benchmarks.worker.scripts.wanted import TimerCall
 
+DO_BENCH = ("do_bench", "do_bench_proton", "do_bench_cudagraph", "do_bench_cudagraph_proton")
+BENCH_GPU_TIME = tuple(f"bench_gpu_time{how}" for how in ("", "_with_cuda_event", "_with_cupti", "_with_cudagraph"))
+
 Replace = Callable[[Any, Interceptor], None]
 
 
 def of_triton(module: Any, to: Interceptor) -> None:
     """Replace the timers of triton.testing."""
-    for name, hot in (
-        ("do_bench", False),
-        ("do_bench_proton", False),
-        ("do_bench_cudagraph", True),
-        ("do_bench_cudagraph_proton", False),
-    ):
+    for name in DO_BENCH:
         if original := getattr(module, name, None):
-            setattr(module, name, _do_bench(original, name, hot, to))
+            setattr(module, name, _do_bench(original, name, name == "do_bench_cudagraph", to))
 
 
 def _do_bench(original: Any, name: str, hot: bool, to: Interceptor) -> Any:
@@ -171,12 +169,7 @@ def _output_and_us(to: Interceptor, frame: Any, name: str, function: Any, args: 
 
 def of_flashinfer(module: Any, to: Interceptor) -> None:
     """Replace bench_gpu_time and its kin; each gives a list of ms."""
-    for name in (
-        "bench_gpu_time",
-        "bench_gpu_time_with_cuda_event",
-        "bench_gpu_time_with_cupti",
-        "bench_gpu_time_with_cudagraph",
-    ):
+    for name in BENCH_GPU_TIME:
         if original := getattr(module, name, None):
             setattr(module, name, _bench_gpu_time(original, name, to))
 
