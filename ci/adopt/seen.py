@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from ci.trials.trial import Json
 
 TORCH_DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
-"""Types of torch that a declaration's case may have (kernels.spec.DTYPE_BYTES has others, which torch does not draw)."""
+"""Types of torch that a case of a declaration may have and that torch draws (kernels.spec.DTYPE_BYTES has others)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ScriptCase:
-    """A closure of the script.  inputs: tensors as "float32[64, 64]".  expected_s: seconds of a call.  why: it failed."""
+    """A closure of the script.  inputs: as "float32[64, 64]".  expected_s: seconds of a call.  why: it failed."""
 
     backend: str
     case: str

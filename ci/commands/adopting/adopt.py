@@ -85,7 +85,7 @@ class ScriptCommand(click.Command):
 @JSON
 @DRY_RUN
 @click.pass_context
-def adopt(ctx: click.Context, script: Path, base: str | None, head: str | None, **given: Any) -> int:
+def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | None, **given: Any) -> int:
     """Compare two commits by a benchmark script of the repository, as it is.
 
     The script runs once a side in processes of its own.  Its timers (triton.testing.do_bench and do_bench_cudagraph,
