@@ -30,8 +30,9 @@ from benchmarks.trial_file import Status
 HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
 """What a process of `--device cpu` sees of GPUs."""
 
-SURVEY_SHARE = 0.25
-"""Part of a budget that the survey may take; a script that is longer is timed as far as it came."""
+SURVEY_SHARE, SURVEY_LEAST_S = 0.25, 60.0
+"""Part of a budget that the survey may take, and seconds that it gets at least, because importing a library takes that
+long on a busy machine; a script that is longer is timed as far as it came."""
 
 PRINTED = 3
 """Last lines of a script's output that are quoted where it ended early."""
@@ -67,7 +68,7 @@ class ScriptSession:
         self._no_graph: set[str] = set()
         self.warnings: list[str] = []
         self.printed: dict[str, str] = {}
-        self.environments: dict[str, Any] = {}
+        self.environments: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> ScriptSession:
         try:
@@ -90,23 +91,27 @@ class ScriptSession:
 
     def _look_around(self) -> None:
         """Devices and versions, as the Python of each side sees them."""
-        devices: list[dict[str, Any]] = []
-        for role, checkout in self.checkouts.items():
-            pool = WorkerPool(f"probe.{role}", checkout.python, checkout.path, 1, self._directory, self._variables())
-            try:
-                seen = pool.ask("probe", START_S, "probe")[0]
-            except Failed as error:
-                raise CheckoutError(f"{checkout.python} cannot run the measuring process: {error}") from error
-            finally:
-                pool.kill()
-            devices = seen["devices"]
-            self.environments[role] = seen["environment"]
-            if why := "" if self.script.device else fingerprint.unseen_gpu(devices, seen["environment"]):
-                raise CheckoutError(why)
+        seen = {python: self._probed(python) for python in {one.python for one in self.checkouts.values()}}
+        self.environments = {role: seen[one.python]["environment"] for role, one in self.checkouts.items()}
+        devices = seen[self.checkouts["head"].python]["devices"]
         self._devices, self._has_gpu = devices, bool(devices)
         self._monitor, self._why_no_state = device_state.open_monitor(devices)
         self.machine = fingerprint.fingerprint(devices, self._monitor.static(0) if self._monitor else {})
         self._preflight = preflight.examine({one["pci"] for one in devices if one.get("pci")})
+
+    def _probed(self, python: str) -> dict[str, Any]:
+        """What a Python sees; CheckoutError if it cannot measure, or a GPU is there and not seen."""
+        checkout = next(one for one in self.checkouts.values() if one.python == python)
+        pool = WorkerPool("probe", python, checkout.path, 1, self._directory, self._variables())
+        try:
+            seen: dict[str, Any] = pool.ask("probe", START_S, "probe")[0]
+        except Failed as error:
+            raise CheckoutError(f"{python} cannot run the measuring process: {error}") from error
+        finally:
+            pool.kill()
+        if why := "" if self.script.device else fingerprint.unseen_gpu(seen["devices"], seen["environment"]):
+            raise CheckoutError(why)
+        return seen
 
     # ---- the survey ----------------------------------------------------------------------------------------------
 
@@ -116,7 +121,7 @@ class ScriptSession:
         if found := surveys.kept(self.asked.survey, digest):
             return found
         self._report({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
-        limit_s = self.asked.budget_s * SURVEY_SHARE if self.asked.budget_s else None
+        limit_s = max(self.asked.budget_s * SURVEY_SHARE, SURVEY_LEAST_S) if self.asked.budget_s else None
         with self._sides(None) as sides:
             found = Survey(digest, {role: self._surveyed(side, limit_s) for role, side in sides.items()})
         surveys.keep(self.asked.survey, found)
@@ -283,9 +288,7 @@ def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
         elsewhere = dict(side.ended["elsewhere"])
         return ScriptEnd(side.ended["code"], **told, took_s=took_s, elsewhere=elsewhere, **lists, printed=printed)
     if late:
-        why = (
-            f"its survey was ended after {limit_s:.0f} s, a quarter of the budget: what it times later is not compared"
-        )
+        why = f"its survey was ended after {limit_s:.0f} s, its share of the budget: what comes later is not compared"
         return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)
     failure = side.failure
     why, detail = (failure.why, failure.detail) if failure else ("it did not end", "")

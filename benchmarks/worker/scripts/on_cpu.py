@@ -8,7 +8,9 @@ on any machine without a GPU.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
+from types import SimpleNamespace
 from typing import Any
 
 GPUS = ("cuda", "hip", "xpu")
@@ -92,18 +94,37 @@ def _cpu(torch: Any, value: Any) -> Any:
 def _answer_for_the_device(torch: Any) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
     cuda = torch.cuda
-    nothing = lambda *_, **__: None  # noqa: E731
-    for name in ("synchronize", "empty_cache", "set_device", "init", *RESETS):
-        setattr(cuda, name, nothing)
+    for name in ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all", *RESETS):
+        setattr(cuda, name, _answering(name, None))
     for name in ("current_device", *SIZES):
-        setattr(cuda, name, lambda *_, **__: 0)
-    cuda.is_available, cuda.device_count = (lambda: True), (lambda: 1)
-    cuda.get_device_name = lambda *_: "CPU"
+        setattr(cuda, name, _answering(name, 0))
+    cuda.is_available, cuda.device_count = _answering("is_available", True), _answering("device_count", 1)
+    cuda.get_device_name = _answering("get_device_name", "CPU")
+    cuda.get_device_capability = _answering("get_device_capability", (0, 0))
+    cuda.get_device_properties = _answering("get_device_properties", _properties(torch))
+    cuda._lazy_init = _answering("_lazy_init", None)
     cuda.Event, cuda.Stream = HostEvent, HostStream
-    cuda.current_stream = cuda.default_stream = lambda *_: HostStream()
-    cuda.stream = cuda.device = lambda *_: contextlib.nullcontext()
-    for name in ("manual_seed", "manual_seed_all"):
-        setattr(cuda, name, torch.manual_seed)
+    for name in ("current_stream", "default_stream"):
+        setattr(cuda, name, _answering(name, HostStream()))
+    for name in ("stream", "device"):
+        setattr(cuda, name, _answering(name, contextlib.nullcontext()))
     torch.nn.Module.cuda = lambda self, *_: self
     default = torch.set_default_device
     torch.set_default_device = lambda device: default(_cpu(torch, device))
+
+
+def _properties(torch: Any) -> Any:
+    """What scripts read of a device: a chip of no known generation with as many units as threads."""
+    units = torch.get_num_threads()
+    sizes = {"total_memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "L2_cache_size": 1 << 20}
+    return SimpleNamespace(name="CPU", major=0, minor=0, multi_processor_count=units, gcnArchName="cpu", **sizes)
+
+
+def _answering(name: str, value: Any) -> Any:
+    """A function that gives this value; one for each name, because torch.compile keeps a rule for each."""
+
+    def answer(*_: Any, **__: Any) -> Any:
+        return value
+
+    answer.__name__ = answer.__qualname__ = name
+    return answer

@@ -6,6 +6,7 @@ import dataclasses
 import linecache
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -68,9 +69,20 @@ def _ended(what: Running) -> dict[str, Any]:
     except refusing.SeveralProcesses as error:
         return {"code": 1, "why": str(error), "kind": "several"}
     except BaseException as error:
-        kind = "import" if isinstance(failures.first_cause(error), ImportError) else "raised"
-        told = failures.answer(error)
-        return {"code": 1, "why": told["why"], "kind": kind, "detail": told["detail"], "fatal": told["fatal"]}
+        kind = "import" if isinstance(error, ImportError) else "raised"
+        why = f"{type(error).__name__}: {failures.first_line(error)}"
+        return {
+            "code": 1,
+            "why": f"{why} ({_line_of(error)})",
+            "kind": kind,
+            "detail": failures.answer(error)["detail"],
+        }
+
+
+def _line_of(error: BaseException) -> str:
+    """FILE:LINE where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "at its start"
 
 
 def _execute(what: Running) -> None:

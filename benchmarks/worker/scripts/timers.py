@@ -124,13 +124,11 @@ def _perftest(original: Any, to: Interceptor) -> Any:
     @functools.wraps(original)
     def perftest(*how: Any, **named: Any) -> Any:
         def decorator(function: Any) -> Any:
-            real = original(*how, **named)(function)
-
             @functools.wraps(function)
             def wrapper(*args: Any, **kwargs: Any) -> Any:
                 frame = sys._getframe(1)
                 if not to.wants(frame):
-                    return real(*args, **kwargs)
+                    return original(*how, **named)(function)(*args, **kwargs)
                 return _output_and_us(to, frame, "perftest", function, args, kwargs)
 
             return wrapper
