@@ -71,12 +71,8 @@ def _ended(what: Running) -> dict[str, Any]:
     except BaseException as error:
         kind = "import" if isinstance(error, ImportError) else "raised"
         why = f"{type(error).__name__}: {failures.first_line(error)}"
-        return {
-            "code": 1,
-            "why": f"{why} ({_line_of(error)})",
-            "kind": kind,
-            "detail": failures.answer(error)["detail"],
-        }
+        detail = failures.answer(error)["detail"]
+        return {"code": 1, "why": f"{why} ({_line_of(error)})", "kind": kind, "detail": detail}
 
 
 def _line_of(error: BaseException) -> str:

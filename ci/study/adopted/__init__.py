@@ -1,4 +1,4 @@
-"""`ridgeline adopt` on benchmark scripts of public repositories, as they are: how many run, how many are judged, why not.
+"""`ridgeline adopt` on benchmark scripts of public repositories: how many run, how many are judged, why not.
 
     python -m ci.study.adopted --clones FOLDER [--only NAME] [--budget MINUTES]
 

@@ -32,6 +32,10 @@ GPU_WORDS = ("active drivers", "cuda", "rocm", "hip", "gpu", "nvidia", "cutlass"
 """In a reason: the script needs a device or its toolkit."""
 
 
+KINDS = {"other arguments": "needs arguments", "several gpus": "several GPUs", "times nothing": "times nothing"}
+"""In a reason, and the outcome that it says."""
+
+
 @dataclasses.dataclass(frozen=True)
 class PublicScript:
     """A script of a public repository.  name: the folder of its clone.  commit: at which it was taken."""
@@ -49,7 +53,7 @@ class PublicScript:
 
 @dataclasses.dataclass(frozen=True)
 class ScriptOutcome:
-    """What came of a script.  closures: that it timed; timed: on both sides; judged: with an interval; alarms: false."""
+    """What came of a script.  closures: that it times; timed: on both sides; judged: with a ratio; alarms: false."""
 
     repository: str
     commit: str
@@ -135,13 +139,8 @@ def _kind(why: str, row: ScriptOutcome) -> str:
         return "timers reached, needs a GPU" if row.closures else "needs a GPU"
     if "cannot be imported" in low:
         return "needs a package"
-    for said, kind in (
-        ("other arguments", "needs arguments"),
-        ("several gpus", "several GPUs"),
-        ("times nothing", "times nothing"),
-    ):
-        if said in low:
-            return kind
+    if kind := next((kind for said, kind in KINDS.items() if said in low), ""):
+        return kind
     return "raises" if not row.closures else "timers reached, not judged"
 
 
@@ -176,8 +175,8 @@ def summary(rows: Sequence[ScriptOutcome]) -> str:
     lines = [
         "# Benchmark scripts of public repositories under `ridgeline adopt`, unchanged",
         "",
-        f"{len(rows)} scripts of {repositories} repositories, on a machine without a GPU (`--device cpu`): {reached} came to",
-        f"their timers, {counts['judged']} were judged ({judged} cases, both sides the same commit: {alarms} false alarms).",
+        f"{len(rows)} scripts of {repositories} repositories, on a machine without a GPU (`--device cpu`): {reached} came",
+        f"to their timers, {counts['judged']} were judged ({judged} cases; both sides are one commit: {alarms} false alarms).",
         "",
         "| outcome | scripts |",
         "|---|---:|",
@@ -191,10 +190,8 @@ def summary(rows: Sequence[ScriptOutcome]) -> str:
 
 def _line(row: ScriptOutcome) -> str:
     script = f"`{row.script}`" + (f" `{row.arguments}`" if row.arguments else "")
-    reason = row.reason.replace("|", "/")[:160]
-    return (
-        f"| {row.repository} | {row.commit[:8]} | {script} | {row.outcome} | {row.closures} | {row.judged} | {reason} |"
-    )
+    what = (row.repository, row.commit[:8], script, row.outcome, row.closures, row.judged)
+    return f"| {' | '.join(map(str, what))} | {row.reason.replace('|', '/')[:160]} |"
 
 
 if __name__ == "__main__":
