@@ -29,7 +29,7 @@ from benchmarks.tally import NOTHING, Tally
 from benchmarks.trial_file import ROLES
 
 PRINTED = "{out}.{role}.txt"
-"""Where the end of what a script printed in the last trial is kept, beside the trial file."""
+"""Where the end of what a script printed in the last whole trial is kept, beside the trial file."""
 
 
 WAITING = ("OMP_WAIT_POLICY", "passive")
@@ -136,7 +136,7 @@ def _measure(session: ScriptSession, survey: Survey, out: Path) -> int:
     for line in session.trials(survey):
         trial_file.append(out, line)
         tally.add_trial(line)
-        for role, text in session.printed.items():
+        for role, text in ({} if session.asked.cases else session.printed).items():
             Path(PRINTED.format(out=out, role=role)).write_text(text)
     return tally.exit_code([session.script.operator])
 

@@ -71,11 +71,6 @@ class ScriptSession:
         self.environments: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> ScriptSession:
-        try:
-            self._look_around()
-        except BaseException:
-            remove_directories(self._directory)
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,7 +85,9 @@ class ScriptSession:
     _has_gpu = False
 
     def _look_around(self) -> None:
-        """Devices and versions, as the Python of each side sees them."""
+        """Devices and versions, as the Python of each side sees them; once, and not where nothing is run."""
+        if self.environments:
+            return
         seen = {python: self._probed(python) for python in {one.python for one in self.checkouts.values()}}
         self.environments = {role: seen[one.python]["environment"] for role, one in self.checkouts.items()}
         devices = seen[self.checkouts["head"].python]["devices"]
@@ -120,6 +117,7 @@ class ScriptSession:
         digest = self.script.asked(list(self.checkouts.values()))
         if found := surveys.kept(self.asked.survey, digest):
             return found
+        self._look_around()
         self._report({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
         limit_s = max(self.asked.budget_s * SURVEY_SHARE, SURVEY_LEAST_S) if self.asked.budget_s else None
         with self._sides(None) as sides:
@@ -184,6 +182,7 @@ class ScriptSession:
 
     def trials(self, survey: Survey) -> Iterator[dict[str, Any]]:
         """The lines."""
+        self._look_around()
         chosen = self.chosen(survey)
         total = self.asked.trials * len(chosen.timed)
         for index in range(self.asked.trials):

@@ -104,6 +104,8 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
         one, two = (side.label for side in checkouts)
         click.echo(f"would run {request.path} on {one} and {two} and compare what it times, into {file}")
         return PASS
+    if given["promote"] and given["promote"].exists():
+        raise click.UsageError(f"{given['promote']} exists; name a new file, or remove it")
     try:
         if given["only_list"] or given["promote"]:
             return _told(request.seen(checkouts, plan, file, err_console()), request, given)
@@ -137,8 +139,6 @@ def _said_where(file: Path, console: Console) -> None:
 def _told(seen: SeenScript, request: ScriptRequest, given: dict[str, Any]) -> int:
     """What would be timed; or the declaration of it, written."""
     if given["promote"]:
-        if given["promote"].exists():
-            raise click.UsageError(f"{given['promote']} exists; name a new file, or remove it")
         replace(given["promote"], declaration(seen, str(request.path)))
         good = len({one.case for one in seen.closures if not one.why})
         click.echo(f"{given['promote']}: {good} cases; fill in the calls that it names, then `ridgeline verify`")

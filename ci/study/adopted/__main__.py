@@ -175,8 +175,9 @@ def summary(rows: Sequence[ScriptOutcome]) -> str:
     lines = [
         "# Benchmark scripts of public repositories under `ridgeline adopt`, unchanged",
         "",
-        f"{len(rows)} scripts of {repositories} repositories, on a machine without a GPU (`--device cpu`): {reached} came",
-        f"to their timers, {counts['judged']} were judged ({judged} cases; both sides are one commit: {alarms} false alarms).",
+        f"{len(rows)} scripts of {repositories} repositories, on a machine without a GPU (`--device cpu`):",
+        f"{reached} came to their timers, {counts['judged']} were judged: {judged} cases, each of one commit against",
+        f"itself, with {alarms} false alarms.",
         "",
         "| outcome | scripts |",
         "|---|---:|",
