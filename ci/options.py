@@ -106,6 +106,8 @@ OUT = click.option("--out", type=NewFile(), help="Trial file to append to.")
 POLICY = click.option(
     "--policy", "policy_file", type=click.Path(path_type=Path), help="Thresholds (default: ci/policy.toml)."
 )
+CASE = click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
+BACKEND = click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")
 CASES = together(
     click.option(
         "--tier",
@@ -115,8 +117,8 @@ CASES = together(
         help="Which cases: pr takes minutes, nightly is all.",
     ),
     click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable)."),
-    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
-    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable)."),
+    CASE,
+    BACKEND,
 )
 """Which kernels, cases and backends."""
 CHOICE = together(
