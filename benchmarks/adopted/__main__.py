@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import arguments as of
 from benchmarks import program, trial_file
 from benchmarks.adopted import findings
-from benchmarks.adopted.session import Asked, ScriptSession
+from benchmarks.adopted.session import ScriptSampling, ScriptSession
 from benchmarks.adopted.survey import Survey
 from benchmarks.adopted.task import ScriptRun
 from benchmarks.coordinator.starting import START_VARIABLE
@@ -89,7 +89,7 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     script = ScriptRun(given.script, source, arguments, tuple(given.path), given.device, given.seed, given.folder)
     _prepare_environment(script)
     trial_file.check_writable(given.out)
-    asked = Asked(
+    asked = ScriptSampling(
         given.rounds,
         given.trials,
         _lines(given.out),

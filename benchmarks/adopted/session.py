@@ -39,7 +39,7 @@ PRINTED = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class ScriptSampling:
     """How a script is measured.  cache: "cold" or "hot".  budget_s: for all trials.  cases: names, () for all.
 
     trials, first_trial: how many, and the number of the first.  most_trials: over which a budget is divided.
@@ -60,7 +60,7 @@ class Asked:
 class ScriptSession:
     """One command.  A context manager: on leaving it none of its processes stays."""
 
-    def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], asked: Asked, report: Report) -> None:
+    def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], asked: ScriptSampling, report: Report) -> None:
         self.script, self.asked, self._report = script, asked, report
         self.checkouts = {one.role: one for one in checkouts}
         self.id = os.urandom(8).hex()

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.worker import failures
 from benchmarks.worker.scripts.hiding import Hidden
 from benchmarks.worker.scripts.link import Link
-from benchmarks.worker.scripts.naming import Names, TimedName
+from benchmarks.worker.scripts.naming import ClosureNames, TimedName
 from benchmarks.worker.scripts.wanted import TimerCall
 
 LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
@@ -58,7 +58,7 @@ class Interceptor:
     def __init__(self, link: Link, task: ScriptTask, hidden: Hidden, root: str, script: str) -> None:
         self._link, self._task, self._hidden, self._script = link, task, hidden, script
         self._root = root.rstrip(os.sep) + os.sep
-        self._names = Names(self._is_users)
+        self._names = ClosureNames(self._is_users)
         self._busy = False
         self._clocks: dict[tuple[bool, bool], Any] = {}
         self._closures: Any = None

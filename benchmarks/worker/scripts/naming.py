@@ -30,7 +30,7 @@ PROVIDERS = (
 NO_NAME = (
     *("<lambda>", "<module>", "fn", "f", "func", "fun", "wrapper", "inner", "call", "main", "run", "_run", "worker"),
 )
-"""Names of functions that say nothing."""
+"""ClosureNames of functions that say nothing."""
 
 LONGEST, LONGEST_VALUE, MOST_FIELDS = 160, 40, 16
 """Characters of a name and of a value in it; fields of an object that count as parameters."""
@@ -52,7 +52,7 @@ class TimedName:
         return f"{self.backend}/{self.case}"
 
 
-class Names:
+class ClosureNames:
     """Gives every timed closure of a run its name.  owns: whether a file belongs to the user."""
 
     def __init__(self, owns: Any) -> None:

@@ -49,6 +49,28 @@ ARGUMENTS = "ridgeline.script_arguments"
 """Under this name click's context has what stands behind `--`."""
 
 
+@dataclasses.dataclass(frozen=True)
+class AdoptOptions:
+    """What was asked for beside the script and the commits, by the names of the options."""
+
+    script_from: str
+    device: str | None
+    budget: float | None
+    paths: tuple[str, ...]
+    only_list: bool
+    promote: Path | None
+    rounds: int | None
+    seed: int
+    deadline: float
+    env_base: str | None
+    env_head: str | None
+    trials: int | None
+    policy_file: Path | None
+    out: Path | None
+    as_json: bool
+    dry_run: bool
+
+
 class ScriptCommand(click.Command):
     """A command whose words behind `--` belong to a script."""
 
@@ -85,7 +107,7 @@ class ScriptCommand(click.Command):
 @JSON
 @DRY_RUN
 @click.pass_context
-def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | None, **given: Any) -> int:
+def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | None, **options: Any) -> int:
     """Compare two commits by a benchmark script of the repository, as it is.
 
     The script runs once a side in processes of its own.  Its timers (triton.testing.do_bench and do_bench_cudagraph,
@@ -95,23 +117,24 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
 
     Exit codes: 0 pass, 1 regression, 2 no verdict (also: the script times nothing), 3 the script cannot be run.
     """
+    given = AdoptOptions(**options)
     repository = Repository(_folder(script))
     checkouts = two_checkouts(repository, base, head)
     request = _request(repository, checkouts, script, ctx.meta[ARGUMENTS], given)
     plan = _plan(given)
-    file = given["out"] or scratch("adopt", checkouts[1])
-    if given["dry_run"]:
+    file = given.out or scratch("adopt", checkouts[1])
+    if given.dry_run:
         one, two = (side.label for side in checkouts)
         click.echo(f"would run {request.path} on {one} and {two} and compare what it times, into {file}")
         return PASS
-    if given["promote"] and given["promote"].exists():
-        raise click.UsageError(f"{given['promote']} exists; name a new file, or remove it")
+    if given.promote and given.promote.exists():
+        raise click.UsageError(f"{given.promote} exists; name a new file, or remove it")
     try:
-        if given["only_list"] or given["promote"]:
+        if given.only_list or given.promote:
             return _told(request.seen(checkouts, plan, file, err_console()), request, given)
-        return _compared(request, checkouts, plan, policy.load(given["policy_file"]), file, given["as_json"])
+        return _compared(request, checkouts, plan, policy.load(given.policy_file), file, given.as_json)
     except NothingToCompare as error:
-        return _nothing(str(error), given["as_json"])
+        return _nothing(str(error), given.as_json)
 
 
 def _compared(
@@ -136,14 +159,14 @@ def _said_where(file: Path, console: Console) -> None:
     console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
 
 
-def _told(seen: SeenScript, request: ScriptRequest, given: dict[str, Any]) -> int:
+def _told(seen: SeenScript, request: ScriptRequest, given: AdoptOptions) -> int:
     """What would be timed; or the declaration of it, written."""
-    if given["promote"]:
-        replace(given["promote"], declaration(seen, str(request.path)))
+    if given.promote:
+        replace(given.promote, declaration(seen, str(request.path)))
         good = len({one.case for one in seen.closures if not one.why})
-        click.echo(f"{given['promote']}: {good} cases; fill in the calls that it names, then `ridgeline verify`")
+        click.echo(f"{given.promote}: {good} cases; fill in the calls that it names, then `ridgeline verify`")
         return PASS
-    if given["as_json"]:
+    if given.as_json:
         click.echo(json.dumps(dataclasses.asdict(seen), indent=1))
         return PASS
     for line in _lines(seen):
@@ -180,33 +203,33 @@ def _folder(script: Path) -> Path:
 
 def _request(
     repository: Repository, checkouts: Sequence[LocalCheckout], script: Path, arguments: tuple[str, ...],
-    given: dict[str, Any],
+    given: AdoptOptions,
 ) -> ScriptRequest:  # fmt: skip
     below = script.resolve().relative_to(repository.root.resolve())
     sides = {side.role: side.path / below for side in checkouts}
-    source = sides[given["script_from"]]
+    source = sides[given.script_from]
     if not source.is_file():
         other = next((role for role, path in sides.items() if path.is_file()), "")
         step = f"it is in {other}: --script-from {other}" if other else "name a script of this repository"
-        raise click.UsageError(f"there is no script {below} in {given['script_from']}; {step}")
+        raise click.UsageError(f"there is no script {below} in {given.script_from}; {step}")
     if all(path.is_file() for path in sides.values()) and len({path.read_bytes() for path in sides.values()}) == 2:
-        said = f"{below} differs between base and head: both sides run the text of {given['script_from']}"
+        said = f"{below} differs between base and head: both sides run the text of {given.script_from}"
         click.echo(f"{said} (--script-from chooses)", err=True)
     root = repository.root.resolve()
     here = Path.cwd().resolve()
     folder = here.relative_to(root) if here.is_relative_to(root) else below.parent
-    paths = import_paths(root, given["paths"])
-    return ScriptRequest(below, source, arguments, folder, paths, given["device"] or "", given["budget"])
+    paths = import_paths(root, given.paths)
+    return ScriptRequest(below, source, arguments, folder, paths, given.device or "", given.budget)
 
 
-def _plan(given: dict[str, Any]) -> MeasurePlan:
-    cpu = given["device"] == "cpu" or machine_kind() == "cpu"
-    pythons = {role: given[f"env_{role}"] for role in ("base", "head") if given[f"env_{role}"]}
+def _plan(given: AdoptOptions) -> MeasurePlan:
+    cpu = given.device == "cpu" or machine_kind() == "cpu"
+    pythons = {role: python for role, python in (("base", given.env_base), ("head", given.env_head)) if python}
     return MeasurePlan(
-        trials=given["trials"] or 0,
-        rounds=given["rounds"] or (CPU_ROUNDS if cpu else GPU_ROUNDS),
-        seed=given["seed"],
-        deadline_s=given["deadline"],
+        trials=given.trials or 0,
+        rounds=given.rounds or (CPU_ROUNDS if cpu else GPU_ROUNDS),
+        seed=given.seed,
+        deadline_s=given.deadline,
         cache="hot" if cpu else "cold",
         pythons=pythons,
     )

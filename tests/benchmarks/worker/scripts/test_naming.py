@@ -1,4 +1,4 @@
-"""Names of timed closures: what they hold, and what they must not."""
+"""ClosureNames of timed closures: what they hold, and what they must not."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker.scripts.naming import LONGEST, Names, TimedName, function_name, printed
+from benchmarks.worker.scripts.naming import LONGEST, ClosureNames, TimedName, function_name, printed
 
 
 def here(file: str) -> bool:
     return file == __file__
 
 
-def timed(names: Names, function: Any = None, more: dict[str, Any] | None = None) -> TimedName:
+def timed(names: ClosureNames, function: Any = None, more: dict[str, Any] | None = None) -> TimedName:
     """A timer: it names what it is called for by the frame that calls it."""
     return names.of(sys._getframe(1), function, more)
 
 
-def bench(names: Names, M: int, dtype: torch.dtype, provider: str, x: torch.Tensor) -> TimedName:
+def bench(names: ClosureNames, M: int, dtype: torch.dtype, provider: str, x: torch.Tensor) -> TimedName:
     return timed(names, lambda: x)
 
 
 def test_arguments_and_loops_are_the_parameters_and_a_provider_is_the_backend() -> None:
     found = []
-    names = Names(here)
+    names = ClosureNames(here)
     for size, (rows, columns) in [(1, (2, 3))]:
         found.append(bench(names, 64, torch.bfloat16, "cublas", torch.ones(2)))
         measured_ms = 0.123 * size * rows * columns
@@ -39,7 +39,7 @@ def test_arguments_and_loops_are_the_parameters_and_a_provider_is_the_backend() 
 
 
 def test_the_second_of_a_name_gets_a_number_and_lines_do_not_count() -> None:
-    names = Names(here)
+    names = ClosureNames(here)
     first = timed(names)
 
     second = timed(names)
@@ -53,12 +53,12 @@ class Input:
     extra: dict[str, Any]
 
 
-def of_object(names: Names, input: Input) -> TimedName:
+def of_object(names: ClosureNames, input: Input) -> TimedName:
     return timed(names)
 
 
 def test_fields_of_an_object_are_parameters() -> None:
-    found = of_object(Names(here), Input(4, "liger", {"hidden": 8, "weights": torch.ones(2)}))
+    found = of_object(ClosureNames(here), Input(4, "liger", {"hidden": 8, "weights": torch.ones(2)}))
     assert found.backend == "liger"
     assert found.case.endswith("x=4,hidden=8")
 
@@ -67,13 +67,13 @@ def test_a_timed_functions_own_name_is_the_backend_where_nobody_says_a_provider(
     def run_ck(x: int) -> int:
         return x
 
-    assert timed(Names(here), functools.partial(run_ck, 3)).backend == "run_ck"
-    assert timed(Names(here), lambda: 0, {"provider": "lib", "label": "a b"}).backend == "lib"
-    assert "label=a-b" in timed(Names(here), None, {"label": "a b"}).case
+    assert timed(ClosureNames(here), functools.partial(run_ck, 3)).backend == "run_ck"
+    assert timed(ClosureNames(here), lambda: 0, {"provider": "lib", "label": "a b"}).backend == "lib"
+    assert "label=a-b" in timed(ClosureNames(here), None, {"label": "a b"}).case
 
 
 def test_long_names_are_cut_and_stay_apart() -> None:
-    names = Names(here)
+    names = ClosureNames(here)
     found = {timed(names, None, {f"parameter_{i}_{j}": j for j in range(30)}).case for i in range(3)}
     assert len(found) == 3
     assert max(map(len, found)) <= LONGEST
