@@ -62,6 +62,14 @@ class HostStream:
     def __exit__(self, *_: object) -> None: ...
 
 
+class HostDevice(contextlib.nullcontext[None]):
+    """torch.cuda.device: the one device there is."""
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+        self.idx = 0
+
+
 def of_torch(torch: Any) -> None:
     """Send everything to the CPU from now on."""
     _answer_for_the_device(torch)
@@ -106,8 +114,8 @@ def _answer_for_the_device(torch: Any) -> None:
     cuda.Event, cuda.Stream = HostEvent, HostStream
     for name in ("current_stream", "default_stream"):
         setattr(cuda, name, _answering(name, HostStream()))
-    for name in ("stream", "device"):
-        setattr(cuda, name, _answering(name, contextlib.nullcontext()))
+    cuda.stream = _answering("stream", contextlib.nullcontext())
+    cuda.device = HostDevice
     torch.nn.Module.cuda = lambda self, *_: self
     default = torch.set_default_device
     torch.set_default_device = lambda device: default(_cpu(torch, device))
