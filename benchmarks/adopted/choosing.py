@@ -32,7 +32,7 @@ def choose(survey: Survey, rounds: int, trials: int, budget_s: float | None) -> 
     A script's own work (imports, inputs, its checks) is in every trial, as far as the last closure that is timed.
     The sample is spread evenly: of every backend it keeps some, over the whole range of its cases.
     """
-    sides = [side.by_key() for side in survey.sides.values()]
+    sides = [side.by_key for side in survey.sides.values()]
     good = [key for key in survey.paired if all(side[key].status == "ok" for side in sides)]
     cost = {key: sum(case_s(side[key], rounds) for side in sides) for key in good}
     if budget_s is None:

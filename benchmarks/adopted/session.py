@@ -132,7 +132,7 @@ class ScriptSession:
         while not late and (event := side.next(min(self.asked.deadline_s, max(until - time.monotonic(), 1.0)))):
             closures.append(SeenClosure.of(event))
             self._report({"done": len(closures), "total": None, "what": f"looking at {side.role}: {closures[-1].case}"})
-            late = time.monotonic() > until
+            late = bool(limit_s) and event["at_s"] > limit_s  # what came in time counts, however late it is read
         late = late or (time.monotonic() > until and not side.ended)
         return SideSurvey(tuple(closures), _end(side, late, limit_s or 0.0))
 
@@ -297,7 +297,7 @@ def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
 def _untimed(survey: Survey, chosen: Chosen) -> dict[str, dict[str, Any]]:
     """Entries of closures that are not timed, each with its reason."""
     entries: dict[str, dict[str, Any]] = {}
-    sides = {role: side.by_key() for role, side in survey.sides.items()}
+    sides = {role: side.by_key for role, side in survey.sides.items()}
     for key in survey.paired:
         if key in chosen.timed:
             continue

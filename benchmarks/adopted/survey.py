@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -86,6 +87,7 @@ class SideSurvey:
     closures: tuple[SeenClosure, ...]
     end: ScriptEnd
 
+    @functools.cached_property
     def by_key(self) -> dict[str, SeenClosure]:
         """The closures by name."""
         return {one.key: one for one in self.closures}
@@ -98,7 +100,7 @@ class Survey:
     asked: str
     sides: Mapping[str, SideSurvey]
 
-    @property
+    @functools.cached_property
     def paired(self) -> tuple[str, ...]:
         """Names of the closures that both sides time, in an order that both keep (longest common subsequence).
 
@@ -110,14 +112,14 @@ class Survey:
 
     def definition(self, role: str, case: str) -> str:
         """Digest of what a side computes in a case, over the backends that both sides time in it."""
-        own, shared = self.sides[role].by_key(), [key for key in self.paired if key.partition("/")[2] == case]
+        own, shared = self.sides[role].by_key, [key for key in self.paired if key.partition("/")[2] == case]
         return hashlib.sha256(json.dumps([[key, own[key].definition] for key in shared]).encode()).hexdigest()[:16]
 
     def unpaired(self) -> dict[str, str]:
         """By name, why a closure is on no side's list of pairs."""
         known, found = set(self.paired), {}
         for role, side in self.sides.items():
-            other = next(one for own, one in self.sides.items() if own != role).by_key()
+            other = next(one for own, one in self.sides.items() if own != role).by_key
             for one in side.closures:
                 if one.key not in known:
                     both = one.key in other

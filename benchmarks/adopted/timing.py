@@ -130,7 +130,9 @@ class PairedClosure:
         why = next(filter(None, reasons.values()), None)
         if why or any(role in self.failures for role in reasons):
             self.no_graph = True
-            self.warnings.append(f"it cannot be captured in a graph ({why}): timed by events from the next trial on")
+            self.warnings.append(f"it cannot be captured in a graph ({why}): both sides are timed by events")
+            for role in self.facts:
+                self._ask(role, "leaving the graph", "release")
         else:
             self.method = "graph"
 

@@ -64,7 +64,6 @@ class ClosureBench:
         self._written: list[str] = []
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._graph: Any = None
-        self._calls = 1
         self._own: list[torch.Tensor] = []
         self._launched: clocks.Timed | None = None
         self.clock: Any = None
@@ -103,8 +102,12 @@ class ClosureBench:
             self.clock.synchronize()
         except Exception as error:
             return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        self._calls, self._launched = calls, clocks.Timed(self._graph.replay, calls)
+        self._launched = clocks.Timed(self._graph.replay, calls)
         return ""
+
+    def release(self) -> None:
+        """From now on a sample is a call again."""
+        self._graph = self._launched = None
 
     def samples(self, count: int, calls: int, warm_up: bool) -> list[float]:
         """Seconds of a call, by sample.  calls: in a sample, on a host's clock."""

@@ -28,7 +28,7 @@ LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
 TUNERS = ("autotun", "auto_tun", "tuner")
 """So do files and functions with these in their names, unless it is the script itself."""
 
-STEPS = ("examine", "capture", "samples", "keep_outputs", "compare", "check_after")
+STEPS = ("examine", "capture", "release", "samples", "keep_outputs", "compare", "check_after")
 
 
 @dataclasses.dataclass(frozen=True)
