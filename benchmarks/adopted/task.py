@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import hashlib
 import json
@@ -46,9 +47,14 @@ class ScriptRun:
 
     @property
     def by_pytest(self) -> bool:
-        """Whether pytest has to run it: tests, and nothing that starts them."""
-        text = self.text
-        return "\ndef test_" in f"\n{text}" and "__main__" not in text and Path(self.path).name.startswith("test_")
+        """Whether pytest has to run it: a file of tests, and nothing at its top that starts them."""
+        try:
+            top = ast.parse(self.text).body
+        except (SyntaxError, ValueError):
+            return False
+        starts = any(isinstance(one, (ast.For, ast.While, ast.If)) or _is_call(one) for one in top)
+        tests = any(isinstance(one, ast.FunctionDef) and one.name.startswith("test_") for one in top)
+        return tests and not starts and Path(self.path).name.startswith("test_")
 
     @property
     def needs_fresh_python(self) -> bool:
@@ -70,6 +76,11 @@ class ScriptRun:
         """Names that the repository itself has, which a side must import from its checkout."""
         found = (one for root in self.roots(checkout) for one in Path(root).iterdir())
         return sorted({one.name for one in found if one.is_dir() and (one / "__init__.py").is_file()})
+
+
+def _is_call(one: ast.stmt) -> bool:
+    """Whether a statement is a call and nothing else."""
+    return isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)
 
 
 def _newest(path: Path) -> float:

@@ -103,9 +103,9 @@ def _answer_for_the_device(torch: Any) -> None:
     """The questions that scripts ask before they time; what no CPU can answer raises as without a GPU."""
     cuda = torch.cuda
     for name in ("synchronize", "empty_cache", "set_device", "init", "manual_seed", "manual_seed_all", *RESETS):
-        setattr(cuda, name, _answering(name, None))
+        _set(cuda, name, None)
     for name in ("current_device", *SIZES):
-        setattr(cuda, name, _answering(name, 0))
+        _set(cuda, name, 0)
     cuda.is_available, cuda.device_count = _answering("is_available", True), _answering("device_count", 1)
     cuda.get_device_name = _answering("get_device_name", "CPU")
     cuda.get_device_capability = _answering("get_device_capability", (0, 0))
@@ -119,6 +119,13 @@ def _answer_for_the_device(torch: Any) -> None:
     torch.nn.Module.cuda = lambda self, *_: self
     default = torch.set_default_device
     torch.set_default_device = lambda device: default(_cpu(torch, device))
+
+
+def _set(cuda: Any, name: str, value: Any) -> None:
+    """An answer, under both names that torch has for what concerns memory."""
+    setattr(cuda, name, _answering(name, value))
+    if hasattr(cuda.memory, name):
+        setattr(cuda.memory, name, getattr(cuda, name))
 
 
 def _properties(torch: Any) -> Any:

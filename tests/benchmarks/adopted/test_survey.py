@@ -10,6 +10,7 @@ import pytest
 from benchmarks.adopted.choosing import choose, own_s, spread
 from benchmarks.adopted.findings import CannotRun, NothingTimed, refuse, warnings
 from benchmarks.adopted.survey import ScriptEnd, SeenClosure, SideSurvey, Survey, keep, kept
+from benchmarks.adopted.task import ScriptRun
 
 
 def closure(case: str, expected_s: float = 1e-3, at_s: float = 0.0, **more: object) -> SeenClosure:
@@ -121,3 +122,18 @@ def test_one_library_for_both_sides_is_refused_unless_a_checkout_has_it() -> Non
     refuse(survey("a", "a", base=end, head=ScriptEnd(elsewhere={"lib": "/other"})), "s.py")
     with pytest.raises(NothingTimed, match="no closure in common"):
         refuse(survey("a", "b"), "s.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "by_pytest"),
+    [
+        ("test_a.py", "import x\n\ndef test_a():\n    pass\n", True),
+        ("test_a.py", "def test_a():\n    pass\n\nfor n in (1, 2):\n    test_a()\n", False),
+        ("test_a.py", "def test_a():\n    pass\n\nif __name__ == '__main__':\n    test_a()\n", False),
+        ("bench_a.py", "def test_a():\n    pass\n", False),
+        ("test_a.py", "def test_a(:\n", False),
+    ],
+)
+def test_pytest_runs_what_nothing_else_starts(tmp_path: Path, name: str, text: str, by_pytest: bool) -> None:
+    (tmp_path / name).write_text(text)
+    assert ScriptRun(name, tmp_path / name).by_pytest is by_pytest

@@ -39,7 +39,7 @@ class AnsweringSide:
             "samples": [1e-5],
             "release": None,
         }
-        self.answers = {**own, "keep_outputs": {"outputs": 1}, **answers}
+        self.answers = {**own, "release": None, "keep_outputs": {"outputs": 1}, **answers}
 
     def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> Any:
         self.asked.append(op)
