@@ -29,6 +29,7 @@ VERBS = {
     "ab": "Compare two commits in lock-step, or judge recorded trials.",
     "accept": "The new level of an event is the one to hold from now on.",
     "ack": "Somebody looks after an event.",
+    "adopt": "A benchmark script of any repository under paired A/B, unchanged.",
     "bisect": "Which commit, knob or environment changed a speed, with confidence.",
     "bringup": "First contact with a node: heap, fences, vendor packages, each backend.",
     "canary": "Ask the gate about known changes, and record its answers as its quality.",
@@ -69,6 +70,7 @@ VERBS = {
 ROOMS: dict[str, str] = {
     "accept": "history.decide",
     "ack": "history.decide",
+    "adopt": "adopting.adopt",
     "bisect": "history.bisect",
     "canary": "machines.canary",
     "cancel": "jobs.cancel",

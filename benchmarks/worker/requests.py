@@ -127,6 +127,11 @@ class Service:
         found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
         return [row if isinstance(row, dict) else row.as_json() for row in found]
 
+    def do_script(self, **asked: Any) -> dict[str, Any]:
+        """Run a user's script to its end (benchmarks/worker/scripts); meanwhile it talks over a link of its own."""
+        found: dict[str, Any] = importlib.import_module("benchmarks.worker.scripts.running").run(**asked)
+        return found
+
     # ---- getting ready -------------------------------------------------------------------------------------------
 
     def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:

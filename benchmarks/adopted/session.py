@@ -1,0 +1,353 @@
+"""Survey and trials of a script on two checkouts, as lines of a trial file."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import plan, preflight, trial_file
+from benchmarks.adopted import survey as surveys
+from benchmarks.adopted.choosing import Chosen, choose
+from benchmarks.adopted.side import ScriptSide
+from benchmarks.adopted.survey import ScriptEnd, SeenClosure, SideSurvey, Survey
+from benchmarks.adopted.task import ScriptRun
+from benchmarks.adopted.timing import PairedClosure, ScriptProtocol
+from benchmarks.coordinator import device_state, fingerprint
+from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
+from benchmarks.coordinator.host_cache import host_cache_bytes
+from benchmarks.coordinator.ranks import Failed, WorkerPool
+from benchmarks.coordinator.trial import Report
+from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories
+from benchmarks.trial_file import Status
+
+HIDE_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+"""What a process of `--device cpu` sees of GPUs."""
+
+SURVEY_SHARE, SURVEY_LEAST_S = 0.25, 60.0
+"""Part of a budget that the survey may take, and seconds that it gets at least, because importing a library takes that
+long on a busy machine; a script that is longer is timed as far as it came."""
+
+PRINTED = 3
+"""Last lines of a script's output that are quoted where it ended early."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ScriptSampling:
+    """How a script is measured.  cache: "cold" or "hot".  budget_s: for all trials.  cases: names, () for all.
+
+    trials, first_trial: how many, and the number of the first.  most_trials: over which a budget is divided.
+    survey: the file in which the survey is kept.
+    """
+
+    rounds: int
+    trials: int
+    first_trial: int
+    cache: str
+    deadline_s: float
+    budget_s: float | None
+    cases: tuple[str, ...]
+    survey: Path
+    most_trials: int
+
+
+class ScriptSession:
+    """One command.  A context manager: on leaving it none of its processes stays."""
+
+    def __init__(self, script: ScriptRun, checkouts: Sequence[Checkout], asked: ScriptSampling, report: Report) -> None:
+        self.script, self.asked, self._report = script, asked, report
+        self.checkouts = {one.role: one for one in checkouts}
+        self.id = os.urandom(8).hex()
+        self._directory = make_directories()
+        self._no_graph: set[str] = set()
+        self.warnings: list[str] = []
+        self.printed: dict[str, str] = {}
+        self.environments: dict[str, dict[str, Any]] = {}
+
+    def __enter__(self) -> ScriptSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        remove_directories(self._directory)
+
+    # ---- the machine ---------------------------------------------------------------------------------------------
+
+    def _variables(self) -> dict[str, str]:
+        own = {**VARIABLES, "MPLBACKEND": "Agg", **(HIDE_GPUS if self.script.device == "cpu" else {})}
+        return own if self._has_gpu else {**own, "OMP_NUM_THREADS": str(fingerprint.cpu_count())}
+
+    _has_gpu = False
+
+    def _look_around(self) -> None:
+        """Devices and versions, as the Python of each side sees them; once, and not where nothing is run."""
+        if self.environments:
+            return
+        seen = {python: self._probed(python) for python in {one.python for one in self.checkouts.values()}}
+        self.environments = {role: seen[one.python]["environment"] for role, one in self.checkouts.items()}
+        devices = seen[self.checkouts["head"].python]["devices"]
+        self._devices, self._has_gpu = devices, bool(devices)
+        self._monitor, self._why_no_state = device_state.open_monitor(devices)
+        self.machine = fingerprint.fingerprint(devices, self._monitor.static(0) if self._monitor else {})
+        self._preflight = preflight.examine({one["pci"] for one in devices if one.get("pci")})
+
+    def _probed(self, python: str) -> dict[str, Any]:
+        """What a Python sees; CheckoutError if it cannot measure, or a GPU is there and not seen."""
+        checkout = next(one for one in self.checkouts.values() if one.python == python)
+        pool = WorkerPool("probe", python, checkout.path, 1, self._directory, self._variables())
+        try:
+            seen: dict[str, Any] = pool.ask("probe", START_S, "probe")[0]
+        except Failed as error:
+            raise CheckoutError(f"{python} cannot run the measuring process: {error}") from error
+        finally:
+            pool.kill()
+        if why := "" if self.script.device else fingerprint.unseen_gpu(seen["devices"], seen["environment"]):
+            raise CheckoutError(why)
+        return seen
+
+    # ---- the survey ----------------------------------------------------------------------------------------------
+
+    def survey(self) -> Survey:
+        """What both sides time: from the file if it holds this script's, else by running it once on both."""
+        digest = self.script.asked(list(self.checkouts.values()))
+        if found := surveys.kept(self.asked.survey, digest):
+            return found
+        self._look_around()
+        self._report({"done": 0, "total": None, "what": f"looking at {self.script.operator}"})
+        limit_s = max(self.asked.budget_s * SURVEY_SHARE, SURVEY_LEAST_S) if self.asked.budget_s else None
+        with self._sides(None) as sides:
+            found = Survey(digest, {role: self._surveyed(side, limit_s) for role, side in sides.items()})
+        surveys.keep(self.asked.survey, found)
+        return found
+
+    def _surveyed(self, side: ScriptSide, limit_s: float | None) -> SideSurvey:
+        closures: list[SeenClosure] = []
+        until = side.begin + limit_s if limit_s else float("inf")
+        late = False
+        while not late and (event := side.next(min(self.asked.deadline_s, max(until - time.monotonic(), 1.0)))):
+            closures.append(SeenClosure.of(event))
+            self._report({"done": len(closures), "total": None, "what": f"looking at {side.role}: {closures[-1].case}"})
+            late = bool(limit_s) and event["at_s"] > limit_s  # what came in time counts, however late it is read
+        late = late or (time.monotonic() > until and not side.ended)
+        return SideSurvey(tuple(closures), _end(side, late, limit_s or 0.0))
+
+    @contextlib.contextmanager
+    def _sides(self, wanted: Sequence[str] | None) -> Iterator[dict[str, ScriptSide]]:
+        """Both scripts, running."""
+        sides: dict[str, ScriptSide] = {}
+        try:
+            for role, checkout in self.checkouts.items():
+                sides[role] = ScriptSide(checkout, self._directory, self._variables())
+            for role, side in sides.items():
+                side.start(running=self._running(self.checkouts[role]), task=self._task(wanted))
+            yield sides
+        finally:
+            for side in sides.values():
+                side.kill()
+
+    def _running(self, checkout: Checkout) -> dict[str, Any]:
+        """The fields of scripts.running.Running."""
+        script = self.script
+        return {
+            "checkout": str(checkout.path),
+            "script": str(checkout.path / script.path),
+            "source": str(script.source.resolve()),
+            "arguments": list(script.arguments),
+            "folder": str(checkout.path / script.folder),
+            "paths": script.roots(checkout.path),
+            "packages": script.packages(checkout.path),
+            "pytest": script.by_pytest,
+            "on_cpu": script.device == "cpu",
+        }
+
+    def _task(self, wanted: Sequence[str] | None) -> dict[str, Any]:
+        flush = plan.flush_bytes(self.machine, self._devices, host_cache_bytes()) if self.asked.cache == "cold" else 0
+        keys = None if wanted is None else list(wanted)
+        return {"wanted": keys, "seed": self.script.seed, "gpu": self._has_gpu, "flush_bytes": flush}
+
+    # ---- trials --------------------------------------------------------------------------------------------------
+
+    def chosen(self, survey: Survey) -> Chosen:
+        """What is timed: what was asked for by name, else as much as the budget holds."""
+        trials = self.asked.most_trials
+        if self.asked.cases:
+            known = [key for key in survey.paired if key.partition("/")[2] in self.asked.cases]
+            return Chosen(tuple(known), {}, choose(survey, self.asked.rounds, trials, None).trial_s)
+        return choose(survey, self.asked.rounds, trials, self.asked.budget_s)
+
+    def trials(self, survey: Survey) -> Iterator[dict[str, Any]]:
+        """The lines."""
+        self._look_around()
+        chosen = self.chosen(survey)
+        total = self.asked.trials * len(chosen.timed)
+        for index in range(self.asked.trials):
+            number = self.asked.first_trial + index
+            counted = _Counter(self._report, index * len(chosen.timed), total, f"trial {number + 1}")
+            yield self._trial(survey, chosen, number, counted)
+        self._report({"done": total, "total": total, "what": "done"})
+
+    def _trial(self, survey: Survey, chosen: Chosen, number: int, counted: Callable[[str], None]) -> dict[str, Any]:
+        begin, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC)
+        recorder = device_state.Recorder(self._monitor, self._why_no_state, 1)
+        entries = {} if self.asked.cases else _untimed(survey, chosen)
+        with recorder.recording() as state_so_far, self._sides(chosen.timed) as sides:
+            for key in chosen.timed:
+                counted(key)
+                entries[key] = self._closure(sides, key, number)
+            measured_s = time.monotonic() - begin
+            if not self.asked.cases:
+                for side in sides.values():
+                    side.next(self.asked.deadline_s)  # the rest of the script, which may print its tables
+            self.printed = {role: side.printed() for role, side in sides.items()}
+            states = state_so_far()
+        return trial_file.finished(
+            {
+                "session": self.id,
+                "trial": number,
+                "started_at": started_at.isoformat(timespec="seconds"),
+                "duration_s": time.monotonic() - begin,
+                "kernel": self.script.operator,
+                "machine": self.machine,
+                "trees": {role: self._tree(checkout, survey) for role, checkout in self.checkouts.items()},
+                "protocol": {"rounds": self.asked.rounds, "cache": self.asked.cache, "seed": self.script.seed},
+                "cases": _by_case(entries),
+                "preflight": self._preflight,
+                "state": states,
+                "measuring_s": measured_s,
+                "warnings": self.warnings,
+            }
+        )
+
+    def _closure(self, sides: Mapping[str, ScriptSide], key: str, number: int) -> dict[str, Any]:
+        """One closure, at which both scripts arrive in their own time."""
+        here: dict[str, ScriptSide] = {}
+        failed: dict[str, dict[str, Any]] = {}
+        for role, side in sides.items():
+            event = side.held or side.next(self.asked.deadline_s)
+            side.held = event
+            if event and f"{event['backend']}/{event['case']}" == key:
+                here[role], side.held = side, None
+            elif event:
+                failed[role] = _failed(Status.ERROR, "it did not time this in this trial, as it had before")
+            else:
+                failed[role] = _gone(side)
+        protocol = ScriptProtocol(self.asked.rounds, self.asked.deadline_s, self._directory)
+        order = random.Random(f"{number}/{self.script.operator}/{key}")
+        pair = PairedClosure(here, protocol, order, key in self._no_graph)
+        found = pair.run()
+        self._no_graph |= {key} if pair.no_graph else set()
+        return {"method": pair.method, "warnings": pair.warnings, "arms": {**found, **failed}}
+
+    def _tree(self, checkout: Checkout, survey: Survey) -> dict[str, Any]:
+        side = survey.sides[checkout.role]
+        cases = {one.case: one for one in side.closures}
+        declared = {
+            "kernel": self.script.operator,
+            "backends": list(dict.fromkeys(one.backend for one in side.closures)) or ["script"],
+            "baselines": [],
+            "cases": [{"name": name, "tier": "pr", "dtype": _dtype(one), "world": 1} for name, one in cases.items()],
+            "yardstick": survey.asked,
+            "case_yardsticks": {name: survey.definition(checkout.role, name) for name in cases},
+        }
+        return {
+            "commit": checkout.commit,
+            "date_ms": checkout.date_ms,
+            "dirty": checkout.dirty,
+            "environment": {key: one for key, one in self.environments[checkout.role].items() if "missing" not in key},
+            "declaration": declared,
+            "broken": [],
+        }
+
+
+# ---- parts -----------------------------------------------------------------------------------------------------------
+
+
+class _Counter:
+    """Says which closure of how many is timed."""
+
+    def __init__(self, report: Report, done: int, total: int, what: str) -> None:
+        self._report, self._done, self._total, self._what = report, done, total, what
+
+    def __call__(self, key: str) -> None:
+        self._report({"done": self._done, "total": self._total, "what": f"{self._what}: {key}"})
+        self._done += 1
+
+
+def _end(side: ScriptSide, late: bool, limit_s: float) -> ScriptEnd:
+    """How the script of a side ended."""
+    took_s, printed = time.monotonic() - side.begin, side.printed()
+    if side.ended:
+        told = {name: side.ended.get(name, "") for name in ("kind", "why", "detail")}
+        lists = {"inside": tuple(side.ended["inside"]), "programs": tuple(side.ended["programs"])}
+        elsewhere = dict(side.ended["elsewhere"])
+        return ScriptEnd(side.ended["code"], **told, took_s=took_s, elsewhere=elsewhere, **lists, printed=printed)
+    if late:
+        why = f"its survey was ended after {limit_s:.0f} s, its share of the budget: what comes later is not compared"
+        return ScriptEnd(0, "late", why, took_s=took_s, printed=printed)
+    failure = side.failure
+    why, detail = (failure.why, failure.detail) if failure else ("it did not end", "")
+    return ScriptEnd(1, "died", why, detail, took_s, printed=printed)
+
+
+def _untimed(survey: Survey, chosen: Chosen) -> dict[str, dict[str, Any]]:
+    """Entries of closures that are not timed, each with its reason."""
+    entries: dict[str, dict[str, Any]] = {}
+    sides = {role: side.by_key for role, side in survey.sides.items()}
+    for key in survey.paired:
+        if key in chosen.timed:
+            continue
+        arms = {}
+        for role, known in sides.items():
+            one, why = known[key], chosen.left_out.get(key, "")
+            arms[role] = (
+                _failed(Status(one.status), one.why, one.detail) if one.status != "ok" else _failed(Status.SKIPPED, why)
+            )
+        entries[key] = {"method": "", "warnings": [], "arms": _with_the_other(arms)}
+    for key, why in survey.unpaired().items():
+        arms = {role: _failed(Status.SKIPPED, why) for role, known in sides.items() if key in known}
+        entries[key] = {"method": "", "warnings": [], "arms": arms}
+    return entries
+
+
+def _with_the_other(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Where one side fails, why the other has no time."""
+    failed = [role for role, arm in arms.items() if arm["status"] != Status.SKIPPED]
+    for role, arm in arms.items():
+        if arm["status"] == Status.SKIPPED and failed:
+            arms[role] = {**arm, "why": f"not timed: {failed[0]} fails"}
+    return arms
+
+
+def _failed(status: Status, why: str, detail: str = "") -> dict[str, Any]:
+    return {"status": status, "why": why, "detail": detail}
+
+
+def _gone(side: ScriptSide) -> dict[str, Any]:
+    """The entry of a closure to which a script did not come."""
+    if side.failure:
+        return _failed(side.failure.status, side.failure.why, side.failure.detail)
+    why = (side.ended or {}).get("why") or "it ended"
+    return _failed(Status.ERROR, f"the script ended before it: {why}", (side.ended or {}).get("detail", ""))
+
+
+def _by_case(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Entries by key as the cases of a trial line: arms of all backends that share a case stand together."""
+    cases: dict[str, Any] = {}
+    for key, entry in entries.items():
+        backend, _, case = key.partition("/")
+        held = cases.setdefault(case, {"method": "", "warnings": [], "arms": {}})
+        held["method"] = held["method"] or entry["method"]
+        held["warnings"] += [f"{backend}: {one}" for one in entry["warnings"]]
+        held["arms"].update({f"{role}/{backend}": arm for role, arm in entry["arms"].items()})
+    return cases
+
+
+def _dtype(one: SeenClosure) -> str:
+    """Type of the first output, else of the first input."""
+    found = next(iter((*one.outputs, *one.inputs)), "")
+    return found.partition("[")[0] or "unknown"

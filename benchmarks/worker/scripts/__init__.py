@@ -1,0 +1,1 @@
+"""A user's benchmark script in a measuring process: its timers intercepted, its closures timed by our protocol."""

@@ -1,0 +1,216 @@
+"""The timing functions that scripts use, and what each takes and gives back.
+
+triton.testing       do_bench, do_bench_cudagraph (and their proton kin)      ms: a number, quantiles, or all
+torch.utils          benchmark.Timer: timeit, blocked_autorange, adaptive_autorange   a Measurement, seconds
+aiter.test_common    run_perftest, @perftest (and copies in a module of that name)    (output, us)
+flashinfer.testing   bench_gpu_time, with events, CUPTI or a graph                    a list of ms
+
+Each is replaced by a function that hands the closure to the interceptor and makes its samples into what the script
+expects.  Sources: Triton 3.6 to 3.8, torch 2.11 to 2.13, aiter e404860, flashinfer fb28d72 (read 2026-11-22).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmarks.worker.scripts.interception import Interceptor, Timing
+from benchmarks.worker.scripts.wanted import TimerCall
+
+DO_BENCH = ("do_bench", "do_bench_proton", "do_bench_cudagraph", "do_bench_cudagraph_proton")
+BENCH_GPU_TIME = tuple(f"bench_gpu_time{how}" for how in ("", "_with_cuda_event", "_with_cupti", "_with_cudagraph"))
+
+Replace = Callable[[Any, Interceptor], None]
+
+
+def of_triton(module: Any, to: Interceptor) -> None:
+    """Replace the timers of triton.testing."""
+    for name in DO_BENCH:
+        if original := getattr(module, name, None):
+            setattr(module, name, _do_bench(original, name, name == "do_bench_cudagraph", to))
+
+
+def _do_bench(original: Any, name: str, hot: bool, to: Interceptor) -> Any:
+    @functools.wraps(original)
+    def timer(fn: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        if not to.wants(frame):
+            return original(fn, *args, **kwargs)
+        asked = _asked(original, (fn, *args), kwargs)
+        call = TimerCall(name, fn, (fn,), tuple(asked.get("grad_to_none") or ()), hot=hot)
+        timing = to.time(call, frame)
+        quantiles = asked.get("quantiles", asked.get("percentiles"))
+        return summary([1e3 * one for one in timing.seconds], quantiles, str(asked.get("return_mode", "mean")))
+
+    return timer
+
+
+def summary(times: Sequence[float], quantiles: Sequence[float] | None, mode: str) -> Any:
+    """What triton.testing returns: linear between order statistics; a single quantile is a number."""
+    if quantiles is not None:
+        found = [quantile(times, one) for one in quantiles]
+        return found[0] if len(found) == 1 else found
+    if mode == "all":
+        return list(times)
+    return {"min": min, "max": max, "median": statistics.median}.get(mode, statistics.fmean)(times)
+
+
+def quantile(times: Sequence[float], share: float) -> float:
+    """Linear between order statistics, as numpy and triton.testing do it."""
+    ordered = sorted(times)
+    point = share * (len(ordered) - 1)
+    low, high = ordered[math.floor(point)], ordered[math.ceil(point)]
+    return low + (high - low) * (point - math.floor(point))
+
+
+# ---- torch -------------------------------------------------------------------------------------------------------
+
+
+def of_torch(module: Any, to: Interceptor) -> None:
+    """Replace the timing methods of torch.utils.benchmark.Timer."""
+    for name in ("timeit", "blocked_autorange", "adaptive_autorange"):
+        setattr(module.Timer, name, _timer_method(module, getattr(module.Timer, name), name, to))
+
+
+def _timer_method(module: Any, original: Any, name: str, to: Interceptor) -> Any:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        frame, spec = sys._getframe(1), self._task_spec
+        if self._language != module.Language.PYTHON or not to.wants(frame):
+            return original(self, *args, **kwargs)
+        named = {"label": spec.label, "sub_label": spec.sub_label}
+        more = {key: value for key, value in named.items() if value}
+        more |= {"provider": spec.description} if spec.description else {}
+        more |= {"threads": spec.num_threads} if spec.num_threads > 1 else {}
+        call = statement(spec.stmt, spec.setup, self._globals)
+        asked = TimerCall(f"Timer.{name}", call, (self._globals,), threads=spec.num_threads, named=more, function=None)
+        timing = to.time(asked, frame)
+        number = int(kwargs.get("number", args[0] if args else 1000000)) if name == "timeit" else 1
+        times = [statistics.fmean(timing.seconds)] if name == "timeit" else list(timing.seconds)
+        return module.common.Measurement(number, [number * one for one in times], spec)
+
+    return method
+
+
+def statement(stmt: str, setup: str, names: Mapping[str, Any]) -> Callable[[], Any]:
+    """What a Timer times, as a call; an expression gives its value."""
+    held = dict(names)
+    exec(compile(setup, "<setup>", "exec"), held)
+    try:
+        code = compile(stmt, "<timed statement>", "eval")
+        return lambda: eval(code, held)
+    except SyntaxError:
+        body = compile(stmt, "<timed statement>", "exec")
+        return lambda: exec(body, held)
+
+
+# ---- aiter -------------------------------------------------------------------------------------------------------
+
+
+def of_aiter(module: Any, to: Interceptor) -> None:
+    """Replace run_perftest and @perftest; both give (output, us)."""
+    if hasattr(module, "perftest"):
+        module.perftest = _perftest(module.perftest, to)
+    if hasattr(module, "run_perftest"):
+        module.run_perftest = _run_perftest(module.run_perftest, to)
+
+
+def _perftest(original: Any, to: Interceptor) -> Any:
+    @functools.wraps(original)
+    def perftest(*how: Any, **named: Any) -> Any:
+        def decorator(function: Any) -> Any:
+            @functools.wraps(function)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                frame = sys._getframe(1)
+                if not to.wants(frame):
+                    return original(*how, **named)(function)(*args, **kwargs)
+                return _output_and_us(to, frame, "perftest", function, args, kwargs)
+
+            return wrapper
+
+        return decorator
+
+    return perftest
+
+
+def _run_perftest(original: Any, to: Interceptor) -> Any:
+    own = {name for name, one in inspect.signature(original).parameters.items() if one.kind is one.KEYWORD_ONLY}
+
+    @functools.wraps(original)
+    def run_perftest(func: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        if not to.wants(frame):
+            return original(func, *args, **kwargs)
+        of_call = {name: one for name, one in kwargs.items() if name not in own}
+        return _output_and_us(to, frame, "run_perftest", func, args, of_call)
+
+    return run_perftest
+
+
+def _output_and_us(to: Interceptor, frame: Any, name: str, function: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+    def call() -> Any:
+        return function(*args, **kwargs)
+
+    timing: Timing = to.time(
+        TimerCall(name, call, (function, args, kwargs), function=function, gives_output=True), frame
+    )
+    return timing.output, 1e6 * statistics.fmean(timing.seconds)
+
+
+# ---- flashinfer --------------------------------------------------------------------------------------------------
+
+
+def of_flashinfer(module: Any, to: Interceptor) -> None:
+    """Replace bench_gpu_time and its kin; each gives a list of ms."""
+    for name in BENCH_GPU_TIME:
+        if original := getattr(module, name, None):
+            setattr(module, name, _bench_gpu_time(original, name, to))
+
+
+def _bench_gpu_time(original: Any, name: str, to: Interceptor) -> Any:
+    @functools.wraps(original)
+    def timer(fn: Any, *args: Any, **kwargs: Any) -> list[float]:
+        frame = sys._getframe(1)
+        if not to.wants(frame):
+            found: list[float] = original(fn, *args, **kwargs)
+            return found
+        asked = _asked(original, (fn, *args), kwargs)
+        given, named = tuple(asked.get("input_args") or ()), dict(asked.get("input_kwargs") or {})
+
+        def call() -> Any:
+            return fn(*given, **named)
+
+        timing = to.time(
+            TimerCall(name, call, (fn, given, named), function=fn, hot=asked.get("cold_l2_cache") is False), frame
+        )
+        return [1e3 * one for one in timing.seconds]
+
+    return timer
+
+
+def _asked(original: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name; those that this version of the timer does not know stay as they are."""
+    try:
+        return dict(inspect.signature(original).bind_partial(*args, **kwargs).arguments)
+    except TypeError:
+        return dict(kwargs)
+
+
+REPLACED: dict[str, Replace] = {
+    "triton.testing": of_triton,
+    "torch.utils.benchmark.utils.timer": of_torch,
+    "flashinfer.testing.utils": of_flashinfer,
+}
+"""By module; and a module whose last name is TEST_COMMON is taken for aiter's, or a copy of it."""
+
+TEST_COMMON = "test_common"
+
+
+def replacement(module: str) -> Replace | None:
+    """What replaces the timers of a module, None for one that has none."""
+    return of_aiter if module.rpartition(".")[2] == TEST_COMMON else REPLACED.get(module)

@@ -1,0 +1,1 @@
+"""Verbs that take a user's own scripts."""

@@ -1,0 +1,78 @@
+"""Two checkouts of a small repository of one's own, and a script that is surveyed or timed on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.adopted.__main__ import main
+from benchmarks.adopted.survey import Survey, kept
+
+LIBRARY = "import torch\n\n\ndef double(x):\n    return x * 2\n"
+
+
+@dataclasses.dataclass
+class Adopted:
+    """What came of a run.  code: of the program; said: its stderr; lines: of the trial file."""
+
+    code: int
+    said: str
+    lines: list[dict[str, Any]]
+    out: Path
+
+    @property
+    def survey(self) -> Survey:
+        """What was seen."""
+        asked = json.loads(Path(f"{self.out}.survey.json").read_bytes())["asked"]
+        found = kept(Path(f"{self.out}.survey.json"), asked)
+        assert found
+        return found
+
+    def arms(self, line: int = 0) -> dict[str, dict[str, Any]]:
+        """The arms of a line as ROLE/BACKEND/CASE."""
+        cases = self.lines[line]["cases"].items()
+        return {f"{arm}/{case}": one for case, entry in cases for arm, one in entry["arms"].items()}
+
+    def printed(self, role: str = "head") -> str:
+        """What the script printed in the last trial."""
+        return Path(f"{self.out}.{role}.txt").read_text()
+
+    def warnings(self, line: int = 0) -> list[str]:
+        """Of all cases of a line."""
+        return [one for entry in self.lines[line]["cases"].values() for one in entry["warnings"]]
+
+
+Adopt = Callable[..., Adopted]
+
+
+@pytest.fixture
+def adopt(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Adopt:
+    """adopt(script, *options, base={file: text}, head={file: text}, arguments=[...]) on two checkouts."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    monkeypatch.setenv("RIDGELINE_START", "fork")  # what one script needs is not for the next
+
+    def run(
+        script: str,
+        *options: str,
+        base: Mapping[str, str] | None = None,
+        head: Mapping[str, str] | None = None,
+        arguments: tuple[str, ...] = (),
+        name: str = "bench/script.py",
+    ) -> Adopted:
+        for role, files in (("base", base or {}), ("head", head or {})):
+            for path, text in {"mylib/__init__.py": LIBRARY, name: script, **files}.items():
+                (tmp_path / role / path).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / role / path).write_text(text)
+        out = tmp_path / "t.jsonl"
+        trees = [f"--tree=base={tmp_path / 'base'}", f"--tree=head={tmp_path / 'head'}"]
+        chosen = [*trees, "--script", name, "--out", str(out), "--rounds", "8", "--cache", "hot", "--progress", "none"]
+        code = main([*chosen, *options, "--", *arguments])
+        lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+        return Adopted(code, capsys.readouterr().err, lines, out)
+
+    return run

@@ -1,0 +1,139 @@
+"""Pairs of two sides' closures, what fits a budget, and what a survey says of a script."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from benchmarks.adopted.choosing import choose, own_s, spread
+from benchmarks.adopted.findings import CannotRun, NothingTimed, refuse, warnings
+from benchmarks.adopted.survey import ScriptEnd, SeenClosure, SideSurvey, Survey, keep, kept
+from benchmarks.adopted.task import ScriptRun
+
+
+def closure(case: str, expected_s: float = 1e-3, at_s: float = 0.0, **more: object) -> SeenClosure:
+    backend, _, name = case.rpartition("/")
+    return SeenClosure(backend or "script", name, "do_bench", at_s, expected_s=expected_s, **more)  # type: ignore[arg-type]
+
+
+def survey(of_base: str, of_head: str, **ends: ScriptEnd) -> Survey:
+    """Sides whose closures are letters."""
+    letters = {"base": of_base, "head": of_head}
+    sides = {role: SideSurvey(tuple(map(closure, own)), ends.get(role, ScriptEnd())) for role, own in letters.items()}
+    return Survey("digest", sides)
+
+
+def longest_common(one: str, other: str) -> int:
+    """The oracle: the longest subsequence of one that the other has too, by trying all."""
+    for length in range(len(one), 0, -1):
+        for kept_ in itertools.combinations(one, length):
+            rest = iter(other)
+            if all(letter in rest for letter in kept_):
+                return length
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("base", "head"), [("abcd", "abcd"), ("abcd", "bd"), ("abc", "cab"), ("ab", "cd"), ("", "a"), ("abcde", "axcye")]
+)
+def test_pairs_are_in_an_order_that_both_sides_keep(base: str, head: str) -> None:
+    found = survey(base, head)
+    letters = "".join(key.partition("/")[2] for key in found.paired)
+    for side in (base, head):
+        rest = iter(side)
+        assert all(letter in rest for letter in letters)
+    assert len(letters) == longest_common(base, head)
+    assert {key.partition("/")[2] for key in found.unpaired()} == set(base + head) - set(letters)
+
+
+def test_what_is_in_another_order_is_told_apart_from_what_one_side_lacks() -> None:
+    told = survey("abc", "cabd").unpaired()
+    assert told == {"script/c": "the two sides time it in another order", "script/d": "only head times it"}
+
+
+def test_a_survey_is_kept_for_the_same_question_only(tmp_path: Path) -> None:
+    found, file = survey("ab", "ab", head=ScriptEnd(1, "exit", elsewhere={"a": "/b"}, programs=("x",))), tmp_path / "s"
+    keep(file, found)
+    assert kept(file, "digest") == found
+    assert kept(file, "another") is None
+    file.write_text('{"version": 1')
+    assert kept(file, "digest") is None
+    assert kept(tmp_path / "none", "digest") is None
+
+
+def test_all_pairs_are_timed_without_a_budget_and_fewer_with_a_small_one() -> None:
+    closures = tuple(closure(f"{backend}/c{index}", 0.1) for backend in "xy" for index in range(10))
+    both = Survey("d", {role: SideSurvey(closures, ScriptEnd()) for role in ("base", "head")})
+    whole = choose(both, 10, 4, None)
+    assert len(whole.timed) == 20
+    assert whole.left_out == {}
+    half = choose(both, 10, 4, whole.trial_s * 4 / 2)
+    assert 2 <= len(half.timed) <= 10
+    assert half.trial_s <= whole.trial_s / 2
+    backends = [key.partition("/")[0] for key in half.timed]
+    assert backends.count("x") == backends.count("y")
+    assert {"x/c0", "x/c9"} <= set(half.timed)  # the whole range
+    assert set(half.left_out) == {one.key for one in closures} - set(half.timed)
+
+
+def test_one_closure_at_least_is_timed_the_cheapest() -> None:
+    closures = (closure("a", 9.0), closure("b", 1.0), closure("c", 5.0))
+    both = Survey("d", {role: SideSurvey(closures, ScriptEnd()) for role in ("base", "head")})
+    assert choose(both, 10, 4, 0.1).timed == ("script/b",)
+
+
+def test_a_closure_that_fails_is_not_timed() -> None:
+    bad = SideSurvey((closure("a"), closure("b", status="error", why="no")), ScriptEnd())
+    both = Survey("d", {"base": SideSurvey((closure("a"), closure("b")), ScriptEnd()), "head": bad})
+    assert choose(both, 10, 4, None).timed == ("script/a",)
+    assert "script/b" in both.paired
+
+
+def test_a_scripts_own_seconds_end_with_the_last_closure_that_is_timed() -> None:
+    closures = (closure("a", at_s=5.0, took_s=2.0), closure("b", at_s=9.0, took_s=1.0), closure("c", at_s=60.0))
+    both = Survey("d", {role: SideSurvey(closures, ScriptEnd()) for role in ("base", "head")})
+    assert own_s(both, ["script/a"]) == 5.0
+    assert own_s(both, ["script/a", "script/b"]) == 9.0 - 2.0
+    assert own_s(both, ["script/c"]) == 60.0 - 3.0
+
+
+def test_spread_keeps_both_ends() -> None:
+    items = [str(number) for number in range(9)]
+    assert spread(items, 3) == ["0", "4", "8"]
+    assert spread(items, 1) == ["4"]
+    assert spread(items, 20) == items
+
+
+def test_what_a_reader_must_know() -> None:
+    early = ScriptEnd(1, "raised", "RuntimeError: no", elsewhere={"lib": "/site/lib"}, programs=("python x.py",))
+    said = warnings(survey("a", "a", head=early))
+    assert len(said) == 3
+    assert "ended early, after 1 closures: RuntimeError: no" in said[0]
+    assert "lib was imported from /site/lib" in said[1]
+    assert warnings(survey("a", "a", head=ScriptEnd(0, "exit"))) == []
+
+
+def test_one_library_for_both_sides_is_refused_unless_a_checkout_has_it() -> None:
+    end = ScriptEnd(elsewhere={"lib": "/site/lib"})
+    with pytest.raises(CannotRun, match="both sides imported lib from /site/lib"):
+        refuse(survey("a", "a", base=end, head=end), "s.py")
+    refuse(survey("a", "a", base=end, head=ScriptEnd(elsewhere={"lib": "/other"})), "s.py")
+    with pytest.raises(NothingTimed, match="no closure in common"):
+        refuse(survey("a", "b"), "s.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "by_pytest"),
+    [
+        ("test_a.py", "import x\n\ndef test_a():\n    pass\n", True),
+        ("test_a.py", "def test_a():\n    pass\n\nfor n in (1, 2):\n    test_a()\n", False),
+        ("test_a.py", "def test_a():\n    pass\n\nif __name__ == '__main__':\n    test_a()\n", False),
+        ("bench_a.py", "def test_a():\n    pass\n", False),
+        ("test_a.py", "def test_a(:\n", False),
+    ],
+)
+def test_pytest_runs_what_nothing_else_starts(tmp_path: Path, name: str, text: str, by_pytest: bool) -> None:
+    (tmp_path / name).write_text(text)
+    assert ScriptRun(name, tmp_path / name).by_pytest is by_pytest

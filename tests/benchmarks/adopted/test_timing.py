@@ -1,0 +1,108 @@
+"""One closure on two sides, with sides that answer as a GPU's would: the graph, and what a failure costs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.adopted.timing import PairedClosure, ScriptProtocol
+from benchmarks.coordinator.ranks import Failure, StepFailed
+from benchmarks.trial_file import Status
+
+FACTS = {
+    "first_call_s": 1.0,
+    "expected_s": 1e-5,
+    "inputs": [],
+    "outputs": [],
+    "changed": [],
+    "repeats": True,
+    "on_gpu": True,
+}
+AGREE = {"compared": True, "right": True, "why": "", "norm": 0.0, "peak": 0.0}
+
+
+class AnsweringSide:
+    """A side that waits at a timer.  answers: by step, over those of a side in which all is well."""
+
+    running = True
+
+    def __init__(self, **answers: Any) -> None:
+        self.asked: list[str] = []
+        self.resumed = 0
+        own = {
+            "examine": FACTS,
+            "compare": AGREE,
+            "check_after": AGREE,
+            "capture": "",
+            "samples": [1e-5],
+            "release": None,
+        }
+        self.answers = {**own, "release": None, "keep_outputs": {"outputs": 1}, **answers}
+
+    def ask(self, step: str, limit_s: float, op: str, **fields: Any) -> Any:
+        self.asked.append(op)
+        answer = self.answers[op]
+        if isinstance(answer, Failure):
+            raise StepFailed(answer)
+        return answer
+
+    def resume(self) -> None:
+        self.resumed += 1
+
+
+def run(base: AnsweringSide, head: AnsweringSide) -> tuple[PairedClosure, Mapping[str, Any]]:
+    protocol = ScriptProtocol(5, 10.0, Path("."))
+    pair = PairedClosure({"base": base, "head": head}, protocol, random.Random(0))  # type: ignore[dict-item]
+    return pair, pair.run()
+
+
+def test_short_closures_of_a_gpu_are_timed_in_a_graph_on_both_sides() -> None:
+    base, head = AnsweringSide(), AnsweringSide()
+    pair, arms = run(base, head)
+    assert pair.method == "graph"
+    assert [len(arm["seconds"]) for arm in arms.values()] == [5, 5]
+    assert base.asked.count("capture") == head.asked.count("capture") == 1
+    assert (base.resumed, head.resumed) == (1, 1)
+
+
+def test_where_one_side_cannot_be_captured_neither_is() -> None:
+    base, head = AnsweringSide(), AnsweringSide(capture="RuntimeError: it synchronizes")
+    pair, arms = run(base, head)
+    assert (pair.method, pair.no_graph) == ("events", True)
+    assert base.asked.count("release") == head.asked.count("release") == 1
+    assert arms["base"]["status"] == Status.OK
+    assert "it synchronizes" in pair.warnings[0]
+
+
+def test_long_closures_and_those_that_change_inputs_are_timed_by_events() -> None:
+    for facts in ({**FACTS, "expected_s": 1e-3}, {**FACTS, "changed": ["0.x"]}):
+        pair, _ = run(AnsweringSide(examine=facts), AnsweringSide(examine=facts))
+        assert pair.method == "events"
+
+
+def test_on_a_host_a_sample_has_as_many_calls_as_its_clock_needs() -> None:
+    facts = {**FACTS, "on_gpu": False}
+    pair, arms = run(AnsweringSide(examine=facts), AnsweringSide(examine=facts))
+    assert pair.method == "clock"
+    assert arms["base"]["calls_per_sample"] == 50
+
+
+def test_a_side_that_fails_costs_itself_and_the_other_is_timed() -> None:
+    head = AnsweringSide(samples=Failure(Status.ERROR, "an illegal access"))
+    _, arms = run(AnsweringSide(), head)
+    assert arms["head"]["status"] == Status.ERROR
+    assert len(arms["base"]["seconds"]) == 5
+    wrong = AnsweringSide(compare={**AGREE, "right": False, "why": "output 0 differs"})
+    _, arms = run(AnsweringSide(), wrong)
+    assert (arms["head"]["status"], arms["base"]["status"]) == (Status.WRONG, Status.OK)
+    assert wrong.asked.count("samples") == 0
+
+
+def test_outputs_that_change_from_call_to_call_are_not_compared() -> None:
+    facts = {**FACTS, "repeats": False}
+    base = AnsweringSide(examine=facts)
+    pair, _ = run(base, AnsweringSide())
+    assert "equal calls give different outputs (base)" in pair.warnings[0]
+    assert "keep_outputs" not in base.asked

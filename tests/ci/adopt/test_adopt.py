@@ -1,0 +1,172 @@
+"""`ridgeline adopt` in a repository of one's own, from the command line to the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from benchmarks.adopted.__main__ import main as measure
+from ci.__main__ import main
+from ci.adopt import request
+from ci.adopt.promote import declaration
+from ci.adopt.request import ScriptRequest, import_paths
+from ci.adopt.seen import ScriptCase, SeenScript
+from ci.git.repository import Commit, LocalCheckout
+from ci.harness import ChildExit, MeasurePlan
+
+SCRIPT = """
+import json, sys
+import torch, mylib
+from triton.testing import do_bench
+
+for size in (64, 96):
+    x = torch.randn(size, size)
+    for provider in ("mine", "torch"):
+        fn = {"mine": mylib.double, "torch": torch.relu}[provider]
+        print(json.dumps({"ms": do_bench(lambda: fn(x))}))
+print("arguments:", sys.argv[1:])
+"""
+
+FAST = "def double(x):\n    return x * 2\n"
+SLOW = "def double(x):\n    for _ in range(30):\n        y = x * 2\n    return y\n"
+
+
+def git(folder: Path, *words: str) -> None:
+    named = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two commits: the second is slower."""
+    folder = tmp_path_factory.mktemp("theirs")
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "bench").mkdir()
+    (folder / "mylib").mkdir()
+    (folder / ".gitignore").write_text(".ridgeline\n__pycache__\n")
+    (folder / "bench" / "speed.py").write_text(SCRIPT)
+    (folder / "bench" / "old.py").write_text("print('no timer')\n")
+    (folder / "mylib" / "__init__.py").write_text(FAST)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "fast")
+    (folder / "mylib" / "__init__.py").write_text(SLOW)
+    (folder / "bench" / "speed.py").write_text(SCRIPT + "# the same, with a remark\n")
+    (folder / "bench" / "old.py").unlink()
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "slow")
+    return folder
+
+
+@pytest.fixture
+def inside(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the repository; the measuring program runs in this process, so that all share a fork server."""
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    monkeypatch.setattr(request, "follow", in_this_process)
+    return repository
+
+
+def in_this_process(argv: Sequence[str], *_: object, **__: object) -> ChildExit:
+    """What ci.harness.follow makes of the program."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = measure(argv[3:])
+    return ChildExit(code, tuple(said.getvalue().splitlines()))
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["adopt", *words])
+
+
+def test_a_slower_commit_is_found_by_a_script_that_knows_nothing_of_us(inside: Path, tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    words = ["bench/speed.py", "HEAD^", "HEAD", "--json", "--rounds", "8", "--out", str(out), "--", "--json", "x"]
+    found = run(*words)
+    assert found.exit_code == 1, found.stderr
+    said = json.loads(found.stdout)  # the script's own JSON is not in it
+    verdicts = {case["case"]: case["verdict"] for case in said["cases"]}
+    assert said["verdict"] == "SLOWER"
+    assert {name for name, verdict in verdicts.items() if verdict == "SLOWER"} == {
+        "speed/mine/size=64",
+        "speed/mine/size=96",
+    }
+    assert "SLOWER" not in {verdict for name, verdict in verdicts.items() if name.startswith("speed/torch")}
+    assert "speed.py differs between base and head: both sides run the text of head" in found.stderr
+    assert "arguments: ['--json', 'x']" in Path(f"{out}.head.txt").read_text()
+    assert "arguments" not in found.stdout
+    replayed = CliRunner().invoke(main, ["ab", "--replay", str(out), "--json"])
+    assert json.loads(replayed.stdout)["verdict"] == "SLOWER"
+
+
+def test_what_a_script_times_can_be_listed_and_declared(inside: Path, tmp_path: Path) -> None:
+    out, file = tmp_path / "t.jsonl", tmp_path / "kernels_of" / "speed.py"
+    listed = run("bench/speed.py", "HEAD^", "HEAD", "--list", "--out", str(out))
+    assert listed.exit_code == 0, listed.stderr
+    assert listed.stdout.count(", by do_bench") == 4
+    assert "4 of 4 closures" in listed.stdout
+    assert not out.exists()
+    promoted = run("bench/speed.py", "HEAD^", "HEAD", "--promote", str(file), "--out", str(out))
+    assert promoted.exit_code == 0, promoted.stderr
+    assert 'Case("size64_fp32", tier="pr", size=64, dtype="fp32")' in file.read_text()
+    assert run("bench/speed.py", "HEAD^", "HEAD", "--promote", str(file)).exit_code == 3
+
+
+def test_a_script_of_one_commit_and_one_that_times_nothing(inside: Path) -> None:
+    missing = run("bench/old.py", "HEAD^", "HEAD")
+    assert missing.exit_code == 3
+    assert "there is no script bench/old.py in head; it is in base: --script-from base" in missing.stderr
+    nothing = run("bench/old.py", "HEAD^", "HEAD", "--script-from", "base")
+    assert nothing.exit_code == 2
+    assert nothing.stdout.startswith("CANNOT TELL: bench/old.py (base) ended without a timer")
+    assert run("bench/never.py", "HEAD^", "HEAD").exit_code == 3
+
+
+def test_a_dry_run_does_nothing(inside: Path) -> None:
+    said = run("bench/speed.py", "HEAD^", "HEAD", "--dry-run")
+    assert said.exit_code == 0
+    assert "would run bench/speed.py on" in said.stdout
+
+
+def test_paths_inside_the_repository_are_those_of_each_checkout(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{inside}/mylib:/elsewhere")
+    assert import_paths(inside.resolve(), ("bench", "/far")) == ("bench", "/far", "mylib", "/elsewhere")
+
+
+def test_the_scripts_words_come_last_and_only_its_cases_are_asked_for(tmp_path: Path) -> None:
+    sides = [LocalCheckout(role, tmp_path, Commit("a" * 40, 0, "")) for role in ("base", "head")]
+    asked = ScriptRequest(Path("b.py"), tmp_path / "b.py", ("--rounds", "1"), budget_min=2.0)
+    plan = MeasurePlan(cases=("b/one", "b/two:M=3"), rounds=9)
+    words = asked.options(sides, plan, tmp_path / "t.jsonl")
+    assert words[words.index("--") :] == ["--", "--rounds", "1"]
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--case"] == ["one", "two:M=3"]
+    assert words[words.index("--budget") + 1] == "120.0"
+
+
+def test_a_declaration_is_a_module_that_declares_what_was_seen(tmp_path: Path) -> None:
+    closures = (
+        ScriptCase("cu BLAS", "bench:M=64,dtype=bf16,layout=nt", "do_bench", 1e-5, ("bfloat16[64, 8]", "int32[]")),
+        ScriptCase("mine", "bench:M=64,dtype=bf16,layout=nt", "do_bench", 1e-5, ("bfloat16[64, 8]",)),
+        ScriptCase("mine", "call#2", "do_bench", 1e-5, ()),
+        ScriptCase("broken", "x=1", "do_bench", 0.0, (), "it raises"),
+    )
+    text = declaration(SeenScript("bench-gemm", (), {}, 1.0, (), closures), "bench/bench-gemm.py")
+    file = tmp_path / "declared.py"
+    file.write_text(text)
+    code = "import declared as d; k = d.bench_gemm; c = k.case('m64_layoutnt_bf16'); "
+    code += "print(c.M, c.layout, list(k.backends), "
+    code += "{n: (t.dtype, tuple(t.shape)) for n, t in d.inputs(c, 0).items()}, d.cost(c).hbm_bytes, len(k.cases))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("64 nt ['cu_BLAS', 'mine'] {'x0': (torch.bfloat16, (64, 8))")
+    assert found.stdout.strip().endswith("2")
