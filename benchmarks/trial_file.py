@@ -221,8 +221,8 @@ LINE = record(
     },
     {
         "protocol": maybe(record({}, {"regime": one_of(*REGIMES)})),
-        "duration_s": maybe(number(0, 1e9)),
-        "measuring_s": maybe(number(0, 1e9)),
+        **dict.fromkeys(("duration_s", "measuring_s", "ahead_s"), maybe(number(0, 1e9))),
+        "spent_s": maybe(table(NAME, number(0, 1e9))),
         "busy_share": maybe(number(0, 1e3)),
         "state": maybe(_STATE),
         "heap": maybe(table(NAME, _HEAP)),
@@ -232,7 +232,7 @@ LINE = record(
         "warnings": items(TEXT),
     },
 )
-"""A line, apart from its `format` and `version`."""
+"""A line, apart from its `format` and `version`.  spent_s: wall seconds by phase (coordinator.session.ledger)."""
 
 
 def check(line: Any) -> None:

@@ -115,6 +115,8 @@ OUT = click.option("--out", type=NewFile(), help="Trial file to append to.")
 POLICY = click.option(
     "--policy", "policy_file", type=click.Path(path_type=Path), help="Thresholds (default: ci/policy.toml)."
 )
+CASE = click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
+BACKEND = click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")
 CASES = together(
     click.option(
         "--tier",
@@ -124,8 +126,8 @@ CASES = together(
         help="Which cases: pr takes minutes, nightly is all.",
     ),
     click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable)."),
-    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
-    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable)."),
+    CASE,
+    BACKEND,
 )
 """Which kernels, cases and backends."""
 CHOICE = together(
@@ -166,6 +168,9 @@ TIMED = together(
 """What is measured."""
 BUDGET = click.option(
     "--trials", type=click.IntRange(1, 1000), help="Most trials to spend (default: the policy's budget)."
+)
+ALL_CASES = click.option(
+    "--all-cases", is_flag=True, help="Measure operators too that no changed file can reach (by their imports)."
 )
 SOURCE = together(
     click.option(

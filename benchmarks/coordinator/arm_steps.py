@@ -7,11 +7,13 @@ where the processes have ended or may be out of step.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
 from benchmarks.coordinator.referee import truth_of
+from benchmarks.coordinator.samples import spot_checks
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
@@ -21,6 +23,10 @@ FIRST_USE = ("build", "call")
 
 COMPILE_S = 60.0
 """How much longer a step of a point may take in which it is compiled; the longest of ours takes 7 s (2026-11)."""
+
+
+SETTLE_S = 0.2
+"""How long processes may take to end with their parent, of which 300 MB are freed first: 5 to 50 ms (2026-11)."""
 
 
 class Again(Exception):
@@ -52,8 +58,8 @@ class ArmSteps:
         self.say: Callable[[str], None] = lambda words: None
         self.failures: dict[str, Failure] = {}
         self.ended: set[str] = set()
-        self.referee = workers.setting.referee
-        self.made_apart = bool(self.referee) and not workers.setting.gpu
+        self._in_turns = False
+        self.referee, self.made_apart = workers.referee, workers.made_apart
 
     def arms(self) -> list[PlannedArm]:
         """The arms that have not failed."""
@@ -68,7 +74,7 @@ class ArmSteps:
         if op != "samples":
             fields["label"] = arm.label
         try:
-            return self.workers.pools[arm.role].ask(f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
+            return self.ask(arm.role, f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
         except PoolDied as error:
             self.give_up(arm, error.failure, ended=True)
             raise Again from error
@@ -76,8 +82,40 @@ class ArmSteps:
             self._step_failed(arm, error.failure, step)
             return None
 
+    def ask(self, role: str, what: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
+        """The answers of all ranks of a checkout.  Raises StepFailed, PoolDied, or Again where nobody can be blamed."""
+        pool = self.workers.pools[role]
+        try:
+            answers = pool.ask(what, limit_s, op, **fields)
+        except PoolDied as error:
+            self._unless_orphaned(error)
+            raise
+        self._look_at(role, what)
+        return answers
+
+    def _unless_orphaned(self, error: PoolDied) -> None:
+        """Again, if the processes of all checkouts ended with their parent: which arm killed it is not known.
+
+        From then on every step is looked at on its own, so that the next time it is.
+        """
+        if error.failure.orphaned and not self._in_turns:
+            self._in_turns = True
+            raise Again from error
+
+    def _look_at(self, role: str, what: str) -> None:
+        """PoolDied if processes have ended with their parent right behind a step; it is looked at where one has."""
+        if self._in_turns:
+            time.sleep(SETTLE_S)
+            if not self.workers.pools[role].lives():
+                raise PoolDied(Failure(Status.CRASH, f"its parent was killed in step: {what}", orphaned=True))
+
     def together(self, steps: Sequence[RankStep]) -> list[tuple[RankStep, list[Any]]]:
-        """Steps of several checkouts at once; the answers to those that succeeded."""
+        """Steps of several checkouts at once; the answers to those that succeeded.
+
+        Where all ended because one of them killed their parent, they are asked in turns from then on.
+        """
+        if self._in_turns and len(steps) > 1:
+            return [found for step in steps for found in self.together([step])]
         for step in steps:
             label = f"{step.name} of {step.about}"
             self.workers.pools[step.role].post(label, self._allow(step.op, *step.arms), step.op, **step.fields)
@@ -85,7 +123,9 @@ class ArmSteps:
         for step in steps:
             try:
                 answers.append((step, self.workers.pools[step.role].collect()))
+                self._look_at(step.role, f"{step.name} of {step.about}")
             except PoolDied as error:
+                self._unless_orphaned(error)
                 again = True
                 for arm in step.arms:
                     self.give_up(arm, error.failure, ended=True)
@@ -124,6 +164,8 @@ class ArmSteps:
                 try:
                     self.referee.expect(self._key(step.arms[0].role, rank), **truth)
                 except (StepFailed, PoolDied) as error:
+                    if isinstance(error, PoolDied):
+                        self._unless_orphaned(error)
                     self._all_failed(step, error.failure)
                     raise Again from error
 
@@ -131,8 +173,9 @@ class ArmSteps:
         """What the referee says of the outputs of every rank; None if they are wrong and the others can go on."""
         assert self.referee
         try:
-            found = [self.referee.compare(self._key(arm.role, rank), one["handed"]) for rank, one in enumerate(handed)]
+            found = self._compared(arm, handed)
         except PoolDied as error:
+            self._unless_orphaned(error)
             self.give_up(arm, _in_step(error.failure, step))
             raise Again from error
         except StepFailed as error:
@@ -143,6 +186,25 @@ class ArmSteps:
             self._step_failed(arm, Failure(Status.WRONG, wrong[0], everywhere=len(wrong) == len(found)), step)
             return None
         return [{**one, **errors} for one, errors in zip(handed, found, strict=True)]
+
+    def spotted(self, arm: PlannedArm, reports: Sequence[Any]) -> str:
+        """What is wrong with a spot check of an arm, by what every rank tells of it; "" if nothing is."""
+        handed = [one for one in reports if "handed" in one]
+        try:
+            found = self._compared(arm, handed) if handed and len(handed) == len(reports) else reports
+        except (StepFailed, PoolDied) as error:
+            if isinstance(error, PoolDied):
+                self._unless_orphaned(error)
+            self.give_up(arm, _in_step(error.failure, "spot check"))
+            raise Again from error
+        told = (spot_checks.sentence({**one, **known}) for one, known in zip(reports, found, strict=True))
+        return next(filter(None, told), "")
+
+    def _compared(self, arm: PlannedArm, handed: Sequence[Any]) -> list[Any]:
+        """What the referee says of what every rank handed over.  Raises StepFailed or PoolDied."""
+        assert self.referee
+        keyed = [(self._key(arm.role, rank), one) for rank, one in enumerate(handed)]
+        return [self.referee.compare(key, one["handed"], one["sets"]) for key, one in keyed]
 
     def _truth_role(self, role: str) -> str:
         return truth_of(role) if self.made_apart else role

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lifetime
+from benchmarks import family, lifetime
 from benchmarks.coordinator.signals import deferred
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
-"""The program of a measuring process, and the fork server beside it; run by path, never imported here."""
+"""Folder of two programs, the measuring process and the fork server.  They are run by path, never imported here."""
 
 START_VARIABLE = "RIDGELINE_START"
 """Environment variable: "spawn" for measuring processes without a fork server; anything else, or absent: with one."""
@@ -90,9 +90,9 @@ class Forked:
 
     def ended(self) -> tuple[int, int] | None:
         """`si_code` and `si_status` once it has ended; with its server, every process of it was killed."""
+        found = self._server.ask("ended", self.pid)
         if self.orphaned:
             return os.CLD_KILLED, int(signal.SIGKILL)
-        found = self._server.ask("ended", self.pid)
         return (found[0], found[1]) if found else None
 
     def kill(self) -> None:
@@ -118,6 +118,7 @@ class Forked:
         elif self.orphaned:
             self.kill()
             self.returncode = -int(signal.SIGKILL)
+            self.left = _end_orphans()
 
 
 class ForkServer:
@@ -143,6 +144,11 @@ class ForkServer:
         self.served = False
         self._running: set[int] = set()
         self.alive = True
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
 
     @property
     def idle(self) -> bool:
@@ -212,6 +218,17 @@ class ForkServer:
             self._give_up(0.0)
             return None
         return json.loads(message)
+
+
+def _end_orphans() -> list[str]:
+    """End what a server that was killed can end no more, if this program keeps its orphans; the names.
+
+    They have sessions of their own; what this program starts itself is in its own session, or is a server.
+    """
+    if not family.keeps_orphans():
+        return []
+    ours = {server.pid for server in _servers.values()}
+    return family.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
 
 
 _servers: dict[tuple[Any, ...], ForkServer] = {}

@@ -6,14 +6,15 @@ import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.ranks import HARNESS, Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.referee import TRUTH, Referee, truth_of
+from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -42,7 +43,7 @@ class WorkerSetting:
     """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
 
     heap: the home of the symmetric heap, "auto" where the ranks have to find out.  referee: None where an arm's process
-    compares its outputs itself.
+    compares its outputs itself.  ledger: of the wall time.
     """
 
     kernel: str
@@ -57,6 +58,7 @@ class WorkerSetting:
     directory: Path
     heap: str = "auto"
     referee: Referee | None = None
+    ledger: SecondsLedger = dataclasses.field(default_factory=SecondsLedger)
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
@@ -87,6 +89,7 @@ class WorkerPools:
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
     links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
+    made_apart: processes of their own make the references.
     """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
@@ -99,6 +102,7 @@ class WorkerPools:
         self.heaps: dict[str, dict[str, Any]] = {}
         self.dispatch: dict[str, Any] | None = None
         self._heap = setting.heap
+        self.referee, self.made_apart = setting.referee, bool(setting.referee) and not setting.gpu
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
         self._left: dict[str, list[str]] = {}
 
@@ -115,11 +119,7 @@ class WorkerPools:
         finally:
             for pool in self.pools.values():
                 pool.kill()
-            self.notes += [
-                f"{role}: {len(names)} processes that a backend left running were ended: {', '.join(sorted(set(names)))}"
-                for role, names in self._left.items()
-                if names
-            ]
+            self.notes += [_ended(role, names) for role, names in self._left.items() if names]
 
     def ready(self, roles: Iterable[str]) -> None:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
@@ -144,7 +144,7 @@ class WorkerPools:
             starting.prepare(python)
             with deferred():
                 variables, left = s.variables(self._heap), self._left.setdefault(role, [])
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, left)
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, s.ledger, left)
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
@@ -176,6 +176,18 @@ class WorkerPools:
             self.notes.append(f"{role}: while the homes of the heap were tried, {failure.why}; now with --heap ipc")
         if self._failed_starts[role] >= STARTS or failure.status != Status.CRASH:
             self.lost[role] = dataclasses.replace(failure, why=f"its processes could not start: {failure.why}")
+
+
+def referee_process(python: str, directory: Path, ledger: SecondsLedger) -> WorkerPool:
+    """A process that imports the harness alone."""
+    starting.prepare(python)
+    with deferred():
+        return WorkerPool("referee", python, HARNESS, 1, directory, VARIABLES, ledger)
+
+
+def _ended(role: str, names: Sequence[str]) -> str:
+    """What is said about processes that outlived those that started them."""
+    return f"{role}: processes that a backend left running were ended: {', '.join(sorted(names))}"
 
 
 def make_directories() -> Path:

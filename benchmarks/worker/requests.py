@@ -23,6 +23,9 @@ SPEC_VERSIONS = (1,)
 CASE_STEPS = ("build", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
+GUARDED = (*CASE_STEPS, "case", "check")
+"""Requests in which an operator's code runs beside that of others."""
+
 
 class MissingHeap:
     """Takes the place of the symmetric heap; whoever uses it gets the reason why there is none."""
@@ -64,9 +67,24 @@ class Service:
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
         self._judge: Any = None
+        self._arms: Any = None
+        self._settings: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
-        """Do what a request asks for; returns its result."""
+        """Do what a request asks for; returns its result.
+
+        Refused if what an operator did in it changes what all arms of the process are measured and compared with.
+        """
+        if self._settings is None or op not in GUARDED:
+            return self._performed(op, fields)
+        before = self._settings.now()
+        try:
+            return self._performed(op, fields)
+        finally:
+            if found := self._settings.disturbed(before) or self._clock.disturbed():
+                raise Refused("error", found, fatal=True)
+
+    def _performed(self, op: str, fields: Mapping[str, Any]) -> Any:
         if op not in CASE_STEPS:
             return getattr(self, f"do_{op}")(**fields)
         if self._bench is None and op == "drop":  # the case failed before there was an arm
@@ -114,13 +132,12 @@ class Service:
     def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:
         """Take a place among the ranks and import the kernel's module."""
         self._refuse_other_contracts()
-        import torch
+        arms = self._bound()
+        torch = arms.torch
+        from benchmarks.worker.guards import bound, settings
 
-        from benchmarks.worker import arms
-        from benchmarks.worker.referee import handing
-
-        self._hand_over = handing.hand_over
-        self._torch, self._bench_of = torch, arms.CaseBench  # bound: foreign code may clear sys.modules
+        self._numerics = arms.harness_numerics()
+        bound.WATCH.ours()
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
@@ -132,10 +149,13 @@ class Service:
         spec = importlib.import_module("kernels.spec")
         heap = MissingHeap(why) if why else self._heap
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
-        self._numerics = arms.harness_numerics()
         if ranks.gpu:
             _initialise_libraries(ranks.device)
+        before = settings.now()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
+        if found := settings.disturbed(before):
+            raise Refused("error", f"on the import of {module} {found}")
+        self._settings = settings
         self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
@@ -145,11 +165,19 @@ class Service:
     # ---- one case ------------------------------------------------------------------------------------------------
 
     def do_case(
-        self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False, reference: bool = True
+        self,
+        case: str,
+        seed: int,
+        copies: int,
+        without: Sequence[str] = (),
+        keep: bool = False,
+        reference: bool = True,
+        secret: int = 0,
     ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
-        reference: False where another process makes it.  without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
+        reference: False where another process makes it.  secret: see arms.CaseBench.
+        without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
         if keep and self._made == (case, seed, copies):
@@ -157,21 +185,24 @@ class Service:
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = self._bench_of(self._kernel, placed, seed, copies, self._clock, self._numerics)
+        self._bench = self._bound().CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
         if reference:
             self._bench.make_reference()
         self._made = (case, seed, copies)
 
     def do_check(self, label: str, file: str = "") -> dict[str, Any]:
         """Prove an arm; see CaseBench.check.  file: ranks add to it."""
-        found: dict[str, Any] = self._bench.check(label, file and f"{file}.{self._place.rank}")
+        where = [f"{file}.{self._place.rank}"] if file else []
+        found: dict[str, Any] = self._bench.check(label, *where)
         return found
 
     def do_truth(self, file: str) -> dict[str, Any]:
         """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
         bench = self._bench
-        note = self._hand_over(bench.expected, f"{file}.{self._place.rank}")
-        return {"note": note, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
+        names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
+        hand_over = self._bound().handing.hand_over
+        notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
+        return {"notes": notes, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
 
     # ---- the referee ---------------------------------------------------------------------------------------------
 
@@ -188,11 +219,10 @@ class Service:
         return self._truths().compare(**handed)
 
     def _truths(self) -> Any:
-        from benchmarks.worker.arms import harness_numerics
         from benchmarks.worker.referee.judging import Truths
 
         if self._judge is None:
-            self._judge = Truths(harness_numerics())
+            self._judge = Truths(self._bound().harness_numerics())
         return self._judge
 
     # ---- leaving -------------------------------------------------------------------------------------------------
@@ -203,8 +233,9 @@ class Service:
         gc.collect()
         if self._heap is not None:
             self._heap.reset()
-        if self._torch.cuda.is_initialized():
-            self._torch.cuda.empty_cache()
+        cuda = self._bound().torch.cuda
+        if cuda.is_initialized():
+            cuda.empty_cache()
 
     def do_quit(self) -> None:
         """Release what is shared with others."""
@@ -212,6 +243,12 @@ class Service:
         gc.collect()
         if self._heap is not None:
             self._heap.close()
+
+    def _bound(self) -> Any:
+        """benchmarks.worker.arms, and by it torch; kept, because foreign code may clear sys.modules."""
+        if self._arms is None:
+            self._arms = importlib.import_module("benchmarks.worker.arms")
+        return self._arms
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 

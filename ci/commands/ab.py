@@ -9,12 +9,15 @@ from typing import Any
 import click
 
 from ci.commands.common.checkouts import scratch, two_checkouts
+from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.commands.common.outcome import compared, finish, with_rejected
+from ci.commands.common.why import WHY, explained
 from ci.git.repository import Repository
 from ci.judging import policy
 from ci.judging.judge import judge
 from ci.judging.types import to_json
 from ci.options import (
+    ALL_CASES,
     BUDGET,
     DRY_RUN,
     JSON,
@@ -39,9 +42,12 @@ from ci.trials import replay as recorded
 @click.argument("head", required=False)
 @TIMED
 @BUDGET
+@ALL_CASES
+@TIMINGS
 @click.option("--replay", type=click.Path(path_type=Path), help="Judge recorded trials; measures nothing.")
 @click.option("--env-base", metavar="PYTHON", help="Python of the base (another Triton or ROCm).")
 @click.option("--env-head", metavar="PYTHON", help="Python of the head.")
+@WHY
 @POLICY
 @OUT
 @RESULTS
@@ -56,8 +62,12 @@ def ab(
     policy_file: Path | None,
     out: Path | None,
     results: Path,
+    all_cases: bool,
+    timings: bool,
     as_json: bool,
     dry_run: bool,
+    why: bool,
+    why_seconds: float,
     **what: Any,
 ) -> int:
     """Compare two commits in lock-step: trials until every case has a verdict or the budget is spent.
@@ -65,7 +75,7 @@ def ab(
     Without HEAD the working tree is compared; without BASE too, it is compared with where it left the main branch.
     An --out file that exists is resumed.
     """
-    rules = policy.load(policy_file)
+    clock, rules = VerbClock(), policy.load(policy_file)
     if replay:
         return _replayed(replay, rules, as_json)
     pythons = {role: path for role, path in (("base", env_base), ("head", env_head)) if path}
@@ -77,8 +87,12 @@ def ab(
         one, two = (checkout.label for checkout in checkouts)
         click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
         return 0
-    outcome = compared(repository, checkouts, planned, rules, file, err_console())
-    return finish(outcome, checkouts, results, as_json=as_json)
+    outcome = compared(repository, checkouts, planned, rules, file, err_console(), all_cases)
+    wanted = why_seconds if why else 0.0
+    causes = explained(outcome, checkouts, planned, rules, file, repository.root, err_console(), wanted)
+    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, explanations=causes)
+    clock.say(outcome.file.trials, timings, to_stderr=as_json)
+    return code
 
 
 def _replayed(file: Path, rules: policy.Policy, as_json: bool) -> int:

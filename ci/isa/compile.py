@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.console import Console
 from ci import harness
 from ci.isa import compiled
 from ci.isa.compiled import CompiledTree
+from ci.trials.trial import Scalar
 
 
 class CompileError(Exception):
@@ -22,7 +24,8 @@ class CompileError(Exception):
 class Wanted:
     """What to compile; empty means all (arches: the AMD ones).  Limits are for one compilation, None: the default.
 
-    packages: folder put before the Python's own packages, with another Triton in it.
+    packages: folder put before the Python's own packages, with another Triton in it.  python: that compiles.
+    knobs: over those that the declaration chooses, in every case.
     lenient: a kernel, case or backend that the tree does not have is not an error, as in an older commit.
     """
 
@@ -35,12 +38,15 @@ class Wanted:
     memory_mb: int | None = None
     packages: Path | None = None
     lenient: bool = False
+    python: str | None = None
+    knobs: Mapping[str, Scalar] | None = None
 
     def options(self) -> list[str]:
         """As options of `python -m benchmarks.isa`."""
         chosen = harness.options(tier=self.tier, arch=self.arches, kernel=self.kernels, case=self.cases)
         limits = harness.options(backend=self.backends, timeout=self.timeout_s, memory=self.memory_mb)
-        return [*chosen, *limits, *harness.options(packages=self.packages), *["--lenient"] * self.lenient]
+        others = harness.options(packages=self.packages, python=self.python)
+        return [*chosen, *limits, *others, *["--lenient"] * self.lenient]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +74,10 @@ class TreeCompiler:
             out = Path(folder) / "written"
             argv = harness.program("benchmarks.isa", verb, *more, *wanted.options())
             argv += harness.options(tree=tree.resolve(), cache=self.cache.resolve(), out=out, progress="json")
+            if wanted.knobs is not None:
+                knobs = Path(folder) / "knobs.json"
+                knobs.write_text(json.dumps([dict(wanted.knobs)]), encoding="utf-8")
+                argv += harness.options(knobs=knobs)
             try:
                 harness.produce(argv, out, self.console, what)
             except harness.MeasureError as error:

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ci.judging import thresholds, unmeasured
+from ci.judging import outlook, thresholds, unmeasured
+from ci.judging.outlook import Outlook
 from ci.judging.policy import Policy, Settings
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.stats import anomalies, grouping
@@ -211,11 +212,14 @@ def _verdict(t: _Timed, progress: Progress | None) -> CaseVerdict:
         _equal_code(draft)
     if draft.verdict is Verdict.SLOWER and progress:
         _confirm(t, draft, progress)
-    return _case_verdict(t, draft, (progress.looks if progress else t.settings.looks)[-1])
+    return _case_verdict(t, draft, progress)
 
 
-def _case_verdict(t: _Timed, draft: _Draft, budget: int) -> CaseVerdict:
-    c, sample = t.comparison, t.sample
+def _case_verdict(t: _Timed, draft: _Draft, progress: Progress | None) -> CaseVerdict:
+    c, sample, undecided = t.comparison, t.sample, draft.verdict is Verdict.CANNOT_TELL
+    hope = Outlook(sample.trials < t.settings.looks[-1])
+    if progress and undecided:
+        hope = outlook.of(t.effect, sample.trials, t.settings, _allowed(t, progress), progress)
     return CaseVerdict(
         *(c.case, c.kernel, c.backend, draft.verdict),
         *t.effect.ratios,
@@ -224,8 +228,9 @@ def _case_verdict(t: _Timed, draft: _Draft, budget: int) -> CaseVerdict:
         rounds=sample.rounds,
         base_seconds=sample.base_seconds,
         head_seconds=sample.head_seconds,
-        wants_more=not draft.confirmed or (draft.verdict is Verdict.CANNOT_TELL and sample.trials < budget),
-        evidence=tuple(draft.evidence),
+        wants_more=not draft.confirmed or (undecided and hope.going_on),
+        more_trials=hope.more_trials,
+        evidence=(*draft.evidence, *filter(None, [hope.said])),
         warnings=tuple(draft.warnings),
     )
 

@@ -44,6 +44,7 @@ class Settings:
     trial_noise: typical difference between two starts of the same processes.
     recorded_smallest_effect, recorded_noise: smallest_effect and trial_noise of commits that were recorded apart.
     looks, confirming: live measuring, see `ci.stats.sequential`.  collapse: what intermittent collapse in head means.
+    least_chance: live measuring of a case stops where the chance that its budget decides it is smaller; 0: never.
     """
 
     smallest_effect: float = 0.003
@@ -57,6 +58,7 @@ class Settings:
     min_rounds: int = 8
     looks: tuple[int, ...] = (4, 6, 8, 12)
     confirming: int = 3
+    least_chance: float = 0.05
     collapse: str = "slower"
     recorded_smallest_effect: float = 0.02
     recorded_noise: float = 0.005
@@ -189,6 +191,7 @@ CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "min_trials": (lambda v: _count(v) and v >= 3, "a whole number of at least 3"),
     "min_rounds": (lambda v: _count(v) and v >= 5, "a whole number of at least 5"),
     "looks": (_looks, "a rising list of numbers of trials, each at least 3"),
+    "least_chance": (lambda v: v == 0 or _positive_share(v), "a share of at least 0 and below 1, such as 0.05"),
     "confirming": (lambda v: _count(v) and v >= 2, "a whole number of at least 2"),
     "recorded_smallest_effect": (_share, "a share of the time, 0 <= value < 1"),
     "recorded_noise": (_positive_share, "a share of the time, 0 < value < 1"),

@@ -95,6 +95,8 @@ class CaseVerdict:
     p_value: two-sided, of a true change of nothing, before false findings are limited over all cases; None as above.
     trials, rounds: how many trials were used, and the median number of rounds in them.
     wants_more: further trials could change a CANNOT TELL (or must confirm a SLOWER) and the budget allows them.
+    more_trials: live, of a CANNOT TELL that is not measured further: how many more would probably decide it; None: not
+    known, or too many.
     evidence: sentences on why; warnings: sentences on what makes it less sure.
     """
 
@@ -111,6 +113,7 @@ class CaseVerdict:
     base_seconds: float | None = None
     head_seconds: float | None = None
     wants_more: bool = False
+    more_trials: int | None = None
     evidence: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -148,6 +151,7 @@ class Judgement:
 
     verdict: the worst of the cases, apart from NEW; CANNOT TELL where nothing was compared.
     why: one sentence for the heading.  warnings concern the whole run (the machine, one-sided findings).
+    unreached: operators that were not measured, because no changed file can reach them.
     """
 
     verdict: Verdict
@@ -156,6 +160,7 @@ class Judgement:
     groups: tuple[Group, ...] = ()
     floors: tuple[Floor, ...] = ()
     warnings: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
 
     def of(self, *verdicts: Verdict) -> tuple[CaseVerdict, ...]:
         """The cases with one of these verdicts, in order."""
@@ -172,4 +177,5 @@ def to_json(judgement: Judgement) -> dict[str, Any]:
         "groups": [dataclasses.asdict(group) for group in judgement.groups],
         "floors": [{**dataclasses.asdict(floor), "new": floor.new} for floor in judgement.floors],
         "warnings": list(judgement.warnings),
+        "unreached": list(judgement.unreached),
     }

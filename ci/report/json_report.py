@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
-from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
+from ci.report.model import CaseCost, Explanation, Report, ReportWarning, Side, Skip, TriedCause
 from ci.stats.types import Clocks
 
 Json = dict[str, Any]
@@ -57,6 +57,8 @@ def document(report: Report) -> Json:
         plain["case_warnings"] = about_cases
     if report.configurations:
         plain["configurations"] = list(report.configurations)
+    if report.explanations:
+        plain["explanations"] = [dataclasses.asdict(one) for one in report.explanations]
     return {key: _finite(value) for key, value in plain.items()}
 
 
@@ -116,7 +118,9 @@ def _float(token: str) -> float:
 
 
 def _case(case: CaseVerdict) -> Json:
-    return {**dataclasses.asdict(case), "verdict": str(case.verdict)}
+    """The case, without what only a live comparison needs."""
+    told = {name: value for name, value in dataclasses.asdict(case).items() if name != "more_trials"}
+    return {**told, "verdict": str(case.verdict)}
 
 
 def _side(side: Side) -> Json:
@@ -152,7 +156,12 @@ def _report(value: Json) -> Report:
         _warnings(value),
         value["links"],
         tuple(value.get("configurations", ())),
+        tuple(map(_explanation, value.get("explanations", ()))),
     )
+
+
+def _explanation(value: Json) -> Explanation:
+    return Explanation(**_tuples({**value, "tried": [TriedCause(**one) for one in value["tried"]]}))
 
 
 def _warnings(value: Json) -> tuple[ReportWarning, ...]:

@@ -53,6 +53,7 @@ def section(report: Report, topic: str = "") -> str:
         _heading(report, topic),
         _summary(report),
         *_moved(report),
+        *_causes(report),
         *_floors(report),
         *_configurations(report),
         *_details(report),
@@ -167,6 +168,15 @@ def _floors(report: Report) -> Iterator[str]:
     if lines:
         yield "### Against the vendor library"
         yield _bullets(f"{_named(line.cases)}: {text(line.text, 480)}" for line in lines)
+
+
+def _causes(report: Report) -> Iterator[str]:
+    """Why cases are slower: the cause, and folded what else was put back."""
+    for one in report.explanations:
+        yield f"### Why: {_named(one.cases)}"
+        yield f"**{text(one.sentence, 480)}**"
+        lines = _bullets(text(line, 400) for line in words.cause_lines(one, ROWS))
+        yield _fold("What was put back, and the machine code", 1, lines)
 
 
 def _configurations(report: Report) -> Iterator[str]:

@@ -18,7 +18,7 @@ from rich.text import Text
 from ci.judging.types import CaseVerdict, Verdict
 from ci.judging.types import Group as Cause
 from ci.report import words
-from ci.report.model import Report, Skip, grouped
+from ci.report.model import Explanation, Report, Skip, grouped
 
 STYLE = {
     Verdict.BROKEN: "magenta",
@@ -70,6 +70,7 @@ def document(report: Report, width: int) -> RenderableType:
     blocks = [
         _head(report),
         *_moved(report, width),
+        *causes(report.explanations),
         *_floors(report),
         *_configurations(report),
         _rest(report),
@@ -195,6 +196,14 @@ def _why(cause: Cause | None, cases: Sequence[CaseVerdict]) -> Iterator[Renderab
     for sentence, names in list(words.reasons(cases).items())[:LISTED]:
         who = "" if len(names) == len(cases) else words.plain(", ".join(names), 80) + ": "
         yield _bullet(who + sentence, "dim")
+
+
+def causes(explanations: Iterable[Explanation]) -> Iterator[RenderableType]:
+    """Why cases are slower, what else was tried, and what the compiler emits differently."""
+    for one in explanations:
+        yield Text.assemble(("\nwhy ", "bold"), (words.plain(words.named(one.cases), 400), "bold"))
+        yield _bullet(one.sentence, STYLE[Verdict.SLOWER] if one.state == "proven" else "yellow")
+        yield from (_bullet(line, "dim") for line in words.cause_lines(one, LISTED))
 
 
 def _floors(report: Report) -> Iterator[RenderableType]:

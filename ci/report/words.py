@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records import rates
 from ci.records.rates import Rate
-from ci.report.model import CaseCost, Report, Scalar, Side, WarningGroup
+from ci.report.model import CaseCost, Explanation, Report, Scalar, Side, TriedCause, WarningGroup
 from ci.stats.types import Clocks
 
 NOTHING = "-"
@@ -189,6 +189,28 @@ def floor_line(floor: Floor) -> str:
     within = f" [{floor.share_low:.3f}, {floor.share_high:.3f}]" if floor.share_low and floor.share_high else ""
     before = f", base {floor.base_share:.3f}" if floor.base_share is not None else ""
     return f"{bound}, reached {floor.share:.3f}{within}{before}: {floor.state}"
+
+
+CODE_LISTED = 6
+"""Differences of the machine code that a report lists beside a cause; the JSON report has all of them."""
+
+
+def cause_lines(one: Explanation, most: int) -> list[str]:
+    """What was put back, each with what it did (of one thing the sentence says it), machine code, and what it took."""
+    lines = [_tried_line(tried) for tried in one.tried] if len(one.tried) > 1 else []
+    lines = lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
+    code = [f"machine code: {'; '.join(one.code[:CODE_LISTED])}"] if one.code else []
+    spent = f"{plural(one.experiments, 'experiment')}, {plural(one.trials, 'trial')}, {one.seconds:.0f} s"
+    return [*lines, *code, *([f"measured on {one.measured}: {spent}"] if one.experiments else [])]
+
+
+def _tried_line(tried: TriedCause) -> str:
+    what = f"{tried.kind} {tried.name}" + (f" ({tried.change})" if tried.change else "")
+    if tried.why:
+        return f"{what}: {tried.answer}: {tried.why}"
+    share = "" if tried.share is None or not tried.answer.startswith("explains") else f", {100 * tried.share:.0f} %"
+    left = f"; {percent(tried.ratio)} {interval(tried.low, tried.high)} is left" if tried.ratio is not None else ""
+    return f"{what}: {tried.answer}{share}{left}"
 
 
 def clocks_line(clocks: Clocks) -> str:

@@ -1,8 +1,9 @@
-"""What a case asks of the machine."""
+"""What a case asks of the machine, and what a trial took of the clock."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,3 +17,19 @@ class Cost:
     hbm_bytes: int | None = None
     link_bytes: int | None = None
     payload_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """Where the wall time of a trial went.  phases: seconds by name (benchmarks.coordinator.session.ledger).
+
+    ahead_s: seconds of its session between the trial before, or the start, and this one.
+    """
+
+    phases: Mapping[str, float]
+    ahead_s: float = 0.0
+
+    @classmethod
+    def of(cls, phases: Mapping[str, float] | None, ahead_s: float | None) -> Spent | None:
+        """From the fields of a trial line; None if it is from before 2026-11-22, when they were not written."""
+        return cls(phases, float(ahead_s or 0.0)) if phases else None

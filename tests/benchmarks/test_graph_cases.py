@@ -19,7 +19,7 @@ from benchmarks.worker import arms, clocks, failures
 from benchmarks.worker.requests import Service
 from kernels.spec import Case, Cost, Kernel, Place, Tolerance
 
-toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=16)], tolerance=Tolerance())
+toy = Kernel("toy", cases=[Case("c", tier="pr", dtype="fp32", n=16)], tolerance=Tolerance(), live=("x",))
 
 
 @toy.inputs
@@ -76,6 +76,16 @@ def forgetful(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch
     return lambda: out if replaying.replaying else torch.mul(inputs["x"], 2, out=out)
 
 
+@toy.backend("copies_the_first")
+def copies_the_first(case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Computes for the first copy of the inputs and gives that result for all."""
+    out, first = torch.empty_like(inputs["x"]), FIRST.setdefault("x", inputs["x"])
+    return lambda: torch.mul(first, 2, out=out)
+
+
+FIRST: dict[str, torch.Tensor] = {}
+
+
 class SimulatedGraph:
     """Replays by calling again."""
 
@@ -106,6 +116,7 @@ class LocalPool:
         self.alive = True
         self._service = Service(".")
         self._service._kernel, self._service._backends, self._service._place = toy, toy.backends, Place()
+        self._service._bench_of, self._service._torch = arms.CaseBench, torch
         self._service._clock, self._service._numerics = clocks.HostClock(0, None), arms.harness_numerics()
         self._request: tuple[str, dict[str, Any]] | None = None
 
@@ -132,6 +143,8 @@ class LocalPool:
 
 
 class LocalPools(SimpleNamespace):
+    referee, made_apart = None, False
+
     def ready(self, roles: Iterable[str]) -> None:
         for role in roles:
             if role not in self.pools or not self.pools[role].alive:
@@ -146,8 +159,11 @@ def run_case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, A
     def run(*backends: str, copies: int = 4, calls: int = 4) -> tuple[dict[str, Any], LocalPools]:
         planned = tuple(PlannedArm("head", name) for name in backends)
         case = PlannedCase("c", 1, planned, "graph", copies, calls, 0)
-        workers = LocalPools(pools={}, lost={}, starts=0)
-        return CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {}).run(), workers
+        setting = SimpleNamespace(referee=None, gpu=True, kernel="toy")
+        workers = LocalPools(pools={}, lost={}, starts=0, setting=setting)
+        run_of = CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {})
+        run_of.secret = 3
+        return run_of.run(), workers
 
     return run
 
@@ -188,3 +204,12 @@ def test_a_graph_that_computes_nothing_is_wrong(run_case):
     assert entry["arms"]["head/good"]["status"] == "ok"
     assert entry["arms"]["head/forgetful"]["status"] == "wrong"
     assert "check of the graph: the output is nan" in entry["arms"]["head/forgetful"]["why"]
+
+
+def test_the_copies_of_the_inputs_differ_and_so_must_their_results(run_case):
+    FIRST.clear()
+    entry, workers = run_case("good", "copies_the_first")
+    assert entry["arms"]["head/good"]["status"] == "ok"
+    assert set(workers.pools["head"]._service._bench.values.held) == {0, 1}
+    assert entry["arms"]["head/copies_the_first"]["status"] == "wrong"
+    assert entry["arms"]["head/copies_the_first"]["why"].startswith("check: ")

@@ -220,3 +220,41 @@ def test_without_an_answer_the_reason_is_raised(benchmarks: Path, text: str, why
     benchmarks.write_text(text)
     with pytest.raises(MeasureError, match=why):
         query("list", limit_s=1.0 if "sleep" in text else None)
+
+
+# ---- asking ----
+
+
+def test_a_program_that_asks_is_answered_until_it_ends() -> None:
+    answers = iter(["one", "two", ""])
+    text = """
+while True:
+    print(json.dumps({"asks": "orders"}), file=sys.stderr, flush=True)
+    line = sys.stdin.readline().strip()
+    if not line:
+        break
+    print("told", line, file=sys.stderr, flush=True)
+"""
+    ended = follow(child(text), console(), told=lambda: next(answers))
+    assert ended == ChildExit(0, ("told one", "told two"))
+
+
+def test_what_the_answer_raises_ends_the_program() -> None:
+    def told() -> str:
+        raise MeasureError("no more")
+
+    text = "print(json.dumps({'asks': 'x'}), file=sys.stderr, flush=True)\nsys.stdin.readline()\ntime.sleep(60)"
+    begin = time.monotonic()
+    with pytest.raises(MeasureError, match="no more"):
+        follow(child(text), console(), told=told)
+    assert time.monotonic() - begin < 50, "interrupted, not waited for"
+
+
+def test_a_program_that_ends_before_its_answer_is_no_error() -> None:
+    text = "print(json.dumps({'asks': 'x'}), file=sys.stderr, flush=True)\nos._exit(2)"
+    assert follow(child(text), console(), told=lambda: time.sleep(0.3) or "late").code == 2
+
+
+def test_a_question_that_nobody_answers_is_a_line_like_any_other() -> None:
+    line = '{"asks": "orders"}'
+    assert follow(child(f"print({line!r}, file=sys.stderr)"), console()) == ChildExit(0, (line,))

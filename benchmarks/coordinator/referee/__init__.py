@@ -74,18 +74,18 @@ class Referee:
         memory = self._directory / "shm"
         return str((memory if memory.is_dir() else self._directory).resolve() / f"handed-{os.urandom(8).hex()}")
 
-    def expect(self, key: str, note: dict[str, Any], tolerance: dict[str, float]) -> None:
-        """Tell it what is expected.  Raises StepFailed or PoolDied."""
-        size = _size([note])
+    def expect(self, key: str, notes: list[dict[str, Any]], tolerance: dict[str, float]) -> None:
+        """Tell it what is expected, for each set of values.  Raises StepFailed or PoolDied."""
+        size = _size(notes)
         oldest = list(self._kept)
         while oldest and sum(self._kept.values()) + size > MOST_KEPT:
             self._forget([oldest.pop(0)])
-        self._ask("expect", size, key=key, note=note, tolerance=tolerance)
+        self._ask("expect", size, key=key, notes=notes, tolerance=tolerance)
         self._kept[key] = size
 
-    def compare(self, key: str, notes: list[dict[str, Any]]) -> dict[str, Any]:
-        """{"norm", "peak", "why"} of outputs.  Raises StepFailed or PoolDied."""
-        found: dict[str, Any] = self._ask("compare", _size(notes), key=key, notes=notes)
+    def compare(self, key: str, notes: list[dict[str, Any]], sets: list[int]) -> dict[str, Any]:
+        """{"norm", "peak", "why", "stale"}; sets: of which values each output is.  Raises StepFailed or PoolDied."""
+        found: dict[str, Any] = self._ask("compare", _size(notes), key=key, notes=notes, sets=sets)
         return found
 
     def close(self) -> None:

@@ -107,10 +107,12 @@
         ? [["See the code change", `ridgeline isa ${quoted(R.short(good))} ${quoted(R.short(bad))}${about}`]]
         : [];
     if (event.kind === "configuration") return [["Verify the table", `ridgeline tune ${quoted(kernel)} --verify`]];
+    if (!good) return [];
     const one = `${about} --case ${quoted(glob(name))} --backend ${quoted(backend)} --tier nightly`;
-    return good
-      ? [["Measure both again, in turn", `ridgeline ab ${quoted(R.short(good))} ${quoted(R.short(bad))}${one}`]]
-      : [];
+    const ends = `${quoted(R.short(good))} ${quoted(R.short(bad))}`;
+    const again = [["Measure both again, in turn", `ridgeline ab ${ends}${one}`]];
+    const search = event.kind === "kernel" && event.between > 0;
+    return search ? [...again, ["Find the commit among them", `ridgeline bisect ${ends}${one}`]] : again;
   }
 
   function ackCommand(event) {

@@ -107,3 +107,41 @@ def test_a_listed_package_that_is_one_module_counts_with_its_file(root):
     (root / "single.py").write_text("fast = False\n")
     assert kernel_digests(root, ["single"], {"kernel": "single"}) != before
     assert identity.files_of(root / "single") == [root / "single.py"]
+
+
+# ---- by names alone ------------------------------------------------------------------------------------------------
+
+
+DECLARED = {
+    "lib/__init__.py": "",
+    "lib/shared.py": "",
+    "lib/gemm.py": 'from lib import shared\ngemm = Kernel(\n    "gemm",\n)\n',
+    "lib/rows.py": 'rows = Kernel(name="rows")\n',
+    "lib/many.py": 'Kernel(f"made_{which}")  # made_forward, made_dgrad\n',
+}
+
+
+def named(root, *kernels):
+    return identity.named_digest(root, ["lib"], kernels)
+
+
+@pytest.mark.parametrize(
+    ("changed", "moved"),
+    [
+        ("lib/shared.py", {"gemm"}),
+        ("lib/gemm.py", {"gemm"}),
+        ("lib/rows.py", {"rows"}),
+        ("lib/many.py", {"made_forward"}),
+        ("lib/__init__.py", {"gemm", "rows", "made_forward"}),
+    ],
+)
+def test_a_kernel_is_found_by_its_name_and_depends_on_what_it_reaches(tmp_path, changed, moved):
+    for name, text in DECLARED.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    kernels = ("gemm", "rows", "made_forward")
+    before = {kernel: named(tmp_path, kernel) for kernel in kernels}
+    unknown = named(tmp_path, "nobody")
+    (tmp_path / changed).write_text(DECLARED[changed] + "# changed\n")
+    assert {kernel for kernel in kernels if named(tmp_path, kernel) != before[kernel]} == moved
+    assert named(tmp_path, "nobody") != unknown, "of a kernel that nobody declares, every file counts"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,10 @@ from benchmarks import trial_file
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging import policy
-from ci.judging.live import Interrupted, compare, identical, narrowed
+from ci.judging.live import Interrupted, TrialOrder, compare, identical, up_to
 from ci.judging.types import Verdict
 from ci.records import store
+from ci.report.seconds import to_decide
 from ci.trials import file as trial_files
 from tests.ci import made_trials as trials
 
@@ -30,19 +34,36 @@ TREES = (
 class Player:
     """Plays `benchmarks run`: writes trials in which head is slower by `slower`, and remembers what was asked."""
 
-    def __init__(self, slower: float = 0.0, code: int = MEASURED, hashes: tuple[str | None, str | None] = (None, None)):
+    def __init__(
+        self,
+        slower: float = 0.0,
+        code: int = MEASURED,
+        hashes: tuple[str | None, str | None] = (None, None),
+        apart: float = 0.0,
+    ):
         self.slower, self.code, self.hashes = slower, code, hashes
-        self.asked: list[MeasurePlan] = []
-        self.random = np.random.default_rng(1)
+        self.asked: list[dict[str, Any]] = []
+        self.random, self.apart = np.random.default_rng(1), apart
         self.written = 0
 
-    def __call__(self, trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
-        self.asked.append(plan)
-        cases = {"m16", "m64"} if not plan.cases else {case.split("/")[1] for case in plan.cases}
-        for _ in range(plan.trials):
-            out.open("a").write(trials.json.dumps(self.trial(sorted(cases), [t.role for t in trees])) + "\n")
-            self.written += 1
+    def __call__(
+        self, trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Any = None
+    ) -> int:
+        if told is None:
+            self.write(trees, {"m16", "m64"}, plan.trials, out)
+        while told and (orders := json.loads(told())):
+            self.asked += orders
+            for order in orders:
+                if "gemm" not in order["without"]:
+                    self.write(trees, set(order["cases"]) or {"m16", "m64"}, order["trials"], out)
+            if self.code != MEASURED:
+                break
         return self.code
+
+    def write(self, trees: Sequence[LocalCheckout], cases: set[str], count: int, out: Path) -> None:
+        for _ in range(count):
+            out.open("a").write(json.dumps(self.trial(sorted(cases), [t.role for t in trees])) + "\n")
+            self.written += 1
 
     def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
         shift = {"base": 1.0, "head": 1.0 + self.slower}
@@ -66,6 +87,7 @@ class Player:
         )
 
     def times(self, factor: float) -> list[float]:
+        factor *= np.exp(self.apart * self.random.standard_normal()) if self.apart else 1.0
         return list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, 40)))
 
 
@@ -142,6 +164,32 @@ def test_what_broke_off_is_said_and_kept(tmp_path: Path, code: int, error: type[
     assert len(trial_files.read(out).trials) == 1
 
 
+def test_a_case_that_its_budget_will_not_decide_is_stopped_and_told_what_it_would_take(tmp_path: Path) -> None:
+    player = Player(apart=0.2)
+    outcome = play(player, tmp_path / "t.jsonl")
+    assert player.written < policy.load().settings().looks[-1]
+    for case in outcome.judgement.cases:
+        assert (case.verdict, case.wants_more) == (Verdict.CANNOT_TELL, False)
+        assert re.search(r"stopped early: the chance that 12 trials decide it is \d%; ", case.evidence[-1])
+        assert "trials would" in case.evidence[-1]
+    patient = dataclasses.replace(policy.load().settings(), least_chance=0.0)
+    rules = policy.Policy({("default", ""): dataclasses.asdict(patient)})
+    player = Player(apart=0.2)
+    compare(TREES, MeasurePlan(), rules, "gpu", tmp_path / "p.jsonl", Console(file=io.StringIO()), player)
+    assert player.written == 12
+
+
+def test_a_spent_budget_says_what_it_would_take(tmp_path: Path) -> None:
+    outcome = play(Player(apart=0.01), tmp_path / "t.jsonl", MeasurePlan(trials=4))
+    for case in outcome.judgement.cases:
+        assert case.verdict is Verdict.CANNOT_TELL
+        assert case.more_trials
+        assert case.evidence[-1] == f"about {case.more_trials} more trials would decide it with a chance of 80%"
+    [sentence] = to_decide(outcome.judgement, outcome.file.trials)
+    said = r"to decide gemm: \d+ more trials, about .* \(--kernel gemm --trials \d+; --out goes on\)"
+    assert re.fullmatch(said, sentence)
+
+
 def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="nothing was measured"):
         compare(
@@ -155,11 +203,30 @@ def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
         )
 
 
-def test_only_open_cases_are_measured_again() -> None:
-    plan = narrowed(MeasurePlan(tier="nightly"), ["gemm/triton/m16", "gemm/torch/m16", "all_gather/triton/w2"])
-    assert plan.kernels == ("gemm", "all_gather")
-    assert plan.cases == ("gemm/m16", "all_gather/w2")
-    assert plan.tier == "nightly"
+def test_only_open_cases_are_measured_again_and_the_numbers_go_on() -> None:
+    arms = {"base/triton": trials.ok([1e-3] * 8), "head/triton": trials.ok([1e-3] * 8)}
+    trees = {"base": trials.tree(trials.BASE), "head": trials.tree(trials.HEAD)}
+    both = [trials.parsed(trials.trial({"m16": arms, "m64": arms}, number=n, trees=trees)) for n in range(2)]
+    one = [*both, trials.parsed(trials.trial({"m16": arms}, number=2, trees=trees))]
+    assert up_to(4, ["gemm/triton/m16", "gemm/torch/m16"], one) == [TrialOrder("gemm", ("m16",), 3, 1)]
+    assert up_to(4, ["gemm/triton/m16", "gemm/triton/m64"], one) == [TrialOrder("gemm", ("m16", "m64"), 3, 2)]
+    assert up_to(3, ["gemm/triton/m16"], one) == []
+
+
+def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(tmp_path: Path) -> None:
+    player = Player(slower=0.004)
+    play(player, tmp_path / "t.jsonl")
+    assert player.asked[0] == {"kernel": "", "cases": [], "first_trial": 0, "trials": 1, "without": []}
+    numbers = [range(one["first_trial"], one["first_trial"] + one["trials"]) for one in player.asked]
+    assert [number for some in numbers for number in some] == list(range(player.written)), "no number twice, none left"
+
+
+def test_operators_that_an_interrupted_comparison_did_not_come_to_are_measured(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    Player()(TREES, MeasurePlan(trials=1), out, Console())
+    player = Player()
+    play(player, out)
+    assert player.asked[0]["without"] == ["gemm"]
 
 
 def test_the_same_files_are_same_without_a_base(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ci.judging import policy
-from ci.judging.claims import Expected
+from ci.judging import policy, trusted
+from ci.judging.claims import Expected, Sifted
 from ci.judging.trusted import SHOWN, decided
 from ci.judging.types import Verdict
 from ci.trials import hostile
 from ci.trials.file import TrialFile
-from ci.trials.trial import Declaration
+from ci.trials.trial import Declaration, DeclaredCase
 from tests.ci import made_trials as made
 from tests.ci.judging.test_claims import sealed
 from tests.ci.judging.test_live import Player, play
@@ -39,6 +39,23 @@ def test_honest_trials_are_judged(tmp_path: Path) -> None:
     outcome = decided([handed_over(tmp_path, *measured(tmp_path))], RUN, RULES)
     assert outcome.judgement.verdict is Verdict.SAME
     assert outcome.remarks == ()
+
+
+def test_an_operator_that_git_says_nothing_reaches_needs_no_trial_and_is_named(tmp_path: Path) -> None:
+    absent = Declaration("softmax", ("triton",), (), {"r1": DeclaredCase("r1", tier="pr")}, "y")
+    run = dataclasses.replace(RUN, declared={"softmax": absent})
+    lines = measured(tmp_path)
+    assert trusted.missing(Sifted(()), run, "pr") == ["softmax/r1"]
+    unreached = dataclasses.replace(run, unreached=("softmax",))
+    assert trusted.missing(Sifted(()), unreached, "pr") == []
+    outcome = decided([handed_over(tmp_path, *lines)], dataclasses.replace(RUN, unreached=("softmax",)), RULES)
+    assert (outcome.judgement.verdict, outcome.judgement.unreached) == (Verdict.SAME, ("softmax",))
+
+
+def test_without_trials_it_is_same_only_where_git_says_that_nothing_is_reached() -> None:
+    nothing = dataclasses.replace(RUN, unreached=("gemm",), reached=False)
+    assert decided([], nothing, RULES).judgement.verdict is Verdict.SAME
+    assert decided([], dataclasses.replace(nothing, reached=True), RULES).judgement.verdict is Verdict.CANNOT_TELL
 
 
 def test_a_regression_is_found(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Which commit, knob or environment changed a speed: a search over paired trials (`ridgeline bisect`)."""

@@ -1,0 +1,180 @@
+"""A search for people (after every trial: what it came to, who is suspected, what is next) and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ci.bisect.classes import Labels, same_code
+from ci.bisect.types import RowPlace, SearchState, TrialOutcome
+from ci.report.words import percent, plural
+from ci.stats.bisection.choosing import SURE, Ask, Culprit, culprits
+
+TOP = 5
+"""Suspects that are shown; --json has all of the 99 % set."""
+
+LISTED = 50
+"""Suspects in --json, at most."""
+
+
+def progress(state: SearchState, places: Sequence[RowPlace], what: str, console: Console) -> None:
+    """The last trial, the suspects, and what is next."""
+    if state.outcomes:
+        console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"), soft_wrap=True)
+    if state.belief is not None and state.answer is None:
+        console.print(suspects_table(state, places, what))
+        console.print(Text(f"no step: {chance(state.belief.none)}; {set_size(state, what)}; trials scatter by "
+                           f"{100 * state.belief.noise:.2g} %"))  # fmt: skip
+    if isinstance(state.then, Ask):
+        console.print(Text(f"next: {_asked(state.then, places)}", "dim"), soft_wrap=True)
+
+
+def suspects_table(state: SearchState, places: Sequence[RowPlace], what: str) -> Table:
+    """The likeliest changes."""
+    table = Table(box=None, pad_edge=False)
+    for name, justify in (("probability", "right"), (what, "left"), ("", "left")):
+        table.add_column(name, justify="right" if justify == "right" else "left")
+    for change, probability in suspects(state)[:TOP]:
+        place = places[change]
+        table.add_row(chance(probability), place.short, Text(place.subject, overflow="ellipsis", no_wrap=True))
+    return table
+
+
+def suspects(state: SearchState) -> list[tuple[int, float]]:
+    """(position, probability) of the likeliest changes, as many as have 99 % of what is not "no step" together."""
+    if state.belief is None:
+        return []
+    chances = state.belief.changes
+    order = np.argsort(-chances, kind="stable")
+    reached = np.cumsum(chances[order])
+    many = int(np.searchsorted(reached, SURE * reached[-1])) + 1
+    return [(int(n) + 1, float(chances[n])) for n in order[:many]]
+
+
+def places_table(places: Sequence[RowPlace], known: Labels, what: str) -> Table:
+    """The row: every place, and in which class its code is, as far as that is known."""
+    same = [False, *same_code(known, {})]
+    table = Table(box=None, pad_edge=False)
+    for name in (what, "code", ""):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for place, equal in zip(places, same, strict=True):
+        table.add_row(place.short, "equal" if equal else "may differ", Text(place.subject))
+    return table
+
+
+def set_size(state: SearchState, what: str) -> str:
+    """How many suspects are left."""
+    return f"{plural(len(suspects(state)), what)} in the 99 % set of {state.line.last}"
+
+
+def result(state: SearchState, places: Sequence[RowPlace], what: str, console: Console) -> None:
+    """The answer, and who is suspected where there is none."""
+    if state.answer is None and state.belief is not None:
+        console.print(suspects_table(state, places, what))
+    console.print(Text(answer(state, places, what)), soft_wrap=True)
+
+
+def answer(state: SearchState, places: Sequence[RowPlace], what: str) -> str:
+    """The result in a sentence or two."""
+    after = f"after {plural(state.trials, 'trial')}"
+    found = state.answer
+    if found is None:
+        return f"not decided {after}: {set_size(state, what)}; the same command with a larger --trials goes on"
+    if not found.culprits:
+        least = f"{100 * state.line.smallest:g} %"
+        between = f"{places[0].short} and {places[-1].short}"
+        said = f"no step of {least} or more between {between} ({chance(found.probability)}, {after})"
+        other = "environment or machine" if what == "commit" else "code or machine"
+        return f"{said}: if the history has one, its cause is not among these {what}s but the {other}"
+    lines = [f"{_culprit(one, places, what)} ({chance(one.probability)})" for one in found.culprits]
+    return f"{'; and '.join(lines)}, {after}"
+
+
+def _culprit(one: Culprit, places: Sequence[RowPlace], what: str) -> str:
+    size = percent(math.exp(one.shift))
+    place = places[one.high]
+    if one.high == one.low + 1:
+        return f"first bad {what}: {place.short} {place.subject}: {size}".replace(" : ", ": ")
+    between = f"{places[one.low + 1].short} to {place.short}"
+    return f"first bad {what}: one of {one.high - one.low}, {between}: {size}; those between cannot be measured"
+
+
+def chance(probability: float) -> str:
+    """A probability in percent; never 100 %."""
+    return f"{100 * probability:.3g} %" if probability < 0.9995 else "over 99.9 %"
+
+
+def _told(one: TrialOutcome, places: Sequence[RowPlace]) -> str:
+    pair = f"{places[one.high].short} against {places[one.low].short}"
+    if one.failed:
+        why = "; ".join(f"{places[place].short} is left out: {said}" for place, said in one.failed.items())
+        return f"{pair}: {why}"
+    size = percent(math.exp(one.shift)) if one.shift is not None else "no times"
+    return f"{pair}: {size}" + (f", {one.seconds:.0f} s" if one.seconds else "")
+
+
+def _asked(ask: Ask, places: Sequence[RowPlace]) -> str:
+    pair = f"{places[ask.high].short} ({ask.high} of {len(places) - 1}) against {places[ask.low].short}"
+    if ask.fresh:
+        return f"{pair}, to see the step again in a fresh trial of the two neighbours"
+    return f"{pair}, {ask.bits:.2g} bits expected" if ask.bits else f"{pair}, the two ends"
+
+
+# ---- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def document(states: Sequence[SearchState], places: Sequence[RowPlace], what: str) -> dict[str, object]:
+    """What --json prints.  states: after each trial, the last one at the end."""
+    state = states[-1]
+    found = state.answer
+    leading = found.culprits[0] if found and found.culprits else None
+    belief = state.belief
+    best = culprits(state.line, belief)[0].probability if belief is not None else 0.0
+    return {
+        "verdict": "NOT DECIDED" if found is None else "FOUND" if leading else "NO STEP",
+        "first_bad": places[leading.high].name if leading else None,
+        "probability": round(found.probability if found else best, 6),
+        "trials": state.trials,
+        "steps": [_step(one, places) for one in states if one.outcomes],
+        "culprits": [_culprit_json(one, places) for one in found.culprits] if found else [],
+        "axis": what,
+        "good": places[0].name,
+        "bad": places[-1].name,
+        "changes": state.line.last,
+        "classes": state.classes,
+        "no_step": round(belief.none, 6) if belief is not None else None,
+        "two_steps": round(belief.two, 6) if belief is not None else None,
+        "suspects": [{"name": places[n].name, "probability": round(p, 6)} for n, p in suspects(state)[:LISTED]],
+        "skipped": [{"name": places[n].name, "why": why} for n, why in sorted(state.skipped.items())],
+    }
+
+
+def _culprit_json(one: Culprit, places: Sequence[RowPlace]) -> dict[str, object]:
+    return {
+        "last_good": places[one.low].name,
+        "first_bad": places[one.high].name,
+        "changes": [place.name for place in places[one.low + 1 : one.high + 1]],
+        "probability": round(one.probability, 6),
+        "ratio": round(math.exp(one.shift), 6),
+    }
+
+
+def _step(state: SearchState, places: Sequence[RowPlace]) -> dict[str, object]:
+    """One trial of the search, and what was believed after it."""
+    one, belief = state.outcomes[-1], state.belief
+    leading = int(np.argmax(belief.changes)) + 1 if belief is not None else None
+    return {
+        "base": places[one.low].name,
+        "head": places[one.high].name,
+        "ratio": round(math.exp(one.shift), 6) if one.shift is not None else None,
+        "failed": {places[n].name: why for n, why in one.failed.items()},
+        "seconds": round(one.seconds, 3),
+        "first_bad": places[leading].name if leading else None,
+        "probability": round(float(belief.changes[leading - 1]), 6) if belief is not None and leading else None,
+        "no_step": round(belief.none, 6) if belief is not None else None,
+    }

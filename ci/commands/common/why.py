@@ -1,0 +1,102 @@
+"""The part of `ab` and `check` that says why: experiments after a SLOWER, with what is done now on a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from ci.commands.common.checkouts import two_checkouts
+from ci.git.command import GitError
+from ci.git.repository import LocalCheckout, Repository
+from ci.harness import MeasureError, MeasurePlan, machine_kind
+from ci.judging import live
+from ci.judging.policy import Policy
+from ci.judging.types import Verdict
+from ci.options import together
+from ci.report.model import Explanation
+from ci.report.words import plain
+from ci.why.code import CodeDifference
+from ci.why.explain import DEFAULT_S, explain, explain_pair
+
+WHY = together(
+    click.option(
+        "--why/--no-why",
+        default=True,
+        show_default=True,
+        help="After a SLOWER: put knobs, files, compiler of base back one by one, until the cause is shown.",
+    ),
+    click.option(
+        "--why-seconds",
+        type=click.FloatRange(1, 86_400),
+        default=DEFAULT_S,
+        show_default=True,
+        metavar="SECONDS",
+        help="Begin no such experiment after this long.",
+    ),
+)
+"""Whether the cause of a SLOWER is looked for, and for how long."""
+
+
+def explained(
+    outcome: live.Outcome,
+    checkouts: Sequence[LocalCheckout],
+    plan: MeasurePlan,
+    rules: Policy,
+    file: Path,
+    root: Path,
+    console: Console,
+    seconds: float,
+) -> tuple[Explanation, ...]:
+    """The causes of what is SLOWER; () where nothing is, where there is no base, or with 0 seconds for it.
+
+    The verdict stands without them: Ctrl-C ends the experiments only, and what breaks them off is said.
+    """
+    if not seconds or len(checkouts) < 2 or not outcome.judgement.of(Verdict.SLOWER):
+        return ()
+    asked = (checkouts, outcome.judgement, outcome.file.trials, plan, rules, _folder(file))
+    code = CodeDifference(checkouts[0].path, checkouts[1].path, root / CACHE, plan.pythons).sentences
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("why: what differs")
+
+        def say(said: str) -> None:
+            bar.update(task, description=plain(f"why: putting back {said}", 100))
+
+        try:
+            return explain(*asked, seconds=seconds, code=code, say=say)
+        except (live.Interrupted, KeyboardInterrupt):
+            console.print("why: interrupted; the verdict stands without it", style="yellow")
+        except (GitError, MeasureError, OSError) as error:
+            console.print(f"why: broken off: {error}", style="yellow", markup=False)
+    return ()
+
+
+def explained_commit(
+    repository: Repository,
+    good: str,
+    bad: str,
+    plan: MeasurePlan,
+    rules: Policy,
+    file: Path,
+    console: Console,
+    seconds: float,
+) -> tuple[Explanation, ...]:
+    """Two commits that a search has found next to each other, compared afresh, and what made the second one slower."""
+    sides = two_checkouts(repository, good, bad)
+    code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
+    asked = (sides, dataclasses.replace(plan, trials=0), rules, machine_kind(), _folder(file), console)
+    return explain_pair(*asked, seconds=seconds, code=code)[1]
+
+
+CACHE = Path(".ridgeline/isa")
+"""Below the root of a repository: what was compiled."""
+
+
+def _folder(file: Path) -> Path:
+    """Where experiments lie beside the trials that they explain."""
+    return file.with_name(f"{file.name}.why").resolve()

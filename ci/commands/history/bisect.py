@@ -1,0 +1,230 @@
+"""`ridgeline bisect`: which commit (knob, environment) changed a speed, by paired trials and how sure that is."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci.bisect import commits, expect, replay, show
+from ci.bisect.axes import FEWEST, Axis, KnobAxis, PythonAxis, settings_of
+from ci.bisect.classes import Labels
+from ci.bisect.live import LiveTrials, alone
+from ci.bisect.search import replayed, search, state_of
+from ci.bisect.types import RowPlace, SearchRules, TrialOutcome
+from ci.commands.common.checkouts import one_checkout
+from ci.commands.history.of_event import asked_of_event
+from ci.git.repository import Repository
+from ci.harness import MeasurePlan, machine_kind
+from ci.judging import policy
+from ci.options import (
+    DRY_RUN,
+    JSON,
+    NO_VERDICT,
+    OUT,
+    PASS,
+    POLICY,
+    RESULTS,
+    TIMED,
+    err_console,
+    example,
+    out_console,
+    plan,
+    with_rounds,
+)
+
+FOLDER = Path(".ridgeline/bisect")
+"""Trial files of searches, named by what is searched: the same command goes on with its own."""
+
+NOISE = 3.0
+"""Typical scale of a trial's log-ratio / the policy's `trial_noise`, which leaves out what the rounds explain: recorded
+A/A trials of H200s have 0.08 to 0.6 % where the policy says 0.1 % (2026-11-20)."""
+
+TRIAL_S = {"gpu": 15.0, "cpu": 8.0}
+"""Seconds of a trial with one case, to say beforehand how long a search takes: about what starting two processes,
+checking and 40 rounds took (gemm on an H200 and on two CPU cores, 2026-11-22)."""
+
+LEAST = 1e-4
+"""Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
+
+AXES = ("commits", "knob", "triton", "env")
+
+EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
+  ridgeline bisect --event 3f2a
+  ridgeline bisect --axis knob num_warps=4,8 num_stages=2,3 --case gemm/n4096_k14336_m64_fp16
+  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16"""
+
+
+@click.command(epilog=example(EXAMPLES))
+@click.argument("ends", nargs=-1, metavar="GOOD BAD")
+@click.option("--axis", type=click.Choice(AXES), default=AXES[0], show_default=True, help="What may be to blame.")
+@click.option("--event", metavar="ID", help="Ends, kernel, case and backend of an event (`ridgeline events`).")
+@TIMED
+@click.option("--trials", "most", type=click.IntRange(1, 1000), default=60, show_default=True, help="Most to spend.")
+@click.option(
+    "--smallest",
+    type=click.FloatRange(LEAST, 1.0),
+    metavar="SHARE",
+    help="Least step looked for, such as 0.01 (policy).",
+)
+@click.option("--replay", "recording", type=click.Path(path_type=Path), help="Take recorded trials; measure nothing.")
+@POLICY
+@OUT
+@RESULTS
+@JSON
+@DRY_RUN
+def bisect(
+    ends: tuple[str, ...],
+    axis: str,
+    event: str | None,
+    most: int,
+    smallest: float | None,
+    recording: Path | None,
+    policy_file: Path | None,
+    out: Path | None,
+    results: Path,
+    as_json: bool,
+    dry_run: bool,
+    **what: Any,
+) -> int:
+    """Find the commit between GOOD and BAD that changed a speed, trial by trial, until it is 99 % sure.
+
+    Each trial compares a commit with GOOD in lock-step, where it is expected to tell most.  Both ends come first, and a
+    fresh trial of the last good and the first bad commit last.  Commits with equal code cost nothing; those that cannot
+    be measured are left out, and the answer is then a range.  Several cases count together, by the geometric mean of
+    their ratios.  The same command goes on where it was interrupted.
+
+    --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one first.
+
+    Exit code 0: answered (found, or there is no step); 2: the trials did not suffice; 3: usage or infrastructure.
+    1 is not used: a search that finds a regression did its work.
+    """
+    planned, ratio = _planned(**what), None
+    if event:
+        asked = asked_of_event(event, results, ends, planned)
+        ends, planned, ratio = asked.ends, asked.plan, asked.ratio
+    lead = functools.partial(_rules, policy.load(policy_file), planned.kernels, most, smallest)
+    if recording and replay.tells_its_places(recording):
+        found = replay.of_file(recording)
+        return _told(found.places, [None] * len(found.places), lead(found.kind), found.outcomes, "place", as_json)
+    if not (planned.cases or planned.kernels):
+        raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
+    row = _axis(axis, ends, planned.kernels)
+    if recording:
+        found = replay.of_axis(recording, row)
+        return _told(found.places, row.known, lead(found.kind), found.outcomes, row.what, as_json)
+    file = out or _file(axis, row, planned)
+    if dry_run:
+        return _said(row, lead(machine_kind()), file, ratio, as_json)
+    return _measured(row, planned, lead(machine_kind()), file, as_json)
+
+
+# ---- what is asked ------------------------------------------------------------------------------------------------
+
+
+def _axis(kind: str, ends: Sequence[str], kernels: Sequence[str]) -> Axis:
+    """The row of places that the arguments name."""
+    if kind == "commits":
+        if len(ends) != FEWEST:
+            raise click.UsageError(
+                f"{len(ends)} commits given, two are needed: ridgeline bisect GOOD BAD, or --event ID"
+            )
+        return commits.commit_axis(Repository(Path.cwd()), ends[0], ends[1], kernels, err_console())
+    here = one_checkout(None, None, None)
+    if kind == "knob":
+        if not ends:
+            raise click.UsageError("--axis knob needs the knobs that differ, such as num_warps=4,8 num_stages=2,3")
+        return KnobAxis(here, settings_of(ends))
+    return PythonAxis(here, _pythons(ends, kind), sys.executable)
+
+
+def _pythons(paths: Sequence[str], kind: str) -> list[str]:
+    if len(paths) < FEWEST:
+        raise click.UsageError(f"--axis {kind} needs two Pythons or more in their order, such as env36/bin/python")
+    absent = [one for one in paths if not os.access(one, os.X_OK) or Path(one).is_dir()]
+    if absent:
+        raise click.UsageError(f"{absent[0]!r} is no program that can be run; name the Python of an environment")
+    whole = [os.path.abspath(one) for one in paths]  # not resolved: a link of a venv is what makes it one
+    if len(set(whole)) < len(whole):
+        raise click.UsageError("a Python is named twice; name each once, in the order of their versions")
+    return whole
+
+
+def _planned(
+    *, kernels: Sequence[str] = (), cases: Sequence[str] = (), backends: Sequence[str] = (), **how: Any
+) -> MeasurePlan:
+    """The plan, with kernel and backend of cases that name them: KERNEL/CASE, or KERNEL/BACKEND/CASE as reports do."""
+    parts = [case.split("/") for case in cases]
+    named = (*kernels, *(part[0] for part in parts if len(part) > 1))
+    timed = (*backends, *(part[1] for part in parts if len(part) > 2))
+    plain = tuple("/".join((part[0], part[-1])) if len(part) > 1 else part[0] for part in parts)
+    unique = {"kernels": tuple(dict.fromkeys(named)), "backends": tuple(dict.fromkeys(timed))}
+    return with_rounds(plan(cases=plain, **unique, **how))
+
+
+def _rules(rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str) -> SearchRules:
+    """By the policy for this kind of machine."""
+    settings = rules.settings(kernels[0] if len(kernels) == 1 else "", kind)
+    return SearchRules(smallest or max(settings.smallest_effect, LEAST), NOISE * settings.trial_noise, most)
+
+
+def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
+    asked = repr((kind, [place.name for place in axis.places], dataclasses.astuple(planned)))
+    return FOLDER / f"{kind}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.jsonl"
+
+
+# ---- what comes of it ----------------------------------------------------------------------------------------------
+
+
+def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool) -> int:
+    console = err_console()
+    with alone(file):
+        live = LiveTrials(axis, planned, file, console)
+        before = live.before()
+        if before:
+            console.print(f"going on with the {len(before)} trials of {file}")
+        tell = functools.partial(show.progress, places=axis.places, what=axis.what, console=console)
+        ended = search(axis.places, axis.known, rules, live, before, tell)
+    console.print(f"the trials are in {file}")
+    return _told(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json)
+
+
+def _told(
+    places: Sequence[RowPlace],
+    known: Labels,
+    rules: SearchRules,
+    outcomes: Sequence[TrialOutcome],
+    what: str,
+    as_json: bool,
+) -> int:
+    """Print what the trials come to in their order; the exit code."""
+    states = replayed(places, known, rules, outcomes)
+    if as_json:
+        click.echo(json.dumps(show.document(states, places, what), indent=1))
+    else:
+        show.result(states[-1], places, what, out_console())
+    return PASS if states[-1].answer else NO_VERDICT
+
+
+def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, as_json: bool) -> int:
+    """What would be searched, and how long it takes."""
+    state = state_of(axis.places, axis.known, rules, [])
+    count = expect.trials(axis.known, rules, ratio)
+    minutes = count * TRIAL_S[machine_kind()] / 60
+    if as_json:
+        listed = [{"name": p.name, "code": code} for p, code in zip(axis.places, axis.known, strict=True)]
+        told = {"axis": axis.what, "places": listed, "classes": state.classes, "out": str(file)}
+        click.echo(json.dumps({**told, "trials": round(count, 1), "minutes": round(minutes, 1)}, indent=1))
+        return PASS
+    out_console().print(show.places_table(axis.places, axis.known, axis.what))
+    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ")
+    click.echo(f"would take about {count:.0f} trials, {minutes:.0f} minutes, into {file}")
+    return PASS

@@ -1,0 +1,204 @@
+"""Why cases are slower: experiments for every group of cases with the same suspects, within a limit of time.
+
+The one entry for every verb: `explain(...)` of a judgement of base and head, whatever led to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ci.git.repository import LocalCheckout
+from ci.harness import MeasurePlan, measure
+from ci.judging.live import Measure, MeasureAlone, compare, in_session
+from ci.judging.policy import Policy
+from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.report.model import Explanation
+from ci.trials.trial import Trial
+from ci.why import search as searching
+from ci.why import suspects, words
+from ci.why.experiments import Experiments, Question
+from ci.why.search import Search
+from ci.why.trees import Sides
+from ci.why.types import CauseFinding, Slowdown, Suspect
+
+MOST_GROUPS = 4
+"""Groups of cases that are examined: a commit has one or two causes, and the largest slow-downs come first."""
+
+DEFAULT_S = 300.0
+"""Seconds for all experiments: an experiment is three trials of one arm on each side, 10 to 30 s on a GPU (2026-11)."""
+
+Code = Callable[[Question, Trial], Sequence[str]]
+"""What the compiler emits differently for the case of a question on the machine of a trial, a sentence each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SlowGroup:
+    """Slower cases of one backend with the same suspects.  trial: the newest that has the worst of them."""
+
+    cases: tuple[CaseVerdict, ...]
+    trial: Trial
+
+    @property
+    def worst(self) -> CaseVerdict:
+        """The case whose slow-down stands out most from what it might be by chance."""
+        return max(self.cases, key=lambda one: one.ci_low or 0.0)
+
+
+def explain(
+    checkouts: Sequence[LocalCheckout],
+    judgement: Judgement,
+    trials: Sequence[Trial],
+    plan: MeasurePlan,
+    policy: Policy,
+    folder: Path,
+    *,
+    seconds: float = DEFAULT_S,
+    measuring: MeasureAlone = measure,
+    code: Code = lambda question, trial: (),
+    say: Callable[[str], None] = lambda said: None,
+) -> tuple[Explanation, ...]:
+    """The causes of every SLOWER of a judgement of (base, head), each shown by putting it back; () if none is.
+
+    trials: those of the judgement.  folder: for the trees and trials of the experiments, which are no records; the
+    same call with the same folder goes on where it was interrupted.  Raises Interrupted and GitError.
+    """
+    base, head = checkouts
+    groups = slower(judgement, trials)
+    bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        made = [_explained(group, bench, plan, code) for group in groups[:MOST_GROUPS]]
+        return (*made, *not_examined(judgement, made))
+    finally:
+        for tree in folder.glob("tree-*"):
+            shutil.rmtree(tree, ignore_errors=True)
+
+
+def explain_pair(
+    checkouts: Sequence[LocalCheckout],
+    plan: MeasurePlan,
+    policy: Policy,
+    kind: str,
+    folder: Path,
+    console: Console,
+    *,
+    comparing: Measure = in_session,
+    seconds: float = DEFAULT_S,
+    measuring: MeasureAlone = measure,
+    code: Code = lambda question, trial: (),
+) -> tuple[Judgement, tuple[Explanation, ...]]:
+    """Compare two commits afresh, such as the last good and the first bad one of a search, and explain what is SLOWER.
+
+    Raises as `ci.judging.live.compare` and `explain`.
+    """
+    found = compare(checkouts, plan, policy, kind, folder / "compared.jsonl", console, comparing)
+    trials = found.file.trials
+    asked = (checkouts, found.judgement, trials, plan, policy, folder)
+    return found.judgement, explain(*asked, seconds=seconds, measuring=measuring, code=code)
+
+
+def slower(judgement: Judgement, trials: Sequence[Trial]) -> list[SlowGroup]:
+    """The slower cases with the same operator, backend and changed knobs together, the largest slow-down first."""
+    groups: dict[tuple[str, ...], list[tuple[CaseVerdict, Trial]]] = {}
+    for case in judgement.of(Verdict.SLOWER):
+        trial = next((one for one in reversed(trials) if _both(one, case)), None)
+        if trial and case.ci_low and case.ci_low > 1:
+            arms = trial.cases[_short(case)].arms
+            key = (case.kernel, case.backend, *suspects.signature(arms, case.backend))
+            groups.setdefault(key, []).append((case, trial))
+    made = [SlowGroup(tuple(case for case, _ in members), members[0][1]) for members in groups.values()]
+    return sorted(made, key=lambda one: -(one.worst.ratio or 0.0))
+
+
+def not_examined(judgement: Judgement, made: Sequence[Explanation]) -> Iterator[Explanation]:
+    """The slower cases that no explanation is about, with the reason."""
+    known = {name for one in made for name in one.cases}
+    left = [case for case in judgement.of(Verdict.SLOWER) if case.case not in known]
+    moved = tuple(case.case for case in left if case.ci_low and case.ci_low > 1)
+    still = tuple(case.case for case in left if case.case not in moved)
+    more = f"the {MOST_GROUPS} largest slow-downs with different suspects come first; name these with --case"
+    if moved:
+        yield Explanation(moved, moved[0], NOT_EXAMINED, f"not examined: {more}")
+    if still:
+        why = "its median is not slower beyond doubt, so there is nothing that could be put back to base's"
+        yield Explanation(still, still[0], NOT_EXAMINED, f"not examined: {why}")
+
+
+NOT_EXAMINED = "not examined"
+
+
+def _both(trial: Trial, case: CaseVerdict) -> bool:
+    """Whether a trial has times of a case on both sides."""
+    result = trial.cases.get(_short(case)) if trial.operator == case.kernel else None
+    arms = [result.arms.get((role, case.backend)) for role in ("base", "head")] if result else []
+    return bool(arms) and all(arm and arm.ok for arm in arms)
+
+
+def _short(case: CaseVerdict) -> str:
+    return case.case.split("/", 2)[2]
+
+
+def _explained(group: SlowGroup, bench: Experiments, plan: MeasurePlan, code: Code) -> Explanation:
+    begin, before = time.monotonic(), (bench.experiments, bench.trials)
+    question = _question(group, plan)
+    found = _searched(question, group, bench)
+    return Explanation(
+        tuple(case.case for case in group.cases),
+        question.name,
+        words.state(found),
+        words.sentence(found),
+        tuple(words.tried(found.findings)),
+        tuple(code(question, group.trial)),
+        bench.experiments - before[0],
+        bench.trials - before[1],
+        round(time.monotonic() - begin, 1),
+    )
+
+
+def _question(group: SlowGroup, plan: MeasurePlan) -> Question:
+    worst = group.worst
+    ratio, low, high = (value or 1.0 for value in (worst.ratio, worst.ci_low, worst.ci_high))
+    whole = Slowdown.of_ratio(ratio, low, high, worst.trials)
+    arm = group.trial.cases[_short(worst)].arms["head", worst.backend]
+    return Question(worst.kernel, worst.backend, _short(worst), whole, plan, arm.code_hash is not None)
+
+
+def _searched(question: Question, group: SlowGroup, bench: Experiments) -> Search:
+    """The search among all suspects, and then among the parts of each file that explains something."""
+    floor = math.log1p(bench.policy.settings(question.operator, group.trial.machine.kind).smallest_effect)
+    other = "base" in question.plan.pythons or "head" in question.plan.pythons
+    every = suspects.of_case(group.trial, question.case, question.backend, bench.sides, other)
+    found = Search(question.whole, floor, lambda put: bench.slowdown(question, floor, put))
+    found.run(every)
+    found.findings = list(_with_parts(found, question, floor, bench))
+    return found
+
+
+def _with_parts(found: Search, question: Question, floor: float, bench: Experiments) -> Iterator[CauseFinding]:
+    put: tuple[Suspect, ...] = ()
+    for one in found.findings:
+        if searching.parts_first(one):
+            one = dataclasses.replace(one, parts=_parts(one, put, question, floor, bench))
+        put = (*put, *(one.suspects if one.answer.explains else ()))
+        yield one
+
+
+def _parts(
+    finding: CauseFinding, put: tuple[Suspect, ...], question: Question, floor: float, bench: Experiments
+) -> tuple[CauseFinding, ...]:
+    """Which parts of a file explain what the file explains; put: what was put back when the file was."""
+    parts = suspects.parts_of(finding.suspects[0].path, bench.sides)
+    if len(parts) < 2:
+        return tuple(dataclasses.replace(finding, suspects=(part,)) for part in parts)
+    whole = question.whole if finding.share is None else searching.scaled(question.whole, finding.share)
+    level = finding.left.log_ratio
+    within = Search(whole, floor, lambda some: bench.slowdown(question, floor, (*put, *some)), level)
+    within.run(parts)
+    return tuple(within.findings)

@@ -1,0 +1,78 @@
+"""Where the seconds go: each to the request in flight, none twice, and what is left to the coordinator."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.coordinator.session.ledger import PHASES, SecondsLedger, phase
+from benchmarks.worker.requests import CASE_STEPS, Service
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def spend(ledger: SecondsLedger, clock: Clock, op: str, seconds: float, **fields: object) -> None:
+    ledger.sent("pool", op, fields)
+    clock.now += seconds
+    ledger.answered("pool")
+
+
+def test_each_second_is_that_of_its_request(clock: Clock) -> None:
+    ledger = SecondsLedger(clock)
+    spend(ledger, clock, "join", 1.0)
+    spend(ledger, clock, "samples", 0.25, warm_up=True)
+    spend(ledger, clock, "samples", 2.0, warm_up=False)
+    spend(ledger, clock, "poison", 0.5)
+    spend(ledger, clock, "check", 0.5)
+    found = ledger.taken(5.0)
+    assert found == {"start": 1.0, "warm-up": 0.25, "rounds": 2.0, "checks": 1.0, "between": 0.75}
+    assert sum(found.values()) == 5.0
+    assert ledger.taken(0.0) == {}, "a trial has its own seconds only"
+
+
+def test_requests_of_two_checkouts_at_once_count_once(clock: Clock) -> None:
+    ledger = SecondsLedger(clock)
+    for pool in ("base", "head"):
+        ledger.sent(pool, "build", {})
+        clock.now += 1.0
+    for pool in ("base", "head"):
+        clock.now += 1.0
+        ledger.answered(pool)
+    assert ledger.taken(4.0) == {"set-up": 4.0}
+
+
+def test_processes_that_are_killed_have_no_request_any_more(clock: Clock) -> None:
+    ledger = SecondsLedger(clock)
+    ledger.sent("base", "quit", {})
+    ledger.sent("head", "quit", {})
+    clock.now += 1.0
+    ledger.answered("base")
+    ledger.answered("base")
+    ledger.answered("head")
+    spend(ledger, clock, "case", 1.0)
+    assert ledger.taken(2.0) == {"end": 1.0, "inputs": 1.0}
+
+
+def test_compiling_is_a_part_of_first_calls(clock: Clock) -> None:
+    ledger = SecondsLedger(clock)
+    spend(ledger, clock, "call", 3.0)
+    assert ledger.taken(3.0, compiling_s=2.5) == {"first calls": 0.5, "compiling": 2.5}
+    spend(ledger, clock, "call", 1.0)
+    assert ledger.taken(1.0, compiling_s=2.0) == {"compiling": 1.0}, "of several ranks at once, the sum is longer"
+
+
+def test_every_request_of_a_case_has_a_phase() -> None:
+    joining = {"join", "case", "quit"}
+    assert {*CASE_STEPS, *joining} == PHASES.keys()
+    assert all(hasattr(Service, f"do_{op}") for op in joining)
+    assert phase("new", {}) == "new"

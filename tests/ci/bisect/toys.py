@@ -1,0 +1,108 @@
+"""A repository with toy kernels, of which some commits change one; and trial lines of its commits, made by hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.ci import made_trials
+from tests.one_operator import AUTHOR
+
+ROWS = '''"""Sums of rows. {note}"""
+
+import torch
+from kernels.spec import Case, Cost, Kernel, Tolerance
+
+rows = Kernel(
+    "rows",
+    cases=[Case("r4", tier="pr", R=4, C=4096, dtype="fp32")],
+    tolerance=Tolerance(norm=1e-5, peak=1e-4),
+)
+
+
+@rows.inputs
+def inputs(case, seed):
+    return {{"x": torch.randn(case.R, case.C)}}
+
+
+@rows.cost
+def cost(case):
+    """One addition per element."""
+    return Cost(flops=case.R * case.C, hbm_bytes=4 * case.R * case.C)
+
+
+@rows.reference
+def reference(case, inputs):
+    return inputs["x"].double().sum(1).float()
+
+
+@rows.backend("torch")
+def ours(case, inputs):
+    x, out = inputs["x"], torch.empty(case.R)
+
+    def call(repeat=range({repeat})):
+        for _ in repeat:
+            torch.sum(x, dim=1, out=out)
+        return out
+
+    return call
+'''
+LAST, SLOWER, BROKEN = 20, 13, 9
+"""The last of the commits 0..20, the one that calls eight times as often, and one whose kernel cannot be imported."""
+REWRITTEN = (0, 3, 7, 10, 16)
+"""Commits that change words of the kernel's file."""
+
+
+def git(folder: Path, *words: str) -> str:
+    env = {**os.environ, **AUTHOR}
+    return subprocess.run(["git", *words], cwd=folder, env=env, check=True, capture_output=True, text=True).stdout
+
+
+def made(folder: Path) -> list[str]:
+    """The repository; its commits by number, tagged v0 to v20."""
+    (folder / "toys").mkdir(parents=True)
+    (folder / "toys/__init__.py").touch()
+    (folder / "pyproject.toml").write_text('[tool.ridgeline]\nkernels = ["toys"]\n')
+    git(folder, "init", "-q", "-b", "main")
+    for number in range(LAST + 1):
+        _change(folder, number)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-q", "-m", f"change {number}")
+        git(folder, "tag", f"v{number}")
+    return git(folder, "rev-list", "--reverse", "HEAD").split()
+
+
+def _change(folder: Path, number: int) -> None:
+    repeat = 160 if number >= SLOWER else 20
+    if number in (*REWRITTEN, SLOWER):
+        (folder / "toys/rows.py").write_text(ROWS.format(note=f"Version {number}.", repeat=repeat))
+    elif number == BROKEN:
+        (folder / "toys/rows.py").write_text("import nothing_there\n")
+    elif number % 2:
+        (folder / "toys/other.py").write_text(f'"""Of no kernel, {number}."""\n')
+    else:
+        (folder / "README.md").write_text(f"{number}\n")
+
+
+def line(base: str, head: str, ratio: float, number: int = 0, failed: str = "", **more: Any) -> dict[str, Any]:
+    """A trial line of two commits.  failed: the role whose arm is wrong."""
+    times = {"base": made_trials.TIMES, "head": [ratio * t for t in made_trials.TIMES]}
+    arms = {
+        f"{role}/triton": made_trials.failed("wrong") if role == failed else made_trials.ok(times[role])
+        for role in ("base", "head")
+    }
+    declared = made_trials.declaration(more.get("kernel", "gemm"))
+    trees = {r: made_trials.tree(commit, declared=declared) for r, commit in (("base", base), ("head", head))}
+    return made_trials.trial({"m16": arms}, number=number, trees=trees, **more)
+
+
+def replay_lines(names: Sequence[str], pairs: Sequence[tuple[str, str, float]]) -> list[dict[str, Any]]:
+    """Lines of a replay file that names its row."""
+    return [
+        {"trial": n, "unit": "us", "places": list(names), "base": base, "head": head,
+         "cases": {"gemm/triton/m16": {"base": [1.0] * 8, "head": [ratio] * 8}}}
+        for n, (base, head, ratio) in enumerate(pairs)
+    ]  # fmt: skip

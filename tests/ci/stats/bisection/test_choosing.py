@@ -1,0 +1,114 @@
+"""What is measured next, and when a search ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ci.stats.bisection import grid
+from ci.stats.bisection.choosing import Ask, FoundSteps, believe, best, information, next_step
+from ci.stats.bisection.types import Belief, Line, PairShift
+
+EVEN = Line(np.full(16, 1 / 16))
+
+
+def after(line: Line, seen: list[PairShift]) -> Ask | FoundSteps:
+    return next_step(line, seen, believe(line, seen))
+
+
+def test_the_two_ends_come_first() -> None:
+    assert next_step(EVEN, [], None) == Ask(0, 16)
+
+
+def test_then_the_middle_by_the_prior() -> None:
+    ends = [PairShift(0, 16, 0.05)] * 3
+    asked = after(EVEN, ends)
+    assert isinstance(asked, Ask)
+    assert asked.low == 0
+    assert 7 <= asked.high <= 9
+    early = Line(np.array([0.45, 0.45, *[0.1 / 14] * 14]))
+    assert after(early, ends) == Ask(0, 1, pytest.approx(0.9, abs=0.15))
+
+
+def test_what_takes_longer_must_tell_more() -> None:
+    belief = believe(EVEN, [PairShift(0, 16, 0.05)] * 3)
+    dear = {8: 100.0, 9: 100.0, 7: 100.0}
+    assert best(EVEN, belief, lambda node: dear.get(node, 1.0)).high not in dear
+
+
+def test_the_change_is_bracketed_before_it_is_named() -> None:
+    seen = [PairShift(0, 16, 0.05), PairShift(0, 16, 0.051), *[PairShift(0, 7, 0.0)] * 2, *[PairShift(0, 8, 0.05)] * 3]
+    assert after(EVEN, seen) == Ask(7, 8, fresh=True)
+    done = after(EVEN, [*seen, PairShift(7, 8, 0.049)])
+    assert isinstance(done, FoundSteps)
+    assert [(one.low, one.high) for one in done.culprits] == [(7, 8)]
+    assert done.probability >= 0.99
+    assert done.culprits[0].shift == pytest.approx(0.05, rel=0.1)
+
+
+def test_a_fresh_trial_that_shows_nothing_takes_the_certainty_back() -> None:
+    seen = [PairShift(0, 16, 0.01), *[PairShift(0, 7, 0.0)] * 3, *[PairShift(0, 8, 0.01)] * 3, PairShift(7, 8, 0.0)]
+    assert isinstance(after(EVEN, seen), Ask)
+
+
+def test_no_step_is_an_answer() -> None:
+    flat = after(EVEN, [PairShift(0, 16, shift) for shift in (0.0004, -0.0003, 0.0001, 0.0, 0.0002)] * 3)
+    assert isinstance(flat, FoundSteps)
+    assert flat.culprits == ()
+
+
+def test_two_steps_are_both_named_the_larger_one_first() -> None:
+    levels = {1: 0.0, 3: 0.0, 4: 0.01, 8: 0.01, 11: 0.01, 12: 0.04, 16: 0.04}
+    seen = [PairShift(0, node, level + n * 2e-4) for n in (-1, 0, 1) for node, level in levels.items()]
+    asked = after(EVEN, seen)
+    assert isinstance(asked, Ask)
+    assert asked.fresh
+    assert (asked.low, asked.high) == (11, 12)
+    done = after(EVEN, [*seen, PairShift(11, 12, 0.03), PairShift(3, 4, 0.01)])
+    assert isinstance(done, FoundSteps)
+    assert [(one.low, one.high) for one in done.culprits] == [(11, 12), (3, 4)]
+
+
+def test_what_cannot_be_measured_is_not_asked_for_and_makes_the_answer_a_range() -> None:
+    line = Line(np.full(16, 1 / 16), skipped=frozenset({7, 8, 9}))
+    seen = [PairShift(0, 16, 0.05)] * 3
+    asked = after(line, seen)
+    assert isinstance(asked, Ask)
+    assert asked.high not in line.skipped
+    done = after(line, [*seen, *[PairShift(0, 6, 0.0)] * 3, *[PairShift(0, 10, 0.05)] * 3, PairShift(6, 10, 0.05)])
+    assert isinstance(done, FoundSteps)
+    assert [(one.low, one.high) for one in done.culprits] == [(6, 10)]
+
+
+def test_bits_are_those_of_the_outcomes_by_sampling() -> None:
+    """The expected gain against a Monte Carlo of the same model: entropy before minus mean entropy after."""
+    line = Line(np.full(4, 1 / 4), smallest=0.01, noise=0.01)
+    belief = believe(line, [PairShift(0, 4, 0.02)])
+    at = list(belief.nodes).index(2)
+    rng = np.random.default_rng(1)
+    sizes = grid.of(line.smallest, line.noise)
+    gained = _mean_gain(rng, belief.state[at], sizes, draws=4000)
+    assert information(line, belief)[at] == pytest.approx(gained, abs=0.03)
+
+
+def _mean_gain(rng: np.random.Generator, state: np.ndarray, sizes: grid.StepGrid, draws: int) -> float:
+    flat = state.ravel() / state.sum()
+    levels = np.append(sizes.levels, 0.0)
+    gains = []
+    for index in rng.choice(len(flat), draws, p=flat):
+        _, level, noise = np.unravel_index(index, state.shape)
+        y = levels[level] + sizes.scale[noise] * rng.standard_t(sizes.tail[noise])
+        after = (state * np.exp(sizes.log_density(y - levels[:, None]))).sum(axis=(1, 2))
+        gains.append(_entropy(state.sum(axis=(1, 2))) - _entropy(after / after.sum()))
+    return float(np.mean(gains))
+
+
+def _entropy(chance: np.ndarray) -> float:
+    kept = chance[chance > 0]
+    return float(-(kept * np.log2(kept)).sum())
+
+
+def test_a_belief_is_made_of_what_it_says() -> None:
+    belief = believe(EVEN, [PairShift(0, 16, 0.05)] * 2)
+    assert isinstance(belief, Belief)
+    assert belief.changes.sum() == pytest.approx(belief.one + 2 * belief.two, rel=0.02)

@@ -1,0 +1,110 @@
+"""Explanations of a judgement: what is examined, what is not and why, and a verdict that stands without them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ci.commands.common import why
+from ci.git.repository import Repository
+from ci.harness import MeasureError, MeasurePlan
+from ci.judging import policy
+from ci.judging.live import Interrupted, Outcome
+from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.trials.file import Followed
+from ci.why import suspects
+from ci.why.explain import MOST_GROUPS, explain, not_examined, slower
+from tests.ci import made_trials as trials
+from tests.ci.why import toy
+
+
+def case(name: str, ratio: float = 1.05, low: float = 1.04) -> CaseVerdict:
+    return CaseVerdict(f"gemm/triton/{name}", "gemm", "triton", Verdict.SLOWER, ratio, low, ratio + 0.01, trials=4)
+
+
+def judgement(*cases: CaseVerdict) -> Judgement:
+    return Judgement(Verdict.SLOWER, "", cases)
+
+
+def trial(**knobs: tuple[int, int]):
+    """One trial; by case, num_stages of base and head."""
+    arms = {
+        name: {
+            f"{role}/triton": {**trials.ok(), "knobs": {"num_stages": value, "block_m": 64}}
+            for role, value in zip(("base", "head"), values, strict=True)
+        }
+        for name, values in knobs.items()
+    }
+    sides = {"base": trials.tree(trials.BASE), "head": trials.tree(trials.HEAD)}
+    return trials.parsed(trials.trial(arms, trees=sides))
+
+
+def test_cases_with_the_same_changed_knobs_are_one_group_the_slowest_first() -> None:
+    found = slower(judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08)), [trial(m16=(3, 2), m64=(3, 2))])
+    assert [[one.case for one in group.cases] for group in found] == [["gemm/triton/m16", "gemm/triton/m64"]]
+    assert found[0].worst.case == "gemm/triton/m64"
+    apart = slower(judgement(case("m16", 1.02, 1.01), case("m64", 1.09, 1.08)), [trial(m16=(3, 2), m64=(3, 3))])
+    assert [group.worst.case for group in apart] == ["gemm/triton/m64", "gemm/triton/m16"]
+
+
+def test_a_knob_is_a_suspect_where_both_sides_have_it_with_different_values() -> None:
+    arms = trial(m16=(3, 2)).cases["m16"].arms
+    (found,) = suspects.of_knobs(arms["base", "triton"], arms["head", "triton"])
+    assert (found.name, found.change, found.setting) == ("num_stages", "3 → 2", "num_stages=3")
+
+
+def test_nothing_is_left_out_in_silence() -> None:
+    """A collapse now and then moves no median; and more groups than are examined."""
+    (collapsed, more) = reversed(tuple(not_examined(judgement(case("m16", 1.0, 0.99), case("m64")), [])))
+    assert collapsed.cases == ("gemm/triton/m16",)
+    assert "its median is not slower beyond doubt" in collapsed.sentence
+    assert more.cases == ("gemm/triton/m64",)
+    assert f"the {MOST_GROUPS} largest slow-downs" in more.sentence
+    assert "--case" in more.sentence
+
+
+@pytest.fixture
+def sides(tmp_path: Path):
+    folder = toy.repository(tmp_path / "repository")
+    toy.changed(folder, toy.COPY)
+    repository = Repository(folder)
+    return repository.checkout("HEAD", "base"), repository.working_tree()
+
+
+def test_a_limit_of_time_is_said_and_leaves_no_tree(sides, tmp_path: Path) -> None:
+    asked = (sides, judgement(case("m16")), [trial(m16=(3, 2))], MeasurePlan(), policy.load(), tmp_path / "why")
+    (found,) = explain(*asked, seconds=0.0)
+    assert (found.state, found.experiments) == ("not found", 0)
+    assert "the time for experiments was over" in found.sentence
+    assert not list((tmp_path / "why").glob("tree-*"))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Interrupted("ctrl-c"), "why: interrupted; the verdict stands without it"),
+        (MeasureError("no space left"), "why: broken off: no space left"),
+    ],
+)
+def test_a_verdict_stands_without_its_cause(sides, tmp_path, monkeypatch, error, said) -> None:
+    def broken(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(why, "explain", broken)
+    console = Console(file=io.StringIO(), width=200)
+    outcome = Outcome(judgement(case("m16")), Followed(tmp_path / "t.jsonl").read())
+    asked = (outcome, sides, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", tmp_path, console)
+    assert why.explained(*asked, 60.0) == ()
+    assert said in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_nothing_is_done_where_it_is_not_wanted(sides, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(why, "explain", None)
+    console = Console(file=io.StringIO())
+    for verdict, seconds in ((judgement(case("m16")), 0.0), (Judgement(Verdict.SAME, ""), 60.0)):
+        outcome = Outcome(verdict, Followed(tmp_path / "t.jsonl").read())
+        asked = (outcome, sides, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", tmp_path, console)
+        assert why.explained(*asked, seconds) == ()

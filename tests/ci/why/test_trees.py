@@ -1,0 +1,82 @@
+"""Trees between two sides: head with files or parts of base, and a repository that is left as it was."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ci.git.repository import Repository
+from ci.why import suspects
+from ci.why.trees import Sides
+from ci.why.types import Suspect, SuspectKind
+from tests.ci.why import toy
+from tests.one_operator import git
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Sides:
+    """A committed base, and a head with uncommitted changes: edits, a new file, a file that is gone."""
+    folder = toy.repository(tmp_path / "repository")
+    (folder / "toys" / "doze" / "gone.py").write_text("X = 1\n")
+    toy.committed(folder, "base")
+    repository = Repository(folder)
+    base = repository.checkout("HEAD", "base")
+    toy.changed(folder, toy.COPY)
+    (folder / "toys" / "doze" / "gone.py").unlink()
+    (folder / "toys" / "doze" / "new.py").write_text("X = 2\n")
+    (folder / "toys" / "__init__.py").write_text("# a comment\n")
+    return Sides(base, repository.working_tree(), tmp_path / "why")
+
+
+def state(folder: Path) -> str:
+    commands = (["status", "--porcelain"], ["for-each-ref"], ["count-objects", "-v"], ["ls-files", "--stage"])
+    return "".join(subprocess.check_output(["git", "-C", str(folder), *words], text=True) for words in commands)
+
+
+def file(name: str) -> Suspect:
+    return Suspect(SuspectKind.FILE, name, path=name)
+
+
+def test_files_that_only_read_differently_are_no_suspects(sides: Sides) -> None:
+    names = ("gone.py", "layout.py", "new.py", "work.py")
+    assert sides.changed == tuple(f"toys/doze/{name}" for name in names)
+
+
+def test_a_file_is_put_back_and_nothing_else(sides: Sides) -> None:
+    before = state(sides.head.path)
+    tree = sides.between([file("toys/doze/layout.py")])
+    assert (tree.path / "toys/doze/layout.py").read_text() == toy.FILES["toys/doze/layout.py"]
+    assert "assert out.shape" in (tree.path / "toys/doze/work.py").read_text()
+    assert tree.dirty, "its trials belong to no commit"
+    assert not (tree.path / ".git").exists()
+    assert state(sides.head.path) == before, "index, refs and objects are those that were there"
+
+
+def test_a_new_file_is_taken_away_and_a_lost_one_comes_back(sides: Sides) -> None:
+    tree = sides.between([file("toys/doze/gone.py"), file("toys/doze/new.py")])
+    assert (tree.path / "toys/doze/gone.py").exists()
+    assert not (tree.path / "toys/doze/new.py").exists()
+
+
+def test_parts_of_a_file_are_put_back_alone(sides: Sides) -> None:
+    parts = suspects.parts_of("toys/doze/layout.py", sides)
+    assert [one.name.rpartition(" ")[2] for one in parts] == ["copied", "laid_out", "name"]
+    tree = sides.between([parts[2]])
+    text = (tree.path / "toys/doze/layout.py").read_text()
+    assert '"rows"' in text
+    assert "copied(x)" in text
+
+
+def test_the_same_tree_is_made_once(sides: Sides) -> None:
+    one = sides.between([file("toys/doze/layout.py")])
+    (one.path / "mark").touch()
+    assert (sides.between([file("toys/doze/layout.py")]).path / "mark").exists()
+    assert sides.between([]) is sides.head
+
+
+def test_suspects_are_the_files_that_the_operator_imports(sides: Sides) -> None:
+    git(sides.head.path, "status", "--short")
+    found = {one.name: one.weight for one in suspects.of_files("doze", sides)}
+    assert found == {f"toys/doze/{name}": 3.0 for name in ("gone.py", "layout.py", "new.py", "work.py")}
