@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -67,13 +68,20 @@ def explained(
         def say(said: str) -> None:
             bar.update(task, description=plain(f"why: putting back {said}", 100))
 
-        try:
+        with _apart(console):
             return explain(*asked, seconds=seconds, code=code, say=say)
-        except (live.Interrupted, KeyboardInterrupt):
-            console.print("why: interrupted; the verdict stands without it", style="yellow")
-        except (GitError, MeasureError, OSError) as error:
-            console.print(f"why: broken off: {error}", style="yellow", markup=False)
     return ()
+
+
+@contextlib.contextmanager
+def _apart(console: Console) -> Iterator[None]:
+    """What ends the experiments ends nothing else: it is said."""
+    try:
+        yield
+    except (live.Interrupted, KeyboardInterrupt):
+        console.print("why: interrupted; the verdict stands without it", style="yellow")
+    except (GitError, MeasureError, OSError) as error:
+        console.print(f"why: broken off: {error}", style="yellow", markup=False)
 
 
 def explained_commit(
@@ -87,10 +95,12 @@ def explained_commit(
     seconds: float,
 ) -> tuple[Explanation, ...]:
     """Two commits that a search has found next to each other, compared afresh, and what made the second one slower."""
-    sides = two_checkouts(repository, good, bad)
-    code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
-    asked = (sides, dataclasses.replace(plan, trials=0), rules, machine_kind(), _folder(file), console)
-    return explain_pair(*asked, seconds=seconds, code=code)[1]
+    with _apart(console):
+        sides = two_checkouts(repository, good, bad)
+        code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
+        asked = (sides, dataclasses.replace(plan, trials=0), rules, machine_kind(), _folder(file), console)
+        return explain_pair(*asked, seconds=seconds, code=code)[1]
+    return ()
 
 
 CACHE = Path(".ridgeline/isa")

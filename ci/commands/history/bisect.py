@@ -19,8 +19,9 @@ from ci.bisect.axes import FEWEST, Axis, KnobAxis, PythonAxis, settings_of
 from ci.bisect.classes import Labels
 from ci.bisect.live import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
-from ci.bisect.types import RowPlace, SearchRules, TrialOutcome
+from ci.bisect.types import RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.commands.common.checkouts import one_checkout
+from ci.commands.common.why import WHY, explained_commit
 from ci.commands.history.of_event import asked_of_event
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, machine_kind
@@ -40,6 +41,8 @@ from ci.options import (
     plan,
     with_rounds,
 )
+from ci.report.words import cause_lines
+from ci.stats.bisection.choosing import FoundSteps
 
 FOLDER = Path(".ridgeline/bisect")
 """Trial files of searches, named by what is searched: the same command goes on with its own."""
@@ -81,6 +84,7 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
 @RESULTS
 @JSON
 @DRY_RUN
+@WHY
 def bisect(
     ends: tuple[str, ...],
     axis: str,
@@ -93,6 +97,8 @@ def bisect(
     results: Path,
     as_json: bool,
     dry_run: bool,
+    why: bool,
+    why_seconds: float,
     **what: Any,
 ) -> int:
     """Find the commit between GOOD and BAD that changed a speed, trial by trial, until it is 99 % sure.
@@ -124,7 +130,11 @@ def bisect(
     file = out or _file(axis, row, planned)
     if dry_run:
         return _said(row, lead(machine_kind()), file, ratio, as_json)
-    return _measured(row, planned, lead(machine_kind()), file, as_json)
+    last = _measured(row, planned, lead(machine_kind()), file, as_json)
+    pair = neighbours(last.answer, row.places) if axis == AXES[0] and why else None
+    if pair:
+        _explain(*pair, planned, policy.load(policy_file), file, why_seconds, to_stderr=as_json)
+    return PASS if last.answer else NO_VERDICT
 
 
 # ---- what is asked ------------------------------------------------------------------------------------------------
@@ -184,7 +194,8 @@ def _file(kind: str, axis: Axis, planned: MeasurePlan) -> Path:
 # ---- what comes of it ----------------------------------------------------------------------------------------------
 
 
-def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool) -> int:
+def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, as_json: bool) -> SearchState:
+    """Search, and print what it came to; its last state."""
     console = err_console()
     with alone(file):
         live = LiveTrials(axis, planned, file, console)
@@ -194,7 +205,30 @@ def _measured(axis: Axis, planned: MeasurePlan, rules: SearchRules, file: Path, 
         tell = functools.partial(show.progress, places=axis.places, what=axis.what, console=console)
         ended = search(axis.places, axis.known, rules, live, before, tell)
     console.print(f"the trials are in {file}")
-    return _told(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json)
+    return _shown(axis.places, axis.known, rules, ended.outcomes, axis.what, as_json)
+
+
+def neighbours(found: FoundSteps | None, places: Sequence[RowPlace]) -> tuple[str, str] | None:
+    """(last good, first bad) of an answer with one culprit between two neighbours of which the second is slower."""
+    if found is None or len(found.culprits) != 1:
+        return None
+    one = found.culprits[0]
+    return (places[one.low].name, places[one.high].name) if one.high == one.low + 1 and one.shift > 0 else None
+
+
+def _explain(
+    good: str, bad: str, planned: MeasurePlan, rules: policy.Policy, file: Path, seconds: float, *, to_stderr: bool
+) -> None:
+    """Why the first bad commit is slower than the last good one."""
+    console = err_console()
+    console.print("why: comparing the two neighbours afresh")
+    for one in explained_commit(Repository(Path.cwd()), good, bad, planned, rules, file, console, seconds):
+        lines = [f"why {', '.join(one.cases)}: {one.sentence}", *cause_lines(one, MOST_LINES)]
+        (console if to_stderr else out_console()).print("\n".join(lines), markup=False, soft_wrap=True)
+
+
+MOST_LINES = 12
+"""Things that were put back that are listed."""
 
 
 def _told(
@@ -206,12 +240,25 @@ def _told(
     as_json: bool,
 ) -> int:
     """Print what the trials come to in their order; the exit code."""
+    last = _shown(places, known, rules, outcomes, what, as_json)
+    return PASS if last.answer else NO_VERDICT
+
+
+def _shown(
+    places: Sequence[RowPlace],
+    known: Labels,
+    rules: SearchRules,
+    outcomes: Sequence[TrialOutcome],
+    what: str,
+    as_json: bool,
+) -> SearchState:
+    """Print what the trials come to in their order; the last state."""
     states = replayed(places, known, rules, outcomes)
     if as_json:
         click.echo(json.dumps(show.document(states, places, what), indent=1))
     else:
         show.result(states[-1], places, what, out_console())
-    return PASS if states[-1].answer else NO_VERDICT
+    return states[-1]
 
 
 def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, as_json: bool) -> int:

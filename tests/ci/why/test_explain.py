@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ci.bisect.types import RowPlace
 from ci.commands.common import why
+from ci.commands.history.bisect import neighbours
 from ci.git.repository import Repository
 from ci.harness import MeasureError, MeasurePlan
 from ci.judging import policy
 from ci.judging.live import Interrupted, Outcome
 from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.stats.bisection.choosing import Culprit, FoundSteps
 from ci.trials.file import Followed
 from ci.why import suspects
 from ci.why.explain import MOST_GROUPS, explain, not_examined, slower
@@ -108,3 +111,13 @@ def test_nothing_is_done_where_it_is_not_wanted(sides, tmp_path, monkeypatch) ->
         outcome = Outcome(verdict, Followed(tmp_path / "t.jsonl").read())
         asked = (outcome, sides, MeasurePlan(), policy.load(), tmp_path / "t.jsonl", tmp_path, console)
         assert why.explained(*asked, seconds) == ()
+
+
+@pytest.mark.parametrize(
+    ("low", "shift", "pair"), [(2, 0.02, ("c2", "c3")), (1, 0.02, None), (2, -0.02, None)], ids=str
+)
+def test_a_search_is_explained_where_it_found_one_slower_neighbour(low, shift, pair) -> None:
+    places = [RowPlace(f"c{n}", f"c{n}") for n in range(5)]
+    found = FoundSteps((Culprit(low, 3, 0.99, shift),), 0.99)
+    assert neighbours(found, places) == pair
+    assert neighbours(None, places) is None

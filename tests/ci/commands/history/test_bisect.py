@@ -39,7 +39,7 @@ def run(*words: object):
 def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_path) -> None:
     _, commits = inside
     out = tmp_path / "trials.jsonl"
-    asked = ("v0", "v20", *CASE, *FAST, "--out", out, "--json")
+    asked = ("v0", "v20", *CASE, *FAST, "--out", out, "--json", "--no-why")
     few = run(*asked, "--trials", "3")
     assert few.exit_code == NO_VERDICT, few.output
     stopped = json.loads(few.stdout)
