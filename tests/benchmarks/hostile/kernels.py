@@ -94,22 +94,14 @@ WRONG = "out.mul_(1.5)"
 
 KERNELS = (
     # ---- the channel -------------------------------------------------------------------------------------------
+    HostileKernel("patches_dumps", "ok", "", in_call="json.dumps = json.JSONEncoder.encode = lambda *a, **k: '{}'"),
     HostileKernel(
-        "patches_dumps",
-        "error",
-        "replaces json.dumps",
-        in_call="json.dumps = json.JSONEncoder.encode = lambda *a, **k: '{}'",
-    ),
-    HostileKernel(
-        "patches_write",
-        "error",
-        "replaces",
-        in_call="os.write = os.read = lambda *a: 0; pickle.dumps = marshal.dumps = None",
+        "patches_write", "ok", "", in_call="os.write = os.read = lambda *a: 0; pickle.dumps = marshal.dumps = None"
     ),
     HostileKernel(
         "answers_itself",
-        "error",
-        "replaces json.dumps",
+        "wrong",
+        "expected",
         at_set_up="""
         def forged(*a, **k):
             return '{"ok": true, "result": {"norm": 0.0, "peak": 0.0, "seconds": 1e-9}}'
@@ -200,7 +192,7 @@ KERNELS = (
         in_call="""
         sys.setrecursionlimit(10**9)
         nested = []
-        for _ in range(10**5):
+        for _ in range(60_000):
             nested = [nested]
         repr(nested)
         """,
