@@ -29,6 +29,10 @@ SETTLE_S = 0.2
 """How long processes may take to end with their parent, of which 300 MB are freed first: 5 to 50 ms (2026-11)."""
 
 
+MOST_RESTARTS = 3
+"""How often a case starts anew because the referee ended."""
+
+
 class Again(Exception):
     """The case starts anew, with fewer arms or another method."""
 
@@ -58,7 +62,7 @@ class ArmSteps:
         self.say: Callable[[str], None] = lambda words: None
         self.failures: dict[str, Failure] = {}
         self.ended: set[str] = set()
-        self._in_turns = False
+        self._in_turns, self._restarts = False, 0
         self.referee, self.made_apart = workers.referee, workers.made_apart
 
     def arms(self) -> list[PlannedArm]:
@@ -203,6 +207,10 @@ class ArmSteps:
     def _compared(self, arm: PlannedArm, handed: Sequence[Any]) -> list[Any]:
         """What the referee says of what every rank handed over.  Raises StepFailed or PoolDied."""
         assert self.referee
+        keys = [self._key(arm.role, rank) for rank in range(len(handed))]
+        if not self.referee.knows(keys) and self._restarts < MOST_RESTARTS:
+            self._restarts += 1
+            raise Again  # it ended meanwhile, with the references, which is no fault of this arm
         keyed = [(self._key(arm.role, rank), one) for rank, one in enumerate(handed)]
         return [self.referee.compare(key, one["handed"], one["sets"]) for key, one in keyed]
 

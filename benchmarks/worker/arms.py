@@ -212,8 +212,8 @@ class CaseBench:
     def burst(self, label: str, launches: int, spot: dict[str, Any] | None = None) -> dict[str, Any]:
         """One burst of an arm: the fields of bursts.Burst, and `spot` as in samples."""
         check = self._spot_check(label, **spot) if spot else None
-        timed, part = (check.timed, check.part) if check else (self.arms[label].timed, 0)
-        taken = dataclasses.asdict(bursts.burst(self.clock, timed, launches, part))
+        timed = check.timed if check else self.arms[label].timed
+        taken = dataclasses.asdict(bursts.burst(self.clock, timed, launches))
         return {**taken, "spot": self._found(check, self.arms[label]) if check else None}
 
     def drop(self, label: str) -> None:

@@ -42,14 +42,13 @@ class Burst:
     to_s: float
 
 
-def burst(clock: Any, timed: Timed, launches: int, checked_part: int = 0) -> Burst:
+def burst(clock: Any, timed: Timed, launches: int) -> Burst:
     """Make `launches` launches, at least 2, back to back, and time the second half of them.
 
     The ranks of a collective meet at a barrier before the burst, never in it.
-    checked_part: before which part a spot check begins, counted through; of a collective, before the barrier.
+    A spot check is of the last launch; of a collective it begins before the barrier, and so with the first.
     """
     parts, stamps = _parts(launches), clock.stamps()
-    checked = 0 if clock.barrier else checked_part % len(parts)
     starved: list[bool] = []
     collecting = bound.gc_isenabled()
     bound.gc_disable()
@@ -59,11 +58,8 @@ def burst(clock: Any, timed: Timed, launches: int, checked_part: int = 0) -> Bur
                 timed.before()
             clock.barrier()
         stamps.mark()
-        for part, count in enumerate(parts):
-            if timed.before and part == checked and not clock.barrier:
-                timed.before()
-            for _ in range(count):
-                result = timed.launch()
+        for part, count in enumerate(parts, 1):
+            result = _launched(timed, count, part == len(parts) and not clock.barrier)
             starved.append(stamps.idle())
             stamps.mark()
             stamps.keep(AHEAD)
@@ -74,6 +70,15 @@ def burst(clock: Any, timed: Timed, launches: int, checked_part: int = 0) -> Bur
         if collecting:
             bound.gc_enable()
     return _summary(reached, [count * timed.calls for count in parts], starved, bound.monotonic())
+
+
+def _launched(timed: Timed, count: int, checked: bool) -> Any:
+    """Make launches; checked: the last of them is a spot check, if it is to be one.  What the last returned."""
+    for _ in range(count - 1):
+        timed.launch()
+    if checked and timed.before:
+        timed.before()
+    return timed.launch()
 
 
 def _parts(launches: int) -> list[int]:

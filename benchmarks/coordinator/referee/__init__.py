@@ -77,7 +77,7 @@ class Referee:
     def expect(self, key: str, notes: list[dict[str, Any]], tolerance: dict[str, float]) -> None:
         """Tell it what is expected, for each set of values.  Raises StepFailed or PoolDied."""
         size = _size(notes)
-        oldest = list(self._kept)
+        oldest = [one for one in self._kept if one.split("/")[:2] != key.split("/")[:2]]  # all ranks of a case stay
         while oldest and sum(self._kept.values()) + size > MOST_KEPT:
             self._forget([oldest.pop(0)])
         self._ask("expect", size, key=key, notes=notes, tolerance=tolerance)

@@ -52,7 +52,6 @@ class SpotCheck:
         self.file = file
         self._random = random.Random(secret)
         self.timed = dataclasses.replace(timed, before=self._before, after=self._after)
-        self.part = self._random.randrange(1 << 16)
         self.outputs: list[Any] = []
         self.misshapen = ""
         self._windows = [self._window(one) for output in held for one in forms.tensors(output)]

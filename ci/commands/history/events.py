@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from ci.alerts import settings
 from ci.commands.history import listing
@@ -67,7 +68,8 @@ def events(
 
     Leaves with 1 if an open regression of a kernel is among them.
     """
-    if not results.is_dir():
+    asked = click.get_current_context().get_parameter_source("results")
+    if not results.is_dir() and asked is ParameterSource.COMMANDLINE:
         said = f"{results} is not there, so nothing is known of any regression"
         raise RecordError(f"{said}: `ridgeline run` records there, --results names another folder")
     told = settings.load(alerts_file) if alert else None

@@ -43,7 +43,7 @@ def test_the_table_has_every_line_and_keeps_the_promises() -> None:
 def test_a_few_searches_come_to_what_the_table_says(name: str) -> None:
     found = counted(KINDS[name], searches=4, seed=7)
     assert (found.right, found.undecided) == (4, 0)
-    assert np.mean(found.trials) <= 30
+    assert max(found.trials) <= 60, "what the command spends unless asked otherwise"
 
 
 def test_the_same_seed_gives_the_same_searches() -> None:
