@@ -12,20 +12,7 @@ from rich.console import Console
 
 from ci.adopt.seen import SeenScript
 from ci.git.repository import LocalCheckout
-from ci.harness import (
-    FAULTS,
-    MEASURED,
-    NOTHING,
-    USAGE,
-    ChildExit,
-    MeasureError,
-    MeasurePlan,
-    follow,
-    of_checkout,
-    options,
-    program,
-)
-from ci.judging.live import Told
+from ci.harness import NOTHING, USAGE, ChildExit, MeasureError, MeasurePlan, follow, of_checkout, options, program
 
 SURVEY = "{out}.survey.json"
 PRINTED = "{out}.{role}.txt"
@@ -79,23 +66,6 @@ class ScriptRequest:
         if ended.code == USAGE or ended.code < 0:
             raise MeasureError(_reason(ended))
         return ended.code
-
-    def session(
-        self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told
-    ) -> int:
-        """A live comparison (ci.judging.live.Measure): trials as they are ordered, until no order comes."""
-        worst = MEASURED
-        while orders := json.loads(told()):
-            for order in orders:
-                if self.operator in order["without"]:
-                    continue
-                cases = tuple(f"{self.operator}/{case}" for case in order["cases"])
-                asked = dataclasses.replace(plan, trials=order["trials"], cases=cases)
-                code = self.measure(checkouts, asked, out, console)
-                if code not in (MEASURED, FAULTS):
-                    return code
-                worst = max(worst, code)
-        return worst
 
     def seen(self, checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> SeenScript:
         """What both sides time; nothing is timed."""

@@ -144,7 +144,7 @@ def _compared(
     kind = "cpu" if request.device == "cpu" else machine_kind()
     budget = plan.trials or rules.settings(machine_kind=kind).looks[-1]
     asked = dataclasses.replace(request, most_trials=budget)
-    outcome = live.compare(checkouts, plan, rules, kind, file, err_console(), asked.session)
+    outcome = live.compare(checkouts, plan, rules, kind, file, err_console(), live.started_for_each(asked.measure))
     if as_json:
         click.echo(json.dumps(with_rejected(to_json(outcome.judgement), outcome.file.rejected), indent=1))
     else:

@@ -110,8 +110,9 @@ def _tried(one: PublicScript, clone: Path, budget: float, python: str | None) ->
         try:
             seen = request.seen(sides, plan, file, quiet)
             row = _with_seen(row, seen)
-            found = live.compare(sides, plan, policy.load(), "cpu", file, quiet, request.session).judgement
-            return _with_judgement(row, found, seen)
+            measuring = live.started_for_each(request.measure)
+            found = live.compare(sides, plan, policy.load(), "cpu", file, quiet, measuring)
+            return _with_judgement(row, found.judgement, seen)
         except (NothingToCompare, MeasureError) as error:
             return dataclasses.replace(row, outcome=_kind(str(error), row), reason=_short(str(error), clone))
 
