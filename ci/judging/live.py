@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ci.git.repository import LocalCheckout
-from ci.harness import INTERRUPTED, NOTHING, USAGE, MeasureError, MeasurePlan, measure
+from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan, measure
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement
@@ -33,6 +33,26 @@ MeasureAlone = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console], i
 def in_session(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
     """One measuring program for all looks: what it found out in its first seconds is not asked again."""
     return measure(checkouts, dataclasses.replace(plan, trials=1), out, console, "run", "--orders", told=told)
+
+
+def started_for_each(measuring: MeasureAlone) -> Measure:
+    """The same of a program that takes no orders: it is started for each, with the operator's cases and trials."""
+
+    def in_turn(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
+        worst = MEASURED
+        while orders := json.loads(told()):
+            for order in orders:
+                names = tuple(f"{order['kernel']}/{case}" for case in order["cases"])
+                kernels = (order["kernel"],) if order["kernel"] else plan.kernels
+                numbers = {"first_trial": order["first_trial"], "trials": order["trials"]}
+                part = dataclasses.replace(plan, kernels=kernels, cases=names or plan.cases, **numbers)
+                code = measuring(checkouts, part, out, console)
+                if code in (USAGE, INTERRUPTED):
+                    return code
+                worst = max(worst, code)
+        return worst
+
+    return in_turn
 
 
 class Interrupted(Exception):

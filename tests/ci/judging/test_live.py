@@ -18,7 +18,7 @@ from benchmarks import trial_file
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging import policy
-from ci.judging.live import Interrupted, TrialOrder, compare, identical, up_to
+from ci.judging.live import Interrupted, TrialOrder, compare, identical, started_for_each, up_to
 from ci.judging.types import Verdict
 from ci.records import store
 from ci.report.seconds import to_decide
@@ -241,3 +241,18 @@ def test_the_mirror_has_both_sides() -> None:
     both = trials.parsed(trials.trial()).mirrored(trials.BASE)
     assert both.checkouts["base"].commit == trials.BASE
     assert set(both.cases["m16"].arms) == {(role, name) for role in ("head", "base") for name in ("triton", "blas")}
+
+
+def test_a_program_that_takes_no_orders_is_started_for_each(tmp_path: Path) -> None:
+    player, plans = Player(slower=0.004), []
+
+    def alone(trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+        plans.append(plan)
+        player.write(trees, {"m16", "m64"}, plan.trials, out)
+        return MEASURED
+
+    out, quiet = tmp_path / "t.jsonl", Console(file=io.StringIO())
+    compare(TREES, MeasurePlan(), policy.load(), "gpu", out, quiet, started_for_each(alone))
+    assert (plans[0].trials, plans[0].cases) == (1, ())
+    assert all(case.startswith("gemm/") for plan in plans[1:] for case in plan.cases)
+    assert [plan.first_trial for plan in plans] == [sum(p.trials for p in plans[:i]) for i in range(len(plans))]
