@@ -18,8 +18,8 @@ LINES = [[cell.strip() for cell in line.split("|")[1:-1]] for line in TABLE.spli
 ROWS = {name: numbers for name, *numbers in LINES}
 
 SHORT = "1 % step, recorded noise of tgemm_m64"
-"""Three of 100 searches named a wrong change (2026-11-22), why is not known yet: 1 % in this noise of 0.6 % falls short of
-the 99 % that are promised."""
+"""Three of 100 searches named a wrong change (2026-11-22), why is not known yet: 1 % in this noise of 0.6 % falls
+short of the 99 % that are promised."""
 
 KINDS = {cell.name: cell for cell in cells(DATA)}
 
