@@ -6,11 +6,12 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kernels.spec import Tolerance
+if TYPE_CHECKING:
+    from kernels.spec import Tolerance
 
 CHUNK = 1 << 24
 """Elements compared at a time: bounds the extra memory to some 400 MB, wherever the tensors live."""

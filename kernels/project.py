@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from kernels.spec import DeclarationError
+from .spec import DeclarationError
 
 DEFAULT = ["kernels"]
 """The packages with kernels of a project that lists none."""

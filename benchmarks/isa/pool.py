@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.isa.targets import environment, target
 
 HARNESS = Path(__file__).resolve().parents[2]
+MODULE = "benchmarks.isa.worker"
 MOST_PROCESSES = 4
 """Processes per architecture on a large machine: each imports torch and Triton again (about 2 s and 0.5 GB)."""
 
@@ -94,7 +95,7 @@ class CompileProcess:
         if setting.packages:
             variables["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        command = [setting.python, "-m", "benchmarks.isa.worker", *arguments]
+        command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming" / "__main__.py"), MODULE, *arguments]
         self._process = subprocess.Popen(command, cwd=HARNESS, env=variables, start_new_session=True, **pipes)
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:

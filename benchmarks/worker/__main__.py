@@ -1,7 +1,7 @@
 """The measuring process: reads requests, one JSON line each, and answers each with one line.
 
-Run by path (never imported by the coordinator).  `benchmarks` comes from the checkout that this file lies in,
-everything else from the checkout under test.
+Run by path (never imported by the coordinator).  The harness goes by another name here (benchmarks.naming): plain names
+are those of the checkout under test.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """REQUESTS ANSWERS CHECKOUT: two descriptors of pipes, and a folder."""
-    serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from benchmarks import naming
+
+    naming.settle()
+    naming.our("benchmarks.worker.__main__").serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
 
 
 def serve(requests: int, answers: int, checkout: str) -> None:
@@ -35,10 +39,10 @@ def serve(requests: int, answers: int, checkout: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for descriptor in (requests, answers):
         os.set_inheritable(descriptor, False)
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from benchmarks.worker.requests import Service
+    from .. import naming
+    from .requests import Service
 
-    sys.path.insert(0, checkout)
+    naming.open_to(Path(checkout))
     service = Service(checkout)
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
@@ -56,7 +60,7 @@ def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"ok": True, "result": service.perform(request["op"], request["fields"])}
     except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
-        from benchmarks.worker import failures
+        from . import failures
 
         return failures.answer(error)
     finally:

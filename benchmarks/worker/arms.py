@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker import bursts, clocks, code_hash
-from benchmarks.worker.failures import Refused, first_line
+from . import bursts, clocks, code_hash
+from .failures import Refused, first_line
 
 
 @dataclasses.dataclass

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.worker.clocks import Timed
+from .clocks import Timed
 
 PARTS = 64
 """Most parts of a burst; after each the device leaves a stamp: 8 ms in a burst of 0.5 s."""

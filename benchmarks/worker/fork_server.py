@@ -29,21 +29,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 HARNESS = Path(__file__).resolve().parents[2]
+WORKER = "ridgeline.house.benchmarks.worker.__main__"
+"""The program of a measuring process, by its name here (benchmarks.naming)."""
 
 LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
 
-PRELOADED = (
-    "torch",
-    "torch.distributed",
-    "triton",
-    "triton.language",
-    "benchmarks.worker.__main__",
-    "benchmarks.worker.requests",
-    "benchmarks.worker.arms",
-    "benchmarks.worker.declare",
-    "benchmarks.worker.probe",
-)
+PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
+OURS = ("__main__", "requests", "arms", "declare", "probe")
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
 
@@ -51,7 +44,10 @@ def main() -> None:
     """Import, then serve the socket whose descriptor is the argument until it closes."""
     link = socket.socket(fileno=int(sys.argv[1]))
     sys.path.insert(0, str(HARNESS))
-    for name in PRELOADED:
+    from benchmarks import naming
+
+    naming.settle()
+    for name in (*PRELOADED, *(f"{naming.HOUSE}.benchmarks.worker.{module}" for module in OURS)):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     if not _can_fork() or "kernels" in sys.modules:
@@ -110,9 +106,7 @@ def _started(asked: dict[str, Any], descriptors: list[int], link: socket.socket)
 
 def _end_with(server: int) -> None:
     """Be killed when the server is (Linux), and end at once if it is gone already."""
-    from benchmarks.worker.__main__ import die_with_parent
-
-    die_with_parent()
+    importlib.import_module(WORKER).die_with_parent()
     if os.getppid() != server:
         os._exit(1)
 
@@ -131,11 +125,8 @@ def _become_worker(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.environ.clear()
         os.environ.update(asked["variables"])
         _restart_streams()
-        from benchmarks.worker.__main__ import serve
-
-        sys.path.remove(str(HARNESS))
         sys.argv[:] = [str(HARNESS / "benchmarks" / "worker" / "__main__.py")]
-        serve(requests, answers, asked["checkout"])
+        importlib.import_module(WORKER).serve(requests, answers, asked["checkout"])
         code = 0
     except BaseException:
         traceback.print_exc()

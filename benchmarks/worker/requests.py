@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.worker.failures import Refused, first_line
+from ..naming import contract, our
+from .failures import Refused, first_line
 
 SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
@@ -76,7 +77,7 @@ class Service:
 
     def do_probe(self) -> dict[str, Any]:
         """Devices and versions of this Python; torch may be absent."""
-        from benchmarks.worker import probe
+        from . import probe
 
         return {"devices": probe.devices(), "environment": probe.environment()}
 
@@ -84,20 +85,21 @@ class Service:
         self, import_marker: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
     ) -> dict[str, Any]:
         """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
-        from benchmarks.worker import declare
+        from . import declare
 
         self._refuse_other_contracts()
         return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
         """What a sweep could try; see benchmarks/worker/candidates.py."""
-        from benchmarks.worker import candidates
+        from . import candidates
 
         self._refuse_other_contracts()
         return candidates.listed(self._checkout, **asked)
 
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
+        sys.modules["benchmarks"] = our("benchmarks")  # its probes are ours, and no project's code is imported
         kind = importlib.import_module("benchmarks.bringup.context").StepContext
         module, _, function = probe.partition(":")
         found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
@@ -110,7 +112,7 @@ class Service:
         self._refuse_other_contracts()
         import torch
 
-        from benchmarks.worker.arms import harness_numerics
+        from .arms import harness_numerics
 
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
@@ -120,7 +122,7 @@ class Service:
             _meet(ranks)
         why = self._make_heap(ranks) if ranks.world > 1 else ""
         self._clock = self._make_clock(ranks)
-        spec = importlib.import_module("kernels.spec")
+        spec = contract("spec")
         heap = MissingHeap(why) if why else self._heap
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
         self._numerics = harness_numerics()
@@ -140,7 +142,7 @@ class Service:
 
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
-        from benchmarks.worker.arms import CaseBench
+        from .arms import CaseBench
 
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
         if keep and self._made == (case, seed, copies):
@@ -173,7 +175,7 @@ class Service:
     # ---- parts ---------------------------------------------------------------------------------------------------
 
     def _refuse_other_contracts(self) -> None:
-        spec = importlib.import_module("kernels.spec")
+        spec = contract("spec")
         version = getattr(spec, "SPEC_VERSION", None)
         if version not in SPEC_VERSIONS:
             raise Refused(
@@ -185,7 +187,7 @@ class Service:
     def _make_clock(self, ranks: Joining) -> Any:
         import torch
 
-        from benchmarks.worker import clocks
+        from . import clocks
 
         barrier = self._barrier(ranks.device) if ranks.world > 1 else None
         if ranks.gpu:
@@ -199,7 +201,7 @@ class Service:
 
         why = ""
         try:
-            module = importlib.import_module("kernels.symmetric_heap")
+            module = contract("symmetric_heap")
             self._heap = module.create(
                 ranks.rank, ranks.world, ranks.device, ranks.heap_bytes, directory=ranks.heap_directory
             )
@@ -230,7 +232,7 @@ def _meet(ranks: Joining) -> None:
     import torch
     import torch.distributed as dist
 
-    from benchmarks.worker import process_group
+    from . import process_group
 
     os.environ.setdefault("LOCAL_RANK", str(ranks.rank))
     process_group.make(ranks.rank, ranks.world, ranks.device, ranks.store)
@@ -242,9 +244,7 @@ def _dispatch(ranks: Joining) -> dict[str, Any] | None:
     if not (ranks.gpu and ranks.arch in ("gfx942", "gfx950") and ranks.rank == 0 and ranks.compute_units):
         return None
     try:
-        found: dict[str, Any] = importlib.import_module("kernels._shared.xcd").dispatch(
-            ranks.device, 2 * ranks.compute_units
-        )
+        found: dict[str, Any] = contract("_shared.xcd").dispatch(ranks.device, 2 * ranks.compute_units)
     except Exception as error:  # an older checkout has no such module; without Triton nothing is launched anyway
         print(f"which XCD runs what is not known: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
         return None

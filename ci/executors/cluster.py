@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ci.calling import program
 from ci.executors import gather, job
 from ci.executors.job import Result
 from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, executor_of, new_id, stored
@@ -100,7 +101,7 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
     )
 
     def inside(pool: Pool, module: str, gpus: int, preflight: bool) -> str:
-        argv, contained = ["python", "-m", module, str(folder)], pool.container is not Container.NONE
+        argv, contained = ["python", *program(module), str(folder)], pool.container is not Container.NONE
         mounts = [f"{one}:{one}" for one in _needed(folder, site)] if contained else []
         return wrapped(pool, argv, gpus, workspace=spec.cwd, mounts=mounts, setup=contained, preflight=preflight)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ci.calling import VERBS
 from ci.harness import TIERS
 from ci.options import DRY_RUN, PASS, NewFile, example, folder
 
@@ -63,4 +64,4 @@ def through(planned: Sequence[Sequence[str]], run: Run) -> int:
 
 def _run(words: Sequence[str]) -> int:
     click.echo(f"ridgeline {' '.join(words)}", err=True)
-    return subprocess.run([sys.executable, "-m", "ci", *words], check=False).returncode
+    return subprocess.run([sys.executable, *VERBS, *words], check=False).returncode

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from ci.calling import VERBS
 from ci.options import DRY_RUN, JSON, PASS, example, out_console
 from ci.pools import drained, file, matrix
 from ci.pools.__main__ import publish
@@ -20,7 +21,7 @@ from ci.pools.command import wrapped
 from ci.pools.drained import Drained
 from ci.pools.types import Pool, Pools
 
-COMMAND = ("python", "-m", "ci", "run", "--out", "trials.jsonl")
+COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 """What is shown where no command is given."""
 
 
