@@ -1,7 +1,7 @@
 """All that asv sees: for each kernel one benchmark of its times, and one for each of its exact series.
 
 asv 0.6 imports every module it finds and takes functions by their names, so `benchmarks/__init__.py` shows it this
-module only, and this module imports nothing but the standard library: asv starts a process for every parameter
+module only, and this module needs nothing but the standard library: asv starts a process for every parameter
 combination.  What there is to measure comes as one JSON file from the environment plug-in (ci/asv_plugin.py), named by
 RIDGELINE_SUITE:
 
@@ -25,6 +25,8 @@ import sys
 import types
 from pathlib import Path
 from typing import Any
+
+from benchmarks import lifetime
 
 HARNESS = Path(__file__).resolve().parent.parent
 SUITE_FILE = "RIDGELINE_SUITE"
@@ -137,6 +139,7 @@ def _measure(kernel: str, given: dict[str, Any]) -> None:
     command = [
         sys.executable,
         "-m",
+        "benchmarks.lifetime",
         "benchmarks",
         "run",
         "--kernel",
@@ -153,6 +156,7 @@ def _measure(kernel: str, given: dict[str, Any]) -> None:
         command += ["--rounds", os.environ["RIDGELINE_ROUNDS"]]
     own = {key: value for key, value in os.environ.items() if not key.startswith("ASV")}
     own = {key: value for key, value in own.items() if key not in (SUITE_FILE, "PYTHONPATH")}
+    own = lifetime.told(own)
     done = subprocess.run(command, cwd=HARNESS, env=own, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode not in (0, 1, 2):
-        raise RuntimeError(f"{' '.join(command[1:4])} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+        raise RuntimeError(f"{' '.join(command[3:5])} ended with {done.returncode}: {done.stderr.strip()[-2000:]}")

@@ -16,6 +16,8 @@ from typing import Any
 
 import click
 
+from benchmarks import lifetime
+
 USAGE, INTERRUPTED = 3, 130
 
 VERBS = {
@@ -113,6 +115,7 @@ class Verbs(click.Group):
         kwargs["standalone_mode"] = False
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, _interrupted)  # a queue that ends a job: as tidy as Ctrl-C
+            lifetime.end_with_starter()
         try:
             sys.exit(super().main(*args, **kwargs) or 0)
         except (click.exceptions.Abort, KeyboardInterrupt):

@@ -2,7 +2,7 @@
 
 `follow` runs one to its end and shows its progress; `measure`, `produce` and `query` say what must come of it.  A
 child reports progress as JSON lines on stderr; its other lines are for people.  It leads a process group of its own,
-so that an interruption reaches everything it started.
+so that an interruption reaches everything it started, and ends when this process does, were it by SIGKILL.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from benchmarks import lifetime
 from ci.git.repository import LocalCheckout
 
 HARNESS = Path(__file__).resolve().parent.parent
@@ -126,9 +127,14 @@ def produce(argv: Sequence[str], out: Path, console: Console, title: str) -> Non
     """Run a program that must write the file `out`; its lines are shown only if it fails, as a MeasureError."""
     ended = follow(argv, console, title, echo=False)
     if ended.code < 0:
-        raise MeasureError(f"`{' '.join(argv[1:4])}` was {ended.how}; last it said: {ended.last}")
+        raise MeasureError(f"{_shown(argv)} was {ended.how}; last it said: {ended.last}")
     if ended.code == USAGE or not out.exists():
-        raise MeasureError(ended.last if ended.said else f"`{' '.join(argv[1:4])}` left no result: {ended.how}")
+        raise MeasureError(ended.last if ended.said else f"{_shown(argv)} left no result: {ended.how}")
+
+
+def _shown(argv: Sequence[str]) -> str:
+    """A program by its module and verb, as somebody would start it: `-m benchmarks run`."""
+    return f"`{' '.join(['-m', *[one for one in argv[1:] if one not in ('-m', lifetime.__name__)][:2]])}`"
 
 
 def query(*arguments: str, limit_s: float | None = None) -> dict[str, Any]:
@@ -172,8 +178,18 @@ def of_checkout(side: LocalCheckout) -> list[str]:
 
 
 def program(module: str, *arguments: str) -> list[str]:
-    """The argument list that runs a module of ours by this Python."""
-    return [sys.executable, "-m", module, *arguments]
+    """The argument list that runs a module by this Python, in a process that ends with this one."""
+    return [sys.executable, "-m", lifetime.__name__, module, *arguments]
+
+
+def run_here(
+    module: str, *arguments: str, limit_s: float | None = None, **streams: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a module that is not ours to its end, in our process group: Ctrl-C is its too.  subprocess.TimeoutExpired."""
+    return subprocess.run(
+        program(module, *arguments), cwd=HARNESS, env=lifetime.told(os.environ), stdin=subprocess.DEVNULL,
+        timeout=limit_s, check=False, **streams,
+    )  # fmt: skip
 
 
 def options(**values: object) -> list[str]:
@@ -322,7 +338,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _start(argv: Sequence[str], stdout: int | None) -> subprocess.Popen[str]:
-    env = {**os.environ, "PYTHONPATH": str(HARNESS)}
+    env = lifetime.told({**os.environ, "PYTHONPATH": str(HARNESS)})
     return subprocess.Popen(
         argv, cwd=HARNESS, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
         encoding="utf-8", errors="backslashreplace", start_new_session=True,

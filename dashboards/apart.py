@@ -10,6 +10,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
+from benchmarks.lifetime import end_with
+
 T = TypeVar("T")
 
 
@@ -23,13 +25,14 @@ def apart(make: Callable[[], T]) -> Callable[[], T]:
         return functools.cache(make)
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_tell, args=(there, make), daemon=True)
+    process = context.Process(target=_tell, args=(there, make, os.getpid()), daemon=True)
     process.start()
     there.close()
     return functools.cache(functools.partial(_told, here, process.join, make))
 
 
-def _tell(there: Connection, make: Callable[[], T]) -> None:
+def _tell(there: Connection, make: Callable[[], T], starter: int) -> None:
+    end_with(starter)
     try:
         said: tuple[T | None, Exception | None] = make(), None
     except Exception as error:  # whatever it is, it is raised where the value is wanted

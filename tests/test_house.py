@@ -19,13 +19,15 @@ PACKAGES = ("kernels", "benchmarks", "ci", "dashboards")
 STDLIB = set(sys.stdlib_module_names)
 
 SHARED = {
+    "benchmarks.lifetime",
     "benchmarks.trial_file",
     "benchmarks.shapes",
     "benchmarks.points",
     "benchmarks.studies",
     "benchmarks.studies.types",
 }
-"""The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them."""
+"""The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them.  And how a
+process of ours ends with the one that started it, which every package needs."""
 
 ROOMS = {
     "kernels": {"kernels"},
@@ -49,7 +51,7 @@ ROOMS = {
     "ci.tables.published": {"ci.tables.published"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
-        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware"),
+        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware", "benchmarks.lifetime"),
     },
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from benchmarks import lifetime
 from benchmarks.coordinator.signals import deferred
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
@@ -139,7 +140,7 @@ class ForkServer:
                 stderr=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
-                env=dict(environment),
+                env=lifetime.told(environment),
             )
         self._link = ours
         self._ready = False

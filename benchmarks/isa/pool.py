@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import lifetime
 from benchmarks.isa.targets import environment, target
 
 HARNESS = Path(__file__).resolve().parents[2]
@@ -96,7 +97,8 @@ class CompileProcess:
             variables["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming" / "__main__.py"), MODULE, *arguments]
-        self._process = subprocess.Popen(command, cwd=HARNESS, env=variables, start_new_session=True, **pipes)
+        own = {"cwd": HARNESS, "env": lifetime.told(variables), "start_new_session": True}
+        self._process = subprocess.Popen(command, **own, **pipes)
 
     def ask(self, request: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         """The answer to a request; Ended if the process died or was killed for time or memory."""

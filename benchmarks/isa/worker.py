@@ -11,12 +11,14 @@ import inspect
 import json
 import os
 import resource
+import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
 from .. import naming
+from ..lifetime import end_with_starter
 from .cache import Cache
 from .causes import first_cause
 from .compile import Compiler
@@ -185,6 +187,7 @@ def _limit_cpu(limit_s: float) -> None:
 
 def main() -> None:
     """Entry: ARCH TREE CACHE COMPUTE_UNITS LOG."""
+    end_with_starter(signal.SIGKILL)
     arch, tree, cache, compute_units, log = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what foreign code prints must not mix with the answers

@@ -45,7 +45,9 @@ def main() -> None:
     link = socket.socket(fileno=int(sys.argv[1]))
     sys.path.insert(0, str(HARNESS))
     from benchmarks import naming
+    from benchmarks.lifetime import end_with_starter
 
+    end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
     naming.settle()
     for name in (*PRELOADED, *(f"{naming.HOUSE}.benchmarks.worker.{module}" for module in OURS)):
         with contextlib.suppress(Exception):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from ci.harness import MeasureError, follow, options, program
+from ci.harness import MeasureError, follow, options, program, run_here
 from ci.options import DRY_RUN, RESULTS, err_console, example
 from ci.report import json_report
 
@@ -46,8 +44,7 @@ def site(
     click.echo(out / "index.html")
     if serve is not None:
         click.echo(f"http://127.0.0.1:{serve}/ until Ctrl-C", err=True)
-        server = [sys.executable, "-m", "http.server", str(serve), "--bind", "127.0.0.1", "--directory", str(out)]
-        subprocess.run(server, check=False)
+        run_here("http.server", str(serve), "--bind", "127.0.0.1", "--directory", str(out.resolve()))
     return 0
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks import lifetime
 from ci.executors import job
 from ci.executors.attempt import Shard
 from ci.executors.job import Result
@@ -75,7 +77,7 @@ def _finished(folder: Path, spec: JobSpec, result: Result, any_lines: bool) -> R
         result = Result(State.DONE, "", 0)
     argv = [sys.executable, *spec.sharding.finish, str(folder / "trials.jsonl")]
     print("+", " ".join(spec.sharding.finish), file=sys.stderr, flush=True)
-    code = subprocess.run(argv, cwd=spec.cwd).returncode
+    code = subprocess.run(argv, cwd=spec.cwd, env=lifetime.told(os.environ)).returncode
     if code and result.state is State.DONE:
         return Result(State.FAILED, f"`{' '.join(spec.sharding.finish[2:])}` ended with {code}", code)
     return result

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import lifetime
 from ci.executors.scheduler import State
 
 TOKEN = "RIDGELINE_JOB"
@@ -91,7 +92,7 @@ class Run:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=self.pass_fds,
-                env={**os.environ, **self.env, TOKEN: token},
+                env=lifetime.told({**os.environ, **self.env, TOKEN: token}),
             )
 
     def _follow(self, process: subprocess.Popen[bytes], watch: Callable[[], Ending | None]) -> Ending:

@@ -11,7 +11,6 @@ import importlib.metadata
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from filelock import FileLock
 from rich.table import Table
 from rich.text import Text
 
+from ci.harness import run_here
 from ci.isa.compiled import CompiledEntry, CompiledTree
 from ci.isa.judge import CodeVerdict, Difference, IsaJudgement, compare, pairs
 from ci.isa.policy import IsaPolicy
@@ -128,11 +128,9 @@ def provide(version: str, folder: Path) -> Path | None:
 
 def _install(version: str, place: Path) -> None:
     draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=".installing-"))
-    command = [sys.executable, "-m", "pip", *PIP_INSTALL, "--target", str(draft), f"triton=={version}"]
+    asked = (*PIP_INSTALL, "--target", str(draft.resolve()), f"triton=={version}")
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=INSTALL_SECONDS
-        )
+        done = run_here("pip", *asked, limit_s=INSTALL_SECONDS, capture_output=True, text=True)
         if done.returncode:
             raise InstallError(f"Triton {version} cannot be installed: {_first_error(done.stderr)}")
         draft.rename(place)

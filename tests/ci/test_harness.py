@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from benchmarks import lifetime
 from ci import harness
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, USAGE, ChildExit, MeasureError, MeasurePlan, follow, measure, produce, query
@@ -39,6 +40,7 @@ def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A `benchmarks` program whose text the test writes."""
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "__init__.py").touch()
+    (tmp_path / "benchmarks" / "lifetime").symlink_to(Path(lifetime.__file__).parent)
     monkeypatch.setattr(harness, "HARNESS", tmp_path)
     return tmp_path / "benchmarks" / "__main__.py"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks import lifetime
 from ci.calling import VERBS
 from ci.harness import TIERS
 from ci.options import DRY_RUN, PASS, NewFile, example, folder
@@ -64,4 +66,4 @@ def through(planned: Sequence[Sequence[str]], run: Run) -> int:
 
 def _run(words: Sequence[str]) -> int:
     click.echo(f"ridgeline {' '.join(words)}", err=True)
-    return subprocess.run([sys.executable, *VERBS, *words], check=False).returncode
+    return subprocess.run([sys.executable, *VERBS, *words], env=lifetime.told(os.environ), check=False).returncode
