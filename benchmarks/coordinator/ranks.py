@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import time
@@ -18,7 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.channel import text
+from benchmarks.channel.frames import LONGEST_ANSWER, BrokenChannel, new_seal, opened
 from benchmarks.coordinator import starting
+from benchmarks.coordinator.processes import crowd
 from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
 
@@ -36,6 +40,12 @@ GRACE_S = 15.0
 
 KILL_S = 60.0
 """A killed process must have ended by then; tearing down a GPU context takes seconds."""
+
+LOOK_S = 0.25
+"""How often a pool that is waited for is looked after."""
+
+MOST_PRINTED = 64 << 20
+"""Bytes that a process may print; a verbose compiler prints some MB."""
 
 LOG_TAIL_BYTES = 6000
 """How much of a worker's output is quoted when it dies."""
@@ -77,18 +87,22 @@ class Unkillable(Exception):
 
 
 class RankProcess:
-    """One measuring process, the leader of a session of its own, with two pipes and a log file."""
+    """One measuring process, the leader of a session of its own, with two pipes, a log file and a working folder."""
 
     def __init__(self, python: str, checkout: Path, rank: int, log: Path, variables: Mapping[str, str]) -> None:
         self.rank = rank
-        self.log = log
-        self._buffer = b""
+        self._buffer = bytearray()
+        self._seal = ""
+        self._folder = log.with_suffix("")
+        self._folder.mkdir(parents=True)  # a kernel may have removed everything above it
+        self.log = log.open("w+b")
         requests, self._write = os.pipe()
         self._read, answers = os.pipe()
+        pipes = requests, answers
         try:
-            self.process = starting.start(python, checkout, (requests, answers), log, variables)
+            self.process = starting.start(python, checkout, pipes, self.log.fileno(), self._folder, variables)
         except OSError:
-            self._close_pipes()
+            self._release()
             raise
         finally:
             os.close(requests)
@@ -99,15 +113,16 @@ class RankProcess:
         """The pipe with the answers, for a selector."""
         return self._read
 
-    def send(self, request: bytes) -> None:
+    def send(self, request: Mapping[str, Any]) -> None:
         """Write one request; a dead reader is noticed when its answer is collected."""
+        self._seal = new_seal()
+        view = memoryview(json.dumps({**request, "seal": self._seal}).encode() + b"\n")
         with contextlib.suppress(BrokenPipeError):
-            view = memoryview(request)
             while view:
                 view = view[os.write(self._write, view) :]
 
     def receive(self) -> dict[str, Any] | None:
-        """The next complete answer, None if there is none yet; EOFError when the process is gone."""
+        """The answer, None if it is not there yet; EOFError when the process is gone, BrokenChannel for other bytes."""
         try:
             data = os.read(self._read, 1 << 20)
         except BlockingIOError:
@@ -115,25 +130,29 @@ class RankProcess:
         if not data:
             raise EOFError
         self._buffer += data
-        line, newline, rest = self._buffer.partition(b"\n")
-        if not newline:
-            return None
-        self._buffer = rest
-        return json.loads(line)
+        line, newline, rest = self._buffer.partition(b"\n") if b"\n" in data else (self._buffer, b"", b"")
+        if newline:
+            seal, self._seal, self._buffer = self._seal, "", bytearray(rest)
+            return json.loads(opened(bytes(line), seal))
+        if len(line) > LONGEST_ANSWER:
+            raise BrokenChannel(f"more than {LONGEST_ANSWER:,} bytes without an end came through its channel")
+        return None
 
     def ending(self, patience_s: float = 5.0) -> str:
-        """How the process ended, in words; it is not reaped, so that its group can still be killed."""
+        """How the process ended, in words."""
         until = time.monotonic() + patience_s
         while time.monotonic() < until:
-            if ended := starting.how_it_ended(self.process):
+            ended = self.process.ended()
+            if self.process.orphaned:
+                return "ended because its parent was killed or stopped, which only a kernel does,"
+            if ended:
                 return ending_in_words(*ended)
             time.sleep(0.01)
-        return "closed its pipe"
+        return "closed its channel"
 
     def kill(self) -> None:
         """Kill the process and everything it started, and wait until it has ended."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
         try:
             self.process.wait(KILL_S)
         except subprocess.TimeoutExpired:
@@ -142,22 +161,24 @@ class RankProcess:
                 "device driver holds it; reset the device or restart the machine, until then no time can be trusted"
             ) from None
         finally:
-            self._close_pipes()
+            self._release()
+
+    def printed(self) -> int:
+        """Bytes of its output so far."""
+        return os.fstat(self.log.fileno()).st_size
 
     def tail(self) -> str:
-        """The end of what the process printed."""
-        try:
-            with self.log.open("rb") as log:
-                log.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
-                return log.read().decode(errors="replace").strip()
-        except OSError as error:
-            return f"(its log cannot be read: {error})"
+        """The end of what the process printed, fit to be shown."""
+        start = max(0, self.printed() - LOG_TAIL_BYTES)
+        return text.lines(os.pread(self.log.fileno(), LOG_TAIL_BYTES, start).decode(errors="replace")).strip()
 
-    def _close_pipes(self) -> None:
+    def _release(self) -> None:
         for descriptor in (self._write, self._read):
             if descriptor >= 0:
                 os.close(descriptor)
         self._write = self._read = -1
+        self.log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def ending_in_words(code: int, status: int) -> str:
@@ -172,6 +193,8 @@ def ending_in_words(code: int, status: int) -> str:
 class WorkerPool:
     """The ranks of one checkout.  After PoolDied, `alive` is False and a new pool must be started.
 
+    left: gets the names of what they left running, once they are killed; it was ended.
+
     Create and store it in one block of `signals.deferred`: an interrupt in between would lose its processes.
     """
 
@@ -183,10 +206,13 @@ class WorkerPool:
         world: int,
         directory: Path,
         variables: Mapping[str, str] | None = None,
+        left: list[str] | None = None,
     ) -> None:
         self.label = label
+        self.left: list[str] = [] if left is None else left
         self.workers: list[RankProcess] = []
         self.step = "start"
+        self._crowd = crowd.Crowd()
         self._limit_s = 0.0
         try:
             for rank in range(world):
@@ -206,8 +232,7 @@ class WorkerPool:
         self.step, self._limit_s = step, limit_s
         for worker in self.workers:
             own = per_rank[worker.rank] if per_rank else {}
-            request = {"op": op, "limit_s": limit_s, "fields": {**fields, **own}}
-            worker.send(json.dumps(request).encode() + b"\n")
+            worker.send({"op": op, "limit_s": limit_s, "fields": {**fields, **own}})
 
     def collect(self) -> list[Any]:
         """The result of every rank, in rank order.  Raises StepFailed or PoolDied."""
@@ -217,7 +242,8 @@ class WorkerPool:
             for worker in self.workers:
                 selector.register(worker, selectors.EVENT_READ, worker)
             while len(answers) < len(self.workers) and (left := until - time.monotonic()) > 0:
-                for key, _ in selector.select(left):
+                self._look_after()
+                for key, _ in selector.select(min(left, LOOK_S)):
                     answer = self._receive(key.data)
                     if answer is None:
                         continue
@@ -236,10 +262,10 @@ class WorkerPool:
         with deferred():
             workers, self.workers = self.workers, []
             for worker in workers:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(worker.process.pid, signal.SIGKILL)
+                worker.process.kill()
             for worker in workers:
                 worker.kill()
+                self.left += worker.process.left
 
     def quit(self) -> None:
         """Ask the ranks to clean up and end; close() must follow."""
@@ -259,12 +285,27 @@ class WorkerPool:
         try:
             return worker.receive()
         except EOFError:
-            raise self._died(worker) from None
+            raise self._died(worker, Status.CRASH, worker.ending()) from None
+        except (BrokenChannel, ValueError) as error:
+            what = f"was killed: {error}, as when a kernel writes to descriptors that are not its own,"
+            raise self._died(worker, Status.ERROR, what) from None
 
-    def _died(self, worker: RankProcess) -> PoolDied:
-        why = f"{self._who([worker.rank])} {worker.ending()} in step: {self.step}"
+    def _look_after(self) -> None:
+        """PoolDied if a process fills the disk with what it prints, or the machine with what it starts."""
+        for worker in self.workers:
+            if worker.printed() > MOST_PRINTED:
+                what = f"was killed: it printed more than {MOST_PRINTED >> 20} MiB"
+                raise self._died(worker, Status.CRASH, what)
+        for worker in self.workers if self._crowd.grown() else ():
+            if (count := crowd.below([worker.process.pid])) > crowd.MOST_PROCESSES:
+                what = f"was killed: it started {count} processes, more than {crowd.MOST_PROCESSES},"
+                raise self._died(worker, Status.CRASH, what)
+
+    def _died(self, worker: RankProcess, status: Status, how: str) -> PoolDied:
+        why = f"{self._who([worker.rank])} {how} in step: {self.step}"
+        tail = worker.tail()
         self.kill()
-        return PoolDied(Failure(Status.CRASH, why, worker.tail()))
+        return PoolDied(Failure(status, why, tail))
 
     def _results(self, answers: Mapping[int, dict[str, Any]]) -> list[Any]:
         """What the ranks returned; an exception if one of them failed or did not answer."""

@@ -1,8 +1,9 @@
-"""Starting measuring processes: by a fork server that has imported torch already, or each from its interpreter on.
+"""Starting measuring processes: by a server that is their parent, and has imported torch already.
 
-The fork server (benchmarks/worker/fork_server.py) imports torch and Triton once for a Python and an environment, 2 to
-5 s, and forks a process in milliseconds.  Its device is untouched and no operator is imported in it, so what it forks
-is as fresh as a new process in all that a kernel can change.  START_VARIABLE=spawn starts every process anew.
+The server (benchmarks/worker/fork_server.py) imports torch and Triton once for a Python and an environment, 2 to 5 s,
+and forks a process in milliseconds.  Its device is untouched and no operator is imported in it, so what it forks is as
+fresh as a new process in all that a kernel can change.  START_VARIABLE=spawn, or a torch that cannot be forked: the
+server starts every process anew.  Never the coordinator: a kernel that kills its parent must not end the run.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks import lifetime
 from benchmarks.coordinator.signals import deferred
@@ -33,6 +34,9 @@ FIRST_ANSWER_S = 180.0
 ANSWER_S = 10.0
 """How long it may take for anything else: a fork of 300 MB takes 5 ms."""
 
+END_S = 5.0
+"""How long it may take to end what it started, and itself."""
+
 LONGEST_ANSWER = 1 << 16
 
 POLL_S = 0.005
@@ -46,35 +50,15 @@ READ_BY_IMPORTS = (
 Processes that differ in one of them have different servers; all others get their value after the fork."""
 
 
-class MeasuringProcess(Protocol):
-    """A process that was started: subprocess.Popen has this form."""
-
-    pid: int
-    returncode: int | None
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, negative for a signal; subprocess.TimeoutExpired."""
-
-
 def start(
-    python: str, checkout: Path, pipes: tuple[int, int], log: Path, variables: Mapping[str, str]
-) -> MeasuringProcess:
+    python: str, checkout: Path, pipes: tuple[int, int], log: int, directory: Path, variables: Mapping[str, str]
+) -> Forked:
     """The leader of a session of its own that reads requests and writes answers; OSError if there is no such Python."""
     base = environment()
-    with log.open("ab") as output:
-        server = _server(python, base) if base.get(START_VARIABLE) != "spawn" else None
-        if server and (forked := server.started(checkout, pipes, output.fileno(), log.parent, {**base, **variables})):
-            return forked
-        return subprocess.Popen(
-            [python, "-P", str(WORKER / "__main__.py"), *map(str, pipes), str(checkout)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=log.parent,
-            pass_fds=pipes,
-            start_new_session=True,
-            env=base | dict(variables),
-        )
+    for server in _servers_for(python, base):
+        if process := server.started(checkout, pipes, log, directory, {**base, **variables}):
+            return process
+    raise OSError(f"{python} starts no process: memory or processes have run out")
 
 
 def environment() -> dict[str, str]:
@@ -82,59 +66,72 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "ASV"}
 
 
-def how_it_ended(process: MeasuringProcess) -> tuple[int, int] | None:
-    """`si_code` and `si_status` of a process that has ended; not reaped, so that its group can still be killed."""
-    if isinstance(process, Forked):
-        return process.ended()
-    info = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-    return (info.si_code, info.si_status) if info else None
-
-
 def prepare(python: str) -> None:
-    """Have the fork server of a Python ready, so that no start waits for it where an interrupt must wait too.
+    """Have the server of a Python ready, so that no start waits for it where an interrupt must wait too.
 
     OSError if there is no such Python.
     """
-    base = environment()
-    if base.get(START_VARIABLE) != "spawn" and (server := _server(python, base)):
-        server.waited()
+    any(server.waited() for server in _servers_for(python, environment()))
 
 
 class Forked:
-    """A process that a fork server started: what subprocess.Popen is to one that we start ourselves."""
+    """A process that a server started.  left: names of what it left running, which was ended, once it is reaped."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
+        self.left: list[str] = []
         self._server = server
 
+    @property
+    def orphaned(self) -> bool:
+        """Whether its server is gone, and with it every process that it started."""
+        return not self._server.alive
+
     def ended(self) -> tuple[int, int] | None:
-        """How it ended, None while it runs; with its server, every process of it was killed."""
-        if not self._server.alive:
+        """`si_code` and `si_status` once it has ended; with its server, every process of it was killed."""
+        if self.orphaned:
             return os.CLD_KILLED, int(signal.SIGKILL)
         found = self._server.ask("ended", self.pid)
         return (found[0], found[1]) if found else None
 
+    def kill(self) -> None:
+        """Kill it; what it started is ended when it is reaped."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            (os.killpg if self.orphaned else os.kill)(self.pid, signal.SIGKILL)
+
     def wait(self, timeout: float | None = None) -> int:
-        """Reap it."""
+        """Reap it; subprocess.TimeoutExpired."""
         until = time.monotonic() + timeout if timeout is not None else None
         while self.returncode is None:
-            self.returncode = self._server.reaped(self.pid) if self._server.alive else -int(signal.SIGKILL)
+            self._reap()
             if self.returncode is None and until is not None and time.monotonic() > until:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0.0)
             if self.returncode is None:
                 time.sleep(POLL_S)
         return self.returncode
 
+    def _reap(self) -> None:
+        found = self._server.reaped(self.pid)
+        if found:
+            self.returncode, self.left = found
+        elif self.orphaned:
+            self.kill()
+            self.returncode = -int(signal.SIGKILL)
+
 
 class ForkServer:
-    """One running fork server, and the socket to it.  `alive` is False once it did not answer."""
+    """One running server, and the socket to it.  `alive` is False once it did not answer.
 
-    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+    way: "fork" or "spawn".  served: it has been ready, so that its end is not the end of what it imports.
+    """
+
+    def __init__(self, python: str, environment: Mapping[str, str], way: str) -> None:
+        self.way = way
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [python, "-P", str(WORKER / "fork_server.py"), str(theirs.fileno())],
+                [python, "-P", str(WORKER / "fork_server.py"), str(theirs.fileno()), way],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -143,7 +140,7 @@ class ForkServer:
                 env=lifetime.told(environment),
             )
         self._link = ours
-        self._ready = False
+        self.served = False
         self._running: set[int] = set()
         self.alive = True
 
@@ -164,30 +161,33 @@ class ForkServer:
             self._running.add(pid)
             return Forked(self, pid)
 
-    def reaped(self, process: int) -> int | None:
-        """The exit code of a process that has ended, None while it runs."""
-        code: int | None = self.ask("reap", process)
-        if code is not None:
-            self._running.discard(process)
-        return code
+    def reaped(self, process: int) -> tuple[int, list[str]] | None:
+        """The exit code of a process that has ended and what it left running; None while it runs."""
+        found = self.ask("reap", process)
+        if found is None:
+            return None
+        self._running.discard(process)
+        return found[0], found[1]
 
     def ask(self, op: str, process: int) -> Any:
         """The answer to a question about a process; None too if the server is gone."""
-        return self._answer({"op": op, "process": process}, ())
+        return self._answer({"op": op, "process": process}, ()) if self.alive else None
 
     def end(self) -> None:
-        """Close the socket; the server and what it started end by themselves."""
+        """Close the socket: the server ends what it started, and itself; one that does not is killed."""
         self.alive = False
         self._link.close()
-        with contextlib.suppress(ProcessLookupError):
+        try:
+            self._process.wait(END_S if self.served else 0.0)
+        except subprocess.TimeoutExpired:
             self._process.kill()
-        self._process.wait()
+            self._process.wait()
 
     def waited(self) -> bool:
         """Wait until it has imported everything; whether it then serves."""
-        if self.alive and not self._ready:
+        if self.alive and not self.served:
             self._link.settimeout(FIRST_ANSWER_S)
-            self._ready = self._received() is not None
+            self.served = self._received() is not None
             if self.alive:
                 self._link.settimeout(ANSWER_S)
         return self.alive
@@ -214,16 +214,27 @@ class ForkServer:
 _servers: dict[tuple[Any, ...], ForkServer] = {}
 
 
-def _server(python: str, environment: Mapping[str, str]) -> ForkServer | None:
-    """The fork server of a Python and what importing reads of an environment; started when it is first asked for.
+def _servers_for(python: str, environment: Mapping[str, str]) -> Iterator[ForkServer]:
+    """The servers to try, one after the other: the one that forks, then the one that does not."""
+    ways = ("spawn",) if environment.get(START_VARIABLE) == "spawn" else ("fork", "spawn")
+    for way in ways:
+        server = _server(python, environment, way)
+        if server.alive:
+            yield server
 
-    Another one that has nothing to do ends then: each holds 250 MB.
+
+def _server(python: str, environment: Mapping[str, str], way: str) -> ForkServer:
+    """The server of a Python and what importing reads of an environment; started when it is first asked for.
+
+    Another one that has nothing to do ends then: each holds 250 MB.  One that a kernel ended is started again.
     """
     read = sorted(item for item in environment.items() if item[0].startswith(READ_BY_IMPORTS))
-    key = (os.getpid(), python, *read)
+    key = (os.getpid(), python, way, *read)
     with deferred():
+        if key in _servers and not _servers[key].alive and _servers[key].served:
+            _servers.pop(key)
         if key not in _servers:
             for other in [name for name, server in _servers.items() if server.idle]:
                 _servers.pop(other).end()
-            _servers[key] = ForkServer(python, environment)
-    return _servers[key] if _servers[key].alive else None
+            _servers[key] = ForkServer(python, environment, way)
+    return _servers[key]

@@ -94,6 +94,7 @@ class WorkerPools:
         self.dispatch: dict[str, Any] | None = None
         self._heap = setting.heap
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
+        self._left: dict[str, list[str]] = {}
 
     def __enter__(self) -> WorkerPools:
         return self
@@ -108,6 +109,11 @@ class WorkerPools:
         finally:
             for pool in self.pools.values():
                 pool.kill()
+            self.notes += [
+                f"{role}: {len(names)} processes that a backend left running were ended: {', '.join(sorted(set(names)))}"
+                for role, names in self._left.items()
+                if names
+            ]
 
     def ready(self, roles: Iterable[str]) -> None:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
@@ -131,7 +137,8 @@ class WorkerPools:
         try:
             starting.prepare(python)
             with deferred():
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, s.variables(self._heap))
+                variables, left = s.variables(self._heap), self._left.setdefault(role, [])
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, left)
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))

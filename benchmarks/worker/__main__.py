@@ -6,9 +6,9 @@ are those of the checkout under test.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
-import json
 import os
 import resource
 import select
@@ -17,8 +17,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal this process gets when its parent dies, linux/prctl.h."""
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+"""prctl(2), linux/prctl.h: the signal this process gets when its parent dies; orphans below it become its children."""
+
+FIRST_TO_GO = 1000
+"""proc(5), oom_score_adj: where memory runs out, a process that measures ends before the one that reports it."""
 
 
 def main() -> None:
@@ -31,50 +34,80 @@ def main() -> None:
 
 
 def serve(requests: int, answers: int, checkout: str) -> None:
-    """Serve requests until their pipe closes."""
+    """Serve requests until their pipe closes.  All that this needs is bound here, before foreign code is imported."""
     die_with_parent()
     if _deserted(requests):
         os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for descriptor in (requests, answers):
-        os.set_inheritable(descriptor, False)
+    keep_orphans()
+    _be_first_to_go()
     from .. import naming
+    from ..channel.worker_end import WorkerEnd
     from .requests import Service
 
+    channel, leave, flush = WorkerEnd(requests, answers), os._exit, sys.stdout.flush
     naming.open_to(Path(checkout))
-    service = Service(checkout)
-    with os.fdopen(requests, "rb") as lines:
-        for line in lines:
-            request = json.loads(line)
-            answer = _answer(service, request)
-            os.write(answers, json.dumps(answer).encode() + b"\n")
-            if request["op"] == "quit":
-                sys.stdout.flush()
-                os._exit(0)  # no destructor of a GPU library may keep a finished process
+    answering = _Answering(Service(checkout))
+    for request in channel.requests():
+        answer = answering.answer(request)
+        try:
+            channel.answer(answer, request["seal"])
+        except (TypeError, ValueError, RecursionError) as error:
+            channel.answer(answering.failed(error), request["seal"])
+        if request["op"] == "quit":
+            with contextlib.suppress(Exception):
+                flush()
+            leave(0)  # no destructor of a GPU library may keep a finished process
 
 
-def _answer(service: Any, request: dict[str, Any]) -> dict[str, Any]:
-    limit_s = request["limit_s"]
-    faulthandler.dump_traceback_later(max(limit_s - 1.0, limit_s * 0.8), file=sys.stderr)
-    try:
-        return {"ok": True, "result": service.perform(request["op"], request["fields"])}
-    except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
+class _Answering:
+    """Answers requests; whatever one raises is an answer too."""
+
+    def __init__(self, service: Any) -> None:
         from . import failures
 
-        return failures.answer(error)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
+        self._service, self._say = service, failures.answer
+        self._watch, self._unwatch = faulthandler.dump_traceback_later, faulthandler.cancel_dump_traceback_later
+        self._log = os.dup(2)  # the traceback of a hang needs a descriptor, whatever became of sys.stderr
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        limit_s = request["limit_s"]
+        self._watch(max(limit_s - 1.0, limit_s * 0.8), file=self._log)
+        try:
+            return {"ok": True, "result": self._service.perform(request["op"], request["fields"])}
+        except BaseException as error:  # SystemExit in foreign code is its failure, not the end of this process
+            return self.failed(error)
+        finally:
+            self._unwatch()
+
+    def failed(self, error: BaseException) -> dict[str, Any]:
+        """The answer to a request that raised."""
+        return self._say(error)
 
 
 def die_with_parent() -> None:
     """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU."""
     parent = os.getppid()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def keep_orphans() -> None:
+    """Stay the ancestor of all that is started below (Linux), whoever dies in between: nobody gets away unseen."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(option, value, 0, 0, 0)
+
+
+def _be_first_to_go() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
 
 
 def _deserted(requests: int) -> bool:

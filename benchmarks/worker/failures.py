@@ -8,8 +8,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-DETAIL_CHARACTERS = 8000
-"""How much of a traceback goes into the trial file."""
+from ..channel import text
+
+MOST_CAUSES = 100
+"""Exceptions of a chain that are followed: a chain can be a circle."""
 
 
 class Refused(Exception):
@@ -23,35 +25,39 @@ class Refused(Exception):
 
 def answer(error: BaseException) -> dict[str, Any]:
     """Status, first cause in one sentence, traceback; `fatal` if the device cannot be used any more."""
-    failed_at = time.time()
-    known = {"ok": False, "detail": "", "fatal": False, "spoiled": False, "failed_at": failed_at}
+    known = {"ok": False, "status": "error", "detail": "", "fatal": False, "spoiled": False, "failed_at": time.time()}
+    try:
+        return {**known, **_told(error)}
+    except BaseException as other:  # an exception is foreign code too
+        return {**known, "why": f"{type(error).__name__}, of which nothing can be told: {type(other).__name__}"}
+
+
+def _told(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Refused):
-        return {**known, "status": error.status, "why": str(error), "spoiled": error.spoiled}
+        return {"status": error.status, "why": text.sentence(str(error)), "spoiled": error.spoiled}
     if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the checkout under test
-        return {**known, "status": "unsupported", "why": first_line(error)}
+        return {"status": "unsupported", "why": first_line(error)}
     cause = first_cause(error)
-    detail = "".join(traceback.format_exception(error))
     return {
-        **known,
-        "status": "error",
         "why": f"{type(cause).__name__}: {first_line(cause)}{_where(cause)}",
-        "detail": detail[-DETAIL_CHARACTERS:],
+        "detail": text.lines("".join(traceback.format_exception(error))),
         "fatal": _device_lost(),
     }
 
 
 def first_cause(error: BaseException) -> BaseException:
     """The exception that started the chain."""
-    while True:
+    for _ in range(MOST_CAUSES):
         earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if earlier is None:
-            return error
+            break
         error = earlier
+    return error
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of its text."""
-    return (str(error).strip().splitlines() or ["no message"])[0]
+    """The first line of its text, fit to be shown."""
+    return text.of_error(error)
 
 
 def _where(error: BaseException) -> str:

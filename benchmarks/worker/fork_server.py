@@ -1,14 +1,17 @@
-"""A process that has imported torch and Triton, has never touched a device, and forks itself into measuring processes.
+"""The parent of every measuring process: it forks itself, with torch and Triton imported and no device touched.
 
 `import torch` and Triton take 2 to 5 s.  A trial needs fresh processes, but what must be fresh in them is what a kernel
 can change: the device's context, allocators, handles, caches of compiled code, the operator's modules.  None of that
 exists here: importing initialises no device, and no operator is imported before the fork.
 
-Started by its path with a socket, over which each message is a JSON object, answered by one:
+Started by its path with a socket and a way.  "fork" is the one above; with "spawn" nothing is imported, and every
+process is started anew from its interpreter.  Either way it stands between a kernel and the coordinator: who kills its
+parent hits this process, which can be started again, and what a kernel leaves running becomes a child of this process,
+which ends it.  Each message is a JSON object, answered by one:
 
 start   checkout, directory, variables; with the descriptors requests, answers, log -> the process
 ended   process -> how it ended, unreaped, as [si_code, si_status]; null while it runs
-reap    process -> its exit code as subprocess has it; null while it runs
+reap    process -> [its exit code as subprocess has it, names of what it left running]; null while it runs
 
 It ends when the socket does, and its children with it.
 """
@@ -23,45 +26,64 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
+import time
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 HARNESS = Path(__file__).resolve().parents[2]
-WORKER = "ridgeline.house.benchmarks.worker.__main__"
-"""The program of a measuring process, by its name here (benchmarks.naming)."""
+WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
 
 LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
 
+PATIENCE_S = 0.5
+"""What was left running has this long to end by itself: a helper whose pipe has just closed takes milliseconds."""
+
+LONGEST_END_S = 5.0
+"""Then it is given up: processes that start others faster than they can be ended must not stop the run."""
+
+MOST_NAMES = 10
+
 PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
-OURS = ("__main__", "requests", "arms", "declare", "probe")
+OURS = ("channel.worker_end", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe")))
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
 
 def main() -> None:
-    """Import, then serve the socket whose descriptor is the argument until it closes."""
-    link = socket.socket(fileno=int(sys.argv[1]))
+    """Import, then serve the socket whose descriptor is the first argument until it closes; the second is the way."""
+    link, forks = socket.socket(fileno=int(sys.argv[1])), sys.argv[2] == "fork"
     sys.path.insert(0, str(HARNESS))
     from benchmarks import naming
     from benchmarks.lifetime import end_with_starter
 
     end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
     naming.settle()
-    for name in (*PRELOADED, *(f"{naming.HOUSE}.benchmarks.worker.{module}" for module in OURS)):
+    ours = (f"{naming.HOUSE}.benchmarks.{module}" for module in OURS)
+    for name in (*PRELOADED, *ours) if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    if not _can_fork() or "kernels" in sys.modules:
+    if forks and (not _can_fork() or "kernels" in sys.modules):
         return  # whoever asks starts processes the long way
+    _worker().keep_orphans()
     gc.collect()
     gc.freeze()
+    server = Server(link, forks)
     link.send(json.dumps({"ready": os.getpid()}).encode())
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, LONGEST_MESSAGE, DESCRIPTORS)
         if not message:
-            return
-        link.send(json.dumps(answer(json.loads(message), descriptors, link)).encode())
+            server.end()
+            os._exit(0)
+        link.send(json.dumps(server.answer(json.loads(message), descriptors)).encode())
+
+
+def _worker() -> Any:
+    """The program of a measuring process, by its name here (benchmarks.naming)."""
+    return importlib.import_module("ridgeline.house.benchmarks.worker.__main__")
 
 
 def _can_fork() -> bool:
@@ -76,39 +98,121 @@ def _can_fork() -> bool:
     return len(os.listdir("/proc/self/task")) == 1
 
 
-def answer(asked: dict[str, Any], descriptors: list[int], link: socket.socket) -> Any:
-    """Do what a message asks for."""
-    if asked["op"] == "start":
-        return _started(asked, descriptors, link)
-    process = int(asked["process"])
-    if asked["op"] == "ended":
-        info = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-        return [info.si_code, info.si_status] if info else None
-    found, status = os.waitpid(process, os.WNOHANG)
-    return os.waitstatus_to_exitcode(status) if found else None
+class Server:
+    """Starts processes, tells how they ended, and ends what they left."""
 
+    def __init__(self, link: socket.socket, forks: bool) -> None:
+        self._link, self._start = link, self._forked if forks else _spawned
+        self._running: set[int] = set()
 
-def _started(asked: dict[str, Any], descriptors: list[int], link: socket.socket) -> int:
-    """The new process, once it leads a session of its own and will not outlive this one."""
-    begun, begin = os.pipe()
-    server, process = os.getpid(), os.fork()
-    if not process:
-        link.detach()
-        os.setsid()
-        _end_with(server)
-        os.close(begun)
+    def answer(self, asked: dict[str, Any], descriptors: list[int]) -> Any:
+        """Do what a message asks for."""
+        if asked["op"] == "start":
+            return self._started(asked, descriptors)
+        process = int(asked["process"])
+        if asked["op"] == "ended":
+            info = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            return [info.si_code, info.si_status] if info else None
+        found, status = os.waitpid(process, os.WNOHANG)
+        if not found:
+            return None
+        self._running.discard(process)
+        return [os.waitstatus_to_exitcode(status), self._end_strays()]
+
+    def end(self) -> None:
+        """Kill every process, and what it leaves."""
+        for process in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        for process in self._running:
+            os.waitpid(process, 0)
+        self._running.clear()
+        self._end_strays(0.0)
+
+    def _started(self, asked: dict[str, Any], descriptors: list[int]) -> int | None:
+        try:
+            process = self._start(asked, descriptors)
+        except OSError:  # no memory or no process left
+            return None
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._running.add(process)
+        return process
+
+    def _forked(self, asked: dict[str, Any], descriptors: list[int]) -> int:
+        """The new process, once it leads a session of its own and will not outlive this one."""
+        begun, begin = os.pipe()
+        server, process = os.getpid(), os.fork()
+        if not process:
+            self._link.detach()
+            os.setsid()
+            _end_with(server)
+            os.close(begun)
+            os.close(begin)
+            _become_worker(asked, descriptors)
         os.close(begin)
-        _become_worker(asked, descriptors)
-    for descriptor in (begin, *descriptors):
-        os.close(descriptor)
-    os.read(begun, 1)  # ends when the process has closed its side, or is gone
-    os.close(begun)
-    return process
+        os.read(begun, 1)  # ends when the process has closed its side, or is gone
+        os.close(begun)
+        return process
+
+    def _end_strays(self, patience_s: float = PATIENCE_S) -> list[str]:
+        """End what has become a child of this process because its parent is gone; the names of what did not end."""
+        begin, names = time.monotonic(), {}
+        while (left := self._strays()) and (waited := time.monotonic() - begin) < LONGEST_END_S:
+            for process, name in left.items() if waited >= patience_s else ():
+                names[process] = name
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.01)
+        found = list(names.values())
+        return [*found[:MOST_NAMES], *([f"{len(found) - MOST_NAMES} more"] if len(found) > MOST_NAMES else ())]
+
+    def _strays(self) -> dict[int, str]:
+        """Names of the children that run and were not asked for; those that have ended are reaped."""
+        found = {}
+        for process, name, ended in _children():
+            if process in self._running:
+                continue
+            if ended:
+                os.waitpid(process, 0)
+            else:
+                found[process] = name
+        return found
+
+
+def _children() -> Iterator[tuple[int, str, bool]]:
+    """(process, name, whether it has ended) of every child; proc(5), stat."""
+    me = os.getpid()
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                before, _, after = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(") ")
+                state, parent = after.split()[:2]
+                if int(parent) == me:
+                    yield int(entry), before.partition("(")[2], state in "ZX"
+
+
+def _spawned(asked: dict[str, Any], descriptors: list[int]) -> int:
+    """A new process from its interpreter on."""
+    requests, answers, log = descriptors
+    child = subprocess.Popen(
+        [sys.executable, "-P", str(WORKER), str(requests), str(answers), asked["checkout"]],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        cwd=asked["directory"],
+        pass_fds=(requests, answers),
+        start_new_session=True,
+        env=asked["variables"],
+    )
+    child.returncode = 0  # it is reaped by whoever asks, never by the subprocess module
+    return child.pid
 
 
 def _end_with(server: int) -> None:
     """Be killed when the server is (Linux), and end at once if it is gone already."""
-    importlib.import_module(WORKER).die_with_parent()
+    _worker().die_with_parent()
     if os.getppid() != server:
         os._exit(1)
 
@@ -127,8 +231,8 @@ def _become_worker(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.environ.clear()
         os.environ.update(asked["variables"])
         _restart_streams()
-        sys.argv[:] = [str(HARNESS / "benchmarks" / "worker" / "__main__.py")]
-        importlib.import_module(WORKER).serve(requests, answers, asked["checkout"])
+        sys.argv[:] = [str(WORKER)]
+        _worker().serve(requests, answers, asked["checkout"])
         code = 0
     except BaseException:
         traceback.print_exc()

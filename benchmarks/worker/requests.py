@@ -112,8 +112,9 @@ class Service:
         self._refuse_other_contracts()
         import torch
 
-        from .arms import harness_numerics
+        from . import arms
 
+        self._torch, self._bench_of = torch, arms.CaseBench  # bound: foreign code may clear sys.modules
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
@@ -125,7 +126,7 @@ class Service:
         spec = contract("spec")
         heap = MissingHeap(why) if why else self._heap
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
-        self._numerics = harness_numerics()
+        self._numerics = arms.harness_numerics()
         if ranks.gpu:
             _initialise_libraries(ranks.device)
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
@@ -142,28 +143,24 @@ class Service:
 
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
-        from .arms import CaseBench
-
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
         if keep and self._made == (case, seed, copies):
             self._bench.forget_arms()
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics)
+        self._bench = self._bench_of(self._kernel, placed, seed, copies, self._clock, self._numerics)
         self._bench.make_reference()
         self._made = (case, seed, copies)
 
     def _forget(self) -> None:
         """Forget the case and free its memory."""
-        import torch
-
         self._bench = self._made = None
         gc.collect()
         if self._heap is not None:
             self._heap.reset()
-        if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
+        if self._torch.cuda.is_initialized():
+            self._torch.cuda.empty_cache()
 
     def do_quit(self) -> None:
         """Release what is shared with others."""
