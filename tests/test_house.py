@@ -39,10 +39,14 @@ ROOMS = {
     "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},
     "ci.trials": {"ci.trials", "ci.stats", *SHARED},
-    "ci.records": {"ci.records", "ci.trials", "ci.stats", "ci.git", "ci.whole_files", "kernels.hardware", *SHARED},
+    "ci.records": {
+        *("ci.records", "ci.trials", "ci.stats", "ci.git", "ci.whole_files"),
+        *("kernels.hardware", "kernels.project"),
+        *SHARED,
+    },
     "ci.judging": {
         *("ci.judging", "ci.records", "ci.trials", "ci.stats", "ci.harness", "ci.git"),
-        "kernels.hardware",
+        *("kernels.hardware", "kernels.project"),
         *SHARED,
     },
     "ci.history": {*("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git"), "ci.whole_files", *SHARED},
@@ -52,7 +56,7 @@ ROOMS = {
     "ci.tables.published": {"ci.tables.published"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
-        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware", "benchmarks.lifetime"),
+        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware", "kernels.project", "benchmarks.lifetime"),
     },
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""

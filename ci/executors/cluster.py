@@ -291,7 +291,7 @@ def _stuck(rows: Sequence[QueueRow]) -> str:
 
 def pools_of(spec: JobSpec) -> Pools:
     """The pools that a job was submitted with.  PoolsError."""
-    return pools_file.load(Path(spec.runners) if spec.runners else pools_file.FILE)
+    return pools_file.load(Path(spec.runners) if spec.runners else None)
 
 
 def _found(spec: JobSpec) -> tuple[Pools, Pool, Site]:

@@ -133,7 +133,7 @@ def _leg_without_slurm(command: inner.InnerCommand, pool: str | None, gpus: int 
     """What GitHub's runner would run in a pool that no Slurm leads to, "" for another pool."""
     if pool is None:
         return ""
-    found = pools_file.load(runners or pools_file.FILE)
+    found = pools_file.load(runners)
     one = found.pool(pool)
     if one.site or found.runner_of(one) is None:
         return ""

@@ -35,7 +35,13 @@ COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 @click.option("--reason", default="", metavar="TEXT", help="With --drain: why.")
 @click.option("--resume", "to_resume", metavar="NODE", help="Let our jobs onto a node again.")
 @click.option("--site", metavar="NAME", help="With --drain and --resume: the Slurm site of the node.")
-@click.option("--file", "path", type=click.Path(path_type=Path), default=file.FILE, help="Default: ci/runners.toml.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    default=file.default_file,
+    help="Default: the project's, or ci/runners.toml.",
+)
 @JSON
 @DRY_RUN
 def pools(
