@@ -80,6 +80,7 @@ class Worktree(Environment):  # type: ignore[misc]
         self._results = Path(conf.results_dir).resolve()
         self._grid: Grid | None = None
         self._earlier: asv_suite.Json = {}
+        conf.benchmark_dir = str(HARNESS / "benchmarks")  # a project of your own has no suite
         super().__init__(conf, versions.python, self._requirements, tagged_env_vars)
         self._suite = Path(self._path) / "suite.json"
         self._global_env_vars["RIDGELINE_SUITE"] = str(self._suite)
