@@ -96,25 +96,29 @@ def planned(wanted: SetUp) -> tuple[NewText, ...]:
     package = found.kernels[0] if known else wanted.package
     wanted = dataclasses.replace(wanted, package=package)
     results = found.results.relative_to(found.root).as_posix() if known else "results"
-    return tuple(_files(wanted, results, with_settings=not known))
+    settings = found.file.name if known and found.file else "ridgeline.toml"
+    return tuple(_files(wanted, results, settings))
 
 
-def _files(wanted: SetUp, results: str, with_settings: bool) -> Iterator[NewText]:
+def _files(wanted: SetUp, results: str, settings: str) -> Iterator[NewText]:
     def new(path: str, text: str) -> NewText:
         return NewText(PurePosixPath(path), text, (wanted.root / path).exists())
 
-    if with_settings:
-        yield new("ridgeline.toml", _rendered("ridgeline.toml", package=wanted.package, folder=wanted.folder))
+    yield new(settings, _rendered("ridgeline.toml", package=wanted.package, folder=wanted.folder))
     yield new("asv.conf.json", _rendered("asv.conf.json", project=wanted.name, branch=wanted.branch, results=results))
-    if wanted.action:
-        name, _, commit = wanted.action.partition("@")
-        action = f"{name}/{PLACE}@{commit} # Ridgeline {_version()}"
-        text = _rendered("workflow.yml", branch=wanted.branch, checkout=CHECKOUT, action=action)
-        yield new(".github/workflows/ridgeline.yml", text)
+    workflow = new(".github/workflows/ridgeline.yml", _workflow(wanted))
+    if wanted.action or workflow.there:
+        yield workflow
     parts = PurePosixPath(wanted.folder).parts
     for depth in range(1, len(parts) + 1):
         yield new("/".join((*parts[:depth], "__init__.py")), "")
     yield new(f"{wanted.folder}/rms_norm.py", _rendered("example.py"))
+
+
+def _workflow(wanted: SetUp) -> str:
+    name, _, commit = wanted.action.partition("@")
+    action = f"{name}/{PLACE}@{commit} # Ridgeline {_version()}"
+    return _rendered("workflow.yml", branch=wanted.branch, checkout=CHECKOUT, action=action)
 
 
 def lacking(root: Path) -> tuple[str, ...]:

@@ -58,10 +58,10 @@ def init(package: str, action: str | None, dry_run: bool) -> int:
     for one in planned:
         click.echo(f"{one.path}: {'is there, left as it is' if one.there else _did(dry_run, 'written')}")
     click.echo(f".gitignore: {_did(dry_run, 'given') + ' ' + ' '.join(ignored) if ignored else 'has all lines'}")
-    if not wanted.action:
+    if not any(one.path.name == "ridgeline.yml" for one in planned):
         click.echo("no workflow: which Ridgeline should it run?  --action OWNER/NAME@COMMIT names its repository")
     if not dry_run:
-        _say_next([str(one.path) for one in planned])
+        _say_next([str(one.path) for one in planned if not one.there] + [".gitignore"] * bool(ignored))
     return PASS
 
 
@@ -77,6 +77,8 @@ def _branch(root: Path) -> str:
 
 
 def _say_next(paths: list[str]) -> None:
-    click.echo(f"\nCommit it:\n  git add {' '.join(paths)} .gitignore\n  git commit -m 'Measure our kernels'\n\nThen:")
+    if paths:
+        click.echo(f"\nCommit it:\n  git add {' '.join(paths)}\n  git commit -m 'Measure our kernels'")
+    click.echo("\nThen:")
     for command, what in NEXT:
         click.echo(f"  {command:29}# {what}")
