@@ -80,26 +80,22 @@ def seed(text: str) -> int:
 
 
 def deadline(text: str) -> float:
-    """Seconds."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not LEAST_DEADLINE_S <= seconds <= MOST_DEADLINE_S:
-        limits = f"{LEAST_DEADLINE_S:g} to {MOST_DEADLINE_S:g}"
-        raise argparse.ArgumentTypeError(f"{text!r}: expected {limits} seconds")
-    return seconds
+    """Seconds that a step may take."""
+    return _seconds(text, LEAST_DEADLINE_S, MOST_DEADLINE_S, "{}")
 
 
 def burst(text: str) -> float:
     """Seconds of a burst."""
+    return _seconds(text, SHORTEST_BURST_S, LONGEST_BURST_S, "a burst of {}")
+
+
+def _seconds(text: str, least: float, most: float, expected: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not SHORTEST_BURST_S <= seconds <= LONGEST_BURST_S:
-        limits = f"{SHORTEST_BURST_S:g} to {LONGEST_BURST_S:g}"
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a burst of {limits} seconds")
+    if not least <= seconds <= most:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {expected.format(f'{least:g} to {most:g} seconds')}")
     return seconds
 
 

@@ -63,7 +63,7 @@ class Point:
 
 
 def label(backend: str, point: str) -> str:
-    """BACKEND@ID, or BACKEND for an arm that is no point."""
+    """BACKEND@ID of a point; BACKEND of an arm in its default configuration."""
     return f"{backend}{MARK}{point}" if point else backend
 
 

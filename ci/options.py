@@ -122,6 +122,8 @@ POLICY = click.option(
     type=click.Path(path_type=Path),
     help="Thresholds (default: the project's, or ci/policy.toml).",
 )
+CASE = click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
+BACKEND = click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")
 CASES = together(
     click.option(
         "--tier",
@@ -131,8 +133,8 @@ CASES = together(
         help="Which cases: pr takes minutes, nightly is all.",
     ),
     click.option("--kernel", "kernels", multiple=True, metavar="NAME", help="Only this kernel (repeatable)."),
-    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
-    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable)."),
+    CASE,
+    BACKEND,
 )
 """Which kernels, cases and backends."""
 CHOICE = together(

@@ -23,7 +23,7 @@ from benchmarks import lifetime
 from benchmarks.coordinator.signals import deferred
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
-"""The program of a measuring process, and the fork server beside it; run by path, never imported here."""
+"""Folder of two programs, the measuring process and the fork server.  They are run by path, never imported here."""
 
 START_VARIABLE = "RIDGELINE_START"
 """Environment variable: "spawn" for measuring processes without a fork server; anything else, or absent: with one."""

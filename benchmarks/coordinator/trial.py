@@ -268,7 +268,7 @@ class Session:
         return run
 
     def known(self, name: str) -> dict[tuple[str, str], Failure]:
-        """What hung in this session, by (case, arm) of a kernel."""
+        """What hung in this run, by (case, arm) of a kernel."""
         return self._known.setdefault(name, {})
 
     def learn(self, workers: WorkerPools) -> list[str]:

@@ -61,7 +61,7 @@ class StudyPart:
 
     cases: patterns of case names, of any tier.  ranks: the world sizes of them that are wanted.
     anchor: the backend whose default configuration every batch holds; ratios refer to it.
-    arms: backends and baselines beside it, in their default configuration; one that a machine lacks is said and left.
+    arms: backends and baselines beside it, in their default configuration; what a machine lacks is named and left out.
     check: nothing is timed; every arm is compared with the reference.
     """
 

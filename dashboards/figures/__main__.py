@@ -17,7 +17,7 @@ from ci.history.types import Moved
 from ci.records import store
 from ci.records.derived import derive
 from dashboards.figures import canvas, cases, machines, over_time
-from dashboards.figures.error import FigureError
+from dashboards.figures.error import FigureError, exit_code
 
 EXAMPLE = "example:\n  python -m dashboards.figures shapes --kernel gemm --machine h200x1-537ca5d2 --out gemm.png"
 
@@ -110,13 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("machine", "kernel", "case", "rate"):
         parser.add_argument(f"--{name}", metavar="NAME")
     parser.add_argument("--plain", action="store_true", help="a history without its steps")
-    try:
-        wanted = parser.parse_args(arguments)
-        print(FIGURES[wanted.what](wanted))
-    except (FigureError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    wanted = parser.parse_args(arguments)
+    return exit_code(lambda: [FIGURES[wanted.what](wanted)])
 
 
 if __name__ == "__main__":

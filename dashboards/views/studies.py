@@ -212,7 +212,7 @@ VIEW = View(
     "studies",
     "Studies",
     template="views/alone.html",
-    scripts=(*CHARTS, "views/pictures.js", "views/studies.js"),
+    scripts=(*CHARTS, "views/pictures.js", "views/experiments.js", "views/studies.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
     shown=_shown,
     data=_data,

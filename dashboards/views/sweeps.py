@@ -87,7 +87,7 @@ VIEW = View(
     "sweeps",
     "Sweeps",
     template="views/alone.html",
-    scripts=(*CHARTS, "views/pictures.js", "views/sweeps.js"),
+    scripts=(*CHARTS, "views/pictures.js", "views/experiments.js", "views/sweeps.js"),
     styles=("views/views.css", "views/machines.css", "views/studies.css"),
     shown=_shown,
     data=_data,

@@ -102,10 +102,11 @@ def test_a_service_that_is_killed_again_and_again_starts_no_second_job(site: Sit
 
 def test_github_and_the_controller_may_be_away(site: Site) -> None:
     job = site.hub.queue(ONE, ["true"])
-    site.serve()
-    site.until(site.jobs, "the Slurm job")
-    site.hub.fault("GET", "", Response("", 502), times=10**6)
     site.hub.fault("POST", "generate-jitconfig", Response("", 502), times=10**6)
+    site.serve()
+    # Slurm needs a minute to find that a job whose start it forgot is not there: that is its own affair
+    site.until(site.slurm.processes, "the Slurm job to run")
+    site.hub.fault("GET", "", Response("", 502), times=10**6)
     site.until(lambda: "GitHub is away" in site.log.read_text(), "the service to see it")
     site.slurm.restart_controller(away_s=1)
     assert not done(site.hub, job["id"])

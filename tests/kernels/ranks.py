@@ -1,14 +1,23 @@
-"""Run one process per rank for a test: a function of a test module, called as function(rank, world, directory)."""
+"""Run one process per rank for a test: a function of a test module, called as function(rank, world, directory).
+
+The processes are forked from one that has imported torch, which takes 2 s each time, and nothing else: Triton decides
+as it is imported whether it interprets.
+"""
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
-import subprocess
-import sys
+import tempfile
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["torch", "torch.distributed"])
 
 
 def run_ranks(module: str, function: str, world: int, directory: Path, timeout_s: float = 100, **env: str) -> list[str]:
@@ -16,38 +25,62 @@ def run_ranks(module: str, function: str, world: int, directory: Path, timeout_s
 
     The ranks share `directory`, which is empty, as their meeting place.
     """
-    code = f"import {module} as m; m.{function}({{rank}}, {world}, {str(directory)!r})"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, **env}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code.format(rank=rank)],
-            env=environment,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for rank in range(world)
-    ]
-    try:
-        outputs = [process.communicate(timeout=timeout_s) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    failed = [f"rank {r}: {err}" for r, (p, (_, err)) in enumerate(zip(started, outputs, strict=True)) if p.returncode]
-    assert not failed, "\n".join(failed)
-    return [out for out, _ in outputs]
+    ranks = [(rank, world, str(directory)) for rank in range(world)]
+    return _outputs(module, function, ranks, timeout_s, env)
 
 
 def run_alone(module: str, function: str, *arguments: object, timeout_s: float = 200, **env: str) -> str:
     """stdout of one fresh process that calls a function of a test module with plain values."""
-    values = ", ".join(map(repr, arguments))
-    done = subprocess.run(
-        [sys.executable, "-c", f"import {module} as m; m.{function}({values})"],
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, **env},
-        capture_output=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return _outputs(module, function, [arguments], timeout_s, env)[0]
+
+
+def _outputs(
+    module: str, function: str, calls: list[tuple[object, ...]], timeout_s: float, env: dict[str, str]
+) -> list[str]:
+    """What each process prints, which makes one of the calls; an AssertionError if one fails or takes too long."""
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": PATH, **env}
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"process {index}" for index in range(len(calls))]
+        started = [
+            FORKS.Process(target=_call, args=(module, function, arguments, variables, str(file)))
+            for arguments, file in zip(calls, files, strict=True)
+        ]
+        try:
+            for process in started:
+                process.start()
+            for process in started:
+                process.join(timeout_s)
+            ends = [_end(process, timeout_s) for process in started]
+        finally:
+            for process in started:
+                process.kill()
+                process.join()
+        failed = [
+            f"call {i}: {end}\n{_text(file)}" for i, (end, file) in enumerate(zip(ends, files, strict=True)) if end
+        ]
+        assert not failed, "\n".join(failed)
+        return [Path(f"{file}.out").read_text() for file in files]
+
+
+def _call(module: str, function: str, arguments: tuple[object, ...], variables: dict[str, str], file: str) -> None:
+    """In the new process: its own environment and output files, then the call."""
+    os.environ.clear()
+    os.environ.update(variables)
+    for number, suffix in ((1, ".out"), (2, ".err")):
+        os.dup2(os.open(file + suffix, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    import torch
+
+    torch.set_num_threads(int(variables["OMP_NUM_THREADS"]))
+    getattr(importlib.import_module(module), function)(*arguments)
+
+
+def _end(process: BaseProcess, timeout_s: float) -> str:
+    """How a process failed, "" if it did not."""
+    if process.exitcode is None:
+        return f"not done in {timeout_s:g} s"
+    return f"exit code {process.exitcode}" if process.exitcode else ""
+
+
+def _text(file: Path) -> str:
+    """All that a process printed."""
+    return "".join(path.read_text() for path in (Path(f"{file}.out"), Path(f"{file}.err")) if path.exists())

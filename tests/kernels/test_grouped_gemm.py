@@ -119,7 +119,7 @@ def interpreted_tails():
 def interpreted_sharing():
     """The last round of tiles cut in 2 to 5 pieces, also unequal ones, by programs of which some have none."""
     for split in (2, 3, 5):
-        check_products((96, 0, 33), 64, 200, block_k=16, tma=True, split=split, groups_per_cu=split * 2 + 1)
+        check_products((96, 0, 33), 64, 104, block_k=16, tma=True, split=split, groups_per_cu=split * 2 + 1)
     check_products((200, 56), 64, 96, block_m=32, block_n=32, block_k=16, tma=True, split=4, groups_per_cu=5)
 
 

@@ -83,8 +83,8 @@ KNOBS = {"layout": "streamed", "rows": 8, "block_n": 16, "num_warps": 1, "num_st
 def interpreted_streamed():
     check_kernels(small(M=5, N=48, E=3, topk=2), **KNOBS, share=50, tiles=2)  # three experts, a quarter of K in use
     wide = {**KNOBS, "rows": 16, "block_n": 32}
-    check_kernels(small(M=20, E=1, topk=1, BM=32, N=72, K=96), **wide, share=0, tiles=1)  # two parts, tail in N
-    check_kernels(small(M=20, E=1, topk=1, BM=32, N=64), atomic=False, **KNOBS, share=100)  # three parts of four
+    check_kernels(small(M=20, E=1, topk=1, BM=32, N=40, K=96), **wide, share=0, tiles=1)  # two parts, tail in N
+    check_kernels(small(M=20, E=1, topk=1, BM=32, N=32), atomic=False, **KNOBS, share=100)  # three parts of four
     check_kernels(small(M=1, E=1, topk=1, N=16, K=288), atomic=False, **wide)  # idle programs
 
 

@@ -20,7 +20,10 @@ VERIFY_MIN = 20
 minutes for eight of gemm; there are 142 entries in all (2026-11-22)."""
 
 SWEEPS = "swept/sweeps.jsonl"
-"""Where what was measured for them goes; what was compiled lies beside it."""
+"""The trial file of the verified entries; the file of their compiled code has the same name with .code.json."""
+
+MEASURING = ("run", "ab")
+"""Verbs whose exit code is that of all steps."""
 
 Run = Callable[[Sequence[str]], int]
 """Runs `ridgeline` with these arguments; its exit code."""
@@ -42,7 +45,7 @@ def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int
         for words in planned:
             click.echo(f"would run: ridgeline {' '.join(words)}")
         return PASS
-    return through(planned, _run)
+    return through(planned, run)
 
 
 def steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tuple[str, ...], ...]:
@@ -61,9 +64,10 @@ def steps(tier: str, kernels: Sequence[str], out: Path, known: Path) -> tuple[tu
 def through(planned: Sequence[Sequence[str]], run: Run) -> int:
     """Run all of them; the exit code of the one that measures."""
     codes = {words[0]: run(words) for words in planned}
-    return codes["run"]
+    return next(codes[verb] for verb in MEASURING if verb in codes)
 
 
-def _run(words: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:
+    """Run one verb, said on stderr before."""
     click.echo(f"ridgeline {' '.join(words)}", err=True)
     return subprocess.run([sys.executable, *VERBS, *words], env=lifetime.told(os.environ), check=False).returncode

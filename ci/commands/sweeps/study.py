@@ -16,8 +16,10 @@ from benchmarks.studies import studies
 from benchmarks.studies import study as named
 from benchmarks.studies.types import REGIMES, Study, StudyError
 from ci.commands.common.checkouts import one_checkout
+from ci.commands.sweeps.sweep_options import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE
 from ci.git.repository import LocalCheckout
 from ci.options import (
+    CASE,
     DRY_RUN,
     JSON,
     NO_VERDICT,
@@ -49,24 +51,22 @@ FILES = click.Path(path_type=Path, exists=True)
 FROM = "Measure nothing: trial files, or the folder `results` for arms without knobs (repeatable)."
 REGIME = "Calls apart, or back to back at settled power (default: the study's)."
 OUT = "Only write the trial file; what it has is not measured again."
-MINUTES = click.FloatRange(0, min_open=True)
-ELSEWHERE = "With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."
 WHAT = together(
     click.argument("name", required=False),
     click.option("--all", "every", is_flag=True, help="Every study."),
     click.option("--list", "listing", is_flag=True, help="The studies that are declared."),
-    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
+    CASE,
     click.option("--from", "sources", multiple=True, type=FILES, metavar="FILE", help=FROM),
 )  # fmt: skip
 HOW = together(
     click.option("--regime", type=click.Choice(REGIMES), help=REGIME),
     click.option("--trials", type=click.IntRange(1, 100), help="Trials of every point (default: the study's)."),
     click.option("--rounds", type=click.IntRange(2, 10_000), help="Rounds in a trial (default: the study's)."),
-    click.option("--budget", "budget_min", type=MINUTES, metavar="MIN", help="GPU minutes it may take."),
+    BUDGET,
     click.option("--out", type=NewFile(), metavar="FILE", help=OUT),
-    click.option("--arch", metavar="NAME", help=ELSEWHERE),
-    click.option("--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: so many CUs."),
-    click.option("--no-compile", is_flag=True, help="Do not compile ahead: nothing is pruned by its code."),
+    ARCH,
+    COMPUTE_UNITS,
+    NO_COMPILE,
 )  # fmt: skip
 
 
@@ -98,9 +98,9 @@ def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: 
 
 
 def _asked(tree: Path, given: Json) -> StudyAsked:
-    taken = ("cases", "arch", "compute_units", "trials", "rounds", "budget_min")
-    said = {key: given[key] for key in taken}
-    return StudyAsked(tree, regime=given["regime"] or "", compile_ahead=not given["no_compile"], **said)
+    said = {key: given[key] for key in ("cases", "arch", "compute_units", "trials", "rounds")}
+    how = {"regime": given["regime"] or "", "compile_ahead": not given["no_compile"], "budget_min": given["budget"]}
+    return StudyAsked(tree, **how, **said)
 
 
 def _list(as_json: bool) -> int:

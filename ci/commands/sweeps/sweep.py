@@ -158,9 +158,7 @@ def _told(ready: Prepared, plan: SweepPlan, ended: Progressed, as_json: bool, fi
     else:
         show.terminal(ranks, out_console())
         click.echo(show.chances(plan.rungs))
-        click.echo(
-            f"{ended.measured.gpu_s / 60:.1f} GPU minutes; lines in {plan.out}, and beside it {', '.join(written)}"
-        )
+        click.echo(f"{ended.measured.gpu_s / 60:.1f} GPU minutes; written: {', '.join([str(plan.out), *written])}")
         _say_next(plan, ended)
     return PASS if shown or not ended.left else NO_VERDICT
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ci import harness
-from ci.options import Seconds, together
+from ci.options import CASE, Seconds, together
 from ci.sweeps import grid
 from ci.sweeps.plan import BATCH
 from ci.sweeps.rungs import CPU_ROUNDS, GPU_ROUNDS
@@ -52,6 +52,16 @@ def _said(rounds: tuple[int, ...]) -> str:
     return ",".join(map(str, rounds))
 
 
+MINUTES = click.FloatRange(0, min_open=True)
+BUDGET = click.option("--budget", type=MINUTES, metavar="MIN", help="GPU minutes that this call may take.")
+ARCH = click.option(
+    "--arch", metavar="NAME", help="With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."
+)
+COMPUTE_UNITS = click.option(
+    "--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with so many CUs."
+)
+NO_COMPILE = click.option("--no-compile", is_flag=True, help="Do not compile ahead: nothing is pruned by its code.")
+
 POINTS = together(
     click.option(
         "--grid",
@@ -65,7 +75,7 @@ POINTS = together(
         "--knob", "knobs", multiple=True, metavar="NAME=V,V", help="Values of a knob; several give every combination."
     ),
     click.option("--candidates", is_flag=True, help="The points that the operator itself proposes."),
-    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
+    CASE,
     click.option(
         "--tier", type=click.Choice(TIERS), default="pr", show_default=True, help="Without --case: which cases."
     ),
@@ -131,7 +141,7 @@ RULES = together(
         "--registers", type=click.IntRange(1), metavar="N", help="Leave out points whose code has more registers."
     ),
     click.option("--spills", type=click.IntRange(0), metavar="N", help="Leave out points whose code spills more."),
-    click.option("--no-compile", is_flag=True, help="Do not compile ahead: nothing is pruned by its code."),
+    NO_COMPILE,
 )
 """How they are measured."""
 WHERE = together(
@@ -157,14 +167,10 @@ WHERE = together(
         metavar="K/N",
         help="Only this part of the points; the final rungs follow with --from.",
     ),
-    click.option(
-        "--budget", type=click.FloatRange(0, min_open=True), metavar="MIN", help="GPU minutes that this call may take."
-    ),
+    BUDGET,
     click.option("--show", "only_show", is_flag=True, help="Measure nothing: table and figure of what there is."),
-    click.option("--arch", metavar="NAME", help="With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."),
-    click.option(
-        "--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with so many CUs."
-    ),
+    ARCH,
+    COMPUTE_UNITS,
     click.option("--no-figure", is_flag=True, help="Tables only."),
 )
 """Where, how much of it, and what comes of it."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from ci.options import NewFile, together
+from ci.commands.sweeps.sweep_options import ARCH, MINUTES
+from ci.options import BACKEND, CASE, NewFile, together
 
 EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
   ridgeline tune gemm --from sweep.jsonl --dry-run
@@ -16,8 +17,8 @@ EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10
   ridgeline tune gemm --verify --arch sm_90 --dry-run"""
 
 ASKED = together(
-    click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable)."),
-    click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable)."),
+    CASE,
+    BACKEND,
     click.option(
         "--from",
         "files",
@@ -29,7 +30,7 @@ ASKED = together(
     click.option("--verify", is_flag=True, help="Only the entries that are there, and only if their code has changed."),
     click.option(
         "--budget",
-        type=click.FloatRange(0, min_open=True),
+        type=MINUTES,
         metavar="MIN",
         help="GPU minutes to spend; with --verify on the entries that were confirmed longest ago.",
     ),
@@ -51,7 +52,7 @@ ASKED = together(
         default="",
         help="Open a pull request with the new tables, from the branch ridgeline/tuned/NAME; needs GITHUB_TOKEN.",
     ),
-    click.option("--arch", metavar="NAME", help="With --dry-run: for this architecture instead of this machine's."),
+    ARCH,
 )
 """Which entries, and from what."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dashboards.figures import canvas
-from dashboards.figures.error import FigureError
+from dashboards.figures.error import exit_code
 from dashboards.figures.studies import paper
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.spec import read_data, read_spec
@@ -40,13 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--out", type=Path, required=True, metavar="PREFIX", help="PREFIX.png and PREFIX.svg are written"
     )
     wanted = parser.parse_args(arguments)
-    try:
-        for path in figures(wanted.spec, wanted.data, wanted.out):
-            print(path)
-    except (FigureError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    return exit_code(lambda: figures(wanted.spec, wanted.data, wanted.out))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dashboards import recorded_sweeps
 from dashboards.figures import canvas
-from dashboards.figures.error import FigureError
+from dashboards.figures.error import FigureError, exit_code
 from dashboards.figures.studies import paper
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.spec import parse
@@ -55,12 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     for name in ("machine", "kernel", "case"):
         parser.add_argument(f"--{name}", metavar="NAME")
-    try:
-        print(draw(parser.parse_args(arguments)))
-    except (FigureError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
-    return 0
+    wanted = parser.parse_args(arguments)
+    return exit_code(lambda: [draw(wanted)])
 
 
 if __name__ == "__main__":

@@ -7,11 +7,6 @@
 
   let choose = null;
 
-  const chosenOf = (studies, values) =>
-    studies.find(({name, machine}) => name === values.study && machine === values.on) ||
-    studies.find(({name}) => name === values.study) ||
-    studies[0];
-
   const columns = current => [
     {key: "study", title: "study", value: row => row.name, cell: row => [opener(row, row === current), h("span", {class: "sub"}, R.foreign(row.title))]},
     {key: "question", title: "question", value: row => row.question},
@@ -21,10 +16,7 @@
     {key: "waits", title: "parts that wait", number: true, value: row => row.waits},
   ];
 
-  function opener(row, pressed) {
-    const open = () => choose({study: row.name, on: row.machine, order: "", off: ""});
-    return h("button", {type: "button", class: "plain", "aria-pressed": String(pressed), click: open}, R.foreign(row.name));
-  }
+  const opener = (row, pressed) => R.opener(row.name, pressed, () => choose({study: row.name, on: row.machine, order: "", off: ""}));
 
   /* ---- one study ---- */
 
@@ -42,7 +34,7 @@
     host.append(section);
     R.picture(section, picture, `${study.name}-${name}`, R.listed("off"), off => choose({off: R.listing(off)}));
     section.append(
-      ...foot.map(text => h("p", {class: "foot"}, R.foreign(text))),
+      ...R.foot(foot),
       h("p", {class: "beside"}, "This figure: ", links(files)),
     );
   }
@@ -77,19 +69,11 @@
 
   async function show(values, current) {
     const {studies, problems} = await R.load("views/studies"),
-      study = chosenOf(studies, values),
+      study = R.experiment(studies, "name", values.study, values.on),
       found = study ? await R.data(study.path) : null;
     if (!current()) return;
-    const lane = R.site.lanes.length ? R.lane(values) : null;
-    if (lane) R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => {
-      host.replaceChildren(
-        ...problems.map(text => h("p", {class: "notice bad"}, R.foreign(text))),
-        R.grid({caption: "studies", columns: columns(study), rows: studies, sort: values.sort, sorted: sort => choose({sort}), file: "studies"}),
-      );
-      if (study) one(host, study, found, values);
-    });
+    const list = [R.grid({caption: "studies", columns: columns(study), rows: studies, sort: values.sort, sorted: sort => choose({sort}), file: "studies"})];
+    R.experiments(values, choose, problems, list, study && (host => one(host, study, found, values)));
   }
 
   choose = R.view(show);

@@ -7,15 +7,7 @@
 
   let choose = null;
 
-  const chosenOf = (sweeps, values) =>
-    sweeps.find(({operator, machine}) => operator === values.operator && machine === values.on) ||
-    sweeps.find(({operator}) => operator === values.operator) ||
-    sweeps[0];
-
-  function opener(row, pressed) {
-    const open = () => choose({operator: row.operator, on: row.machine, case: "", order: "", off: ""});
-    return h("button", {type: "button", class: "plain", "aria-pressed": String(pressed), click: open}, R.foreign(row.operator));
-  }
+  const opener = (row, pressed) => R.opener(row.operator, pressed, () => choose({operator: row.operator, on: row.machine, case: "", order: "", off: ""}));
 
   const columns = current => [
     {key: "operator", title: "operator", value: row => row.operator, cell: row => opener(row, row === current)},
@@ -64,7 +56,7 @@
       const section = h("section", {class: "figure"}, h("h3", {}, R.foreign(found.figure.picture.title)));
       host.append(section);
       R.picture(section, found.figure.picture, "sweep-" + sweep.operator, R.listed("off"), off => choose({off: R.listing(off)}));
-      section.append(...found.figure.foot.map(text => h("p", {class: "foot"}, R.foreign(text))));
+      section.append(...R.foot(found.figure.foot));
     }
     const cases = [...new Set(found.points.map(row => row.case))],
       wanted = cases.includes(values.case) ? values.case : "";
@@ -78,20 +70,14 @@
 
   async function show(values, current) {
     const {sweeps, problems} = await R.load("views/sweeps"),
-      sweep = chosenOf(sweeps, values),
+      sweep = R.experiment(sweeps, "operator", values.operator, values.on),
       found = sweep ? await R.data(sweep.path) : null;
     if (!current()) return;
-    const lane = R.site.lanes.length ? R.lane(values) : null;
-    if (lane) R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
-    const host = document.getElementById("view");
-    R.keepFocus(host, () => {
-      host.replaceChildren(
-        ...problems.map(text => h("p", {class: "notice bad"}, R.foreign(text))),
-        h("p", {class: "hint"}, "The newest recorded sweep of each operator and machine. Every point is a ratio to an anchor that was timed in turn with it."),
-        R.grid({caption: "sweeps", columns: columns(sweep), rows: sweeps, sort: values.sort, sorted: sort => choose({sort}), file: "sweeps"}),
-      );
-      if (sweep) one(host, sweep, found, values);
-    });
+    const list = [
+      h("p", {class: "hint"}, "The newest recorded sweep of each operator and machine. Every point is a ratio to an anchor that was timed in turn with it."),
+      R.grid({caption: "sweeps", columns: columns(sweep), rows: sweeps, sort: values.sort, sorted: sort => choose({sort}), file: "sweeps"}),
+    ];
+    R.experiments(values, choose, problems, list, sweep && (host => one(host, sweep, found, values)));
   }
 
   choose = R.view(show);

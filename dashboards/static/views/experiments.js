@@ -1,0 +1,27 @@
+/* A page that lists experiments and shows one of them: what studies.js and sweeps.js share. */
+"use strict";
+
+(() => {
+  const R = Ridgeline,
+    {h} = R;
+
+  /** The row that an address names by a key and its machine; else one of that key, else the first. */
+  R.experiment = (rows, key, name, machine) => rows.find(row => row[key] === name && row.machine === machine) || rows.find(row => row[key] === name) || rows[0];
+
+  /** The name of a row as the button that shows it. */
+  R.opener = (name, pressed, open) => h("button", {type: "button", class: "plain", "aria-pressed": String(pressed), click: open}, R.foreign(name));
+
+  /** The caption below a figure: machine, versions, commit. */
+  R.foot = texts => texts.map(text => h("p", {class: "foot"}, R.foreign(text)));
+
+  /** The frame of the page: header of the lane, problems, `list`; then `one(host)` draws the chosen row, if there is any. */
+  R.experiments = (values, choose, problems, list, one) => {
+    const lane = R.site.lanes.length ? R.lane(values) : null;
+    if (lane) R.header(lane, change => choose({machine: lane.machine, env: lane.env, ...change}));
+    const host = document.getElementById("view");
+    R.keepFocus(host, () => {
+      host.replaceChildren(...problems.map(text => h("p", {class: "notice bad"}, R.foreign(text))), ...list);
+      if (one) one(host);
+    });
+  };
+})();
