@@ -28,6 +28,7 @@ from benchmarks import arguments as of
 from benchmarks import doctor, preflight, program, trial_file, verify
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.declared_names import refuse_unknown
+from benchmarks.coordinator.session import orders
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
 from benchmarks.points import PointsFile
@@ -142,6 +143,8 @@ def _how_options(run: argparse.ArgumentParser) -> None:
     burst = f"least seconds of a burst when sustained (default {default.burst_s:g})"
     add("--burst", type=of.burst, default=default.burst_s, metavar="SECONDS", help=burst)
     add("--cache", choices=("cold", "hot"), default=default.cache, help="state of the caches before a sample")
+    told = "ask on stderr for what to measure next, and read it from stdin (benchmarks/coordinator/session/orders.py)"
+    add("--orders", action="store_true", help=told)
     add("--schedule-seed", type=of.seed, default=default.schedule_seed, metavar="N", help="of the order of the arms")
 
 
@@ -169,7 +172,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if file:
         return _run_points(arguments, file, protocol, checkouts[0])
     chosen, report = _selection(arguments), program.reporter(arguments.progress)
-    lines = measure(arguments.kernel, checkouts, protocol, report, chosen, arguments.first_trial)
+    told = orders.read() if arguments.orders else None
+    lines = measure(arguments.kernel, checkouts, protocol, report, chosen, arguments.first_trial, told)
     return _write(arguments, lines, arguments.kernel)
 
 

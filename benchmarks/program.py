@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import trial_file
+from benchmarks import family, trial_file
 from benchmarks.coordinator.checkouts import CheckoutError
 from benchmarks.coordinator.ranks import Unkillable
 from benchmarks.coordinator.signals import ENDING
@@ -32,6 +32,7 @@ class StrictParser(argparse.ArgumentParser):
 
 def run(command: Callable[[], int], interrupted: str) -> int:
     """The exit code of a command; what ends it becomes a sentence on stderr and a code.  interrupted: what is kept."""
+    family.keep_orphans()
     for number in ENDING:
         signal.signal(number, _interrupted)
     try:

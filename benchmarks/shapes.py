@@ -71,6 +71,19 @@ def _sound(value: Any) -> bool:
     return value is None or kind is bool
 
 
+def clean(value: Any) -> Any:
+    """The same JSON value without NaN and Infinity, which are not JSON, and with printable texts of bounded length."""
+    if isinstance(value, str):
+        return UNPRINTABLE_BUT_LINES.sub("\ufffd", value)[:LONGEST_TEXT]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {clean(str(key)): clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean(item) for item in value]
+    return value
+
+
 Check = Callable[[Any, str], None]
 """Raises Unfit for a value (first argument) at a place (second) that does not fit."""
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from benchmarks.trial_file import FAILED, Status
 
+LEFT_RUNNING = "left running"
+"""In the warnings of a trial, about processes that had to be ended."""
+
 MEASURED, FAULTS, NOTHING = 0, 1, 2
 """Exit codes: some arm is right and none is wrong, something is wrong, nothing was called."""
 
@@ -64,6 +67,7 @@ class Tally:
         self.broken: dict[str, str] = {}
         self.reasons: collections.Counter[str] = collections.Counter()
         self.undeclared: list[str] = []
+        self.left: list[str] = []
         self._faults: dict[tuple[str, ...], ArmFault] = {}
 
     @property
@@ -78,6 +82,7 @@ class Tally:
                 self._add(line["kernel"], case, key, arm)
         for role, checkout in line["trees"].items():
             self.broken.update({f"{role} {b['module']}": b["reason"] for b in checkout["broken"]})
+        self.left += [f"{line['kernel']}: {one}" for one in line["warnings"] if LEFT_RUNNING in one]
         if not any(checkout["declaration"] for checkout in line["trees"].values()):
             self.undeclared.append(line["kernel"])
 
@@ -108,9 +113,10 @@ class Tally:
         return MEASURED if self.count(Status.OK) else NOTHING
 
     def not_measured(self) -> list[str]:
-        """What was not measured, and why; one sentence each."""
+        """What was not measured, and why, and what a backend left running; one sentence each."""
         found = [fault.in_words() for fault in self._faults.values()]
         found += [f"broken module, {module}: {why}" for module, why in self.broken.items()]
+        found += self.left
         found += [f"no kernel {name!r} in any module that imports" for name in dict.fromkeys(self.undeclared)]
         if not self.count(Status.OK):
             counts = [f"{n} {status}" for status in sorted(Status) if (n := self.count(status))]

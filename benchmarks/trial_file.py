@@ -14,7 +14,6 @@ import fcntl
 import gzip
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -24,11 +23,10 @@ from typing import Any
 from benchmarks import points
 from benchmarks.shapes import (
     LONGEST_NAME,
-    LONGEST_TEXT,
-    UNPRINTABLE_BUT_LINES,
     Unfit,
     anything,
     bounded,
+    clean,
     flag,
     items,
     maybe,
@@ -219,17 +217,12 @@ LINE = record(
         "kernel": _part,
         "machine": _MACHINE,
         "trees": table(one_of(*ROLES), _CHECKOUT),
-        "cases": table(
-            _part,
-            record(
-                {}, {"method": TEXT, "warnings": items(TEXT), "energy": maybe(_ENERGY), "arms": table(_arm_key, _ARM)}
-            ),
-        ),
+        "cases": table(_part, record({}, _CASE_FIELDS)),
     },
     {
         "protocol": maybe(record({}, {"regime": one_of(*REGIMES)})),
-        "duration_s": maybe(number(0, 1e9)),
-        "measuring_s": maybe(number(0, 1e9)),
+        **dict.fromkeys(("duration_s", "measuring_s", "ahead_s"), maybe(number(0, 1e9))),
+        "spent_s": maybe(table(NAME, number(0, 1e9))),
         "busy_share": maybe(number(0, 1e3)),
         "state": maybe(_STATE),
         "heap": maybe(table(NAME, _HEAP)),
@@ -239,7 +232,7 @@ LINE = record(
         "warnings": items(TEXT),
     },
 )
-"""A line, apart from its `format` and `version`."""
+"""A line, apart from its `format` and `version`.  spent_s: wall seconds by phase (coordinator.session.ledger)."""
 
 
 def check(line: Any) -> None:
@@ -267,6 +260,17 @@ def check(line: Any) -> None:
                 raise Unfit(f"cases.{case}.arms.{key}", arm["status"], "seconds if, and only if, the status is ok")
             if arm.get("same_as", key) not in arms:
                 raise Unfit(f"cases.{case}.arms.{key}.same_as", arm["same_as"], "an arm of the case")
+
+
+def unfit_declaration(value: Mapping[str, Any]) -> str:
+    """Why a declaration cannot be in a trial, "" if it can."""
+    try:
+        bounded(cleaned := clean(value))
+        _DECLARATION(cleaned, "")
+        _agrees(cleaned, cleaned["kernel"], "")
+    except Unfit as error:
+        return str(error)
+    return ""
 
 
 def _agrees(declared: Mapping[str, Any], operator: str, where: str) -> None:
@@ -318,25 +322,17 @@ def identity(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()[:16]
 
 
-def clean(value: Any) -> Any:
-    """The same JSON value without NaN and Infinity, which are not JSON, and with printable texts of bounded length."""
-    if isinstance(value, str):
-        return UNPRINTABLE_BUT_LINES.sub("\ufffd", value)[:LONGEST_TEXT]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {clean(str(key)): clean(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [clean(item) for item in value]
-    return value
-
-
 def _timed(arm: dict[str, Any]) -> dict[str, Any]:
-    """The arm, or an error in its place if the clock gave times that no call can have."""
+    """The arm, or an error in its place if it has times that no call can have, or what no file can hold."""
+    what = "its times cannot be"
     try:
         numbers(SHORTEST_S, LONGEST_S, fewest=1)(arm["seconds"], "seconds") if arm["status"] == Status.OK else None
+        what = "what it reports of itself cannot be"
+        bounded(arm)
+        _ARM(arm, "")
+        text()(json.dumps(arm.get("knobs")), "the text of its knobs")
     except Unfit as error:
-        return {"status": "error", "why": f"its times cannot be: {error}", "detail": ""}
+        return {"status": "error", "why": f"{what}: {error}", "detail": ""}
     return arm
 
 

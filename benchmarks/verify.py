@@ -21,8 +21,9 @@ from typing import Any
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.trial import Report, Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
+from benchmarks.shapes import clean
 from benchmarks.tally import Tally
-from benchmarks.trial_file import Status, clean
+from benchmarks.trial_file import Status
 
 FORMAT, VERSION = "ridgeline-check", 1
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from ci.git.repository import Commit, LocalCheckout
-from ci.harness import HARNESS, MeasurePlan, measure
+from ci.harness import HARNESS, MeasurePlan
 from ci.history.kept.canary import CanaryCase, CanaryRun
-from ci.judging.live import Measure, Outcome, compare
+from ci.judging.live import Measure, Outcome, compare, in_session
 from ci.judging.policy import Policy, Settings
 
 PLANTED = 0.01
@@ -54,7 +54,7 @@ def run(
     plan: MeasurePlan,
     folder: Path,
     console: Console,
-    measuring: Measure = measure,
+    measuring: Measure = in_session,
 ) -> CanaryRun:
     """Compare the trees of one share; trials that `folder` has already count.  Raises as `live.compare`."""
     name = f"{commit.short}-{share:g}"

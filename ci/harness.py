@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,16 +105,22 @@ class ChildExit:
 
 
 def measure(
-    checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, verb: str = "run", *flags: str
+    checkouts: Sequence[LocalCheckout],
+    plan: MeasurePlan,
+    out: Path,
+    console: Console,
+    verb: str = "run",
+    *flags: str,
+    told: Callable[[], str] | None = None,
 ) -> int:
     """Run the measuring program with a progress bar; returns its exit code (see the constants above).
 
     A crash of the program is printed and returned as USAGE.  Ctrl-C is passed on and returned as INTERRUPTED; finished
-    trials (checks) stay in `out` in either case.
+    trials (checks) stay in `out` in either case.  told: the answer whenever the program asks (see `follow`).
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        ended = follow([*command(checkouts, plan, out, verb), *flags], console)
+        ended = follow([*command(checkouts, plan, out, verb), *flags], console, told=told)
     except KeyboardInterrupt:
         return INTERRUPTED
     if ended.code in (MEASURED, FAULTS, NOTHING, USAGE):
@@ -219,14 +225,16 @@ def follow(
     echo: bool = True,
     stdout: bool = True,
     limit_s: float | None = None,
+    told: Callable[[], str] | None = None,
 ) -> ChildExit:
     """Run a program to its end with progress bars, one for each task that it names; `title` says what it does.
 
     echo: show its other lines as they come.  stdout: show what it prints there.  limit_s: it is interrupted then, and
-    its exit has `late`.  Raises KeyboardInterrupt on Ctrl-C, after the program has ended, and where somebody else
-    interrupted it: it has no result.
+    its exit has `late`.  told: called whenever the program prints {"asks": ...}; what it returns is written to the
+    program's stdin as a line, what it raises ends the program.  Raises KeyboardInterrupt on Ctrl-C, after the program
+    has ended, and where somebody else interrupted it: it has no result.
     """
-    child = _start(argv, None if stdout else subprocess.DEVNULL)
+    child = _start(argv, None if stdout else subprocess.DEVNULL, subprocess.PIPE if told else subprocess.DEVNULL)
     said: list[str] = []
     try:
         with _Bars(console, title) as bars, _limited(child, limit_s) as late:
@@ -234,6 +242,8 @@ def follow(
                 event = _event(line)
                 if event:
                     bars.update(event)
+                elif told and _asks(line):
+                    _tell(child, told())
                 elif line.strip():
                     said.append(printable(line))
                     if echo:
@@ -329,6 +339,19 @@ def _event(line: str) -> _Event | None:
     return _Event(str(found.get("arch", "")), str(found.get("what", "")), done, total)
 
 
+def _asks(line: str) -> bool:
+    """Whether a line asks for an answer."""
+    return line.startswith("{") and "asks" in (_object(line) or {})
+
+
+def _tell(child: subprocess.Popen[str], answer: str) -> None:
+    """Write a line to the child's stdin; one that has ended is noticed by its other pipe."""
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.write(f"{answer}\n")
+        child.stdin.flush()
+
+
 def _object(text: str) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
@@ -337,10 +360,10 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _start(argv: Sequence[str], stdout: int | None) -> subprocess.Popen[str]:
+def _start(argv: Sequence[str], stdout: int | None, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
     env = lifetime.told({**os.environ, "PYTHONPATH": str(HARNESS)})
     return subprocess.Popen(
-        argv, cwd=HARNESS, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
+        argv, cwd=HARNESS, env=env, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE,
         encoding="utf-8", errors="backslashreplace", start_new_session=True,
     )  # fmt: skip
 

@@ -178,6 +178,9 @@ TIMED = together(
 BUDGET = click.option(
     "--trials", type=click.IntRange(1, 1000), help="Most trials to spend (default: the policy's budget)."
 )
+ALL_CASES = click.option(
+    "--all-cases", is_flag=True, help="Measure operators too that no changed file can reach (by their imports)."
+)
 SOURCE = together(
     click.option(
         "--commit",

@@ -6,12 +6,11 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from kernels.spec import Tolerance
+from .spec import Tolerance
 
 CHUNK = 1 << 24
 """Elements compared at a time: bounds the extra memory to some 400 MB, wherever the tensors live."""

@@ -249,7 +249,10 @@ class Backend:
 
 
 class Kernel:
-    """One operation with a mathematical definition, its cases, and every way to compute it."""
+    """One operation with a mathematical definition, its cases, and every way to compute it.
+
+    live: inputs whose values may change between two calls: no set-up of a backend copies, reorders or looks at them.
+    """
 
     def __init__(
         self,
@@ -258,6 +261,7 @@ class Kernel:
         cases: Sequence[Case],
         tolerance: Tolerance | Mapping[str, Tolerance],
         spec_version: int = SPEC_VERSION,
+        live: Sequence[str] = (),
     ) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise DeclarationError(f"kernel name {name!r}: use lower-case letters, digits and _ only")
@@ -272,6 +276,7 @@ class Kernel:
         self.name = name
         self.cases = tuple(cases)
         self.tolerance = tolerance
+        self.live = tuple(live)
         self.spec_version = spec_version
         self.doc = ""
         self.backends: dict[str, Backend] = {}
@@ -305,10 +310,8 @@ class Kernel:
     def isa(self, backend: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register (case, arch) -> list of Compilation for a backend declared before."""
         if backend not in self.backends:
-            raise DeclarationError(
-                f"kernel {self.name!r}: isa({backend!r}) names no backend; "
-                f"declared: {', '.join(self.backends) or 'none'}"
-            )
+            known = ", ".join(self.backends) or "none"
+            raise DeclarationError(f"kernel {self.name!r}: isa({backend!r}) names no backend; declared: {known}")
 
         def register(function: Callable[[Case, str], list[Compilation]]) -> Callable[..., Any]:
             self.compilations[backend] = function

@@ -25,9 +25,15 @@ SHARED = {
     "benchmarks.points",
     "benchmarks.studies",
     "benchmarks.studies.types",
+    "benchmarks.reach",
+    "benchmarks.reach.imports",
+    "benchmarks.reach.names",
+    "benchmarks.reach.operators",
+    "benchmarks.reach.tree",
 }
-"""The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them.  And how a
-process of ours ends with the one that started it, which every package needs."""
+"""The descriptions of the trial file, of a sweep's points and of a study: writers and readers import them.  How a process
+of ours ends with the one that started it, which every package needs.  And what a change of files can reach: whoever
+measures and whoever judges must agree on it."""
 
 ROOMS = {
     "kernels": {"kernels"},

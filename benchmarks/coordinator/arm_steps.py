@@ -7,10 +7,12 @@ where the processes have ended or may be out of step.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
+from benchmarks.coordinator.referee import truth_of
+from benchmarks.coordinator.samples import spot_checks
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.trial_file import Status
@@ -51,6 +53,8 @@ class ArmSteps:
         self.say: Callable[[str], None] = lambda words: None
         self.failures: dict[str, Failure] = {}
         self.ended: set[str] = set()
+        self._in_turns = False
+        self.referee, self.made_apart = workers.referee, workers.made_apart
 
     def arms(self) -> list[PlannedArm]:
         """The arms that have not failed."""
@@ -74,23 +78,110 @@ class ArmSteps:
             return None
 
     def together(self, steps: Sequence[RankStep]) -> list[tuple[RankStep, list[Any]]]:
-        """Steps of several checkouts at once; the answers to those that succeeded."""
+        """Steps of several checkouts at once; the answers to those that succeeded.
+
+        Where several ended because one of them killed the parent of all, they are asked in turns from then on.
+        """
+        if self._in_turns and len(steps) > 1:
+            return [found for step in steps for found in self.together([step])]
         for step in steps:
             label = f"{step.name} of {step.about}"
             self.workers.pools[step.role].post(label, self._allow(step.op, *step.arms), step.op, **step.fields)
-        answers, again = [], False
+        answers, again, died = [], False, []
         for step in steps:
             try:
                 answers.append((step, self.workers.pools[step.role].collect()))
             except PoolDied as error:
-                again = True
-                for arm in step.arms:
-                    self.give_up(arm, error.failure, ended=True)
+                died.append((step, error.failure))
             except StepFailed as error:
                 again = self._all_failed(step, error.failure) or again
-        if again:
+        self._in_turns |= sum(failure.orphaned for _, failure in died) > 1
+        for step, failure in died if not (self._in_turns and len(died) > 1) else ():
+            for arm in step.arms:
+                self.give_up(arm, failure, ended=True)
+        if again or died:
             raise Again
         return answers
+
+    # ---- the referee ---------------------------------------------------------------------------------------------
+
+    def truth_roles(self) -> list[str]:
+        """The processes that are needed to make references of this case."""
+        return [self._truth_role(role) for role in self._unknown(self.roles())] if self.made_apart else []
+
+    def truth_steps(self, steps: Sequence[RankStep]) -> list[RankStep]:
+        """The steps that make inputs, for the processes that make references."""
+        fields = {"copies": 1, "keep": False, "reference": True}
+        unknown = self._unknown(step.role for step in steps) if self.made_apart else []
+        return [
+            dataclasses.replace(step, role=self._truth_role(step.role), fields={**step.fields, **fields})
+            for step in steps
+            if step.role in unknown
+        ]
+
+    def expect(self, made: Sequence[RankStep]) -> None:
+        """Have the references that were made handed to the referee."""
+        if self.referee is None:
+            return
+        unknown = self._unknown(step.role for step in made)
+        asked = {step.role: {"op": "truth", "fields": {"file": self.referee.file()}} for step in made}
+        steps = [dataclasses.replace(step, **asked[step.role]) for step in made if step.role in unknown]
+        told = self.together([dataclasses.replace(step, role=self._truth_role(step.role)) for step in steps])
+        for step, answers in told:
+            for rank, truth in enumerate(answers):
+                try:
+                    self.referee.expect(self._key(step.arms[0].role, rank), **truth)
+                except (StepFailed, PoolDied) as error:
+                    self._all_failed(step, error.failure)
+                    raise Again from error
+
+    def judged(self, arm: PlannedArm, step: str, handed: Sequence[Any]) -> list[Any] | None:
+        """What the referee says of the outputs of every rank; None if they are wrong and the others can go on."""
+        assert self.referee
+        try:
+            found = self._compared(arm, handed)
+        except PoolDied as error:
+            self.give_up(arm, _in_step(error.failure, step))
+            raise Again from error
+        except StepFailed as error:
+            self._step_failed(arm, error.failure, step)
+            return None
+        wrong = [one["why"] for one in found if one["why"]]
+        if wrong:
+            self._step_failed(arm, Failure(Status.WRONG, wrong[0], everywhere=len(wrong) == len(found)), step)
+            return None
+        return [{**one, **errors} for one, errors in zip(handed, found, strict=True)]
+
+    def spotted(self, arm: PlannedArm, reports: Sequence[Any]) -> str:
+        """What is wrong with a spot check of an arm, by what every rank tells of it; "" if nothing is."""
+        handed = [one for one in reports if "handed" in one]
+        try:
+            found = self._compared(arm, handed) if handed and len(handed) == len(reports) else reports
+        except (StepFailed, PoolDied) as error:
+            self.give_up(arm, _in_step(error.failure, "spot check"))
+            raise Again from error
+        told = (spot_checks.sentence({**one, **known}) for one, known in zip(reports, found, strict=True))
+        return next(filter(None, told), "")
+
+    def _compared(self, arm: PlannedArm, handed: Sequence[Any]) -> list[Any]:
+        """What the referee says of what every rank handed over.  Raises StepFailed or PoolDied."""
+        assert self.referee
+        keyed = [(self._key(arm.role, rank), one) for rank, one in enumerate(handed)]
+        return [self.referee.compare(key, one["handed"], one["sets"]) for key, one in keyed]
+
+    def _truth_role(self, role: str) -> str:
+        return truth_of(role) if self.made_apart else role
+
+    def _unknown(self, roles: Iterable[str]) -> list[str]:
+        """The checkouts of whose references the referee does not know all ranks."""
+        ranks = range(self.case.world)
+        return [r for r in roles if self.referee and not self.referee.knows(self._key(r, rank) for rank in ranks)]
+
+    def _key(self, role: str, rank: int) -> str:
+        """The name of a reference."""
+        return f"{self.workers.setting.kernel}/{self.case.name}/{role}/{rank}/{self.protocol.seed}"
+
+    # ---- limits, and failures ------------------------------------------------------------------------------------
 
     def _allow(self, op: str, *arms: PlannedArm) -> float:
         """Seconds that a step may take; said where a library that compiles itself on first use gets more for that."""

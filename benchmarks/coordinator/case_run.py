@@ -18,8 +18,11 @@ from typing import Any
 
 from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
-from benchmarks.coordinator.samples import symptoms
+from benchmarks.coordinator.referee import truth_of
+from benchmarks.coordinator.samples import spot_checks, symptoms
 from benchmarks.coordinator.samples.facts import ArmFacts, joint, same_code, shuffled
+from benchmarks.coordinator.samples.floor import Floor
+from benchmarks.coordinator.samples.spot_checks import PlannedSample
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.sustained.rounds import SETTLED, BurstRounds
 from benchmarks.coordinator.worker_pools import WorkerPools
@@ -61,6 +64,7 @@ class CaseRun(ArmSteps):
         self._one_arm_per_message = False
         self._keep_inputs = keep_inputs
         self.meter = EnergyMeter(None, case.world, "not asked for")
+        self.floor, self.secret = Floor(), 0
 
     def run(self) -> dict[str, Any]:
         """The case's entry in the trial line."""
@@ -90,20 +94,26 @@ class CaseRun(ArmSteps):
             self._take()
 
     def _start(self) -> None:
-        self.workers.ready(self.roles())
+        self.workers.ready([*self.roles(), *self.truth_roles()])
         for arm in self.arms():
-            if arm.role in self.workers.lost:
-                self.failures[arm.key] = self.workers.lost[arm.role]
+            for role in (arm.role, truth_of(arm.role)):
+                if role in self.workers.lost:
+                    self.failures[arm.key] = self.workers.lost[role]
 
     def _make_inputs(self) -> None:
         """Inputs and reference in every checkout at once."""
         fields = {"case": self.case.name, "seed": self.protocol.seed, "copies": self._copies}
-        fields |= {"keep": self._keep_inputs}
+        fields |= {"secret": self.secret if self.protocol.rounds else 0}
+        fields |= {"keep": self._keep_inputs, "reference": not self.made_apart}
         self._keep_inputs = False  # an attempt that ended early may have left them changed
         own = {role: {**fields, "without": self.ended_processes(role)} for role in self.roles()}
         by_role = {role: tuple(arm for arm in self.arms() if arm.role == role) for role in self.roles()}
-        names = {role: ("inputs and reference", f"{role} {self.case.name}", "case") for role in by_role}
-        self.together([RankStep(*names[role], role, arms, own[role]) for role, arms in by_role.items()])
+        steps = [
+            RankStep("inputs and reference", f"{role} {self.case.name}", "case", role, arms, own[role])
+            for role, arms in by_role.items()
+        ]
+        self.together([*steps, *self.truth_steps(steps)])
+        self.expect(steps)
 
     def _set_up(self) -> None:
         """Build the arms, one per checkout at a time."""
@@ -134,7 +144,10 @@ class CaseRun(ArmSteps):
     def _check(self, arm: PlannedArm, step: str) -> list[Any] | None:
         if self.step(arm, f"poison before {step}", "poison") is None:
             return None
-        return self.step(arm, step, "check")
+        if self.referee is None:
+            return self.step(arm, step, "check")
+        handed = self.step(arm, step, "check", file=self.referee.file())
+        return self.judged(arm, step, handed) if handed else None
 
     def _take(self) -> None:
         """Samples of every arm that is right; of points with the same code, of the first."""
@@ -153,6 +166,9 @@ class CaseRun(ArmSteps):
             self._facts[arm.key].whole_s = [max(one) for one in zip(*by_rank or (), strict=True)]
         for arm in self._timed():
             self._check(arm, "check after timing")
+        for arm in self._timed():
+            if cannot_be := self.floor.broken_by(self._facts[arm.key].seconds):
+                self.give_up(arm, Failure(Status.ERROR, cannot_be))
 
     def _timed(self) -> list[PlannedArm]:
         return [arm for arm in self.arms() if arm.key not in self._same]
@@ -180,17 +196,31 @@ class CaseRun(ArmSteps):
         self._rounds(how.rounds, warm_up=True)
 
     def _rounds(self, rounds: int, warm_up: bool) -> None:
-        """Samples of every arm, round by round; those of the warm-up are not kept."""
-        for message in self._messages(list(shuffled(self._timed(), rounds, self.order))):
+        """Samples of every arm, round by round; those of the warm-up and spot checks are not kept."""
+        schedule = list(shuffled(self._timed(), rounds, self.order))
+        planned = [PlannedSample(arm) for arm in schedule] if warm_up else spot_checks.among(schedule)
+        for message in self._messages(planned):
             begin = time.perf_counter()
             answers = self._samples(message, warm_up)
             if warm_up:
                 continue
             self.wall_s += time.perf_counter() - begin
             self.busy_s += sum(answer["busy_s"] for answer in answers) / len(answers)
-            for index, arm in enumerate(message):
-                starved = max(answer["starved"][arm.label] for answer in answers)
-                self._facts[arm.key].add_sample([answer["seconds"][index] for answer in answers], starved)
+            for index, one in enumerate(message):
+                if not one.spot:
+                    starved = max(answer["starved"][one.arm.label] for answer in answers)
+                    facts = self._facts[one.arm.key]
+                    facts.add_sample([answer["seconds"][index] for answer in answers], starved)
+
+    def _refuse(self, arm: PlannedArm, answers: Sequence[Any]) -> None:
+        """Take an arm out that failed a spot check on some rank; the others are measured again without it."""
+        reports = [answer["spot"] for answer in answers if answer["spot"]]
+        if reports and (why := self.spotted(arm, reports)):
+            self.give_up(arm, Failure(Status.WRONG, why))
+            raise Again
+
+    def _request(self, sample: PlannedSample) -> dict[str, Any] | None:
+        return sample.request(self.referee.file() if self.referee and sample.spot else "")
 
     def _bursts(self) -> None:
         """Bursts of every arm, round by round, once the device has settled."""
@@ -198,52 +228,66 @@ class CaseRun(ArmSteps):
         if not arms:
             return
         timed = BurstRounds(self._burst, self.protocol.burst_s, self.order, self.meter)
+        checks = spot_checks.after(arms, self.protocol.rounds)
         with self.meter.running():
             for arm in arms:
                 timed.calibrate(arm, self._facts[arm.key].expected_s * self._calls(arm))
             unsettled = timed.settle(arms[0], SETTLED[self.method])
             for burst in timed.take(arms, self.protocol.rounds):
                 self._facts[burst.arm.key].add_burst(burst)
+                for one in checks.pop(sum(len(self._facts[arm.key].seconds) for arm in arms), ()):
+                    self._burst(one.arm, timed.fewest(one.arm), self._request(one))
         self.wall_s, self.busy_s = self.wall_s + time.perf_counter() - begin, self.busy_s + timed.busy_s
         self.warnings += [unsettled] if unsettled else []
 
-    def _burst(self, arm: PlannedArm, launches: int) -> list[Any]:
-        """One burst of an arm on all ranks."""
+    def _burst(self, arm: PlannedArm, launches: int, spot: dict[str, Any] | None = None) -> list[Any]:
+        """One burst of an arm on all ranks; spot: a spot check is in it."""
         launch_s = self._facts[arm.key].expected_s * self._calls(arm)
         limit_s = self.deadline_s([arm]) + 10 * max(self.protocol.burst_s, 2 * launch_s)
-        fields = {"label": arm.label, "launches": launches}
+        fields = {"label": arm.label, "launches": launches, "spot": spot}
         try:
-            return self.workers.pools[arm.role].ask(f"timing of {arm.key}", limit_s, "burst", **fields)
+            answers = self.workers.pools[arm.role].ask(f"timing of {arm.key}", limit_s, "burst", **fields)
         except (StepFailed, PoolDied) as error:
             self.give_up(arm, error.failure, isinstance(error, PoolDied))
             raise Again from error
+        self._refuse(arm, answers)
+        return answers
 
-    def _messages(self, schedule: Sequence[PlannedArm]) -> Iterator[list[PlannedArm]]:
-        """Parts of the schedule that one checkout can do in one go; single arms once something went wrong."""
-        message: list[PlannedArm] = []
+    def _messages(self, schedule: Sequence[PlannedSample]) -> Iterator[list[PlannedSample]]:
+        """Parts of the schedule that one checkout can do in one go; single arms once something went wrong.
+
+        A spot check ends its part: nothing comes between it and the sample before.
+        """
+        message: list[PlannedSample] = []
         expected_s = 0.0
-        for arm in schedule:
-            same = message and (arm == message[0] if self._one_arm_per_message else arm.role == message[0].role)
-            if message and not (same and expected_s < MESSAGE_S and len(message) < MESSAGE_SAMPLES):
+        for one in schedule:
+            arm, first = one.arm, message[0].arm if message else one.arm
+            same = arm == first if self._one_arm_per_message else arm.role == first.role
+            full = expected_s >= MESSAGE_S or len(message) >= MESSAGE_SAMPLES
+            if message and (message[-1].spot or full or not same):
                 yield message
                 message, expected_s = [], 0.0
-            message.append(arm)
+            message.append(one)
             expected_s += self._facts[arm.key].expected_s
         if message:
             yield message
 
-    def _samples(self, message: Sequence[PlannedArm], warm_up: bool) -> list[Any]:
-        names = sorted({arm.key for arm in message})
-        limit_s = self.deadline_s(message) + 10 * sum(self._facts[arm.key].expected_s for arm in message)
-        order = [arm.label for arm in message]
-        pool = self.workers.pools[message[0].role]
+    def _samples(self, message: Sequence[PlannedSample], warm_up: bool) -> list[Any]:
+        arms, last = [one.arm for one in message], message[-1]
+        names = sorted({arm.key for arm in arms})
+        limit_s = self.deadline_s(arms) + 10 * sum(self._facts[arm.key].expected_s for arm in arms)
+        fields = {"order": [arm.label for arm in arms], "warm_up": warm_up, "spot": self._request(last)}
         try:
-            return pool.ask(f"timing of {', '.join(names)}", limit_s, "samples", order=order, warm_up=warm_up)
+            answers = self.workers.pools[last.arm.role].ask(
+                f"timing of {', '.join(names)}", limit_s, "samples", **fields
+            )
         except (StepFailed, PoolDied) as error:
             if len(names) == 1:
-                self.give_up(message[0], error.failure, isinstance(error, PoolDied))
+                self.give_up(last.arm, error.failure, isinstance(error, PoolDied))
             self._one_arm_per_message = True
             raise Again from error
+        self._refuse(last.arm, answers)
+        return answers
 
     # ---- what is left, and what is written -----------------------------------------------------------------------
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import trial_file
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.kernel_identity import files_of
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
@@ -57,6 +59,47 @@ class Description:
     environment: dict[str, Any]
 
 
+@dataclasses.dataclass
+class Declared:
+    """What was found so far: kernels, the module of each, broken modules, and which modules are sound."""
+
+    kernels: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    modules: dict[str, str] = dataclasses.field(default_factory=dict)
+    broken: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    sound: set[str] = dataclasses.field(default_factory=set)
+
+    @classmethod
+    def of(cls, answer: dict[str, Any], asked: Iterable[str]) -> Declared:
+        """The answer of a process that was asked for modules.  If a package is broken, none of its modules was seen."""
+        broken = {one["module"]: one for one in answer["broken"]}
+        sound = {name for name in asked if name not in broken and name.rpartition(".")[0] not in broken}
+        return cls(answer["kernels"], answer["modules"], broken, sound)
+
+    @classmethod
+    def without(cls, module: str, reason: str, detail: str = "") -> Declared:
+        """Of a module that declares nothing."""
+        return cls(broken={module: {"module": module, "reason": reason, "detail": detail}})
+
+    def replace(self, module: str, alone: Declared) -> None:
+        """Take what a module declares in a process of its own for what it declared among others."""
+        before = self.broken.pop(module, None)
+        for name in alone.kernels:
+            self.kernels.setdefault(name, alone.kernels[name])
+            self.modules.setdefault(name, alone.modules[name])
+        if before and any(self.modules[name] != module for name in alone.kernels):
+            self.broken[module] = before  # it declares again what another module declares
+        self.broken.update(alone.broken)
+
+    def description(self, devices: list[dict[str, Any]], environment: dict[str, Any]) -> Description:
+        """All of it, in the order of the names, without declarations that no trial file can hold."""
+        for name in [one for one in self.kernels if trial_file.unfit_declaration(self.kernels[one])]:
+            module = self.modules[name]
+            reason = f"its declaration cannot be: {trial_file.unfit_declaration(self.kernels.pop(name))}"
+            self.broken[module] = {"module": module, "reason": reason, "detail": ""}
+        kernels = {name: self.kernels[name] for name in sorted(self.kernels)}
+        return Description(kernels, self.modules, list(self.broken.values()), devices, environment)
+
+
 class Describer:
     """Asks a checkout what it declares, in a process of its own.
 
@@ -68,6 +111,7 @@ class Describer:
         self._protocol, self._limit_s = dict(protocol), limit_s
         self._import_marker = directory / f"importing.{checkout.role}"
         self._refuse: dict[str, str] = {}
+        self._failed: list[Failure] = []
         self.pool: WorkerPool | None = None
 
     def begin(self) -> None:
@@ -84,17 +128,38 @@ class Describer:
         self.pool.post("probe", START_S, "probe")
 
     def end(self) -> Description:
-        """The answer.  A module that ends or hangs the process is refused, and the process started again."""
+        """The answer.
+
+        A module that hangs the process is refused, and the process started again.  If any module is broken, or the
+        process ended, each that is not known to be sound is imported alone, in a process of its own: what one does to
+        Python, to torch or to the process must not make others look broken.
+        """
         try:
-            while True:
-                seen = self._probed()
-                try:
-                    return self._declared(seen)
-                except PoolDied as died:
-                    self._refuse_module(died)
-                    self.begin()
+            seen = self._probed()
+            found = self._declared_together(seen)
+            for module in self._modules():
+                if module in self._refuse:
+                    found.replace(module, Declared.without(module, self._refuse[module]))
+                elif module not in found.sound and module.rpartition(".")[0] not in found.broken:
+                    found.replace(module, self._declared_alone(seen, module))
+            if self._failed and not found.kernels:
+                raise self._error(self._failed[0])
+            return found.description(seen["devices"], self._environment(seen))
         finally:
             self.kill()
+
+    def _declared_together(self, seen: dict[str, Any]) -> Declared:
+        """What all modules declare in one process; nothing if one of them ended it."""
+        while True:
+            try:
+                return Declared.of(self._ask(seen), self._modules())
+            except PoolDied as died:
+                if died.failure.status != Status.HANG or not self._refuse_module(died):
+                    return Declared()
+            except StepFailed:
+                return Declared()
+            self.begin()
+            self._probed()
 
     def kill(self) -> None:
         """End the process."""
@@ -108,7 +173,21 @@ class Describer:
         except (StepFailed, PoolDied) as error:
             raise self._error(error.failure, f"{self._checkout.python} cannot run the measuring process: ") from error
 
-    def _declared(self, seen: dict[str, Any]) -> Description:
+    def _declared_alone(self, seen: dict[str, Any], module: str) -> Declared:
+        """What one module declares in a process of its own."""
+        try:
+            self.kill()
+            self.begin()
+            self._probed()
+            return Declared.of(self._ask(seen, module), [module])
+        except PoolDied as died:
+            what = "hung" if died.failure.status == Status.HANG else "ended the process"
+            return Declared.without(module, f"importing it {what}: {died.failure.why}", died.failure.detail)
+        except StepFailed as failed:
+            self._failed.append(failed.failure)
+            return Declared.without(module, failed.failure.why, failed.failure.detail)
+
+    def _ask(self, seen: dict[str, Any], only: str = "") -> dict[str, Any]:
         assert self.pool
         first = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
         device = "cuda:0" if seen["devices"] else "cpu"
@@ -117,22 +196,33 @@ class Describer:
             "refuse": self._refuse,
             "place": {"device": device, "arch": first["arch"], "compute_units": first["compute_units"]},
             "protocol": self._protocol,
+            "only": only,
         }
-        try:
-            found = self.pool.ask("import", self._limit_s, "declare", **request)[0]
-        except StepFailed as error:
-            raise self._error(error.failure) from error
+        found: dict[str, Any] = self.pool.ask("import", self._limit_s, "declare", **request)[0]
+        return found
+
+    def _environment(self, seen: dict[str, Any]) -> dict[str, Any]:
         environment = dict(seen["environment"])
         if self._checkout.python != sys.executable:
             environment["executable"] = self._checkout.python
-        return Description(found["kernels"], found["modules"], found["broken"], seen["devices"], environment)
+        return environment
 
-    def _refuse_module(self, died: PoolDied) -> None:
+    def _modules(self) -> list[str]:
+        """Every module of the checkout that may declare kernels, found without importing one."""
+        found = []
+        for package in listed_packages(self._checkout):
+            folder = self._checkout.path.joinpath(*package.split("."))
+            names = [info.name for info in pkgutil.iter_modules([str(folder)])]
+            found += [package, *(f"{package}.{name}" for name in names if registry.declares(package, name))]
+        return found
+
+    def _refuse_module(self, died: PoolDied) -> bool:
+        """Whether the module that hung the process is known; it is refused from now on."""
         module = self._import_marker.read_text() if self._import_marker.exists() else ""
         if not module or module in self._refuse or len(self._refuse) >= MOST_REFUSED:
-            raise self._error(died.failure)
-        what = "hung" if died.failure.status == Status.HANG else "ended the process"
-        self._refuse[module] = f"importing it {what}: {died.failure.why}"
+            return False
+        self._refuse[module] = f"importing it hung: {died.failure.why}"
+        return True
 
     def _error(self, failure: Failure, what: str = "") -> CheckoutError:
         where = f"checkout {self._checkout.role} ({self._checkout.path})"

@@ -6,23 +6,12 @@ from something unknown, a class derived from Kernel) gives None, and the import 
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.coordinator.checkouts import Checkout, listed_packages
 from benchmarks.plan import unknown_kernel
-
-KERNEL = "Kernel"
-"""The class of kernels/spec.py whose first argument is the name."""
-
-Values = Mapping[str, str]
-"""Strings that are known, by the name of their variable."""
-
-
-class Unreadable(Exception):
-    """A name does not follow from the source alone."""
+from benchmarks.reach.names import KERNEL, Unreadable, names_in
 
 
 def refuse_unknown(asked: Sequence[str], checkouts: Iterable[Checkout]) -> None:
@@ -51,122 +40,6 @@ def declared_names(root: Path, packages: Sequence[str]) -> set[str] | None:
         except (OSError, ValueError):
             return None
     try:
-        return {name for source in sources if KERNEL in source for name in _names_in(source, sources)}
+        return {name for source in sources if KERNEL in source for name in names_in(source, sources)}
     except (Unreadable, ValueError, SyntaxError):
         return None
-
-
-def _names_in(source: str, sources: Iterable[str] = ()) -> Iterator[str]:
-    module = ast.parse(source)
-    _only_called(module)
-    constants = _constants(module)
-    for call in _kernel_calls(module.body):
-        yield _text(_name_of(call), constants)
-    for function in (node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)):
-        for call in _kernel_calls(function.body):
-            try:
-                yield _text(_name_of(call), constants)
-            except Unreadable:
-                if any(_uses(other, function.name) for other in sources if other is not source):
-                    raise
-                yield from _names_of_function(_name_of(call), function, module, constants)
-
-
-def _uses(source: str, name: str) -> bool:
-    """Whether another module may call a function of that name: it imports the name, or has it as an attribute."""
-    return bool(re.search(rf"\.{name}\b|import\s[^\n(]*\b{name}\b|import\s*\([^)]*\b{name}\b", source))
-
-
-def _only_called(module: ast.Module) -> None:
-    """Unreadable if Kernel is renamed, derived from, stored or passed on: its name could then be given anywhere."""
-    harmless: set[int] = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.Call) and _is_kernel(node.func):
-            harmless.add(id(node.func))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-            harmless.update(id(part) for part in ast.walk(node))
-        harmless.update(id(part) for hint in _annotations(node) for part in ast.walk(hint))
-    for node in ast.walk(module):
-        renamed = (
-            isinstance(node, ast.alias) and node.name.split(".")[-1] == KERNEL and node.asname not in (None, KERNEL)
-        )
-        if renamed or (_is_kernel(node) and id(node) not in harmless):
-            raise Unreadable
-
-
-def _annotations(node: ast.AST) -> Iterator[ast.expr]:
-    hints = (getattr(node, "annotation", None), getattr(node, "returns", None))
-    return (hint for hint in hints if isinstance(hint, ast.expr))
-
-
-def _is_kernel(node: ast.AST) -> bool:
-    return (isinstance(node, ast.Name) and node.id == KERNEL) or (
-        isinstance(node, ast.Attribute) and node.attr == KERNEL
-    )
-
-
-def _kernel_calls(body: Iterable[ast.stmt]) -> Iterator[ast.Call]:
-    """Calls of Kernel in statements, without those in functions that the statements define."""
-    left: list[ast.AST] = list(body)
-    while left:
-        node = left.pop()
-        if isinstance(node, ast.Call) and _is_kernel(node.func):
-            yield node
-        if isinstance(node, (ast.Lambda, ast.AsyncFunctionDef)) and any(_is_kernel(part) for part in ast.walk(node)):
-            raise Unreadable
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            left += ast.iter_child_nodes(node)
-
-
-def _name_of(call: ast.Call) -> ast.expr:
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"]
-    if not (call.args or named):
-        raise Unreadable
-    return call.args[0] if call.args else named[0]
-
-
-def _names_of_function(
-    name: ast.expr, function: ast.FunctionDef, module: ast.Module, constants: Values
-) -> Iterator[str]:
-    """The names that a function gives a kernel, one for each call of the function; it is not used elsewhere."""
-    uses = [node for node in ast.walk(module) if isinstance(node, ast.Name) and node.id == function.name]
-    calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and node.func in uses]
-    parameters = [argument.arg for argument in function.args.args]
-    if not calls or len(calls) < len(uses) or _stored(function) & set(parameters):
-        raise Unreadable
-    for call in calls:
-        given = dict(zip(parameters, call.args, strict=False))
-        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-        used = [node.id for node in ast.walk(name) if isinstance(node, ast.Name) and node.id in given]
-        yield _text(name, {**constants, **{key: _text(given[key], constants) for key in used}})
-
-
-def _stored(node: ast.AST) -> set[str]:
-    """Names that are assigned anywhere in a node."""
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-
-
-def _constants(module: ast.Module) -> dict[str, str]:
-    """Strings that a module gives to a name, if nothing else in it has that name."""
-    found: dict[str, str] = {}
-    parameters = {node.arg for node in ast.walk(module) if isinstance(node, ast.arg)}
-    assigned = [part.id for part in ast.walk(module) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
-    for statement in module.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
-            names = [target.id for target in statement.targets if isinstance(target, ast.Name)]
-            if isinstance(statement.value.value, str):
-                found.update(dict.fromkeys(names, statement.value.value))
-    return {name: value for name, value in found.items() if assigned.count(name) == 1 and name not in parameters}
-
-
-def _text(expression: ast.expr, known: Values) -> str:
-    """The value of a string, a known name, or an f-string of these."""
-    if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
-        return expression.value
-    if isinstance(expression, ast.Name) and expression.id in known:
-        return known[expression.id]
-    if isinstance(expression, ast.JoinedStr):
-        return "".join(_text(part, known) for part in expression.values)
-    if isinstance(expression, ast.FormattedValue) and expression.conversion == -1 and expression.format_spec is None:
-        return _text(expression.value, known)
-    raise Unreadable

@@ -22,7 +22,8 @@ from typing import Any
 from benchmarks.channel import text
 from benchmarks.channel.frames import LONGEST_ANSWER, BrokenChannel, new_seal, opened
 from benchmarks.coordinator import starting
-from benchmarks.coordinator.processes import crowd
+from benchmarks.coordinator.processes import crowd, memory
+from benchmarks.coordinator.session.ledger import Ledger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
 
@@ -55,6 +56,7 @@ LOG_TAIL_BYTES = 6000
 class Failure:
     """How a step failed: a status of the trial file, one sentence, and the traceback or the tail of the log.
 
+    orphaned: it ended because its server did, as every process of that server.
     everywhere: every rank gave the same status, so that all of them stopped at the same place.
     spoiled: the buffers that the other arms share were overwritten.
     """
@@ -64,6 +66,7 @@ class Failure:
     detail: str = ""
     everywhere: bool = False
     spoiled: bool = False
+    orphaned: bool = False
 
 
 class Failed(Exception):
@@ -93,6 +96,7 @@ class RankProcess:
         self.rank = rank
         self._buffer = bytearray()
         self._seal = ""
+        self._memory_kills = memory.kills()
         self._folder = log.with_suffix("")
         self._folder.mkdir(parents=True)  # a kernel may have removed everything above it
         self.log = log.open("w+b")
@@ -146,7 +150,7 @@ class RankProcess:
             if self.process.orphaned:
                 return "ended because its parent was killed or stopped, which only a kernel does,"
             if ended:
-                return ending_in_words(*ended)
+                return ending_in_words(*ended, memory.kills() > self._memory_kills)
             time.sleep(0.01)
         return "closed its channel"
 
@@ -181,12 +185,13 @@ class RankProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def ending_in_words(code: int, status: int) -> str:
-    """`si_code` and `si_status` of a dead child as a clause."""
+def ending_in_words(code: int, status: int, out_of_memory: bool = False) -> str:
+    """`si_code` and `si_status` of a dead child as a clause.  out_of_memory: its killer ended a process meanwhile."""
     if code == os.CLD_EXITED:
         return f"ended with exit code {status}"
     name = signal.Signals(status).name if status in iter(signal.Signals) else f"signal {status}"
-    hint = " (often the out-of-memory killer)" if status == signal.SIGKILL else ""
+    why = "the out-of-memory killer: memory ran out" if out_of_memory else "often the out-of-memory killer"
+    hint = f" ({why})" if status == signal.SIGKILL else ""
     return f"was killed by {name}{hint}"
 
 
@@ -206,9 +211,11 @@ class WorkerPool:
         world: int,
         directory: Path,
         variables: Mapping[str, str] | None = None,
+        ledger: Ledger | None = None,
         left: list[str] | None = None,
     ) -> None:
         self.label = label
+        self.ledger = ledger or Ledger()
         self.left: list[str] = [] if left is None else left
         self.workers: list[RankProcess] = []
         self.step = "start"
@@ -227,15 +234,28 @@ class WorkerPool:
         """Whether its processes run."""
         return bool(self.workers)
 
+    def lives(self) -> bool:
+        """Whether its processes run now; what is left of a pool of which one has ended meanwhile is killed."""
+        if any(worker.process.ended() for worker in self.workers):
+            self.kill()
+        return self.alive
+
     def post(self, step: str, limit_s: float, op: str, per_rank: Sequence[Fields] = (), **fields: Any) -> None:
         """Send every rank a request; `step` names it in messages.  collect() must follow."""
         self.step, self._limit_s = step, limit_s
+        self.ledger.sent(self, op, fields)
         for worker in self.workers:
             own = per_rank[worker.rank] if per_rank else {}
             worker.send({"op": op, "limit_s": limit_s, "fields": {**fields, **own}})
 
     def collect(self) -> list[Any]:
         """The result of every rank, in rank order.  Raises StepFailed or PoolDied."""
+        try:
+            return self._collected()
+        finally:
+            self.ledger.answered(self)
+
+    def _collected(self) -> list[Any]:
         answers: dict[int, dict[str, Any]] = {}
         until = time.monotonic() + self._limit_s
         with selectors.DefaultSelector() as selector:
@@ -260,6 +280,7 @@ class WorkerPool:
     def kill(self) -> None:
         """Kill every rank with all it started."""
         with deferred():
+            self.ledger.answered(self)
             workers, self.workers = self.workers, []
             for worker in workers:
                 worker.process.kill()
@@ -303,9 +324,9 @@ class WorkerPool:
 
     def _died(self, worker: RankProcess, status: Status, how: str) -> PoolDied:
         why = f"{self._who([worker.rank])} {how} in step: {self.step}"
-        tail = worker.tail()
+        tail, orphaned = worker.tail(), worker.process.orphaned
         self.kill()
-        return PoolDied(Failure(status, why, tail))
+        return PoolDied(Failure(status, why, tail, orphaned=orphaned))
 
     def _results(self, answers: Mapping[int, dict[str, Any]]) -> list[Any]:
         """What the ranks returned; an exception if one of them failed or did not answer."""

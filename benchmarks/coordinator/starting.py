@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import lifetime
+from benchmarks import family, lifetime
 from benchmarks.coordinator.signals import deferred
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
@@ -118,6 +118,7 @@ class Forked:
         elif self.orphaned:
             self.kill()
             self.returncode = -int(signal.SIGKILL)
+            self.left = _end_orphans()
 
 
 class ForkServer:
@@ -143,6 +144,11 @@ class ForkServer:
         self.served = False
         self._running: set[int] = set()
         self.alive = True
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
 
     @property
     def idle(self) -> bool:
@@ -175,10 +181,13 @@ class ForkServer:
 
     def end(self) -> None:
         """Close the socket: the server ends what it started, and itself; one that does not is killed."""
+        self._give_up(END_S if self.served else 0.0)
+
+    def _give_up(self, patience_s: float) -> None:
         self.alive = False
         self._link.close()
         try:
-            self._process.wait(END_S if self.served else 0.0)
+            self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -196,7 +205,7 @@ class ForkServer:
         try:
             socket.send_fds(self._link, [json.dumps(asked).encode()], descriptors)
         except OSError:
-            self.end()
+            self._give_up(0.0)
             return None
         return self._received()
 
@@ -206,9 +215,20 @@ class ForkServer:
         except OSError:
             message = b""
         if not message:
-            self.end()
+            self._give_up(0.0)
             return None
         return json.loads(message)
+
+
+def _end_orphans() -> list[str]:
+    """End what a server that was killed can end no more, if this program keeps its orphans; the names.
+
+    They have sessions of their own; what this program starts itself is in its own session, or is a server.
+    """
+    if not family.keeps_orphans():
+        return []
+    ours = {server.pid for server in _servers.values()}
+    return family.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
 
 
 _servers: dict[tuple[Any, ...], ForkServer] = {}

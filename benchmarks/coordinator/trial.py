@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import plan, preflight, trial_file
@@ -29,8 +30,18 @@ from benchmarks.coordinator.checkouts import (
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
+from benchmarks.coordinator.referee import Referee, apart
+from benchmarks.coordinator.samples import floor, spot_checks
+from benchmarks.coordinator.session.ledger import Ledger
+from benchmarks.coordinator.session.orders import MeasureOrder, in_turns
 from benchmarks.coordinator.sustained.energy import EnergyMeter
-from benchmarks.coordinator.worker_pools import WorkerPools, WorkerSetting, make_directories, remove_directories
+from benchmarks.coordinator.worker_pools import (
+    WorkerPools,
+    WorkerSetting,
+    make_directories,
+    referee_process,
+    remove_directories,
+)
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.trial_file import Status
 
@@ -45,10 +56,13 @@ def measure(
     on_progress: Report | None = None,
     selection: Selection | None = None,
     first_trial: int = 0,
+    orders: Iterable[Sequence[MeasureOrder]] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One line per kernel and trial, trial by trial; no kernel named means all.
 
     Trials are numbered from `first_trial`; the number decides the order of the arms in every round.
+    orders: what is measured in place of `protocol.trials` trials of everything; each is asked for when the one before
+    it is in the hands of the caller.
 
     Raises UsageError or CheckoutError before anything is measured.  However it is left (finished, closed,
     interrupted), none of its processes stays.
@@ -56,11 +70,9 @@ def measure(
     with Session(checkouts, protocol or Protocol(), selection or Selection(), on_progress) as session:
         session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
-        progress = CaseCounter(session.protocol.trials * sum(map(len, plans.values())), session.on_progress)
-        for trial in range(first_trial, first_trial + session.protocol.trials):
-            for name, cases in plans.items():
-                yield session.trial(name, cases, trial, progress)
-        progress.finish()
+        all_of_it = MeasureOrder("", (), first_trial, session.protocol.trials)
+        for order in orders if orders is not None else [[all_of_it]]:
+            yield from session.ordered(order, plans)
 
 
 @dataclasses.dataclass
@@ -123,7 +135,11 @@ class Session:
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
+        self._secrets: dict[tuple[str, str], int] = {}
         self._directory = make_directories()
+        self._ledger, self._idle_since = Ledger(), time.monotonic()
+        start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
+        self._referee = Referee(self._directory, start)
 
     def __enter__(self) -> Session:
         try:
@@ -140,7 +156,8 @@ class Session:
                 raise UsageError(why)
 
     def __exit__(self, *_: object) -> None:
-        """Remove what the session wrote beside its result."""
+        """End the referee, and remove what the session wrote beside its result."""
+        self._referee.close()
         remove_directories(self._directory)
 
     def _describe(self) -> None:
@@ -196,6 +213,16 @@ class Session:
 
     # ---- one trial -----------------------------------------------------------------------------------------------
 
+    def ordered(
+        self, orders: Sequence[MeasureOrder], plans: Mapping[str, Sequence[PlannedCase]]
+    ) -> Iterator[dict[str, Any]]:
+        """The lines of some orders, trial by trial, so that the trials of each kernel are spread over the time."""
+        wanted = in_turns(orders, plans)
+        progress = CaseCounter(sum(len(one.cases) for one in wanted), self.on_progress)
+        for one in wanted:
+            yield self.trial(one.kernel, one.cases, one.number, progress)
+        progress.finish()
+
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
         """The line of one trial of one kernel."""
 
@@ -214,15 +241,19 @@ class Session:
     ) -> dict[str, Any]:
         """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
         begin, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC)
+        self._ledger.taken(0.0)
         done = CaseEntries({case.name: skipped_entry(case) for case in cases if case.skip}, self._warnings(name))
         with self._recorder(cases).recording() as state_so_far:
             measured(done)
             states = state_so_far()
+        duration_s, ahead_s, self._idle_since = time.monotonic() - begin, begin - self._idle_since, time.monotonic()
         line = {
             "session": self.id,
             "trial": trial,
             "started_at": started_at.isoformat(timespec="seconds"),
-            "duration_s": time.monotonic() - begin,
+            "duration_s": duration_s,
+            "ahead_s": ahead_s,
+            "spent_s": self._ledger.taken(duration_s, _compiling_s(done.entries)),
             "kernel": name,
             "machine": self.machine,
             "trees": self.checkout_entries(name),
@@ -263,6 +294,9 @@ class Session:
         """A case, ready to run.  part: of the case, in a sweep; it decides the order of the arms as the trial does."""
         order = random.Random(f"{self.protocol.schedule_seed}/{trial}/{name}/{case.name}{part}")
         run = CaseRun(workers, case, self.protocol, order, self.known(name), keep_inputs)
+        declared = [one.kernels[name] for one in self.descriptions.values() if name in one.kernels]
+        run.secret = self._secrets.setdefault((name, case.name), spot_checks.secret())
+        run.floor = floor.of_case(declared, case.name, self.machine)
         if self.protocol.sustained:
             run.meter = EnergyMeter(self._monitor.energy_j if self._monitor else None, case.world, self._why_no_state)
         return run
@@ -300,6 +334,8 @@ class Session:
             heap_bytes=max(case.heap_bytes for case in cases),
             directory=self._directory,
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
+            referee=self._referee if apart(self.machine["kind"] == "gpu") else None,
+            ledger=self._ledger,
         )
 
     def _threads(self, world: int) -> int:
@@ -341,6 +377,11 @@ class Session:
             "declaration": found.kernels.get(name),
             "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
         }
+
+
+def _compiling_s(entries: Mapping[str, Any]) -> float:
+    """Seconds in which first calls compiled, or loaded what was compiled before."""
+    return float(sum(arm.get("compile_s", 0.0) for case in entries.values() for arm in case["arms"].values()))
 
 
 def _libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:

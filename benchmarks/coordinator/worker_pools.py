@@ -6,13 +6,15 @@ import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.ranks import HARNESS, Failure, PoolDied, StepFailed, WorkerPool
+from benchmarks.coordinator.referee import TRUTH, Referee, truth_of
+from benchmarks.coordinator.session.ledger import Ledger
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -40,7 +42,8 @@ def launch_environment() -> dict[str, str]:
 class WorkerSetting:
     """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
 
-    heap: the home of the symmetric heap, "auto" where the ranks have to find out.
+    heap: the home of the symmetric heap, "auto" where the ranks have to find out.  referee: None where an arm's process
+    compares its outputs itself.  ledger: of the wall time.
     """
 
     kernel: str
@@ -54,15 +57,18 @@ class WorkerSetting:
     heap_bytes: int
     directory: Path
     heap: str = "auto"
+    referee: Referee | None = None
+    ledger: Ledger = dataclasses.field(default_factory=Ledger)
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
         own = ("kernel", "world", "arch", "compute_units", "threads", "flush_bytes", "heap_bytes")
         return {
             **{name: getattr(self, name) for name in own},
-            "module": self.modules[role],
+            "module": self.modules[role.removesuffix(TRUTH)],
             "store": str(self.directory / f"store-{os.urandom(8).hex()}"),
             "heap_directory": str(self._heap_directory()),
+            **({"flush_bytes": 0} if role.endswith(TRUTH) else {}),
         }
 
     def variables(self, heap: str) -> dict[str, str]:
@@ -73,6 +79,7 @@ class WorkerSetting:
 
     def _heap_directory(self) -> Path:
         """An empty directory in memory, where there is one, else with the logs."""
+        self.directory.mkdir(parents=True, exist_ok=True)  # a kernel may have removed it
         parent = self.directory / "shm"
         return Path(tempfile.mkdtemp(prefix="heap-", dir=parent if parent.is_dir() else self.directory))
 
@@ -82,10 +89,12 @@ class WorkerPools:
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
     links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
+    made_apart: processes of their own make the references.
     """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
         self.checkouts = {checkout.role: checkout for checkout in checkouts}
+        self.checkouts |= {truth_of(role): one for role, one in self.checkouts.items()}
         self.setting = setting
         self.pools: dict[str, WorkerPool] = {}
         self.lost: dict[str, Failure] = {}
@@ -93,6 +102,7 @@ class WorkerPools:
         self.heaps: dict[str, dict[str, Any]] = {}
         self.dispatch: dict[str, Any] | None = None
         self._heap = setting.heap
+        self.referee, self.made_apart = setting.referee, bool(setting.referee) and not setting.gpu
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
         self._left: dict[str, list[str]] = {}
 
@@ -109,11 +119,7 @@ class WorkerPools:
         finally:
             for pool in self.pools.values():
                 pool.kill()
-            self.notes += [
-                f"{role}: {len(names)} processes that a backend left running were ended: {', '.join(sorted(set(names)))}"
-                for role, names in self._left.items()
-                if names
-            ]
+            self.notes += [_ended(role, names) for role, names in self._left.items() if names]
 
     def ready(self, roles: Iterable[str]) -> None:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
@@ -129,16 +135,16 @@ class WorkerPools:
         return self.setting.gpu and self.setting.world > 1 and self._heap == "auto"
 
     def _alive(self, role: str) -> bool:
-        return role in self.pools and self.pools[role].alive
+        return role in self.pools and self.pools[role].lives()
 
     def _begin(self, role: str) -> bool:
         checkout, s = self.checkouts[role], self.setting
-        python, label = checkout.python, f"{s.kernel}.{role}"
+        python, label = checkout.python, f"{s.kernel}.{role.replace(' ', '.')}"
         try:
             starting.prepare(python)
             with deferred():
                 variables, left = s.variables(self._heap), self._left.setdefault(role, [])
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, left)
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, s.ledger, left)
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
@@ -170,6 +176,18 @@ class WorkerPools:
             self.notes.append(f"{role}: while the homes of the heap were tried, {failure.why}; now with --heap ipc")
         if self._failed_starts[role] >= STARTS or failure.status != Status.CRASH:
             self.lost[role] = dataclasses.replace(failure, why=f"its processes could not start: {failure.why}")
+
+
+def referee_process(python: str, directory: Path, ledger: Ledger) -> WorkerPool:
+    """A process that imports the harness alone."""
+    starting.prepare(python)
+    with deferred():
+        return WorkerPool("referee", python, HARNESS, 1, directory, VARIABLES, ledger)
+
+
+def _ended(role: str, names: Sequence[str]) -> str:
+    """What is said about processes that outlived those that started them."""
+    return f"{role}: processes that a backend left running were ended: {', '.join(sorted(names))}"
 
 
 def make_directories() -> Path:

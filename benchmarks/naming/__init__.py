@@ -46,7 +46,7 @@ def settle() -> None:
 
 def our(name: str) -> ModuleType:
     """A module of ours, such as "benchmarks.worker.requests", by the name that it has here."""
-    return importlib.import_module(f"{HOUSE}.{name}")
+    return importlib.import_module(f"{HOUSE}.{name}" if HOUSE in sys.modules else name)
 
 
 def open_to(checkout: Path) -> str:

@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-"""prctl(2), linux/prctl.h: the signal this process gets when its parent dies; orphans below it become its children."""
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal this process gets when its parent dies, linux/prctl.h."""
 
 FIRST_TO_GO = 1000
 """proc(5), oom_score_adj: where memory runs out, a process that measures ends before the one that reports it."""
@@ -40,12 +40,12 @@ def serve(requests: int, answers: int, checkout: str) -> None:
         os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    keep_orphans()
     _be_first_to_go()
-    from .. import naming
+    from .. import family, naming
     from ..channel.worker_end import WorkerEnd
     from .requests import Service
 
+    family.keep_orphans()
     channel, leave, flush = WorkerEnd(requests, answers), os._exit, sys.stdout.flush
     naming.open_to(Path(checkout))
     answering = _Answering(Service(checkout))
@@ -89,20 +89,11 @@ class _Answering:
 def die_with_parent() -> None:
     """Be killed when the coordinator is killed (Linux); a process that outlives it would hold the GPU."""
     parent = os.getppid()
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def keep_orphans() -> None:
-    """Stay the ancestor of all that is started below (Linux), whoever dies in between: nobody gets away unseen."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
-        libc.prctl(option, value, 0, 0, 0)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _be_first_to_go() -> None:

@@ -8,18 +8,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import importlib.util
 import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from ..naming import our
 from . import bursts, clocks, code_hash
 from .failures import Refused, first_line
+from .guards import bound, settings, spot_check
+from .guards import outputs as forms
+from .guards.live_inputs import LiveInputs
+from .referee import handing
+from .referee.judging import judged
 
 
 @dataclasses.dataclass
@@ -36,13 +39,7 @@ class BuiltArm:
 
 def harness_numerics() -> ModuleType:
     """kernels/numerics.py of the harness, not of the checkout under test: a commit does not judge itself."""
-    path = Path(__file__).resolve().parents[2] / "kernels" / "numerics.py"
-    spec = importlib.util.spec_from_file_location("ridgeline_harness_numerics", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be loaded")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return our("kernels.numerics")
 
 
 @contextlib.contextmanager
@@ -54,24 +51,40 @@ def placed(case: Any, seed: int) -> Iterator[None]:
 
 
 class CaseBench:
-    """The arms of one placed case on this rank.  copies: sets of buffers, so that a graph reads nothing cached."""
+    """The arms of one placed case on this rank.  copies: sets of buffers, so that a graph reads nothing cached.
 
-    def __init__(self, kernel: Any, case: Any, seed: int, copies: int, clock: Any, numerics: ModuleType) -> None:
+    secret: a seed that no declaration knows, equal on all ranks, for a second set of values (guards.live_inputs).
+    expected: the truth about either set.
+    """
+
+    def __init__(
+        self, kernel: Any, case: Any, seed: int, copies: int, clock: Any, numerics: ModuleType, secret: int = 0
+    ) -> None:
         self.kernel, self.case, self.seed, self.clock, self.numerics = kernel, case, seed, clock, numerics
         self.tolerance = kernel.tolerance_for(case)
-        self.inputs = []
-        for _ in range(copies):
-            with placed(case, seed):
-                self.inputs.append(kernel.function("inputs")(case, seed))
+        self.inputs = [self._drawn(seed) for _ in range(copies)]
+        live = getattr(kernel, "live", ())  # a declaration before 2026-12 names none
+        self.values = LiveInputs(live if secret else (), self.inputs, self._drawn, secret)
         self._marks = [_marks(inputs) for inputs in self.inputs]
-        self.expected: Any = None
+        self.expected: list[Any] = []
         self.arms: dict[str, BuiltArm] = {}
 
     def make_reference(self) -> None:
-        """Compute the truth, once."""
-        with placed(self.case, self.seed):
-            self.expected = self.kernel.function("reference")(self.case, self.inputs[0])
+        """Compute the truth about the inputs, once, and about the second set of their values."""
+        self.expected = [self._reference()]
+        if self.values:
+            self.values.hold(0, 1)
+            self.expected.append(self._reference())
+            self.values.hold(0, 0)
         self.clock.synchronize()
+
+    def _drawn(self, seed: int) -> Any:
+        with placed(self.case, seed):
+            return self.kernel.function("inputs")(self.case, seed)
+
+    def _reference(self) -> Any:
+        with placed(self.case, self.seed):
+            return self.kernel.function("reference")(self.case, self.inputs[0])
 
     def build(self, label: str, backend: str, overrides: dict[str, Any]) -> dict[str, Any]:
         """Set an arm up on every copy of the inputs; returns the knobs.  Everything here is untimed.
@@ -81,9 +94,10 @@ class CaseBench:
         declared = self.kernel.backends[backend]
         knobs = declared.knobs(self.case, self.case.place.arch, overrides)
         calls = []
-        for inputs in self.inputs:
-            with placed(self.case, self.seed):
-                calls.append(declared.build(self.case, inputs, **knobs))
+        with self._undisturbed():
+            for inputs in self.inputs:
+                with placed(self.case, self.seed):
+                    calls.append(declared.build(self.case, inputs, **knobs))
         for call in calls:
             if not callable(call):
                 what = f"the set-up of backend {backend!r} returned {type(call).__name__}"
@@ -95,17 +109,14 @@ class CaseBench:
     def call(self, label: str) -> dict[str, float]:
         """Call every copy for the first time; seconds of the very first call, and of compiling in it."""
         arm = self.arms[label]
-        with code_hash.compiling() as compiled:
-            start = time.perf_counter()
+        with self._undisturbed(), code_hash.compiling() as compiled:
+            start = bound.perf_counter()
             arm.outputs = [arm.calls[0]()]
             self.clock.synchronize()
-            seconds = time.perf_counter() - start
+            seconds = bound.perf_counter() - start
         arm.outputs += [call() for call in arm.calls[1:]]
         self.clock.synchronize()
-        for output in arm.outputs:
-            if not all(isinstance(tensor, torch.Tensor) for tensor in _tensors(output)) or not _tensors(output):
-                what = f"backend {arm.name!r} returned {type(output).__name__}"
-                raise Refused("error", f"{what}; its callable must return its output, a tensor or a tuple of tensors")
+        self._of_their_own(label)
         return {"seconds": seconds, "compile_s": sum(compiled)}
 
     def poison(self, label: str) -> None:
@@ -114,16 +125,23 @@ class CaseBench:
             self.numerics.poison(output)
         self.clock.synchronize()
 
-    def check(self, label: str) -> dict[str, Any]:
-        """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails."""
+    def check(self, label: str, file: str = "") -> dict[str, Any]:
+        """Launch what is timed and compare every copy's output; Refused("wrong") names the first that fails.
+
+        file: hand the outputs over instead, to be compared by the referee; copies add to it.
+        """
         arm = self.arms[label]
-        start = time.perf_counter()
-        outputs = self._launch(arm)
-        self.clock.synchronize()
-        seconds = time.perf_counter() - start
+        with self._undisturbed():
+            start = bound.perf_counter()
+            outputs = self._launch(arm)
+            self.clock.synchronize()
+            seconds = bound.perf_counter() - start
         self._same_buffers(arm, outputs)
         self._inputs_unchanged()
-        results = [self.numerics.compare(output, self.expected, self.tolerance) for output in arm.outputs]
+        if file:
+            notes = [handing.hand_over(output, f"{file}.{copy}") for copy, output in enumerate(arm.outputs)]
+            return {"seconds": seconds / len(outputs), "handed": notes, "sets": self.values.held[: len(notes)]}
+        results = self._compared(arm.outputs)
         for index, result in enumerate(results):
             if not result.ok:
                 copy = f" (copy {index} of {len(results)})" if index else ""
@@ -160,9 +178,15 @@ class CaseBench:
         arm.captured = True
         return ""
 
-    def samples(self, order: list[str], warm_up: bool) -> dict[str, Any]:
-        """Seconds per call of one sample of each arm in that order, and how long the device worked."""
-        taken = self.clock.run([self.arms[name].timed for name in order])
+    def samples(self, order: list[str], warm_up: bool, spot: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Seconds per call of one sample of each arm in that order, and how long the device worked.
+
+        spot: the last sample is a spot check: its `kind`, `secret` and `file`; or what it found.
+        """
+        timed = [self.arms[name].timed for name in order]
+        check = self._spot_check(order[-1], **spot) if spot else None
+        with self._undisturbed():
+            taken = self.clock.run([*timed[:-1], check.timed] if check else timed)
         for name, enqueue_s, starved in zip(order, taken.enqueue_s, taken.starved, strict=True):
             if warm_up:
                 self.clock.adapt(self.arms[name].timed, enqueue_s, starved)
@@ -172,6 +196,7 @@ class CaseBench:
             "seconds": taken.seconds,
             "busy_s": taken.busy_s,
             "starved": {name: self.arms[name].starved for name in set(order)},
+            "spot": self._found(check, self.arms[order[-1]]) if check else None,
         }
 
     def whole(self, label: str, count: int) -> list[float]:
@@ -179,9 +204,13 @@ class CaseBench:
         calls = self.arms[label].calls
         return list(self.clock.whole([calls[index % len(calls)] for index in range(count)]))
 
-    def burst(self, label: str, launches: int) -> dict[str, Any]:
-        """One burst of an arm: the fields of bursts.Burst."""
-        return dataclasses.asdict(bursts.burst(self.clock, self.arms[label].timed, launches))
+    def burst(self, label: str, launches: int, spot: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One burst of an arm: the fields of bursts.Burst, and `spot` as in samples."""
+        check = self._spot_check(label, **spot) if spot else None
+        timed, part = (check.timed, check.part) if check else (self.arms[label].timed, 0)
+        with self._undisturbed():
+            taken = dataclasses.asdict(bursts.burst(self.clock, timed, launches, part))
+        return {**taken, "spot": self._found(check, self.arms[label]) if check else None}
 
     def drop(self, label: str) -> None:
         """Forget an arm, if it got as far as being one, and free what it holds."""
@@ -193,15 +222,68 @@ class CaseBench:
         self.arms.clear()
         gc.collect()
 
+    @contextlib.contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Refused if what is done inside changes what all arms of the process are measured and compared with."""
+        before = settings.now()
+        yield
+        if found := settings.disturbed(before) or self.clock.disturbed():
+            raise Refused("error", f"it {found}" if found.startswith(("replaces", "changes")) else found, fatal=True)
+
+    def _of_their_own(self, label: str) -> None:
+        """Refused unless the outputs of an arm are plain tensors in memory that nobody else uses."""
+        arm = self.arms[label]
+        held = {f"backend {other!r}": one.outputs for other, one in self.arms.items() if other != label}
+        others = {what: [one for output in outputs for one in forms.tensors(output)] for what, outputs in held.items()}
+        others["the reference"] = [one for output in self.expected for one in forms.tensors(output)]
+        others["the inputs"] = [one for given in self.inputs if isinstance(given, dict) for one in given.values()]
+        for index, output in enumerate(arm.outputs):
+            copies = [one for before in arm.outputs[:index] for one in forms.tensors(before)]
+            found = forms.misshapen(output) or forms.unsuitable(output, self.case)
+            if found := found or forms.shared(output, {**others, "its output for another copy of the inputs": copies}):
+                raise Refused("error", f"backend {arm.name!r} {found}", spoiled=bool(self._changed()))
+
+    def _compared(self, outputs: Sequence[Any]) -> list[Any]:
+        """The comparison of each output with the truth about its copy of the inputs."""
+        pairs = zip(outputs, self.values.held, strict=False)
+        return [self.numerics.compare(output, self.expected[held], self.tolerance) for output, held in pairs]
+
+    def _spot_check(self, label: str, kind: str, secret: int, file: str) -> spot_check.SpotCheck:
+        """file: where the outputs are handed over; ranks and copies add to it."""
+        arm = self.arms[label]
+        fixed = arm.captured or not getattr(arm.calls[0], "functional", False)
+        held = arm.outputs if arm.captured else arm.outputs[:1]
+        chosen = kind if kind == "outputs" or self.values else "outputs"
+        file = file and f"{file}.{self.case.place.rank}"
+        return spot_check.SpotCheck(arm.timed, held, fixed, chosen, secret, self.values, self.numerics.poison, file)
+
+    def _found(self, check: spot_check.SpotCheck, arm: BuiltArm) -> dict[str, Any]:
+        """What a spot check found; the outputs handed over or compared."""
+        self.clock.synchronize()
+        report = {"kind": check.kind, "misshapen": check.misshapen, "late": check.late, "left": check.left}
+        sets = self.values.held[: len(check.outputs)]
+        try:
+            if check.misshapen:
+                return report
+            arm.outputs[: len(check.outputs)] = check.outputs  # right ones again, where a call makes its own
+            if check.file:
+                notes = [handing.hand_over(one, f"{check.file}.{copy}") for copy, one in enumerate(check.outputs)]
+                return {**report, "handed": notes, "sets": sets}
+            return report | judged(self.numerics, check.outputs, self.expected, self.tolerance, sets)
+        finally:
+            check.restore()
+            self.clock.synchronize()
+
     def _inputs_unchanged(self) -> None:
         """Refused unless every input still holds what it held."""
-        changed: set[str] = set()
-        for before, inputs in zip(self._marks, self.inputs, strict=True):
-            now = _marks(inputs)
-            changed |= {repr(name) for name in before if before[name] != now[name]}
-        if changed:
+        if changed := self._changed():
             what = f"it changes its input {', '.join(sorted(changed))}, which other arms read"
             raise Refused("wrong", f"{what}; outputs and workspaces belong to the set-up", spoiled=True)
+
+    def _changed(self) -> set[str]:
+        """The inputs that hold something else than before."""
+        pairs = [(before, _marks(inputs)) for before, inputs in zip(self._marks, self.inputs, strict=True)]
+        return {repr(name) for before, now in pairs for name in before if before[name] != now[name]}
 
     def _launch(self, arm: BuiltArm) -> list[Any]:
         if arm.captured:
@@ -215,16 +297,12 @@ class CaseBench:
             arm.outputs = outputs
             return
         for before, after in zip(arm.outputs, outputs, strict=True):
-            if [t.data_ptr() for t in _tensors(before)] != [t.data_ptr() for t in _tensors(after)]:
+            if [t.data_ptr() for t in forms.tensors(before)] != [t.data_ptr() for t in forms.tensors(after)]:
                 raise Refused(
                     "error",
                     f"backend {arm.name!r} returned another buffer than at its first call; it must allocate its "
                     "output in the set-up and write that buffer at every call",
                 )
-
-
-def _tensors(output: Any) -> tuple[Any, ...]:
-    return tuple(output) if isinstance(output, (tuple, list)) else (output,)
 
 
 def _marks(inputs: Any) -> dict[str, int]:

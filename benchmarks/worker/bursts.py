@@ -10,12 +10,11 @@ The number of launches is fixed before the burst: every rank of a collective mak
 from __future__ import annotations
 
 import dataclasses
-import gc
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from .clocks import Timed
+from .guards import bound
 
 PARTS = 64
 """Most parts of a burst; after each the device leaves a stamp: 8 ms in a burst of 0.5 s."""
@@ -43,30 +42,38 @@ class Burst:
     to_s: float
 
 
-def burst(clock: Any, timed: Timed, launches: int) -> Burst:
+def burst(clock: Any, timed: Timed, launches: int, checked_part: int = 0) -> Burst:
     """Make `launches` launches, at least 2, back to back, and time the second half of them.
 
     The ranks of a collective meet at a barrier before the burst, never in it.
+    checked_part: before which part a spot check begins, counted through; of a collective, before the barrier.
     """
     parts, stamps = _parts(launches), clock.stamps()
+    checked = 0 if clock.barrier else checked_part % len(parts)
     starved: list[bool] = []
-    collecting = gc.isenabled()
-    gc.disable()
+    collecting = bound.gc_isenabled()
+    bound.gc_disable()
     try:
         if clock.barrier:
+            if timed.before:
+                timed.before()
             clock.barrier()
         stamps.mark()
-        for count in parts:
+        for part, count in enumerate(parts):
+            if timed.before and part == checked and not clock.barrier:
+                timed.before()
             for _ in range(count):
-                timed.launch()
+                result = timed.launch()
             starved.append(stamps.idle())
             stamps.mark()
             stamps.keep(AHEAD)
+        if timed.after:
+            timed.after(result)
         reached = stamps.seconds()
     finally:
         if collecting:
-            gc.enable()
-    return _summary(reached, [count * timed.calls for count in parts], starved, time.monotonic())
+            bound.gc_enable()
+    return _summary(reached, [count * timed.calls for count in parts], starved, bound.monotonic())
 
 
 def _parts(launches: int) -> list[int]:

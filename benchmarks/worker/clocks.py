@@ -15,11 +15,12 @@ from __future__ import annotations
 import dataclasses
 import gc
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+from .guards import bound, spans
 
 QUEUE_DEPTH = 64
 """Samples that may wait on the device before the host waits for them."""
@@ -30,17 +31,25 @@ HEAD_START_S = 200e-6
 LONGEST_LEAD_S = 20e-3
 """Longest head start of a call; a call that still starves the queue waits for the device itself."""
 
+FLUSH_CHANGED = "the buffer by which the caches are flushed is another one than the harness made"
+
 LEAD_MARGIN = 1.3
 """The device must be busy this many times longer than the host takes to enqueue a sample."""
 
 
 @dataclasses.dataclass
 class Timed:
-    """Something to time.  launch: enqueue `calls` calls.  lead_s: how long the device is kept busy before them."""
+    """Something to time.  launch: enqueue `calls` calls.  lead_s: how long the device is kept busy before them.
+
+    before, after: what a spot check enqueues ahead of the call, before the ranks meet, and behind its end, with what
+    the call returned.
+    """
 
     launch: Callable[[], Any]
     calls: int = 1
     lead_s: float = 0.0
+    before: Callable[[], None] | None = None
+    after: Callable[[Any], None] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +73,7 @@ class HostStamps:
 
     def mark(self) -> None:
         """A stamp behind all that was launched so far."""
-        self._times.append(time.perf_counter())
+        self._times.append(bound.perf_counter())
 
     def idle(self) -> bool:
         """Whether the device has reached the last stamp: what was launched behind it came too late to wait."""
@@ -86,23 +95,23 @@ class DeviceStamps:
 
     def mark(self) -> None:
         """A stamp behind all that was launched so far."""
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event = bound.Event(enable_timing=True)
+        bound.record(event)
         self._events.append(event)
 
     def idle(self) -> bool:
         """Whether the device has reached the last stamp: what was launched behind it came too late to wait."""
-        return bool(self._events[-1].query())
+        return bool(bound.query(self._events[-1]))
 
     def keep(self, ahead: int) -> None:
         """Wait until at most so many stamps are not reached."""
         if len(self._events) > ahead:
-            self._events[-1 - ahead].synchronize()
+            bound.event_synchronize(self._events[-1 - ahead])
 
     def seconds(self) -> list[float]:
         """Seconds from the first stamp to each, once the last is reached."""
-        self._events[-1].synchronize()
-        return [self._events[0].elapsed_time(one) * 1e-3 for one in self._events]
+        bound.event_synchronize(self._events[-1])
+        return [bound.elapsed_time(self._events[0], one) * 1e-3 for one in self._events]
 
 
 class HostClock:
@@ -113,21 +122,30 @@ class HostClock:
 
     def __init__(self, flush_bytes: int, barrier: Callable[[], None] | None) -> None:
         self._flush = torch.ones(flush_bytes // 4) if flush_bytes else None
+        self._place = _place(self._flush)
         self.barrier = barrier
+
+    def disturbed(self) -> str:
+        """What is said if somebody changed what the cache is flushed with."""
+        return "" if _place(self._flush) == self._place else FLUSH_CHANGED
 
     def run(self, order: Sequence[Timed]) -> Samples:
         """One sample of each, in that order."""
         seconds, busy = [], 0.0
         for timed in order:
-            begin = time.perf_counter()
+            begin = bound.perf_counter()
             if self._flush is not None:
-                self._flush.sum()
-            flushed = time.perf_counter()
+                bound.total(self._flush)
+            flushed = bound.perf_counter()
+            if timed.before:
+                timed.before()
             if self.barrier:
                 self.barrier()
-            start = time.perf_counter()
-            timed.launch()
-            end = time.perf_counter()
+            start = bound.perf_counter()
+            result = timed.launch()
+            end = bound.perf_counter()
+            if timed.after:
+                timed.after(result)
             seconds.append((end - start) / timed.calls)
             busy += (flushed - begin) + (end - start)
         return Samples(seconds, [0.0] * len(seconds), [False] * len(seconds), busy)
@@ -154,31 +172,57 @@ class DeviceClock:
         self._flush = torch.rand(flush_bytes // 4, device=device) if flush_bytes else None
         self._sink = torch.empty((), device=device)
         self.barrier = barrier
-        self._cycles_per_s = 1_000_000 / self._measured(lambda: torch.cuda._sleep(1_000_000))
+        self._place = _place(self._flush)
+        self._cycles_per_s = 1_000_000 / self._measured(lambda: bound.sleep_cycles(1_000_000))
         self._flush_s = self._measured(self._read) if flush_bytes else 0.0
+        self._spans: list[spans.Span] = []
+        self._flushes_s: list[float] = []
 
     def run(self, order: Sequence[Timed]) -> Samples:
         """One sample of each, in that order; the host waits only once the queue is QUEUE_DEPTH samples deep."""
         marks: list[tuple[Any, Any, Any, int]] = []
         enqueue_s: list[float] = []
         starved: list[bool] = []
-        collecting = gc.isenabled()
-        gc.disable()
+        collecting = bound.gc_isenabled()
+        bound.gc_disable()
+        begun: list[tuple[int, float]] = []
         try:
             for index, timed in enumerate(order):
                 first = index % QUEUE_DEPTH == 0
                 if first:
                     self.synchronize()
-                before = time.perf_counter()
+                    begun.append((index, bound.perf_counter()))
+                before = bound.perf_counter()
                 starved.append(self._enqueue(timed, max(timed.lead_s, HEAD_START_S if first else 0.0), marks))
-                enqueue_s.append(time.perf_counter() - before)
+                enqueue_s.append(bound.perf_counter() - before)
             self.synchronize()
+            begun.append((len(order), bound.perf_counter()))
         finally:
             if collecting:
-                gc.enable()
-        seconds = [start.elapsed_time(end) * 1e-3 / calls for _, start, end, calls in marks]
-        busy = sum(begin.elapsed_time(end) for begin, _, end, _ in marks) * 1e-3
+                bound.gc_enable()
+        self._compare_clocks(marks, begun)
+        seconds = [bound.elapsed_time(start, end) * 1e-3 / calls for _, start, end, calls in marks]
+        busy = sum(bound.elapsed_time(begin, end) for begin, _, end, _ in marks) * 1e-3
         return Samples(seconds, enqueue_s, starved, busy)
+
+    def disturbed(self) -> str:
+        """What is said if the clocks of device and host disagree so far, or the caches were not flushed."""
+        changed = "" if _place(self._flush) == self._place else FLUSH_CHANGED
+        found = changed or spans.disagreement(self._spans) or spans.unflushed(self._flushes_s, self._flush_s)
+        if found:
+            self._spans, self._flushes_s = [], []
+        return found
+
+    def _compare_clocks(self, marks: Sequence[Any], begun: Sequence[tuple[int, float]]) -> None:
+        """Note what both clocks say of every filled queue, and how long its flushes took.
+
+        begun: the first sample of each queue and the host's time then, and at last how many there are and the time when
+        the device was idle; a queue ends when the next has begun.
+        """
+        for (first, from_s), (behind, to_s) in zip(begun, begun[1:], strict=False):
+            device_s = bound.elapsed_time(marks[first][0], marks[behind - 1][2]) * 1e-3
+            self._spans.append(spans.Span(device_s, to_s - from_s))
+        self._flushes_s += [bound.elapsed_time(begin, start) * 1e-3 for begin, start, _, _ in marks]
 
     def adapt(self, timed: Timed, enqueue_s: float, starved: bool) -> None:
         """Keep the device busy longer than the host needs for the next sample of this call."""
@@ -189,7 +233,7 @@ class DeviceClock:
 
     def synchronize(self) -> None:
         """Wait until the device is idle."""
-        torch.cuda.synchronize(self._device)
+        bound.synchronize(self._device)
 
     def whole(self, calls: Sequence[Callable[[], Any]]) -> list[float]:
         """Seconds of each call from the host's side: from before it is enqueued until an idle device has finished it.
@@ -204,24 +248,28 @@ class DeviceClock:
         if self.barrier:
             self.barrier()
         self.synchronize()
-        start = time.perf_counter()
+        start = bound.perf_counter()
         call()
         self.synchronize()
-        return time.perf_counter() - start
+        return bound.perf_counter() - start
 
     def _enqueue(self, timed: Timed, lead_s: float, marks: list[tuple[Any, Any, Any, int]]) -> bool:
         """Enqueue one sample; True if the device reached it before the host had enqueued all of it."""
-        begin, start, end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
-        begin.record()
+        begin, start, end = (bound.Event(enable_timing=True) for _ in range(3))
+        bound.record(begin)
         self._lead(lead_s)
         if self._flush is not None:
             self._read()
+        if timed.before:
+            timed.before()
         if self.barrier:
             self.barrier()
-        start.record()
-        timed.launch()
-        overtaken = start.query()
-        end.record()
+        bound.record(start)
+        result = timed.launch()
+        overtaken = bound.query(start)
+        bound.record(end)
+        if timed.after:
+            timed.after(result)
         marks.append((begin, start, end, timed.calls))
         return overtaken
 
@@ -229,25 +277,30 @@ class DeviceClock:
         """Keep the device busy: with more flushes, which hold clock and power; asleep only if the cache stays hot."""
         if self._flush is None:
             if seconds > 0:
-                torch.cuda._sleep(int(seconds * self._cycles_per_s))
+                bound.sleep_cycles(int(seconds * self._cycles_per_s))
             return
         for _ in range(math.ceil(seconds / self._flush_s)):
             self._read()
 
     def _read(self) -> None:
-        torch.sum(self._flush, dim=0, out=self._sink)
+        bound.total(self._flush, dim=0, out=self._sink)
 
     def _measured(self, work: Callable[[], None]) -> float:
         """Shortest seconds of some work on the device; torch.cuda._sleep counts different clocks on AMD and NVIDIA."""
         times = []
         for _ in range(4):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
+            start, end = (bound.Event(enable_timing=True) for _ in range(2))
+            bound.record(start)
             work()
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end) * 1e-3)
+            bound.record(end)
+            bound.event_synchronize(end)
+            times.append(bound.elapsed_time(start, end) * 1e-3)
         return max(min(times), 1e-6)
+
+
+def _place(tensor: torch.Tensor | None) -> tuple[int, int]:
+    """Address and elements of a buffer; zeros for none."""
+    return (tensor.data_ptr(), tensor.numel()) if tensor is not None else (0, 0)
 
 
 def capture(calls: Sequence[Callable[[], Any]]) -> tuple[torch.cuda.CUDAGraph, list[Any]]:

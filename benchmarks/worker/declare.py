@@ -7,11 +7,13 @@ import importlib.abc
 import inspect
 import pkgutil
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..channel import text
 from ..naming import contract
 from . import libraries
 from .failures import first_line
@@ -35,31 +37,47 @@ class Refusal(importlib.abc.MetaPathFinder):
 
 
 def declarations(
-    checkout: Path, import_marker: Path, refuse: dict[str, str], place: Mapping[str, Any], protocol: Mapping[str, Any]
+    checkout: Path,
+    import_marker: Path,
+    refuse: dict[str, str],
+    place: Mapping[str, Any],
+    protocol: Mapping[str, Any],
+    only: str = "",
 ) -> dict[str, Any]:
     """{"kernels": {name: declaration}, "modules": {name: module}, "broken": [{"module", "reason", "detail"}]}.
 
     import_marker: a file that always names the module being imported, in case it ends the process.
-    place: world is filled in per case.
+    place: world is filled in per case.  only: this module alone; what it imports is imported.
     """
     registry = contract("registry")
     spec = contract("spec")
     refusal = Refusal(dict(refuse))
     sys.meta_path.insert(0, refusal)
     packages = registry.listed_packages(checkout)
-    modules = dict(_import_all(packages, registry, import_marker, refusal))
+    if only:
+        registry._modules = lambda packages, broken: iter((only,))  # in every version since the first of 2026-11
+    each = [(only, _imported(only, refusal))] if only else _import_all(packages, registry, import_marker, refusal)
+    modules = {name: module for name, module in each if module is not None}
     found = registry.discover(packages)
-    homes = {
-        value.name: name
-        for name, module in modules.items()
-        for value in vars(module).values()
-        if isinstance(value, spec.Kernel)
-    }
-    return {
-        "kernels": {name: _declaration(kernel, spec, place, protocol) for name, kernel in found.kernels.items()},
-        "modules": {name: homes[name] for name in found.kernels},
-        "broken": [{"module": b.module, "reason": b.reason, "detail": b.traceback} for b in found.broken],
-    }
+    homes = {kernel.name: name for name, module in modules.items() for kernel in _kernels_of(module, spec)}
+    broken = [_broken(b.module, b.reason, b.traceback) for b in found.broken]
+    kernels = {}
+    for name, kernel in found.kernels.items():
+        try:
+            kernels[name] = _declaration(kernel, spec, place, protocol)
+        except Exception as error:
+            why = f"the declaration of {name} cannot be read: {type(error).__name__}: {first_line(error)}"
+            broken.append(_broken(homes[name], why, traceback.format_exc()))
+    return {"kernels": kernels, "modules": {name: homes[name] for name in kernels}, "broken": broken}
+
+
+def _kernels_of(module: Any, spec: ModuleType) -> list[Any]:
+    """The kernels in a module; what a module has put in its own place may be no module."""
+    return [value for value in getattr(module, "__dict__", {}).values() if isinstance(value, spec.Kernel)]
+
+
+def _broken(module: str, reason: str, detail: str) -> dict[str, str]:
+    return {"module": module, "reason": text.sentence(reason), "detail": text.lines(detail)}
 
 
 def _import_all(

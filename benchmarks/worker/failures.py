@@ -15,12 +15,15 @@ MOST_CAUSES = 100
 
 
 class Refused(Exception):
-    """An arm cannot be measured: its status ("wrong", "error") and one sentence.  spoiled: it changed shared inputs."""
+    """An arm cannot be measured: its status ("wrong", "error") and one sentence.  spoiled: it changed shared inputs.
 
-    def __init__(self, status: str, why: str, spoiled: bool = False) -> None:
+    fatal: it changed what the whole process measures with.
+    """
+
+    def __init__(self, status: str, why: str, spoiled: bool = False, fatal: bool = False) -> None:
         super().__init__(why)
         self.status = status
-        self.spoiled = spoiled
+        self.spoiled, self.fatal = spoiled, fatal
 
 
 def answer(error: BaseException) -> dict[str, Any]:
@@ -34,7 +37,8 @@ def answer(error: BaseException) -> dict[str, Any]:
 
 def _told(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Refused):
-        return {"status": error.status, "why": text.sentence(str(error)), "spoiled": error.spoiled}
+        told = {"status": error.status, "why": text.sentence(str(error))}
+        return {**told, "spoiled": error.spoiled, "fatal": error.fatal}
     if any(kind.__name__ == "Unsupported" for kind in type(error).__mro__):  # a class of the checkout under test
         return {"status": "unsupported", "why": first_line(error)}
     cause = first_cause(error)

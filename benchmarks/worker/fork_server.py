@@ -28,25 +28,19 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 HARNESS = Path(__file__).resolve().parents[2]
+
+sys.path.insert(0, str(HARNESS))  # this is a program that is started by its path
+from benchmarks import family, lifetime, naming  # noqa: E402
+
 WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
 
 LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
-
-PATIENCE_S = 0.5
-"""What was left running has this long to end by itself: a helper whose pipe has just closed takes milliseconds."""
-
-LONGEST_END_S = 5.0
-"""Then it is given up: processes that start others faster than they can be ended must not stop the run."""
-
-MOST_NAMES = 10
 
 PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
 OURS = ("channel.worker_end", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe")))
@@ -56,11 +50,7 @@ OURS = ("channel.worker_end", *(f"worker.{name}" for name in ("__main__", "reque
 def main() -> None:
     """Import, then serve the socket whose descriptor is the first argument until it closes; the second is the way."""
     link, forks = socket.socket(fileno=int(sys.argv[1])), sys.argv[2] == "fork"
-    sys.path.insert(0, str(HARNESS))
-    from benchmarks import naming
-    from benchmarks.lifetime import end_with_starter
-
-    end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
+    lifetime.end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
     naming.settle()
     ours = (f"{naming.HOUSE}.benchmarks.{module}" for module in OURS)
     for name in (*PRELOADED, *ours) if forks else ():
@@ -68,7 +58,7 @@ def main() -> None:
             importlib.import_module(name)
     if forks and (not _can_fork() or "kernels" in sys.modules):
         return  # whoever asks starts processes the long way
-    _worker().keep_orphans()
+    family.keep_orphans()
     gc.collect()
     gc.freeze()
     server = Server(link, forks)
@@ -83,7 +73,7 @@ def main() -> None:
 
 def _worker() -> Any:
     """The program of a measuring process, by its name here (benchmarks.naming)."""
-    return importlib.import_module("ridgeline.house.benchmarks.worker.__main__")
+    return naming.our("benchmarks.worker.__main__")
 
 
 def _can_fork() -> bool:
@@ -156,41 +146,9 @@ class Server:
         os.close(begun)
         return process
 
-    def _end_strays(self, patience_s: float = PATIENCE_S) -> list[str]:
-        """End what has become a child of this process because its parent is gone; the names of what did not end."""
-        begin, names = time.monotonic(), {}
-        while (left := self._strays()) and (waited := time.monotonic() - begin) < LONGEST_END_S:
-            for process, name in left.items() if waited >= patience_s else ():
-                names[process] = name
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-            time.sleep(0.01)
-        found = list(names.values())
-        return [*found[:MOST_NAMES], *([f"{len(found) - MOST_NAMES} more"] if len(found) > MOST_NAMES else ())]
-
-    def _strays(self) -> dict[int, str]:
-        """Names of the children that run and were not asked for; those that have ended are reaped."""
-        found = {}
-        for process, name, ended in _children():
-            if process in self._running:
-                continue
-            if ended:
-                os.waitpid(process, 0)
-            else:
-                found[process] = name
-        return found
-
-
-def _children() -> Iterator[tuple[int, str, bool]]:
-    """(process, name, whether it has ended) of every child; proc(5), stat."""
-    me = os.getpid()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                before, _, after = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(") ")
-                state, parent = after.split()[:2]
-                if int(parent) == me:
-                    yield int(entry), before.partition("(")[2], state in "ZX"
+    def _end_strays(self, patience_s: float = family.PATIENCE_S) -> list[str]:
+        """End the children that were not asked for; their names."""
+        return family.end_strays(lambda child: child.process not in self._running, patience_s)
 
 
 def _spawned(asked: dict[str, Any], descriptors: list[int]) -> int:

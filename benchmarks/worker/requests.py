@@ -21,7 +21,7 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "call", "poison", "check", "trace", "capture", "samples", "burst", "whole", "drop")
+CASE_STEPS = ("build", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
 
@@ -64,6 +64,8 @@ class Service:
         self._bench: Any = None
         self._made: tuple[str, int, int] | None = None
         self._heap: Any = None
+        self._judge: Any = None
+        self._arms: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
         """Do what a request asks for; returns its result."""
@@ -82,13 +84,18 @@ class Service:
         return {"devices": probe.devices(), "environment": probe.environment()}
 
     def do_declare(
-        self, import_marker: str, refuse: dict[str, str], place: dict[str, Any], protocol: dict[str, Any]
+        self,
+        import_marker: str,
+        refuse: dict[str, str],
+        place: dict[str, Any],
+        protocol: dict[str, Any],
+        only: str = "",
     ) -> dict[str, Any]:
         """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
         from . import declare
 
         self._refuse_other_contracts()
-        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol)
+        return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol, only)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
         """What a sweep could try; see benchmarks/worker/candidates.py."""
@@ -110,11 +117,12 @@ class Service:
     def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:
         """Take a place among the ranks and import the kernel's module."""
         self._refuse_other_contracts()
-        import torch
+        arms = self._bound()
+        torch = arms.torch
+        from .guards import bound, settings
 
-        from . import arms
-
-        self._torch, self._bench_of = torch, arms.CaseBench  # bound: foreign code may clear sys.modules
+        self._numerics = arms.harness_numerics()
+        bound.WATCH.ours()
         ranks = Joining(**joining)
         torch.set_num_threads(ranks.threads)
         if ranks.gpu:
@@ -126,10 +134,12 @@ class Service:
         spec = contract("spec")
         heap = MissingHeap(why) if why else self._heap
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
-        self._numerics = arms.harness_numerics()
         if ranks.gpu:
             _initialise_libraries(ranks.device)
+        before = settings.now()
         self._kernel = _kernel(importlib.import_module(module), kernel, spec.Kernel)
+        if found := settings.disturbed(before):
+            raise Refused("error", f"the import of {module} {found}")
         self._backends = self._kernel.backends
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
@@ -138,9 +148,19 @@ class Service:
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
-    def do_case(self, case: str, seed: int, copies: int, without: Sequence[str] = (), keep: bool = False) -> None:
+    def do_case(
+        self,
+        case: str,
+        seed: int,
+        copies: int,
+        without: Sequence[str] = (),
+        keep: bool = False,
+        reference: bool = True,
+        secret: int = 0,
+    ) -> None:
         """Forget the case before, make the inputs and the reference of this one; keep: unless they are there.
 
+        reference: False where another process makes it.  secret: see arms.CaseBench.
         without: backends that ended or hung a process in this case, hidden from one that tries all others itself.
         """
         self._kernel.backends = {name: one for name, one in self._backends.items() if name not in without}
@@ -149,9 +169,47 @@ class Service:
             return
         self._forget()
         placed = self._kernel.case(case).at(self._place)
-        self._bench = self._bench_of(self._kernel, placed, seed, copies, self._clock, self._numerics)
-        self._bench.make_reference()
+        self._bench = self._bound().CaseBench(self._kernel, placed, seed, copies, self._clock, self._numerics, secret)
+        if reference:
+            self._bench.make_reference()
         self._made = (case, seed, copies)
+
+    def do_check(self, label: str, file: str = "") -> dict[str, Any]:
+        """Prove an arm; see CaseBench.check.  file: ranks add to it."""
+        where = [f"{file}.{self._place.rank}"] if file else []
+        found: dict[str, Any] = self._bench.check(label, *where)
+        return found
+
+    def do_truth(self, file: str) -> dict[str, Any]:
+        """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
+        bench = self._bench
+        names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
+        hand_over = self._bound().handing.hand_over
+        notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
+        return {"notes": notes, "tolerance": {"norm": bench.tolerance.norm, "peak": bench.tolerance.peak}}
+
+    # ---- the referee ---------------------------------------------------------------------------------------------
+
+    def do_expect(self, **told: Any) -> None:
+        """Keep what is expected; see benchmarks/worker/referee/judging.py."""
+        self._truths().expect(**told)
+
+    def do_forget(self, keys: list[str]) -> None:
+        """Forget what is not needed any more."""
+        self._truths().forget(keys)
+
+    def do_compare(self, **handed: Any) -> dict[str, Any]:
+        """Compare outputs with what is expected."""
+        return self._truths().compare(**handed)
+
+    def _truths(self) -> Any:
+        from .referee.judging import Truths
+
+        if self._judge is None:
+            self._judge = Truths(self._bound().harness_numerics())
+        return self._judge
+
+    # ---- leaving -------------------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
         """Forget the case and free its memory."""
@@ -159,8 +217,9 @@ class Service:
         gc.collect()
         if self._heap is not None:
             self._heap.reset()
-        if self._torch.cuda.is_initialized():
-            self._torch.cuda.empty_cache()
+        cuda = self._bound().torch.cuda
+        if cuda.is_initialized():
+            cuda.empty_cache()
 
     def do_quit(self) -> None:
         """Release what is shared with others."""
@@ -168,6 +227,12 @@ class Service:
         gc.collect()
         if self._heap is not None:
             self._heap.close()
+
+    def _bound(self) -> Any:
+        """benchmarks.worker.arms, and by it torch; kept, because foreign code may clear sys.modules."""
+        if self._arms is None:
+            self._arms = our("benchmarks.worker.arms")
+        return self._arms
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from ci.commands.common.checkouts import scratch, two_checkouts
+from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.commands.common.outcome import compared, finish, with_rejected
 from ci.git.repository import Repository
 from ci.judging import policy
 from ci.judging.judge import judge
 from ci.judging.types import to_json
 from ci.options import (
+    ALL_CASES,
     BUDGET,
     DRY_RUN,
     JSON,
@@ -39,6 +41,8 @@ from ci.trials import replay as recorded
 @click.argument("head", required=False)
 @TIMED
 @BUDGET
+@ALL_CASES
+@TIMINGS
 @click.option("--replay", type=click.Path(path_type=Path), help="Judge recorded trials; measures nothing.")
 @click.option("--env-base", metavar="PYTHON", help="Python of the base (another Triton or ROCm).")
 @click.option("--env-head", metavar="PYTHON", help="Python of the head.")
@@ -56,6 +60,8 @@ def ab(
     policy_file: Path | None,
     out: Path | None,
     results: Path,
+    all_cases: bool,
+    timings: bool,
     as_json: bool,
     dry_run: bool,
     **what: Any,
@@ -65,7 +71,7 @@ def ab(
     Without HEAD the working tree is compared; without BASE too, it is compared with where it left the main branch.
     An --out file that exists is resumed.
     """
-    rules = policy.load(policy_file)
+    clock, rules = VerbClock(), policy.load(policy_file)
     if replay:
         return _replayed(replay, rules, as_json)
     pythons = {role: path for role, path in (("base", env_base), ("head", env_head)) if path}
@@ -77,8 +83,10 @@ def ab(
         one, two = (checkout.label for checkout in checkouts)
         click.echo(f"would compare {two} with {one} ({planned.tier} tier) into {file}")
         return 0
-    outcome = compared(repository, checkouts, planned, rules, file, err_console())
-    return finish(outcome, checkouts, results, as_json=as_json)
+    outcome = compared(repository, checkouts, planned, rules, file, err_console(), all_cases)
+    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock)
+    clock.say(outcome.file.trials, timings, to_stderr=as_json)
+    return code
 
 
 def _replayed(file: Path, rules: policy.Policy, as_json: bool) -> int:

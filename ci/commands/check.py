@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from ci.commands.common.checkouts import scratch
+from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.commands.common.outcome import compared, finish
 from ci.commands.site import build_site
 from ci.git.command import GitError
@@ -17,9 +18,9 @@ from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.harness import MeasurePlan, measure
 from ci.isa import check as isa_check
 from ci.isa import text as isa_text
-from ci.judging import live, policy
+from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict
-from ci.options import BUDGET, DRY_RUN, JSON, RESULTS, TIMED, err_console, example, folder, plan, with_rounds
+from ci.options import ALL_CASES, BUDGET, DRY_RUN, JSON, RESULTS, TIMED, err_console, example, folder, plan, with_rounds
 from ci.report.words import plain
 from ci.trials.file import Followed
 from ci.whole_files import check_writable
@@ -29,6 +30,8 @@ from ci.whole_files import check_writable
 @TIMED
 @click.option("--base", metavar="REV", help="Compare with this (default: where HEAD left the main branch, or HEAD^).")
 @BUDGET
+@ALL_CASES
+@TIMINGS
 @folder("--site", "site", "Page to build.")
 @click.option(
     "--report",
@@ -40,9 +43,19 @@ from ci.whole_files import check_writable
 @RESULTS
 @JSON
 @DRY_RUN
-def check(base: str | None, site: Path, report: Path, results: Path, as_json: bool, dry_run: bool, **what: Any) -> int:
+def check(
+    base: str | None,
+    site: Path,
+    report: Path,
+    results: Path,
+    all_cases: bool,
+    timings: bool,
+    as_json: bool,
+    dry_run: bool,
+    **what: Any,
+) -> int:
     """The pull-request job: is HEAD still right, is it slower than its base, by how much, on which shapes."""
-    rules, planned = policy.load(None), with_rounds(plan(**what))
+    clock, rules, planned = VerbClock(), policy.load(None), with_rounds(plan(**what))
     check_writable(report.with_suffix(".json"))
     repository = Repository(Path.cwd())
     if not repository.has_history():
@@ -54,24 +67,32 @@ def check(base: str | None, site: Path, report: Path, results: Path, as_json: bo
         click.echo(f"would check {head.label} against {against}, write {report}.md and {report}.json, and build {site}")
         return 0
     if found:
-        checkouts, outcome = _against(found, head, repository, planned, rules, err_console())
+        checkouts, outcome = _against(found, head, repository, planned, rules, err_console(), all_cases)
     else:
         checkouts, outcome = (head,), _alone(head, planned, repository.is_shallow(), err_console())
-    code = finish(outcome, checkouts, results, as_json=as_json, report=report)
+    code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, report=report)
     build_site(site, results)
     click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=as_json)
+    clock.say(outcome.file.trials, timings, to_stderr=as_json)
     return code
 
 
 def _against(
-    base: Commit, head: LocalCheckout, repository: Repository, plan: MeasurePlan, rules: policy.Policy, console: Console
+    base: Commit,
+    head: LocalCheckout,
+    repository: Repository,
+    plan: MeasurePlan,
+    rules: policy.Policy,
+    console: Console,
+    all_cases: bool,
 ) -> tuple[tuple[LocalCheckout, ...], live.Outcome]:
     """Times of both sides and, where their kernels differ, the code they compile to."""
     console.print(f"{head.label} against {base.short} ({plain(base.subject)})", markup=False)
     checkouts = (repository.checkout(base.hash, "base"), head)
-    outcome = compared(repository, checkouts, plan, rules, scratch("check", head), console)
-    if not repository.same_kernels(*checkouts):
-        by_code = isa_check.judged(checkouts, plan, repository.root, console)
+    outcome = compared(repository, checkouts, plan, rules, scratch("check", head), console, all_cases)
+    part = reach.narrowed(plan, reach.of_checkouts(*checkouts)) if outcome.judgement.unreached else plan
+    if not repository.same_kernels(*checkouts) and (part is plan or part.kernels):
+        by_code = isa_check.judged(checkouts, part, repository.root, console)
         console.print(isa_text.terminal(by_code))
         outcome = dataclasses.replace(outcome, judgement=isa_check.joined(outcome.judgement, by_code))
     return checkouts, outcome

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from ci.commands.common.checkouts import one_checkout, scratch
+from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, USAGE, MeasurePlan, measure, options, query
@@ -35,6 +36,7 @@ from ci.trials.trial import Trial
 @click.option("--trials", type=click.IntRange(1, 1000), default=3, show_default=True, help="Fresh-process trials.")
 @click.option("--first-trial", type=click.IntRange(0, 1_000_000), default=0, help="Number of the first trial.")
 @click.option("--resume", is_flag=True, help="Measure only the trials of this commit that --out lacks.")
+@TIMINGS
 @SOURCE
 @OUT
 @RESULTS
@@ -51,6 +53,7 @@ def run(
     gpus: int | None,
     links: bool,
     resume: bool,
+    timings: bool,
     **what: Any,
 ) -> int:
     """Measure this commit and record it as asv results; with --out only write the trial file."""
@@ -58,7 +61,7 @@ def run(
         raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     if resume and out is None:
         raise click.UsageError("--resume needs the file to go on with: --out FILE")
-    head = one_checkout(commit, commit_date, tree)
+    clock, head = VerbClock(), one_checkout(commit, commit_date, tree)
     if out is None and (head.dirty or head.commit is None):
         belongs = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
         raise GitError(f"{belongs}: commit them, or write a trial file with --out FILE")
@@ -79,6 +82,7 @@ def run(
         _say_links(measured.trials[before:])
     _say_busy(measured.trials[before:])
     _say_what_is_kept(measured, before, out, results)
+    clock.say(measured.trials[before:], timings)
     return code
 
 
@@ -148,7 +152,4 @@ def _say_busy(trials: Sequence[Trial]) -> None:
     shares = [trial.busy_share for trial in trials if trial.busy_share]
     if not shares or trials[0].machine.kind != "gpu":
         return
-    loops, whole = sum(trial.measuring_s for trial in trials), sum(trial.duration_s for trial in trials)
-    busy = f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops"
-    took = f"which took {loops:.1f} of {whole:.1f} s"
-    click.echo(f"{busy}, {took}; the rest is starting processes, compiling and checking")
+    click.echo(f"the GPU was busy for {100 * sum(shares) / len(shares):.0f} % of the measuring loops")

@@ -42,6 +42,8 @@ class Expected:
     head, base: 40 hex digits.  product: of `kernels.hardware`, None for a CPU.  counts: GPUs it may have, empty: any.
     started_ms, ended_ms: of the measuring job, milliseconds since 1970 UTC; None: not known.
     same_kernels: git says that both commits have the same kernel files, so that head alone is measured.
+    unreached: operators that no changed file can reach, by the commits as git has them: they need no trial.
+    reached: whether there is any other operator.
     declared: what base declares, by operator, from a tree of our own; None: not known.  python: its version, "3.12".
     """
 
@@ -52,6 +54,8 @@ class Expected:
     started_ms: int | None = None
     ended_ms: int | None = None
     same_kernels: bool = False
+    unreached: tuple[str, ...] = ()
+    reached: bool = True
     declared: Mapping[str, Declaration] | None = None
     python: str = ""
 

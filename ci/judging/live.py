@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,7 +20,19 @@ from ci.trials.comparisons import comparisons
 from ci.trials.file import Followed, TrialFile
 from ci.trials.trial import Trial
 
-Measure = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console], int]
+Told = Callable[[], str]
+"""Asked for the next orders of a session: a JSON list in one line, empty to end it."""
+
+Measure = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console, Told], int]
+"""Runs a session; returns its exit code."""
+
+MeasureAlone = Callable[[Sequence[LocalCheckout], MeasurePlan, Path, Console], int]
+"""Runs `plan.trials` trials of everything; returns the exit code."""
+
+
+def in_session(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
+    """One measuring program for all looks: what it found out in its first seconds is not asked again."""
+    return measure(checkouts, dataclasses.replace(plan, trials=1), out, console, "run", "--orders", told=told)
 
 
 class Interrupted(Exception):
@@ -40,7 +54,7 @@ def compare(
     kind: str,
     out: Path,
     console: Console,
-    measuring: Measure = measure,
+    measuring: Measure = in_session,
 ) -> Outcome:
     """Measure and judge, look by look; `plan.trials` is the budget (0: the policy's).
 
@@ -50,23 +64,73 @@ def compare(
     """
     plan = dataclasses.replace(plan, knobs=tuple(map(_of_head, plan.knobs)))
     settings = policy.settings(machine_kind=kind)
-    progress = Progress(_looks(settings.looks, plan.trials), settings.confirming)
     log = Followed(out)
     refuse_other_regime(log.read(), plan)
-    target, wanted = 1, plan  # one trial shows which cases launch equal code and need no time
-    while True:
-        missing = target - _finished(log.read().trials, wanted)
-        if missing > 0:
-            measured(measuring(checkouts, dataclasses.replace(wanted, trials=missing), out, console), out)
-        file = log.read()
-        judgement = judge(comparisons(file.trials, remarks(file)), policy, progress)
-        progress = progress.advanced(judgement.cases)
-        decision = decide(progress, judgement.cases)
-        if decision.action == "stop" or missing <= 0 and decision.trials <= target:
-            return Outcome(judgement, file)
-        target, wanted = decision.trials, narrowed(plan, decision.cases)
-        unsettled = f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled"
-        console.print(f"{unsettled}; measuring them until they have {target} trials")
+    looking = Looking(log, policy, Progress(_looks(settings.looks, plan.trials), settings.confirming), console)
+    orders = [looking.next()]
+
+    def told() -> str:
+        return said(orders.pop() if orders else looking.next())
+
+    if orders[0]:
+        measured(measuring(checkouts, plan, out, console, told), out)
+    return looking.outcome()
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialOrder:
+    """Trials `first_trial` and on of some cases of an operator, in the words of the measuring program.
+
+    kernel "": of every operator but those `without`.
+    """
+
+    kernel: str
+    cases: tuple[str, ...]
+    first_trial: int
+    trials: int
+    without: tuple[str, ...] = ()
+
+
+def said(orders: Sequence[TrialOrder]) -> str:
+    """Orders as the measuring program reads them."""
+    return json.dumps([dataclasses.asdict(order) for order in orders])
+
+
+class Looking:
+    """Says what is measured next, from what the file holds; when that is nothing, the comparison is over."""
+
+    def __init__(self, log: Followed, policy: Policy, progress: Progress, console: Console) -> None:
+        self._log, self._policy, self._progress, self._console = log, policy, progress, console
+        self._begun = False
+        self._last: Outcome | None = None
+
+    def next(self) -> list[TrialOrder]:
+        """The next orders: one trial of everything, which shows what launches equal code and needs no time; then what
+        is open, up to its next look."""
+        trials = self._log.read().trials
+        begun, self._begun = self._begun, True
+        if not begun and not any(count > 1 for count in Counter(t.operator for t in trials).values()):
+            return [TrialOrder("", (), 0, 1, tuple({t.operator: None for t in trials}))]
+        judgement = self._judged()
+        self._progress = self._progress.advanced(judgement.cases)
+        decision = decide(self._progress, judgement.cases)
+        orders = up_to(decision.trials, decision.cases, trials) if decision.action == "more" else []
+        if orders:
+            unsettled = f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled"
+            self._console.print(f"{unsettled}; measuring them until they have {decision.trials} trials")
+        return orders
+
+    def outcome(self) -> Outcome:
+        """The judgement of everything in the file, at its last look."""
+        if self._last is None or len(self._last.file.trials) < len(self._log.read().trials):
+            self._judged()
+        assert self._last
+        return self._last
+
+    def _judged(self) -> Judgement:
+        file = self._log.read()
+        self._last = Outcome(judge(comparisons(file.trials, remarks(file)), self._policy, self._progress), file)
+        return self._last.judgement
 
 
 def identical(
@@ -75,7 +139,7 @@ def identical(
     policy: Policy,
     out: Path,
     console: Console,
-    measuring: Measure = measure,
+    measuring: MeasureAlone = measure,
 ) -> Outcome:
     """Two checkouts with the same kernel files: measure head once, for its numbers; base is what head is.
 
@@ -104,12 +168,21 @@ def remarks(file: TrialFile) -> list[str]:
     return [f"{one.at(file.path)}: {one.why}; the other trials count" for one in file.rejected]
 
 
-def narrowed(plan: MeasurePlan, cases: Sequence[str]) -> MeasurePlan:
-    """The plan for some of its cases, named operator/backend/case; every backend of a case is timed again with it."""
-    parts = [case.split("/", 2) for case in cases]
-    operators = tuple(dict.fromkeys(operator for operator, _, _ in parts))
-    named = tuple(dict.fromkeys(f"{operator}/{case}" for operator, _, case in parts))
-    return dataclasses.replace(plan, kernels=operators, cases=named)
+def up_to(target: int, cases: Sequence[str], trials: Sequence[Trial]) -> list[TrialOrder]:
+    """What brings cases, named operator/backend/case, to so many trials, an order for each operator.
+
+    Every backend of a case is timed again with it.  The numbers of an operator's trials go on.
+    """
+    open_cases: dict[str, dict[str, None]] = {}
+    for operator, _, case in (name.split("/", 2) for name in cases):
+        open_cases.setdefault(operator, {})[case] = None
+    orders = []
+    for operator, names in open_cases.items():
+        own = [trial for trial in trials if trial.operator == operator]
+        missing = target - min(sum(case in trial.cases for trial in own) for case in names)
+        if missing > 0:
+            orders.append(TrialOrder(operator, tuple(names), len(own), missing))
+    return orders
 
 
 def measured(code: int, out: Path) -> None:
@@ -132,13 +205,3 @@ def _looks(looks: tuple[int, ...], budget: int) -> tuple[int, ...]:
     if not budget:
         return looks
     return (*(look for look in looks if look < budget), budget)
-
-
-def _finished(trials: Sequence[Trial], plan: MeasurePlan) -> int:
-    """Trials that every wanted case has already; 0 for a case that was never tried."""
-    named = [case for case in plan.cases if "/" in case]
-    counts = dict.fromkeys(named, 0)
-    for name in (f"{trial.operator}/{case}" for trial in trials for case in trial.cases):
-        if not named or name in counts:
-            counts[name] = counts.get(name, 0) + 1
-    return min(counts.values(), default=0)

@@ -14,6 +14,7 @@ from ci.judging import claims, looks
 from ci.judging.claims import Expected, Sifted
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
+from ci.judging.reach import with_left_out
 from ci.judging.types import Judgement, Verdict
 from ci.trials.comparisons import comparisons
 from ci.trials.file import TrialFile
@@ -38,7 +39,9 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
     sifted = claims.sift(trials, expected)
     doubts = [*_few(rejected(files)), *_few(list(map(str, sifted.refused))), *sifted.gaps]
     doubts += _few([f"{case} was not measured" for case in missing(sifted, expected, tier)])
-    judgement = _judged(sifted.trials, expected, policy) if sifted.trials else _nothing()
+    judgement = _judged(sifted.trials, expected, policy) if sifted.trials else _nothing(expected)
+    measured = {trial.operator for trial in trials}
+    judgement = with_left_out(judgement, tuple(name for name in expected.unreached if name not in measured))
     return TrustedOutcome(_doubted(judgement, doubts), sifted.trials, tuple(doubts))
 
 
@@ -52,6 +55,7 @@ def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
     wanted = (
         f"{operator}/{case.name}"
         for operator, declared in (expected.declared or {}).items()
+        if operator not in expected.unreached
         for case in declared.cases.values()
         if case.tier == tier and case.world <= min((ALWAYS, *expected.counts))
     )
@@ -71,7 +75,10 @@ def _judged(trials: Sequence[Trial], expected: Expected, policy: Policy) -> Judg
     return judge([dataclasses.replace(c, trials=(), same_code=True) for c in comparisons(mirrored)], policy)
 
 
-def _nothing() -> Judgement:
+def _nothing(expected: Expected) -> Judgement:
+    """What no trial says: SAME where no operator needed one."""
+    if not expected.reached:
+        return Judgement(Verdict.SAME, "nothing differs")
     return Judgement(Verdict.CANNOT_TELL, "no trial fits the run: nothing could be judged")
 
 

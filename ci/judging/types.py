@@ -148,6 +148,7 @@ class Judgement:
 
     verdict: the worst of the cases, apart from NEW; CANNOT TELL where nothing was compared.
     why: one sentence for the heading.  warnings concern the whole run (the machine, one-sided findings).
+    unreached: operators that were not measured, because no changed file can reach them.
     """
 
     verdict: Verdict
@@ -156,6 +157,7 @@ class Judgement:
     groups: tuple[Group, ...] = ()
     floors: tuple[Floor, ...] = ()
     warnings: tuple[str, ...] = ()
+    unreached: tuple[str, ...] = ()
 
     def of(self, *verdicts: Verdict) -> tuple[CaseVerdict, ...]:
         """The cases with one of these verdicts, in order."""
@@ -172,4 +174,5 @@ def to_json(judgement: Judgement) -> dict[str, Any]:
         "groups": [dataclasses.asdict(group) for group in judgement.groups],
         "floors": [{**dataclasses.asdict(floor), "new": floor.new} for floor in judgement.floors],
         "warnings": list(judgement.warnings),
+        "unreached": list(judgement.unreached),
     }

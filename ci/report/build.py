@@ -24,7 +24,7 @@ def report_of(
         machine=newest.machine.facts if newest else {},
         costs=costs_of(trials),
         clocks=_clocks(newest) if newest else {},
-        skipped=tuple(skips_of(trials)),
+        skipped=(*skips_of(trials), *_unreached(judgement.unreached)),
         warnings=tuple(dict.fromkeys(one for trial in trials for one in _warnings(trial))),
     )
 
@@ -61,6 +61,14 @@ def skips_of(trials: Iterable[Trial]) -> Iterable[Skip]:
     for (operator, status, why), arms in found.items():
         backends, cases = (list(dict.fromkeys(part)) for part in zip(*arms, strict=True))
         yield Skip(f"{operator}/{_few(backends)}/{_few(cases)}", status, why)
+
+
+def _unreached(operators: Sequence[str]) -> Iterable[Skip]:
+    """What was not measured because nothing that changed can reach it."""
+    if operators:
+        what = operators[0] if len(operators) == 1 else f"{len(operators)} operators"
+        named = "" if len(operators) == 1 else f" ({', '.join(operators)})"
+        yield Skip(what, "unchanged", f"no file that its code can come from differs; --all-cases measures it{named}")
 
 
 def _few(names: Sequence[str]) -> str:

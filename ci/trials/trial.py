@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import trial_file
 from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
-from ci.trials.cost import Cost
+from ci.trials.cost import Cost, Spent
 from ci.trials.faults import NodeFault, faults_of
 from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
@@ -289,6 +289,7 @@ class Trial:
     samples: SamplesAt | None = None
     regime: str = trial_file.REGIMES[0]
     sweep: SweepBatch | None = None
+    spent: Spent | None = None
 
     @classmethod
     def of(cls, data: Any, text: str = "") -> Trial:
@@ -314,6 +315,7 @@ class Trial:
             faults_of(data.get("preflight") or {}),
             regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),
             sweep=SweepBatch.of(data),
+            spent=Spent.of(data),
         )
 
     @property

@@ -36,6 +36,7 @@ gemm_all_scatter = Kernel(
     "gemm_all_scatter",
     cases=cases(),
     tolerance={"fp16": Tolerance(norm=1e-3, peak=1e-2), "bf16": Tolerance(norm=4e-3, peak=5e-2)},
+    live=("a",),
 )
 
 

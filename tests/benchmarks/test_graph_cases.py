@@ -106,6 +106,7 @@ class LocalPool:
         self.alive = True
         self._service = Service(".")
         self._service._kernel, self._service._backends, self._service._place = toy, toy.backends, Place()
+        self._service._bench_of, self._service._torch = arms.CaseBench, torch
         self._service._clock, self._service._numerics = clocks.HostClock(0, None), arms.harness_numerics()
         self._request: tuple[str, dict[str, Any]] | None = None
 
@@ -132,6 +133,8 @@ class LocalPool:
 
 
 class LocalPools(SimpleNamespace):
+    referee, made_apart = None, False
+
     def ready(self, roles: Iterable[str]) -> None:
         for role in roles:
             if role not in self.pools or not self.pools[role].alive:
@@ -146,7 +149,8 @@ def run_case(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[dict[str, A
     def run(*backends: str, copies: int = 4, calls: int = 4) -> tuple[dict[str, Any], LocalPools]:
         planned = tuple(PlannedArm("head", name) for name in backends)
         case = PlannedCase("c", 1, planned, "graph", copies, calls, 0)
-        workers = LocalPools(pools={}, lost={}, starts=0)
+        setting = SimpleNamespace(referee=None, gpu=True, kernel="toy")
+        workers = LocalPools(pools={}, lost={}, starts=0, setting=setting)
         return CaseRun(workers, case, Protocol(rounds=5), random.Random(0), {}).run(), workers
 
     return run

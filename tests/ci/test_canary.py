@@ -16,6 +16,7 @@ from ci.git.repository import Commit, LocalCheckout
 from ci.harness import MEASURED, MeasurePlan, measure
 from ci.history.kept import canary as record
 from ci.judging import policy
+from ci.judging.live import Told
 from ci.trials.comparisons import comparisons
 from ci.trials.file import read
 from tests.ci import made_trials
@@ -30,11 +31,19 @@ class Measured:
     def __init__(self, ratio: float) -> None:
         self.ratio, self.trials = ratio, 0
 
-    def __call__(self, sides: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+    def __call__(
+        self, sides: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told
+    ) -> int:
+        while orders := json.loads(told()):
+            for order in orders:
+                self.write(sides, order["trials"], out)
+        return MEASURED
+
+    def write(self, sides: Sequence[LocalCheckout], count: int, out: Path) -> None:
         times = [1e-3 * (1 + 2e-4 * n) for n in range(20)]
         trees = {side.role: made_trials.tree(side.commit.hash) for side in sides}
         with out.open("a") as file:
-            for _ in range(plan.trials):
+            for _ in range(count):
                 base = [t * (1 + 1e-5 * self.trials) for t in times]
                 arms = {
                     "base/triton": made_trials.ok(base),
@@ -43,7 +52,6 @@ class Measured:
                 line = made_trials.trial({"m16": arms}, number=self.trials, trees=trees)
                 file.write(json.dumps(line) + "\n")
                 self.trials += 1
-        return MEASURED
 
 
 def asked(share: float, ratio: float, folder: Path) -> tuple[record.CanaryRun, Measured]:

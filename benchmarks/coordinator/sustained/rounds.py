@@ -97,6 +97,10 @@ class BurstRounds(Generic[Arm]):
         for those in balanced(arms, rounds, self._order):
             yield from map(self._long, those)
 
+    def fewest(self, arm: Arm) -> int:
+        """Launches of a short burst of an arm, as of calibrating."""
+        return self._launches(arm, min(CALIBRATION_S, self._burst_s))
+
     def _long(self, arm: Arm) -> ArmBurst[Arm]:
         return self._once(arm, self._launches(arm, MARGIN * self._burst_s))
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
+from benchmarks.reach.operators import Reach
 from ci.commands.common.moved import moved_configurations
 from ci.git.command import GitError, git_or_none, succeeds
 from ci.git.repository import Commit, LocalCheckout, Repository
 from ci.isa import check as isa_check
 from ci.isa import compiled
 from ci.isa.compiled import CompiledTree, IsaError
-from ci.judging import claims, run_file
+from ci.judging import claims, reach, run_file
 from ci.judging.claims import Expected
 from ci.judging.policy import Policy
 from ci.judging.run_file import MeasuringJob
@@ -29,6 +30,7 @@ from ci.report.model import Report, ReportWarning, Side
 from ci.trials import hostile
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration
+from kernels.project import ProjectError
 
 EXISTING = click.Path(path_type=Path, dir_okay=False)
 WHERE = together(
@@ -74,7 +76,7 @@ def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy
     base = leg.base or _merge_base(repository, leg.head)
     expected = _expected(leg, base, job, repository)
     handed = handed_over(files)
-    if handed:
+    if handed or not expected.reached:
         outcome = decided(handed, expected, policy, leg.tier)
     else:
         why = job.why_nothing(leg.pool) if job else f"nothing was measured: pool {leg.pool} handed over no trial file"
@@ -131,6 +133,7 @@ def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: R
     pool = HOSTED if leg.pool == HOSTED.name else pools_file.load().pool(leg.pool)
     counts = pool.gpus if leg.gpus is None else (pool.size(leg.gpus),)
     declared, python = _declared(leg.declared) if leg.declared and leg.declared.exists() else (None, "")
+    found = _reach(repository, base, leg.head)
     return Expected(
         leg.head,
         base,
@@ -139,6 +142,8 @@ def _expected(leg: HandedLeg, base: str, job: MeasuringJob | None, repository: R
         job.started_ms if job else None,
         job.ended_ms if job else None,
         _same_kernels(repository, base, leg.head),
+        found.same,
+        bool(found.differing or found.unknown),
         declared,
         python,
     )
@@ -181,6 +186,14 @@ def _same_kernels(repository: Repository, base: str, head: str) -> bool:
         return repository.same_kernels(*sides)
     except GitError:
         return False
+
+
+def _reach(repository: Repository, base: str, head: str) -> Reach:
+    """What can differ, by the commits as git has them."""
+    try:
+        return reach.of_commits(repository.root, base, head)
+    except (GitError, ProjectError) as error:
+        return Reach(unknown=str(error))
 
 
 def _roles(base: str, head: str) -> tuple[tuple[str, str], ...]:

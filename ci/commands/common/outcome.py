@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,17 +10,18 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ci.commands.common.clock import VerbClock
 from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MeasurePlan, machine_kind
-from ci.judging import live, policy
-from ci.judging.types import to_json
+from ci.judging import live, policy, reach
+from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import out_console
 from ci.records import store
 from ci.report import json_report, markdown, terminal
 from ci.report.build import report_of
 from ci.report.model import Report
 from ci.report.words import plain
-from ci.trials.file import Rejected
+from ci.trials.file import Followed, Rejected
 from ci.whole_files import replace
 
 
@@ -30,11 +32,26 @@ def compared(
     rules: policy.Policy,
     file: Path,
     console: Console,
+    all_cases: bool = False,
 ) -> live.Outcome:
-    """Trials in lock-step, or none where the kernels are the same files and run in the same Python."""
-    if not plan.pythons and not plan.knobs and repository.same_kernels(*checkouts):
+    """Trials in lock-step of what can differ: none where the kernels are the same files and run in the same Python.
+
+    all_cases: of everything that the plan names, whatever the files say.
+    """
+    if all_cases or plan.pythons or plan.knobs:
+        return live.compare(checkouts, plan, rules, machine_kind(), file, console)
+    if repository.same_kernels(*checkouts):
         return live.identical(checkouts, plan, rules, file, console)
-    return live.compare(checkouts, plan, rules, machine_kind(), file, console)
+    found = reach.of_checkouts(*checkouts)
+    unreached, part = reach.left_out(plan, found), reach.narrowed(plan, found)
+    console.print(reach.sentence(plan, found), markup=False)
+    if unreached and not part.kernels:
+        return live.Outcome(reach.with_left_out(NOTHING_DIFFERS, unreached), Followed(file).read())
+    outcome = live.compare(checkouts, part, rules, machine_kind(), file, console)
+    return dataclasses.replace(outcome, judgement=reach.with_left_out(outcome.judgement, unreached))
+
+
+NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
 
 
 def finish(
@@ -43,12 +60,15 @@ def finish(
     results: Path,
     *,
     as_json: bool,
+    clock: VerbClock,
     report: Path | None = None,
 ) -> int:
     """Record what belongs to commits, print the report, write it; the exit code of the verdict."""
     made = report_of(outcome.judgement, outcome.file.trials, checkouts)
     if as_json:
-        click.echo(json.dumps(with_rejected(to_json(outcome.judgement), outcome.file.rejected), indent=1))
+        spent = clock.spent(outcome.file.trials)
+        document = with_rejected(to_json(outcome.judgement), outcome.file.rejected)
+        click.echo(json.dumps({**document, "seconds": spent.as_json() if spent else None}, indent=1))
     else:
         terminal.show(made, out_console())
     if report:

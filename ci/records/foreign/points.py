@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import trial_file
-from benchmarks.shapes import LONGEST_NAME
+from benchmarks.shapes import LONGEST_NAME, clean
 from ci.records.columns import Column, RowBlock, table_of
 from ci.records.imported import COLUMNS
 from ci.records.pooling import interval
@@ -98,7 +98,7 @@ class ForeignFile:
 
 def named(text: object, otherwise: str = "unnamed") -> str:
     """A foreign text as a name: printable, of bounded length, with U+2215 for the slash that joins names here."""
-    line = " ".join(trial_file.clean(str(text)).split())
+    line = " ".join(clean(str(text)).split())
     return line.replace("/", "\N{DIVISION SLASH}")[:LONGEST_NAME] or otherwise
 
 

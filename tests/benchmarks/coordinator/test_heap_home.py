@@ -27,7 +27,7 @@ class StandIn:
     started: ClassVar[list[tuple[str, str]]] = []
     answers: ClassVar[dict[str, object]] = {}
 
-    def __init__(self, label, python, checkout, world, directory, variables):
+    def __init__(self, label, python, checkout, world, directory, variables, ledger, left):
         self.home = variables.get(HEAP_VARIABLE, "")
         self.label, self.alive = label, True
         type(self).started.append((label, self.home))
@@ -41,6 +41,9 @@ class StandIn:
             self.alive = False
             raise answer
         return [{"no_heap": "", "heap": answer}] * 2
+
+    def lives(self):
+        return self.alive
 
     def kill(self):
         self.alive = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -75,20 +74,15 @@ def test_another_thread_defers_nothing():
 
 def interrupted_while_starting(monkeypatch, action):
     """Run `action`; every process it starts is followed by Ctrl-C before anything has stored it."""
-    started, popen = [], subprocess.Popen
+    started, start = [], starting.ForkServer.started
 
-    def start(*arguments, **options):
-        process = popen(
-            [sys.executable, "-c", "import time; time.sleep(60)"],
-            **{k: v for k, v in options.items() if k != "pass_fds"},
-        )
-        started.append(process)
+    def interrupted(server, *given):
+        started.append(start(server, *given))
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.01)
-        return process
+        return started[-1]
 
-    monkeypatch.setenv(starting.START_VARIABLE, "spawn")
-    monkeypatch.setattr(starting.subprocess, "Popen", start)
+    monkeypatch.setattr(starting.ForkServer, "started", interrupted)
     with pytest.raises(KeyboardInterrupt):
         action()
     return started
@@ -126,13 +120,13 @@ def test_the_process_that_describes_a_checkout_is_too(monkeypatch, tmp_path):
 def test_an_interrupt_while_processes_are_killed_leaves_none(monkeypatch, tmp_path):
     pool = ranks.WorkerPool("head", sys.executable, tmp_path, 2, tmp_path)
     processes = [worker.process for worker in pool.workers]
-    killpg = os.killpg
+    end = starting.Forked.kill
 
-    def kill(group, number):
+    def kill(process):
         os.kill(os.getpid(), signal.SIGINT)
-        killpg(group, number)
+        end(process)
 
-    monkeypatch.setattr(ranks.os, "killpg", kill)
+    monkeypatch.setattr(starting.Forked, "kill", kill)
     with pytest.raises(KeyboardInterrupt):
         pool.kill()
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2

@@ -1,6 +1,6 @@
 """Kernels that misbehave: where each does what, and what must become of it.
 
-Each is the only backend of an operator of its own, which doubles a vector, beside one healthy operator in the same tree.
+Each is the only backend of an operator of its own, which doubles a vector, beside a healthy operator in the same tree.
 None may harm the machine: nothing here signals a foreign process, fills a disk or starts more than a few processes.
 """
 
@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
+
+HEALTHY = "steady"
+"""The operator of the toy tree that has no fault."""
+
+LONG = "'\\x1b[2J\\x07' + 'x' * 300_000 + '\\u202e'"
+"""An expression: a text that clears the screen, rings, and is too long to read."""
 
 OPERATOR = """\
 import ctypes, faulthandler, gc, json, marshal, os, pathlib, pickle, resource, shutil, signal, socket, subprocess, sys
@@ -83,21 +89,27 @@ class HostileKernel:
         return "\n".join(lines) + "\n"
 
 
-def _named(name: str, status: str, says: str = "", **places: str) -> HostileKernel:
-    return HostileKernel(name, status, says, **places)
-
-
 WRONG = "out.mul_(1.5)"
 """A result that the comparison must refuse."""
 
 KERNELS = (
     # ---- the channel -------------------------------------------------------------------------------------------
-    _named("patches_dumps", "ok", in_call="json.dumps = json.JSONEncoder.encode = lambda *a, **k: '{}'"),
-    _named("patches_write", "ok", in_call="os.write = os.read = lambda *a: 0; pickle.dumps = marshal.dumps = None"),
-    _named(
+    HostileKernel(
+        "patches_dumps",
+        "error",
+        "replaces json.dumps",
+        in_call="json.dumps = json.JSONEncoder.encode = lambda *a, **k: '{}'",
+    ),
+    HostileKernel(
+        "patches_write",
+        "error",
+        "replaces",
+        in_call="os.write = os.read = lambda *a: 0; pickle.dumps = marshal.dumps = None",
+    ),
+    HostileKernel(
         "answers_itself",
-        "wrong",
-        "expected",
+        "error",
+        "replaces json.dumps",
         at_set_up="""
         def forged(*a, **k):
             return '{"ok": true, "result": {"norm": 0.0, "peak": 0.0, "seconds": 1e-9}}'
@@ -105,7 +117,7 @@ KERNELS = (
         """,
         in_call=WRONG,
     ),
-    _named(
+    HostileKernel(
         "writes_everywhere",
         "error",
         "channel",
@@ -117,13 +129,13 @@ KERNELS = (
                 pass
         """,
     ),
-    _named("closes_everything", "crash", "", in_call="os.closerange(0, 65536)"),
-    _named("prints_answers", "ok", in_call='print(\'{"ok": true, "result": {}}\'); sys.stdout.flush()'),
+    HostileKernel("closes_everything", "crash", "", in_call="os.closerange(0, 65536)"),
+    HostileKernel("prints_answers", "ok", in_call='print(\'{"ok": true, "result": {}}\'); sys.stdout.flush()'),
     # ---- the comparison ----------------------------------------------------------------------------------------
-    _named(
+    HostileKernel(
         "patches_compare",
-        "wrong",
-        "expected",
+        "error",
+        "replaces torch.",
         at_set_up="""
         always = lambda *a, **k: torch.zeros((), dtype=torch.float64)
         torch.linalg.vector_norm = torch.norm = torch.dist = always
@@ -133,10 +145,10 @@ KERNELS = (
         """,
         in_call=WRONG,
     ),
-    _named(
+    HostileKernel(
         "patches_numerics",
-        "wrong",
-        "expected",
+        "error",
+        "replaces",
         in_call="""
         for name, module in list(sys.modules.items()):
             if name.endswith("numerics"):
@@ -144,17 +156,17 @@ KERNELS = (
         out.mul_(1.5)
         """,
     ),
-    _named(
+    HostileKernel(
         "patches_tensor_type",
-        "wrong",
-        "expected",
+        "error",
+        "replaces torch.Tensor.__sub__",
         at_import="torch.Tensor.__sub__ = lambda a, b: torch.zeros(a.shape)",
         in_call=WRONG,
     ),
-    _named(
+    HostileKernel(
         "finds_expected",
-        "wrong",
-        "expected",
+        "error",
+        "in the memory of the reference",
         in_call="""
         for one in gc.get_objects():
             if type(one).__name__ == "CaseBench":
@@ -162,33 +174,43 @@ KERNELS = (
         out.mul_(1.5)
         """,
     ),
+    HostileKernel(
+        "replaces_subtraction",
+        "wrong",
+        "expected",
+        at_set_up="""
+        operator.library = torch.library.Library("aten", "IMPL")
+        operator.library.impl("sub.Tensor", lambda a, b, *, alpha=1: torch.zeros_like(a), "CPU")
+        """,
+        in_call=WRONG,
+    ),
     # ---- its end -----------------------------------------------------------------------------------------------
-    _named("leaves_with_0", "crash", "exit code 0", in_call="os._exit(0)"),
-    _named("exits_in_call", "error", "SystemExit", in_call="sys.exit(0)"),
-    _named("falls", "crash", "SIGSEGV", in_call="ctypes.string_at(0)"),
-    _named("aborts", "crash", "SIGABRT", in_call="os.abort()"),
-    _named("stops_itself", "hang", "no answer within", in_call="os.kill(os.getpid(), signal.SIGSTOP)"),
-    _named("kills_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGKILL)"),
-    _named("stops_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGSTOP); os._exit(1)"),
-    _named("recurses", "error", "RecursionError", in_call="f = lambda: f()\nf()"),
-    _named(
+    HostileKernel("leaves_with_0", "crash", "exit code 0", in_call="os._exit(0)"),
+    HostileKernel("exits_in_call", "error", "SystemExit", in_call="sys.exit(0)"),
+    HostileKernel("falls", "crash", "SIGSEGV", in_call="ctypes.string_at(0)"),
+    HostileKernel("aborts", "crash", "SIGABRT", in_call="os.abort()"),
+    HostileKernel("stops_itself", "hang", "no answer within", in_call="os.kill(os.getpid(), signal.SIGSTOP)"),
+    HostileKernel("kills_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGKILL)"),
+    HostileKernel("stops_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGSTOP); os._exit(1)"),
+    HostileKernel("recurses", "error", "RecursionError", in_call="f = lambda: f()\nf()"),
+    HostileKernel(
         "overflows_stack",
         "crash",
         "SIGSEGV",
         in_call="""
         sys.setrecursionlimit(10**9)
         nested = []
-        for _ in range(10**6):
+        for _ in range(10**5):
             nested = [nested]
         repr(nested)
         """,
     ),
-    _named("hangs_in_set_up", "hang", "set-up", at_set_up="while True: pass"),
-    _named("hangs_in_call", "hang", "first call", in_call="while True: pass"),
-    _named("hangs_in_reference", "hang", "reference", in_reference="while True: pass"),
-    _named("hangs_in_inputs", "hang", "inputs", in_inputs="while True: pass"),
+    HostileKernel("hangs_in_set_up", "hang", "set-up", at_set_up="time.sleep(3600)"),
+    HostileKernel("hangs_in_call", "hang", "first call", in_call="while True: pass"),
+    HostileKernel("hangs_in_reference", "hang", "reference", in_reference="time.sleep(3600)"),
+    HostileKernel("hangs_in_inputs", "hang", "inputs", in_inputs="time.sleep(3600)"),
     # ---- what it leaves behind ---------------------------------------------------------------------------------
-    _named(
+    HostileKernel(
         "leaves_children",
         "ok",
         in_call="""
@@ -196,7 +218,7 @@ KERNELS = (
             subprocess.Popen(["sleep", os.environ["TOY_SLEEP"]], start_new_session=True)
         """,
     ),
-    _named(
+    HostileKernel(
         "leaves_daemons",
         "ok",
         in_call="""
@@ -209,7 +231,7 @@ KERNELS = (
             os._exit(0)
         """,
     ),
-    _named(
+    HostileKernel(
         "many_processes",
         "crash",
         "processes",
@@ -220,22 +242,24 @@ KERNELS = (
             time.sleep(0.01)
         """,
     ),
-    _named("daemon_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"),
-    _named("lasting_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(60,)).start()"),
-    _named("empties_folder", "ok", in_call="shutil.rmtree('.', ignore_errors=True)"),
-    _named(
+    HostileKernel(
+        "daemon_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
+    ),
+    HostileKernel("lasting_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(60,)).start()"),
+    HostileKernel("empties_folder", "ok", in_call="shutil.rmtree('.', ignore_errors=True)"),
+    HostileKernel(
         "empties_parent_folder",
         "ok",
         in_call="""
-        for one in pathlib.Path("..").resolve().iterdir():
+        for one in pathlib.Path("..").resolve().iterdir() if calls == 1 else ():
             shutil.rmtree(one, ignore_errors=True)
-            one.unlink(missing_ok=True) if not one.is_dir() else None
+            one.unlink(missing_ok=True) if one.is_file() or one.is_symlink() else None
         """,
     ),
     # ---- its surroundings --------------------------------------------------------------------------------------
-    _named("changes_folder", "ok", in_call="os.chdir('/'); os.umask(0o777)"),
-    _named("changes_environment", "ok", in_call="os.environ.clear()"),
-    _named(
+    HostileKernel("changes_folder", "ok", in_call="os.chdir('/'); os.umask(0o777)"),
+    HostileKernel("changes_environment", "ok", in_call="os.environ.clear()"),
+    HostileKernel(
         "changes_signals",
         "ok",
         in_call="""
@@ -243,45 +267,49 @@ KERNELS = (
             signal.signal(number, signal.SIG_IGN)
         """,
     ),
-    _named("lowers_limits", "ok", in_call="resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"),
-    _named("no_files", "ok", in_call="resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
-    _named(
+    HostileKernel(
+        "lowers_limits", "error", "Too many open files", in_call="resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
+    ),
+    HostileKernel("no_files", "error", "File too large", in_call="resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
+    HostileKernel(
         "disk_full",
         "error",
         "No space left on device",
         in_call="raise OSError(28, os.strerror(28), '/dev/shm/scratch')",
     ),
-    _named("no_memory", "error", "can't allocate memory", in_call="torch.empty(1 << 60, dtype=torch.uint8)"),
-    _named(
+    HostileKernel("no_memory", "error", "can't allocate memory", in_call="torch.empty(1 << 60, dtype=torch.uint8)"),
+    HostileKernel(
         "changes_defaults",
-        "ok",
+        "error",
+        "changes for the whole process torch.get_default_dtype()",
         in_call="""
         torch.set_default_dtype(torch.float64); torch.set_default_device("meta"); torch.set_grad_enabled(False)
         """,
     ),
-    _named("clears_modules", "ok", in_call="sys.modules.clear()"),
-    _named("clears_path", "ok", in_call="sys.path.clear(); sys.meta_path.clear(); sys.path_hooks.clear()"),
-    _named("traces", "ok", in_call="sys.settrace(lambda *a: None); sys.setprofile(lambda *a: None)"),
-    _named("stops_faulthandler", "ok", in_call="faulthandler.cancel_dump_traceback_later(); faulthandler.disable()"),
-    _named(
+    HostileKernel("clears_modules", "error", "", in_call="sys.modules.clear()"),
+    HostileKernel("clears_path", "ok", in_call="sys.path.clear(); sys.meta_path.clear(); sys.path_hooks.clear()"),
+    HostileKernel(
+        "traces",
+        "error",
+        "changes for the whole process sys.gettrace()",
+        in_call="sys.settrace(lambda *a: None); sys.setprofile(lambda *a: None)",
+    ),
+    HostileKernel("stops_faulthandler", "ok", in_call="faulthandler.cancel_dump_traceback_later()"),
+    HostileKernel(
         "patches_builtins",
-        "ok",
+        "crash",
+        "exit code 1",
         in_call="""
         import builtins
         builtins.len = builtins.isinstance = builtins.print = builtins.sorted = None
         """,
     ),
     # ---- what it says ------------------------------------------------------------------------------------------
-    _named(
-        "long_text",
-        "error",
-        "RuntimeError",
-        in_call="raise RuntimeError('\\x1b[2J\\x07\\r' + 'x' * 300_000 + '\\u202e')",
-    ),
-    _named(
+    HostileKernel("long_text", "error", "RuntimeError", in_call=f"raise RuntimeError({LONG})"),
+    HostileKernel(
         "endless_output", "crash", "printed", in_call="while True: os.write(1, b'y' * (1 << 20)); time.sleep(0.005)"
     ),
-    _named(
+    HostileKernel(
         "speechless_error",
         "error",
         "Speechless",
@@ -293,7 +321,7 @@ KERNELS = (
         raise Speechless
         """,
     ),
-    _named(
+    HostileKernel(
         "odd_chain",
         "error",
         "ValueError",
@@ -303,27 +331,39 @@ KERNELS = (
         raise first
         """,
     ),
-    _named("huge_knobs", "ok", in_config="return {f'knob{n}': 'x' * 10_000 for n in range(1_000)}"),
-    _named("odd_knobs", "ok", in_config="return {'a': {1: object()}, 'b': float('nan'), 'c': 10**400}"),
-    _named("returns_tree", "error", "must return", in_call="return {'x' * 10_000: [out] * 10_000}"),
+    HostileKernel(
+        "huge_knobs",
+        "error",
+        "the text of its knobs",
+        in_config="return {f'knob{n}': 'x' * 10_000 for n in range(1_000)}",
+    ),
+    HostileKernel(
+        "odd_knobs", "error", "finite numbers", in_config="return {'a': {1: object()}, 'b': float('nan'), 'c': 10**400}"
+    ),
+    HostileKernel("returns_tree", "error", "must return", in_call="return {'x' * 10_000: [out] * 10_000}"),
     # ---- while it is imported ----------------------------------------------------------------------------------
-    _named("import_exits", "broken", "SystemExit", at_import="sys.exit(0)"),
-    _named("import_leaves", "broken", "exit code 0", at_import="os._exit(0)"),
-    _named("import_hangs", "broken", "hung", at_import="while True: pass"),
-    _named(
+    HostileKernel("import_exits", "broken", "SystemExit", at_import="sys.exit(0)"),
+    HostileKernel("import_leaves", "broken", "exit code 0", at_import="os._exit(0)"),
+    HostileKernel("import_hangs", "broken", "hung", at_import="time.sleep(3600)"),
+    HostileKernel(
         "import_odd_error",
         "broken",
-        "ImportError",
+        "Odd: no message",
         at_import="""
         class Odd(ImportError):
             name = path = property(lambda self: 1 / 0)
         raise Odd
         """,
     ),
-    _named("import_replaces_itself", "broken", "", at_import="sys.modules[__name__] = 3"),
-    _named("import_clears_modules", "ok", at_import="sys.modules.clear()"),
-    _named("import_patches_json", "ok", at_import="json.dumps = json.loads = json.JSONEncoder.encode = None"),
-    _named(
+    HostileKernel("import_replaces_itself", "broken", "TypeError", at_import="sys.modules[__name__] = 3"),
+    HostileKernel("import_clears_modules", "broken", "AttributeError", at_import="sys.modules.clear()"),
+    HostileKernel(
+        "import_patches_json",
+        "broken",
+        "TypeError",
+        at_import="json.dumps = json.loads = json.JSONEncoder.encode = None",
+    ),
+    HostileKernel(
         "import_writes_everywhere",
         "broken",
         "channel",
@@ -335,24 +375,37 @@ KERNELS = (
                 pass
         """,
     ),
-    _named("import_endless_text", "broken", "RuntimeError", at_import="raise RuntimeError('\\x1b[2J' + 'x' * 300_000)"),
-    _named(
+    HostileKernel("import_endless_text", "broken", "RuntimeError", at_import=f"raise RuntimeError({LONG})"),
+    HostileKernel(
         "import_dies_later",
         "broken",
-        "",
+        "exit code 9",
         at_import="""
         def later():
             time.sleep(0.02)
             os._exit(9)
         threading.Thread(target=later, daemon=True).start()
+        time.sleep(0.1)
         """,
     ),
-    _named(
+    HostileKernel(
         "import_odd_kernel",
         "broken",
-        "",
+        "not JSON serializable",
         at_import="""
         operator.cases = [Case("one", n=object(), dtype="fp32")]
         """,
     ),
 )
+
+ORPHAN = HostileKernel(
+    "leaves_an_orphan",
+    "crash",
+    "its parent was killed",
+    in_call="""
+        subprocess.Popen(["sleep", os.environ["TOY_SLEEP"]], start_new_session=True)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+        """,
+)
+"""Ends the process that would end what it leaves: for a whole program, which then does so itself."""

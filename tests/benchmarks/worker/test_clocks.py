@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.worker import clocks
 from benchmarks.worker.clocks import DeviceClock, HostClock, Timed
+from benchmarks.worker.guards import bound
 
 
 def test_the_host_clock_times_the_call_alone():
@@ -74,11 +75,19 @@ FLUSH_US = 40.0
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     simulated = Device()
-    monkeypatch.setattr(torch.cuda, "Event", simulated.event)
-    monkeypatch.setattr(torch.cuda, "synchronize", simulated.synchronize)
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: simulated.enqueue("sleep", cycles * 1e-3))
-    monkeypatch.setattr(torch, "sum", lambda *_, **__: simulated.enqueue("flush", FLUSH_US))
-    monkeypatch.setattr(clocks.time, "perf_counter", lambda: simulated.host_us * 1e-6)
+    stand_in = {
+        "Event": simulated.event,
+        "record": Event.record,
+        "query": Event.query,
+        "elapsed_time": Event.elapsed_time,
+        "event_synchronize": Event.synchronize,
+        "synchronize": simulated.synchronize,
+        "sleep_cycles": lambda cycles: simulated.enqueue("sleep", cycles * 1e-3),
+        "total": lambda *_, **__: simulated.enqueue("flush", FLUSH_US),
+        "perf_counter": lambda: simulated.host_us * 1e-6,
+    }
+    for name, value in stand_in.items():
+        monkeypatch.setattr(bound, name, value)
     return simulated
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from benchmarks import trial_file
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging import policy
-from ci.judging.live import Interrupted, compare, identical, narrowed
+from ci.judging.live import Interrupted, TrialOrder, compare, identical, up_to
 from ci.judging.types import Verdict
 from ci.records import store
 from ci.trials import file as trial_files
@@ -32,17 +33,28 @@ class Player:
 
     def __init__(self, slower: float = 0.0, code: int = MEASURED, hashes: tuple[str | None, str | None] = (None, None)):
         self.slower, self.code, self.hashes = slower, code, hashes
-        self.asked: list[MeasurePlan] = []
+        self.asked: list[dict[str, Any]] = []
         self.random = np.random.default_rng(1)
         self.written = 0
 
-    def __call__(self, trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
-        self.asked.append(plan)
-        cases = {"m16", "m64"} if not plan.cases else {case.split("/")[1] for case in plan.cases}
-        for _ in range(plan.trials):
-            out.open("a").write(trials.json.dumps(self.trial(sorted(cases), [t.role for t in trees])) + "\n")
-            self.written += 1
+    def __call__(
+        self, trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Any = None
+    ) -> int:
+        if told is None:
+            self.write(trees, {"m16", "m64"}, plan.trials, out)
+        while told and (orders := json.loads(told())):
+            self.asked += orders
+            for order in orders:
+                if "gemm" not in order["without"]:
+                    self.write(trees, set(order["cases"]) or {"m16", "m64"}, order["trials"], out)
+            if self.code != MEASURED:
+                break
         return self.code
+
+    def write(self, trees: Sequence[LocalCheckout], cases: set[str], count: int, out: Path) -> None:
+        for _ in range(count):
+            out.open("a").write(json.dumps(self.trial(sorted(cases), [t.role for t in trees])) + "\n")
+            self.written += 1
 
     def trial(self, cases: Sequence[str], roles: Sequence[str]) -> dict[str, Any]:
         shift = {"base": 1.0, "head": 1.0 + self.slower}
@@ -155,11 +167,30 @@ def test_nothing_measured_is_no_pass(tmp_path: Path) -> None:
         )
 
 
-def test_only_open_cases_are_measured_again() -> None:
-    plan = narrowed(MeasurePlan(tier="nightly"), ["gemm/triton/m16", "gemm/torch/m16", "all_gather/triton/w2"])
-    assert plan.kernels == ("gemm", "all_gather")
-    assert plan.cases == ("gemm/m16", "all_gather/w2")
-    assert plan.tier == "nightly"
+def test_only_open_cases_are_measured_again_and_the_numbers_go_on() -> None:
+    arms = {"base/triton": trials.ok([1e-3] * 8), "head/triton": trials.ok([1e-3] * 8)}
+    trees = {"base": trials.tree(trials.BASE), "head": trials.tree(trials.HEAD)}
+    both = [trials.parsed(trials.trial({"m16": arms, "m64": arms}, number=n, trees=trees)) for n in range(2)]
+    one = [*both, trials.parsed(trials.trial({"m16": arms}, number=2, trees=trees))]
+    assert up_to(4, ["gemm/triton/m16", "gemm/torch/m16"], one) == [TrialOrder("gemm", ("m16",), 3, 1)]
+    assert up_to(4, ["gemm/triton/m16", "gemm/triton/m64"], one) == [TrialOrder("gemm", ("m16", "m64"), 3, 2)]
+    assert up_to(3, ["gemm/triton/m16"], one) == []
+
+
+def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(tmp_path: Path) -> None:
+    player = Player(slower=0.004)
+    play(player, tmp_path / "t.jsonl")
+    assert player.asked[0] == {"kernel": "", "cases": [], "first_trial": 0, "trials": 1, "without": []}
+    numbers = [range(one["first_trial"], one["first_trial"] + one["trials"]) for one in player.asked]
+    assert [number for some in numbers for number in some] == list(range(player.written)), "no number twice, none left"
+
+
+def test_operators_that_an_interrupted_comparison_did_not_come_to_are_measured(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    Player()(TREES, MeasurePlan(trials=1), out, Console())
+    player = Player()
+    play(player, out)
+    assert player.asked[0]["without"] == ["gemm"]
 
 
 def test_the_same_files_are_same_without_a_base(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""What the harness calls to measure and to compare: held here before an operator is imported, and watched.
+
+The clocks call the names of this module.  `replaced` says which of them, or of what they rest on, is another object
+now than when this module was imported, by name.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import inspect
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+perf_counter, monotonic = time.perf_counter, time.monotonic
+gc_enable, gc_disable, gc_isenabled = gc.enable, gc.disable, gc.isenabled
+Event = torch.cuda.Event
+record, query, elapsed_time = Event.record, Event.query, Event.elapsed_time
+event_synchronize = Event.synchronize
+synchronize, current_stream = torch.cuda.synchronize, torch.cuda.current_stream
+sleep_cycles: Any = torch.cuda._sleep
+total: Any = torch.sum
+
+_TENSOR = (
+    *("copy_", "fill_", "zero_", "roll", "view", "reshape", "to", "cpu", "clone", "contiguous", "data_ptr", "numel"),
+    *("sum", "all", "any", "abs", "max", "min", "item", "tolist", "double", "float", "int", "is_contiguous"),
+    *("__eq__", "__ne__", "__sub__", "__add__", "__mul__", "__invert__", "__bool__", "__float__", "__int__"),
+)
+_TORCH = (
+    *("sum", "equal", "allclose", "isclose", "isfinite", "isnan", "empty", "empty_like", "rand", "randn", "randint"),
+    *("where", "stack", "promote_types", "manual_seed", "Generator", "Tensor", "roll", "ones", "zeros", "full"),
+)
+_WATCHED: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
+    (
+        time,
+        "time",
+        ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns", "process_time", "sleep"),
+    ),
+    (gc, "gc", ("enable", "disable", "isenabled", "collect")),
+    (json, "json", ("dumps", "loads")),
+    (os, "os", ("write", "read", "_exit")),
+    (builtins, "builtins", ("max", "min", "sum", "len", "all", "any", "abs", "sorted", "zip", "isinstance", "float")),
+    (torch, "torch", _TORCH),
+    (torch.linalg, "torch.linalg", ("vector_norm",)),
+    (torch.testing, "torch.testing", ("assert_close",)),
+    (torch.Tensor, "torch.Tensor", _TENSOR),
+    (
+        torch.cuda,
+        "torch.cuda",
+        ("Event", "Stream", "CUDAGraph", "graph", "synchronize", "current_stream", "set_stream", "stream", "_sleep"),
+    ),
+    (torch.cuda.Event, "torch.cuda.Event", ("__new__", "record", "wait", "query", "elapsed_time", "synchronize")),
+    (torch.cuda.Stream, "torch.cuda.Stream", ("__new__", "wait_event", "wait_stream", "record_event", "synchronize")),
+    (torch.cuda.CUDAGraph, "torch.cuda.CUDAGraph", ("__new__", "capture_begin", "capture_end", "replay")),
+)
+"""What clocks, graphs, random numbers and comparisons rest on: (owner, its name, attributes).
+
+Patches of Event.elapsed_time, synchronize, perf_counter and the tests of equality have been published
+(tests/benchmarks/exploits/README.md)."""
+
+OURS = ("ridgeline.house.benchmarks.worker.", "ridgeline.house.kernels.numerics")
+"""Modules of the harness in a measuring process; all that they define is watched, from when they are loaded."""
+
+_ABSENT = object()
+
+
+class Watch:
+    """Remembers objects by name, and says which are others now."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[Any, str, Any, Any]] = {}
+        for owner, prefix, names in _WATCHED:
+            for name in names:
+                self._hold(owner, f"{prefix}.{name}", name)
+
+    def ours(self) -> None:
+        """From now on, watch the modules of the harness that are loaded, too; call before foreign code is imported."""
+        for module_name, module in list(sys.modules.items()):
+            if module_name.startswith(OURS):
+                for name, value in _defined(module):
+                    self._hold(module, f"{module_name}.{name}", name)
+                    for own in _methods(value):
+                        self._hold(value, f"{module_name}.{name}.{own}", own)
+
+    def replaced(self) -> list[str]:
+        """Names of what is another object, or has another body, than when it was held."""
+        return [
+            name
+            for name, (owner, attribute, value, code) in self._held.items()
+            if (now := _static(owner, attribute)) is not value or _code(now) is not code
+        ]
+
+    def _hold(self, owner: Any, name: str, attribute: str) -> None:
+        value = _static(owner, attribute)
+        if value is not _ABSENT:
+            self._held.setdefault(name, (owner, attribute, value, _code(value)))
+
+
+def _defined(module: Any) -> Iterator[tuple[str, Any]]:
+    """Functions and classes that a module of ours has, also those that it imported."""
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type) or inspect.isroutine(value):
+            yield name, value
+
+
+def _methods(value: Any) -> list[str]:
+    return [name for name, own in vars(value).items() if inspect.isroutine(own)] if isinstance(value, type) else []
+
+
+def _static(owner: Any, name: str) -> Any:
+    """What a module or a class has under a name, without asking a descriptor."""
+    homes = owner.__mro__ if isinstance(owner, type) else (owner,)
+    return next((vars(home)[name] for home in homes if name in vars(home)), _ABSENT)
+
+
+def _code(value: Any) -> Any:
+    return getattr(value, "__code__", None)
+
+
+WATCH = Watch()

@@ -1,0 +1,58 @@
+"""The least time of a call: what beats it is refused with both numbers, and nothing that was recorded does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.coordinator.samples import floor
+from kernels import hardware
+from kernels.spec import Cost
+
+H100, MI300X = hardware.by_market_name("H100 SXM"), hardware.by_market_name("MI300X")
+RESULTS = Path(__file__).parents[3] / "results"
+
+
+def test_the_issue_s_331_terabytes_per_second_are_refused_with_both_numbers():
+    found = floor.physical(Cost(flops=1 << 27, hbm_bytes=512 << 20), "fp32", 1, H100)
+    assert found.broken_by([1.6e-6] * 40) == (
+        "its time cannot be: 1.6 us a call, but the 484.4 MB beyond its caches at 3.35 TB/s of an H100 SXM take at least "
+        "145 us: the timed span does not hold the whole work"
+    )
+    assert found.broken_by([180e-6] * 40) == ""
+
+
+@pytest.mark.parametrize(
+    ("cost", "dtype", "world", "seconds"),
+    [
+        (Cost(hbm_bytes=40 << 20), "fp16", 1, (40 << 20) / 33.5e12),  # fits in L2: caches may be fast
+        (Cost(flops=10**12), "fp16", 1, 1e12 / 989.4e12),
+        (Cost(flops=10**12), "fp32", 1, 1e12 / 66.9e12),  # not with TF32
+        (Cost(flops=10**12), "mxfp4", 1, 1e12 / 1978.9e12),  # may be computed in fp8
+        (Cost(link_bytes=10**9), "fp16", 8, 1e9 / 900e9),  # a switch may add
+        (Cost(link_bytes=10**9), "fp16", 1, 0.0),
+    ],
+)
+def test_what_bounds_a_call(cost, dtype, world, seconds):
+    assert floor.physical(cost, dtype, world, H100).seconds == pytest.approx(seconds)
+
+
+def test_an_infinity_cache_may_hold_what_a_call_reads():
+    cost = Cost(hbm_bytes=288 << 20)
+    assert floor.physical(cost, "fp16", 1, MI300X).seconds == pytest.approx((288 << 20) / 53e12)
+
+
+def test_nothing_is_known_of_a_cpu_or_of_an_unknown_device():
+    declared = {"cases": [{"name": "c", "dtype": "fp32", "world": 1}], "costs": {"c": {"hbm_bytes": 10**12}}}
+    nothing = dict.fromkeys(("device", "arch", "compute_units", "chip_id", "memory_bytes"))
+    for kind in ("cpu", "gpu"):
+        assert floor.of_case([declared], "c", {**nothing, "kind": kind}).broken_by([1e-9]) == ""
+
+
+def test_the_least_of_two_declared_costs_counts():
+    one = {"cases": [{"name": "c", "dtype": "fp16", "world": 1}], "costs": {"c": {"flops": 10**12}}}
+    machine = {"kind": "gpu", "device": "NVIDIA H200", "arch": "sm_90", "compute_units": 132, "chip_id": "2335"}
+    machine |= {"memory_bytes": None}
+    less = {**one, "costs": {"c": {"flops": 10**11}}}
+    assert floor.of_case([one, less], "c", machine).seconds == pytest.approx(1e11 / 989.4e12)

@@ -1,0 +1,168 @@
+"""Whatever a kernel does costs that kernel: it gets a status and a sentence, and the healthy one beside it is measured.
+
+All of them are measured in one session, as in a run of all operators, so that what one does could reach every other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.processes import crowd
+from benchmarks.coordinator.trial import measure
+from benchmarks.plan import Protocol, Selection
+from benchmarks.tally import Tally
+from tests.benchmarks.conftest import TOY
+from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, HostileKernel
+
+ROOT = Path(__file__).parents[3]
+MARK = "86400.7"
+"""What stands in the command line of every process that a hostile kernel starts."""
+
+QUICK = Protocol(rounds=3, trials=1, deadline_s=4.0)
+LONGEST_SENTENCE = 1000
+
+IMPORTED = [kernel for kernel in KERNELS if kernel.status != "broken"]
+BROKEN = [kernel for kernel in KERNELS if kernel.status == "broken"]
+
+
+def tree_of(folder: Path, kernels: list[HostileKernel]) -> Path:
+    """The toy tree, with these kernels."""
+    shutil.copytree(TOY, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for kernel in kernels:
+        (folder / "toy" / f"{kernel.name}.py").write_text(kernel.source())
+    return folder
+
+
+def measured(tree: Path, names: list[str]) -> dict[str, dict[str, Any]]:
+    """The lines of a run, by operator."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOY_SLEEP", MARK)
+        patch.setattr(crowd, "MOST_PROCESSES", 40)
+        cases = Selection(cases=("one", "small") if IMPORTED[0].name in names else ("small",))
+        lines = list(measure(names, [Checkout("head", tree)], QUICK, None, cases))
+    json.dumps(lines, allow_nan=False)
+    return {line["kernel"]: line for line in lines}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Every kernel that can be imported; the healthy one comes last."""
+    tree = tree_of(tmp_path_factory.mktemp("called") / "tree", IMPORTED)
+    return measured(tree, [*(kernel.name for kernel in IMPORTED), HEALTHY])
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The healthy kernel's line in a tree with every module that cannot be imported."""
+    return measured(tree_of(tmp_path_factory.mktemp("imported") / "tree", BROKEN), [HEALTHY])[HEALTHY]
+
+
+def fit_to_be_shown(sentence: str) -> bool:
+    return len(sentence) < LONGEST_SENTENCE and sentence.isprintable()
+
+
+@pytest.mark.parametrize("kernel", IMPORTED, ids=lambda kernel: kernel.name)
+def test_what_it_does_costs_itself(run, kernel):
+    line = run[kernel.name]
+    arm = line["cases"]["one"]["arms"]["head/hostile"]
+    said = [arm.get("why", ""), *line["warnings"]]
+    assert arm["status"] == kernel.status, said
+    assert any(kernel.says in sentence for sentence in said), said
+    assert all(map(fit_to_be_shown, said))
+    assert ("seconds" in arm) == (kernel.status == "ok")
+
+
+@pytest.mark.parametrize("kernel", BROKEN, ids=lambda kernel: kernel.name)
+def test_what_its_import_does_costs_its_module(described, kernel):
+    reasons = {one["module"]: one["reason"] for one in described["trees"]["head"]["broken"]}
+    assert kernel.says in reasons[f"toy.{kernel.name}"]
+    assert fit_to_be_shown(reasons[f"toy.{kernel.name}"])
+
+
+def test_the_healthy_one_is_measured_and_right(run, described):
+    for line in (run[HEALTHY], described):
+        arms = line["cases"]["small"]["arms"]
+        for name in ("head/ours", "head/library"):
+            assert arms[name]["status"] == "ok"
+            assert arms[name]["error"] == {"norm": 0.0, "peak": 0.0}
+            assert len(arms[name]["seconds"]) == QUICK.rounds
+            assert all(0 < seconds < 0.1 for seconds in arms[name]["seconds"])
+
+
+def test_no_sound_module_is_taken_for_a_broken_one(run, described):
+    assert {one["module"] for one in described["trees"]["head"]["broken"]} == {f"toy.{one.name}" for one in BROKEN}
+    assert run[HEALTHY]["trees"]["head"]["broken"] == []
+
+
+def test_the_run_ends_with_the_exit_code_of_a_fault(run):
+    tally = Tally()
+    for line in run.values():
+        tally.add_trial(line)
+    assert tally.exit_code([]) == 1
+    faults = {kernel.name for kernel in IMPORTED if kernel.status not in ("ok", "unsupported")}
+    assert {fault.kernel for fault in tally.faults} == faults
+    assert all(map(fit_to_be_shown, tally.not_measured()))
+
+
+def running() -> list[bytes]:
+    """Command lines of what hostile kernels started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and MARK.encode() in (entry / "cmdline").read_bytes():
+                found.append((entry / "cmdline").read_bytes())
+        except OSError:
+            continue  # it ended while we looked
+    return found
+
+
+def test_nothing_is_left_running(run, described):
+    assert running() == []
+
+
+def test_the_table_has_what_was_asked_for():
+    assert len({kernel.name for kernel in KERNELS}) == len(KERNELS) >= 30
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_command_says_what_happened_and_prints_no_more_than_can_be_read(tmp_path, start):
+    kernels = [ORPHAN, *(one for one in KERNELS if one.name in ("kills_parent", "long_text", "leaves_children"))]
+    names = [one.name for one in kernels]
+    tree, out = tree_of(tmp_path / "tree", kernels), tmp_path / "trials.jsonl"
+    asked = [word for name in (*names, HEALTHY) for word in ("--kernel", name)]
+    what = ["--tree", f"head={tree}", "--out", str(out), "--rounds", "2", "--trials", "1", "--progress", "none"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "run", *what, *asked],
+        cwd=ROOT,
+        env={**os.environ, "RIDGELINE_START": start, "TOY_SLEEP": MARK},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 1
+    assert len(out.read_text().splitlines()) == len(names) + 1
+    assert len(ended.stderr) < 5_000
+    assert all(map(fit_to_be_shown, ended.stderr.splitlines()))
+    assert "its parent was killed" in ended.stderr
+    for name in ("leaves_children", ORPHAN.name):
+        assert f"{name}: head: processes that a backend left running were ended: sleep" in ended.stderr
+    assert running() == []
+
+
+def test_a_side_that_kills_the_parent_of_both_costs_the_other_side_nothing(tmp_path):
+    killer = HostileKernel("twice", "crash", "its parent was killed", at_set_up="os.kill(os.getppid(), signal.SIGKILL)")
+    sides = {"base": HostileKernel("twice", "ok"), "head": killer}
+    trees = [Checkout(role, tree_of(tmp_path / role, [kernel])) for role, kernel in sides.items()]
+    [line] = measure(["twice"], trees, QUICK)
+    arms = line["cases"]["one"]["arms"]
+    assert (arms["base/hostile"]["status"], len(arms["base/hostile"]["seconds"])) == ("ok", QUICK.rounds)
+    assert arms["head/hostile"]["status"] == "crash"
+    assert killer.says in arms["head/hostile"]["why"]

@@ -1,0 +1,78 @@
+"""What is left out of a comparison: read from folders and from git alike, named, and never a pass by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.reach.operators import Reach
+from ci.git.command import GitError
+from ci.harness import MeasurePlan
+from ci.judging import reach
+from ci.judging.types import Judgement, Verdict, to_json
+from tests.benchmarks.reach.test_operators import made
+
+FOUND = Reach(("all_gather", "softmax"), {"gemm": ("kernels/gemm/launch.py",)})
+
+
+def committed(folder: Path) -> str:
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x", "--allow-empty"]):
+        subprocess.run([*git, *command], check=True)
+    return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None:
+    made(tmp_path, {})
+    base = committed(tmp_path)
+    before = reach._of_commit(tmp_path, base)
+    assert before == dataclasses.replace(made(tmp_path, {}), files=before.files)
+    assert before.files == dict(made(tmp_path, {}).files)
+    changed = {"kernels/gemm/launch.py": "é = 1\n", "kernels/gemm/data.bin": "\x00"}
+    made(tmp_path, changed)
+    head = committed(tmp_path)
+    assert reach.of_commits(tmp_path, base, head).differing == {"gemm": tuple(sorted(changed))}
+    assert set(reach.of_commits(tmp_path, base, base).same) == {"gemm", "gather", "reduce"}
+
+
+def test_a_python_file_that_is_no_text_is_said(tmp_path: Path) -> None:
+    made(tmp_path, {})
+    (tmp_path / "kernels" / "odd.py").write_bytes(b"# \xff\xfe\n")
+    with pytest.raises(GitError, match="not UTF-8"):
+        reach.of_commits(tmp_path, committed(tmp_path), committed(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("asked", "measured", "out"),
+    [
+        ((), ("gemm",), ("all_gather", "softmax")),
+        (("gemm",), ("gemm",), ()),
+        (("softmax",), (), ("softmax",)),
+        (("softmax", "misspelt"), ("misspelt",), ("softmax",)),
+    ],
+)
+def test_a_plan_keeps_what_can_differ(asked: tuple[str, ...], measured: tuple[str, ...], out: tuple[str, ...]) -> None:
+    plan = MeasurePlan(kernels=asked)
+    assert reach.narrowed(plan, FOUND).kernels == measured
+    assert reach.left_out(plan, FOUND) == out
+    assert all(name in reach.sentence(plan, FOUND) for name in (*measured, *out))
+
+
+def test_nothing_is_left_out_where_nothing_is_known() -> None:
+    plan, unknown = MeasurePlan(), Reach(unknown="a name cannot be read")
+    assert reach.narrowed(plan, unknown) == plan
+    assert reach.left_out(plan, unknown) == ()
+    assert reach.sentence(plan, unknown) == "a name cannot be read: everything is measured"
+
+
+def test_what_is_left_out_does_not_change_a_verdict_but_is_told() -> None:
+    doubt = Judgement(Verdict.CANNOT_TELL, "no trial fits the run")
+    found = reach.with_left_out(doubt, ("softmax",))
+    assert (found.verdict, found.unreached) == (Verdict.CANNOT_TELL, ("softmax",))
+    assert "softmax" in to_json(found)["unreached"]
+    alone = reach.with_left_out(Judgement(Verdict.SAME, "nothing differs"), ("softmax",))
+    assert (alone.verdict, alone.why) == (Verdict.SAME, "no changed file can reach softmax")
+    assert reach.with_left_out(doubt, ()) is doubt
