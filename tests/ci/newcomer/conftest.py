@@ -33,7 +33,7 @@ class Installed:
         kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
         named = {f"GIT_{r}_{k}": v for r in ("AUTHOR", "COMMITTER") for k, v in (("NAME", "A"), ("EMAIL", "a@example"))}
         env = {**kept, **named, "PATH": f"{self.folder}/bin:{kept['PATH']}", **variables}
-        return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=600)
+        return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=1800)
 
 
 @pytest.fixture(scope="session")
