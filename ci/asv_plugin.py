@@ -78,8 +78,10 @@ class Worktree(Environment):  # type: ignore[misc]
         self._env_name = versions.name
         self._requirements = versions.requirements
         self._results = Path(conf.results_dir).resolve()
+        self._repository = Path(conf.repo if Path(conf.repo).is_dir() else conf.project).resolve()
         self._grid: Grid | None = None
         self._earlier: asv_suite.Json = {}
+        conf.benchmark_dir = str(HARNESS / "benchmarks")  # a project of your own has no suite
         super().__init__(conf, versions.python, self._requirements, tagged_env_vars)
         self._suite = Path(self._path) / "suite.json"
         self._global_env_vars["RIDGELINE_SUITE"] = str(self._suite)
@@ -114,9 +116,8 @@ class Worktree(Environment):  # type: ignore[misc]
 
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
         """Check the commit out and tell the suite what it declares."""
-        repository = Path(conf.repo if Path(conf.repo).is_dir() else conf.project)
         folder = Path(self._build_root) / (self._repo_subdir or "")
-        date_ms = checkout(repository, Path(self._build_root), commit_hash)
+        date_ms = checkout(self._repository, Path(self._build_root), commit_hash)
         self._set_commit_hash(commit_hash)
         self._set_build_dirs(str(folder), None)
         self._global_env_vars["ASV_PYTHONPATH"] = str(folder)
@@ -141,7 +142,7 @@ class Worktree(Environment):  # type: ignore[misc]
     def _tell(self, installed: Installed) -> None:
         """Write the file that benchmarks/suite.py reads."""
         if self._grid is None:
-            self._grid = Grid.union(installed, listing(HARNESS, None, Path(self._env_dir)))
+            self._grid = Grid.union(installed, listing(self._repository, None, Path(self._env_dir)))
         self._suite.write_text(json.dumps(asv_suite.document(installed, self._grid, chosen_tier(os.environ))))
 
     def _record(self, answer: Any, operator: str, folder: Path) -> Any:

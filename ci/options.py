@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from benchmarks.shapes import LARGEST
 from benchmarks.trial_file import LATEST_MS, REGIMES, ROLES
 from ci.harness import HEAPS, TIERS, MeasurePlan, machine_kind
 from ci.whole_files import check_writable
+from kernels import project
 
 PASS, REGRESSION, NO_VERDICT, USAGE = 0, 1, 2, 3
 """Exit codes of judging verbs."""
@@ -108,12 +110,26 @@ def folder(name: str, default: str, text: str) -> Callable[[Any], Any]:
     return click.option(name, type=kind, default=Path(default), show_default=True, help=text)
 
 
-RESULTS = folder("--results", "results", "Folder of asv records.")
+def of_project(setting: str) -> Callable[[], Path]:
+    """The default of an option that the project's settings can name (kernels.project), from the current folder."""
+    return lambda: Path(os.path.relpath(getattr(project.around(Path.cwd()), setting)))
+
+
+RESULTS = click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=of_project("results"),
+    show_default="results",
+    help="Folder of asv records.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
 OUT = click.option("--out", type=NewFile(), help="Trial file to append to.")
 POLICY = click.option(
-    "--policy", "policy_file", type=click.Path(path_type=Path), help="Thresholds (default: ci/policy.toml)."
+    "--policy",
+    "policy_file",
+    type=click.Path(path_type=Path),
+    help="Thresholds (default: the project's, or ci/policy.toml).",
 )
 CASE = click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
 BACKEND = click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")

@@ -11,6 +11,7 @@ import pandas as pd
 from ci.history import exact, reading, triage
 from ci.history.health import series
 from ci.history.types import HistoryEvent, Moved, SeriesKey
+from kernels import project
 
 CODE_FOLDER = "results_isa"
 """Folder of the recorded machine code, beside that of the results (asv.isa.json)."""
@@ -61,6 +62,6 @@ def read(frame: pd.DataFrame, results_dir: Path) -> SiteHistory:
     Git and the file of decisions are those of the folder around the results; without git a commit is only its hash.
     """
     around = results_dir.resolve().parent
-    code_dir, decided = around / CODE_FOLDER, triage.load(around / triage.DEFAULT_FILE)
+    code_dir, decided = around / CODE_FOLDER, triage.load(project.around(around).events)
     found = reading.of_frame(frame, results_dir, code_dir, decided)
     return SiteHistory(found.events, found.steps, exact.records(code_dir, around), series.peers(frame))

@@ -15,18 +15,26 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kernels import project
+
 HERE = Path(__file__).parent.parent
 CODE = ("dashboards", "ci", "kernels", "benchmarks")
 """Packages whose files a page may depend on: code, templates, tables."""
 
-BESIDE = ("results_isa", "results_sustained", "ci/events.toml")
+BESIDE = ("results_isa", "results_sustained")
 """What a site shows besides the records, in the folder around them."""
 
 
 def inputs(results: Path, repo_url: str | None = None, reports: Sequence[Path] = ()) -> str:
     """Digest of all that a site is made of: records, machine code, decisions, git's commits, reports, our code."""
     around = results.resolve().parent
-    trees = [results, *(around / name for name in BESIDE), *reports, *(HERE / name for name in CODE)]
+    trees = [
+        results,
+        *(around / name for name in BESIDE),
+        project.around(around).events,
+        *reports,
+        *(HERE / name for name in CODE),
+    ]
     said = [sys.version, repr(repo_url), *map(_stats, trees), *map(_stats, _refs(around))]
     return hashlib.sha256("\0".join(said).encode(errors="surrogateescape")).hexdigest()
 

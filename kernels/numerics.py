@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from kernels.spec import Tolerance
+from .spec import Tolerance
 
 CHUNK = 1 << 24
 """Elements compared at a time: bounds the extra memory to some 400 MB, wherever the tensors live."""

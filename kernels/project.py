@@ -1,28 +1,108 @@
-"""What a project says about its kernels in pyproject.toml.  Standard library only: `ci` reads it from here too."""
+"""What a project says about itself: `[tool.ridgeline]` in pyproject.toml, or the same keys in ridgeline.toml.
+
+    kernels = ["perf"]             packages whose modules declare kernels
+    results = "results"            folder of the records; beside it lie results_isa and results_sustained
+    policy = "perf/policy.toml"    what counts as a regression
+    events = "perf/events.toml"    what people decided about changes of the history
+    runners = "perf/runners.toml"  the machines behind runner labels and Slurm partitions
+    samples = "branch:NAME"        where raw samples go, if not into the records
+
+Every key has a default.  Standard library only: `ci` reads it from here too.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kernels.spec import DeclarationError
+from .spec import DeclarationError
 
 DEFAULT = ["kernels"]
 """The packages with kernels of a project that lists none."""
 
+FILES = ("ridgeline.toml", "pyproject.toml")
+
 
 class ProjectError(DeclarationError):
-    """A pyproject.toml cannot be used; the text names file, value, what is allowed and the next step."""
+    """A project's settings cannot be used; the text names file, value, what is allowed and the next step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Project:
+    """Settings of a project, with absolute paths.  policy, runners: None for those that Ridgeline comes with.
+
+    file: what says so; None if nothing does.
+    """
+
+    root: Path
+    file: Path | None
+    kernels: tuple[str, ...]
+    results: Path
+    events: Path
+    policy: Path | None = None
+    runners: Path | None = None
+    samples: str | None = None
+
+    @property
+    def code(self) -> Path:
+        """The folder of recorded machine code."""
+        return self.results.with_name("results_isa")
+
+
+def around(folder: Path) -> Project:
+    """The project that a folder is in: the nearest one at or above it with settings, up to the root of its clone.
+
+    Without any, the folder is a project with defaults.  Raises ProjectError.
+    """
+    folder = folder.resolve()
+    for root in (folder, *folder.parents):
+        found = _settings(root)
+        if found is not None:
+            return _project(root, *found)
+        if (root / ".git").exists():
+            break
+    return _project(folder, None, {})
 
 
 def listed_packages(root: Path) -> list[str]:
-    """The packages under [tool.ridgeline] kernels in the project's pyproject.toml; ["kernels"] without an entry."""
-    path = root / "pyproject.toml"
-    found = _table(_table(_read(path), "tool", path), "tool.ridgeline", path).get("kernels", DEFAULT)
-    if not isinstance(found, list) or not found or not all(_is_package(name) for name in found):
-        raise _wrong(path, f"[tool.ridgeline] kernels is {found!r}")
-    return list(found)
+    """The packages with kernels that the project in a folder lists; ["kernels"] without an entry.
+
+    Other keys are not looked at: an older or newer commit may have others.
+    """
+    path, table = _settings(root) or (root / "pyproject.toml", {})
+    return list(_checked("kernels", table, path) or DEFAULT)
+
+
+def _project(root: Path, file: Path | None, table: Mapping[str, Any]) -> Project:
+    for key in table:
+        if key not in KEYS:
+            raise ProjectError(f"{file}: unknown key {key!r} of Ridgeline's settings; known: {', '.join(KEYS)}")
+    said = {key: _checked(key, table, file) for key in KEYS}
+    return Project(
+        root,
+        file,
+        tuple(said["kernels"] or DEFAULT),
+        root / (said["results"] or "results"),
+        root / (said["events"] or "ci/events.toml"),
+        root / said["policy"] if said["policy"] else None,
+        root / said["runners"] if said["runners"] else None,
+        said["samples"],
+    )
+
+
+def _settings(root: Path) -> tuple[Path, dict[str, Any]] | None:
+    """File and table of a project's settings, None where neither file has any; ProjectError where both do."""
+    own, packaging = (root / name for name in FILES)
+    tool = _table(_read(packaging), "tool", packaging)
+    table = _table(tool, "tool.ridgeline", packaging) if "ridgeline" in tool else None
+    if not own.is_file():
+        return (packaging, table) if table is not None else None
+    if table is not None:
+        raise ProjectError(f"{own} and [tool.ridgeline] in {packaging} both have settings; keep one of them")
+    return own, _read(own)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -35,7 +115,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _table(parent: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
     found = parent.get(name.rsplit(".", 1)[-1], {})
     if not isinstance(found, dict):
-        raise _wrong(path, f"[{name}] is {found!r}, not a table")
+        raise ProjectError(f"{path}: [{name}] is {found!r}, not a table; write [{name}] and its keys below")
     return found
 
 
@@ -43,8 +123,38 @@ def _is_package(name: Any) -> bool:
     return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
 
-def _wrong(path: Path, what: str) -> ProjectError:
-    return ProjectError(
-        f"{path}: {what}; allowed is a list of at least one dotted package name; "
-        'write kernels = ["kernels"], or list the packages that declare kernels'
-    )
+def _packages(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_package, value))
+
+
+def _place(value: Any) -> bool:
+    """A relative path within the project."""
+    usable = isinstance(value, str) and value.strip() and value.isprintable()
+    return bool(usable) and not PurePosixPath(value).is_absolute() and ".." not in PurePosixPath(value).parts
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+_FILE = 'a file of the project, such as "perf/{}.toml"'
+KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "kernels": (
+        _packages,
+        'a list of at least one dotted package name; write kernels = ["kernels"], or list the packages that declare '
+        "kernels",
+    ),
+    "results": (_place, 'a folder of the project, such as "results"'),
+    "policy": (_place, _FILE.format("policy")),
+    "events": (_place, _FILE.format("events")),
+    "runners": (_place, _FILE.format("runners")),
+    "samples": (_text, "branch:NAME, a folder, or a URI such as s3://bucket/prefix"),
+}
+"""The known keys: whether a value is right, and what is allowed."""
+
+
+def _checked(key: str, table: Mapping[str, Any], file: Path | None) -> Any:
+    right, allowed = KEYS[key]
+    if key in table and not right(table[key]):
+        raise ProjectError(f"{file}: [tool.ridgeline] {key} is {table[key]!r}; allowed is {allowed}")
+    return table.get(key)

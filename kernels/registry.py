@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 
-from kernels.project import listed_packages
-from kernels.spec import SPEC_VERSION, DeclarationError, Kernel
+from .project import listed_packages
+from .spec import SPEC_VERSION, DeclarationError, Kernel
 
 INFRASTRUCTURE = {"spec", "project", "registry", "hardware", "numerics", "symmetric_heap"}
 """Public modules of the package `kernels` that are not operators; for all others see `declares`."""

@@ -42,12 +42,17 @@ ROOMS = {
     "benchmarks.worker": {"benchmarks", "kernels"},
     "benchmarks.isa": {"benchmarks", "kernels"},
     "ci": {"ci", "kernels.hardware", "kernels.project", *SHARED},
+    "ci.installed": {"ci", "kernels.spec"},
     "ci.stats": {"ci.stats"},
     "ci.trials": {"ci.trials", "ci.stats", *SHARED},
-    "ci.records": {"ci.records", "ci.trials", "ci.stats", "ci.git", "ci.whole_files", "kernels.hardware", *SHARED},
+    "ci.records": {
+        *("ci.records", "ci.trials", "ci.stats", "ci.git", "ci.whole_files"),
+        *("kernels.hardware", "kernels.project"),
+        *SHARED,
+    },
     "ci.judging": {
         *("ci.judging", "ci.records", "ci.trials", "ci.stats", "ci.harness", "ci.git"),
-        "kernels.hardware",
+        *("kernels.hardware", "kernels.project"),
         *SHARED,
     },
     "ci.history": {*("ci.history", "ci.records", "ci.trials", "ci.stats", "ci.git"), "ci.whole_files", *SHARED},
@@ -57,7 +62,7 @@ ROOMS = {
     "ci.tables.published": {"ci.tables.published"},
     "dashboards": {
         *("dashboards", "ci.records", "ci.history", "ci.stats", "ci.trials"),
-        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware", "benchmarks.lifetime"),
+        *("ci.sweeps.measured", "ci.tables.published", "kernels.hardware", "kernels.project", "benchmarks.lifetime"),
     },
 }
 """Which of our modules a room may import; a room within a room is held to the longest name that fits."""
@@ -95,16 +100,23 @@ def files() -> dict[str, Path]:
 def imports(module: str) -> frozenset[str]:
     """Modules that a module names in its imports, as far as they are modules."""
     tree = ast.parse(files()[module].read_text())
-    return frozenset(name for node in ast.walk(tree) for name in _named(node))
+    return frozenset(name for node in ast.walk(tree) for name in _named(node, module))
 
 
-def _named(node: ast.AST) -> Iterator[str]:
+def _named(node: ast.AST, module: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
+    elif isinstance(node, ast.ImportFrom):
+        source = ".".join(filter(None, (_above(module, node.level), node.module)))
         for alias in node.names:
-            whole = f"{node.module}.{alias.name}"
-            yield whole if whole in files() else node.module
+            whole = f"{source}.{alias.name}"
+            yield whole if whole in files() else source
+
+
+def _above(module: str, level: int) -> str:
+    """What the dots of a relative import stand for."""
+    inside = module if files()[module].name == "__init__.py" else module.rpartition(".")[0]
+    return ".".join(inside.split(".")[: len(inside.split(".")) + 1 - level]) if level else ""
 
 
 def at_load(module: str) -> set[str]:
@@ -115,7 +127,7 @@ def at_load(module: str) -> set[str]:
         n for i in ast.walk(tree) if isinstance(i, ast.If) and "TYPE_CHECKING" in ast.dump(i.test) for n in ast.walk(i)
     }
     nodes = (node for node in ast.walk(tree) if node not in later and node not in typing)
-    return {name for node in nodes for name in _named(node) if name in files() and name != module}
+    return {name for node in nodes for name in _named(node, module) if name in files() and name != module}
 
 
 def within(module: str, rooms: Iterable[str]) -> list[str]:
@@ -129,6 +141,22 @@ def test_a_room_imports_only_what_the_table_allows(module: str) -> None:
     assert {name for name in ours if not within(name, ROOMS[room])} == set()
     for room in within(module, NEVER):
         assert {name for name in imports(module) if within(name, NEVER[room])} == set()
+
+
+BESIDE_FOREIGN_CODE = (
+    *("benchmarks.worker", "benchmarks.channel", "benchmarks.isa.readers", "benchmarks.naming"),
+    *("benchmarks.isa.worker", "benchmarks.isa.cache", "benchmarks.isa.compile", "benchmarks.isa.causes"),
+    "benchmarks.isa.targets",
+)
+"""What is imported in a process that imports a project's code, whose packages may have the names of ours."""
+
+
+@pytest.mark.parametrize("module", [name for name in sorted(files()) if within(name, BESIDE_FOREIGN_CODE)])
+def test_beside_foreign_code_our_modules_name_each_other_relatively(module: str) -> None:
+    nodes = ast.walk(ast.parse(files()[module].read_text()))
+    plain = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level and node.module}
+    before = {"benchmarks", "benchmarks.lifetime"}  # a program that is started by its path, until it has settled
+    assert {name for name in plain if name.partition(".")[0] in PACKAGES} <= before
 
 
 def test_verbs_are_imported_by_the_command_line_alone() -> None:

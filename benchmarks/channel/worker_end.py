@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from benchmarks.channel import frames
+from . import frames
 
 LOWEST, ROOM = 128, 64
 """The lowest descriptor of ours, above those that a program closes or writes to by habit, and how many are tried."""

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.isa.readers.code import digest
+from .readers.code import digest
 
 READERS = (
     *(f"readers/{name}.py" for name in ("code", "amd", "nvidia", "provenance", "drains")),

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.isa.cache import Cache, key_of, readers_digest
-from benchmarks.isa.causes import first_cause
-from benchmarks.isa.readers import amd, nvidia
-from benchmarks.isa.readers.code import Code, digest
-from benchmarks.isa.targets import FIXED, Target, target
+from .cache import Cache, key_of, readers_digest
+from .causes import first_cause
+from .readers import amd, nvidia
+from .readers.code import Code, digest
+from .targets import FIXED, Target, target
 
 ELEMENT_BYTES = {
     "fp64": 8,

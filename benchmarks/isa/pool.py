@@ -20,6 +20,7 @@ from benchmarks import lifetime
 from benchmarks.isa.targets import environment, target
 
 HARNESS = Path(__file__).resolve().parents[2]
+MODULE = "benchmarks.isa.worker"
 MOST_PROCESSES = 4
 """Processes per architecture on a large machine: each imports torch and Triton again (about 2 s and 0.5 GB)."""
 
@@ -95,7 +96,7 @@ class CompileProcess:
         if setting.packages:
             variables["PYTHONPATH"] = os.pathsep.join(map(str, setting.packages))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
-        command = [setting.python, "-m", "benchmarks.isa.worker", *arguments]
+        command = [setting.python, "-P", str(HARNESS / "benchmarks" / "naming" / "__main__.py"), MODULE, *arguments]
         own = {"cwd": HARNESS, "env": lifetime.told(variables), "start_new_session": True}
         self._process = subprocess.Popen(command, **own, **pipes)
 

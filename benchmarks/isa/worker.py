@@ -1,7 +1,7 @@
 """The compiling process: lists and compiles the units of one source tree for one architecture.
 
-Requests and answers are JSON lines on stdin and stdout.  `benchmarks` comes from the tree that started the run;
-`kernels` and the packages that the tree lists come from the tree under test.
+Requests and answers are JSON lines on stdin and stdout.  Plain names are those of the tree under test; the harness goes
+by another name here (benchmarks.naming, which starts this).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmarks.isa.cache import Cache
-from benchmarks.isa.causes import first_cause
-from benchmarks.isa.compile import Compiler
-from benchmarks.lifetime import end_with_starter
+from .. import naming
+from ..lifetime import end_with_starter
+from .cache import Cache
+from .causes import first_cause
+from .compile import Compiler
 
-HARNESS = Path(__file__).resolve().parents[2]
 TAKE_KNOBS = "declare it as (case, arch, **knobs) and put them over config()"
 UNDECLARED = "the backend has no isa() declaration: nothing of it can be compiled ahead"
 CPU_SLACK_S = 30
@@ -41,9 +41,8 @@ class Units:
 
         "known", "backends" and "cases": the names there are to choose from, of all and of the chosen kernels.
         """
-        from kernels.registry import discover, listed_packages
-
-        found = discover(listed_packages(self._tree))
+        registry = naming.contract("registry")
+        found = registry.discover(registry.listed_packages(self._tree))
         chosen = [k for k in found.kernels.values() if not choose["kernels"] or k.name in choose["kernels"]]
         units = self._of_points(chosen, choose["points"])
         units += [unit for kernel in chosen if not choose["points"] for unit in self._of_kernel(kernel, choose)]
@@ -87,16 +86,15 @@ class Units:
     def _of_case(
         self, kernel: Any, backend: str, declare: Any, case: Any, knobs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        from kernels.spec import Place, Unsupported
-
+        spec = naming.contract("spec")
         name = {"kernel": kernel.name, "backend": backend, "case": case.name} | ({"knobs": knobs} if knobs else {})
-        place = Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)
+        place = spec.Place(world=case.world, device="meta", arch=self._arch, compute_units=self._compute_units)
         if not _takes(declare, knobs):
             why = f"its isa() declaration does not take the knobs {', '.join(knobs)}; {TAKE_KNOBS}"
             return [self._unit(name | {"label": "", "status": "refused", "why": why}, None)]
         try:
             declared = list(declare(case.at(place), self._arch, **knobs))
-        except Unsupported as error:
+        except spec.Unsupported as error:
             return [self._unit(name | {"label": "", "status": "unsupported", "why": str(error)}, None)]
         except Exception as error:
             why = f"its isa() declaration failed: {first_cause(error)}"
@@ -194,9 +192,5 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what foreign code prints must not mix with the answers
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.path[:] = [tree, *(p for p in sys.path if p and Path(p).resolve() != HARNESS), str(HARNESS)]
+    naming.open_to(Path(tree))
     serve(arch, Path(tree), Path(cache), int(compute_units), log, answers)
-
-
-if __name__ == "__main__":
-    main()

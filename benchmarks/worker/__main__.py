@@ -1,7 +1,7 @@
 """The measuring process: reads requests, one JSON line each, and answers each with one line.
 
-Run by path (never imported by the coordinator).  `benchmarks` comes from the checkout that this file lies in,
-everything else from the checkout under test.
+Run by path (never imported by the coordinator).  The harness goes by another name here (benchmarks.naming): plain names
+are those of the checkout under test.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ FIRST_TO_GO = 1000
 
 def main() -> None:
     """REQUESTS ANSWERS CHECKOUT: two descriptors of pipes, and a folder."""
-    serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from benchmarks import naming
+
+    naming.settle()
+    naming.our("benchmarks.worker.__main__").serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
 
 
 def serve(requests: int, answers: int, checkout: str) -> None:
@@ -37,14 +41,13 @@ def serve(requests: int, answers: int, checkout: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _be_first_to_go()
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from benchmarks import family
-    from benchmarks.channel.worker_end import WorkerEnd
-    from benchmarks.worker.requests import Service
+    from .. import family, naming
+    from ..channel.worker_end import WorkerEnd
+    from .requests import Service
 
     family.keep_orphans()
     channel, leave, flush = WorkerEnd(requests, answers), os._exit, sys.stdout.flush
-    sys.path.insert(0, checkout)
+    naming.open_to(Path(checkout))
     answering = _Answering(Service(checkout))
     for request in channel.requests():
         answer = answering.answer(request)
@@ -62,7 +65,7 @@ class _Answering:
     """Answers requests; whatever one raises is an answer too."""
 
     def __init__(self, service: Any) -> None:
-        from benchmarks.worker import failures
+        from . import failures
 
         self._service, self._say = service, failures.answer
         self._watch, self._unwatch = faulthandler.dump_traceback_later, faulthandler.cancel_dump_traceback_later

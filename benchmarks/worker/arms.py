@@ -8,22 +8,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from benchmarks.worker import bursts, clocks, code_hash
-from benchmarks.worker.failures import Refused, first_line
-from benchmarks.worker.guards import bound, spot_check
-from benchmarks.worker.guards import outputs as forms
-from benchmarks.worker.guards.live_inputs import LiveInputs
-from benchmarks.worker.referee import handing
-from benchmarks.worker.referee.judging import judged
+from ..naming import our
+from . import bursts, clocks, code_hash
+from .failures import Refused, first_line
+from .guards import bound, spot_check
+from .guards import outputs as forms
+from .guards.live_inputs import LiveInputs
+from .referee import handing
+from .referee.judging import judged
 
 
 @dataclasses.dataclass
@@ -40,13 +39,7 @@ class BuiltArm:
 
 def harness_numerics() -> ModuleType:
     """kernels/numerics.py of the harness, not of the checkout under test: a commit does not judge itself."""
-    path = Path(__file__).resolve().parents[2] / "kernels" / "numerics.py"
-    spec = importlib.util.spec_from_file_location("ridgeline_harness_numerics", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be loaded")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return our("kernels.numerics")
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.worker.clocks import Timed
-from benchmarks.worker.guards import bound
+from .clocks import Timed
+from .guards import bound
 
 PARTS = 64
 """Most parts of a burst; after each the device leaves a stamp: 8 ms in a burst of 0.5 s."""

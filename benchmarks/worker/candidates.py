@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import importlib
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.worker.failures import Refused, first_line
+from ..naming import contract
+from .failures import Refused, first_line
 
 Json = dict[str, Any]
 """A JSON object."""
@@ -21,7 +21,7 @@ def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence
 
     config and candidates are all knobs of a launch; overrides: of each candidate, what differs from config.
     """
-    registry, spec = importlib.import_module("kernels.registry"), importlib.import_module("kernels.spec")
+    registry, spec = contract("registry"), contract("spec")
     found = registry.discover(registry.listed_packages(checkout)).kernels
     if kernel not in found:
         raise Refused("error", f"no kernel {kernel!r}; known: {', '.join(sorted(found)) or 'none'}")
@@ -91,7 +91,7 @@ def _table(backend: Any, placed: Any, arch: str) -> Json | None:
     """What `ridgeline tune` must know to write an entry; None without a table, or in a checkout before 2026-12."""
     if getattr(backend, "tuned", None) is None:
         return None
-    found: Json | None = importlib.import_module("kernels._shared.tuning").described(backend, placed, arch)
+    found: Json | None = contract("_shared.tuning").described(backend, placed, arch)
     return found
 
 

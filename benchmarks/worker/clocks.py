@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker.guards import bound, spans
+from .guards import bound, spans
 
 QUEUE_DEPTH = 64
 """Samples that may wait on the device before the host waits for them."""

@@ -13,9 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.channel import text
-from benchmarks.worker import libraries
-from benchmarks.worker.failures import first_line
+from ..channel import text
+from ..naming import contract
+from . import libraries
+from .failures import first_line
 
 COSTS = ("flops", "hbm_bytes", "link_bytes", "payload_bytes")
 """Fields of kernels.spec.Cost."""
@@ -48,8 +49,8 @@ def declarations(
     import_marker: a file that always names the module being imported, in case it ends the process.
     place: world is filled in per case.  only: this module alone; what it imports is imported.
     """
-    registry = importlib.import_module("kernels.registry")
-    spec = importlib.import_module("kernels.spec")
+    registry = contract("registry")
+    spec = contract("spec")
     refusal = Refusal(dict(refuse))
     sys.meta_path.insert(0, refusal)
     packages = registry.listed_packages(checkout)

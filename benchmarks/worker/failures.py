@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from benchmarks.channel import text
+from ..channel import text
 
 MOST_CAUSES = 100
 """Exceptions of a chain that are followed: a chain can be a circle."""

@@ -35,33 +35,25 @@ from typing import Any, NoReturn
 HARNESS = Path(__file__).resolve().parents[2]
 
 sys.path.insert(0, str(HARNESS))  # this is a program that is started by its path
-from benchmarks import family, lifetime  # noqa: E402
+from benchmarks import family, lifetime, naming  # noqa: E402
 
 WORKER = HARNESS / "benchmarks" / "worker" / "__main__.py"
 
 LONGEST_MESSAGE = 1 << 18
 DESCRIPTORS = 3
 
-PRELOADED = (
-    "torch",
-    "torch.distributed",
-    "triton",
-    "triton.language",
-    "benchmarks.channel.worker_end",
-    "benchmarks.worker.__main__",
-    "benchmarks.worker.requests",
-    "benchmarks.worker.arms",
-    "benchmarks.worker.declare",
-    "benchmarks.worker.probe",
-)
+PRELOADED = ("torch", "torch.distributed", "triton", "triton.language")
+OURS = ("channel.worker_end", *(f"worker.{name}" for name in ("__main__", "requests", "arms", "declare", "probe")))
 """Imported before any fork, as far as they can be; a process that needs one that cannot meets the reason itself."""
 
 
 def main() -> None:
     """Import, then serve the socket whose descriptor is the first argument until it closes; the second is the way."""
     link, forks = socket.socket(fileno=int(sys.argv[1])), sys.argv[2] == "fork"
-    lifetime.end_with_starter(signal.SIGKILL)  # the socket is read only once everything is imported
-    for name in PRELOADED if forks else ():
+    lifetime.end_with_starter(signal.SIGKILL)  # its socket says so too, but only once everything is imported
+    naming.settle()
+    ours = (f"{naming.HOUSE}.benchmarks.{module}" for module in OURS)
+    for name in (*PRELOADED, *ours) if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     if forks and (not _can_fork() or "kernels" in sys.modules):
@@ -78,6 +70,11 @@ def main() -> None:
             server.end()
             os._exit(0)
         link.send(json.dumps(server.answer(json.loads(message), descriptors)).encode())
+
+
+def _worker() -> Any:
+    """The program of a measuring process, by its name here (benchmarks.naming)."""
+    return naming.our("benchmarks.worker.__main__")
 
 
 def _can_fork() -> bool:
@@ -174,9 +171,7 @@ def _spawned(asked: dict[str, Any], descriptors: list[int]) -> int:
 
 def _end_with(server: int) -> None:
     """Be killed when the server is (Linux), and end at once if it is gone already."""
-    from benchmarks.worker.__main__ import die_with_parent
-
-    die_with_parent()
+    _worker().die_with_parent()
     if os.getppid() != server:
         os._exit(1)
 
@@ -195,11 +190,8 @@ def _become_worker(asked: dict[str, Any], descriptors: list[int]) -> NoReturn:
         os.environ.clear()
         os.environ.update(asked["variables"])
         _restart_streams()
-        from benchmarks.worker.__main__ import serve
-
-        sys.path.remove(str(HARNESS))
         sys.argv[:] = [str(WORKER)]
-        serve(requests, answers, asked["checkout"])
+        _worker().serve(requests, answers, asked["checkout"])
         code = 0
     except BaseException:
         traceback.print_exc()

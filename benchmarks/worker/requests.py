@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.worker.failures import Refused, first_line
+from ..naming import contract, our
+from .failures import Refused, first_line
 
 SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
@@ -95,7 +96,7 @@ class Service:
 
     def do_probe(self) -> dict[str, Any]:
         """Devices and versions of this Python; torch may be absent."""
-        from benchmarks.worker import probe
+        from . import probe
 
         return {"devices": probe.devices(), "environment": probe.environment()}
 
@@ -108,20 +109,21 @@ class Service:
         only: str = "",
     ) -> dict[str, Any]:
         """Every kernel of the checkout, as JSON; see benchmarks/worker/declare.py."""
-        from benchmarks.worker import declare
+        from . import declare
 
         self._refuse_other_contracts()
         return declare.declarations(self._checkout, Path(import_marker), refuse, place, protocol, only)
 
     def do_candidates(self, **asked: Any) -> list[dict[str, Any]]:
         """What a sweep could try; see benchmarks/worker/candidates.py."""
-        from benchmarks.worker import candidates
+        from . import candidates
 
         self._refuse_other_contracts()
         return candidates.listed(self._checkout, **asked)
 
     def do_bringup(self, probe: str, context: dict[str, Any]) -> list[dict[str, Any]]:
         """The rows of a step of the bring-up; probe: module:function of benchmarks.bringup.probes."""
+        sys.modules["benchmarks"] = our("benchmarks")  # its probes are ours, and no project's code is imported
         kind = importlib.import_module("benchmarks.bringup.context").StepContext
         module, _, function = probe.partition(":")
         found = getattr(importlib.import_module(f"benchmarks.bringup.probes.{module}"), function)(kind(**context))
@@ -129,8 +131,9 @@ class Service:
 
     def do_script(self, **asked: Any) -> dict[str, Any]:
         """Run a user's script to its end (benchmarks/worker/scripts); meanwhile it talks over a link of its own."""
-        found: dict[str, Any] = importlib.import_module("benchmarks.worker.scripts.running").run(**asked)
-        return found
+        from .scripts import running
+
+        return running.run(**asked)
 
     # ---- getting ready -------------------------------------------------------------------------------------------
 
@@ -139,7 +142,7 @@ class Service:
         self._refuse_other_contracts()
         arms = self._bound()
         torch = arms.torch
-        from benchmarks.worker.guards import bound, settings
+        from .guards import bound, settings
 
         self._numerics = arms.harness_numerics()
         bound.WATCH.ours()
@@ -151,7 +154,7 @@ class Service:
             _meet(ranks)
         why = self._make_heap(ranks) if ranks.world > 1 else ""
         self._clock = self._make_clock(ranks)
-        spec = importlib.import_module("kernels.spec")
+        spec = contract("spec")
         heap = MissingHeap(why) if why else self._heap
         self._place = spec.Place(ranks.rank, ranks.world, ranks.device, ranks.arch, ranks.compute_units, heap)
         if ranks.gpu:
@@ -224,7 +227,7 @@ class Service:
         return self._truths().compare(**handed)
 
     def _truths(self) -> Any:
-        from benchmarks.worker.referee.judging import Truths
+        from .referee.judging import Truths
 
         if self._judge is None:
             self._judge = Truths(self._bound().harness_numerics())
@@ -252,13 +255,13 @@ class Service:
     def _bound(self) -> Any:
         """benchmarks.worker.arms, and by it torch; kept, because foreign code may clear sys.modules."""
         if self._arms is None:
-            self._arms = importlib.import_module("benchmarks.worker.arms")
+            self._arms = our("benchmarks.worker.arms")
         return self._arms
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 
     def _refuse_other_contracts(self) -> None:
-        spec = importlib.import_module("kernels.spec")
+        spec = contract("spec")
         version = getattr(spec, "SPEC_VERSION", None)
         if version not in SPEC_VERSIONS:
             raise Refused(
@@ -270,7 +273,7 @@ class Service:
     def _make_clock(self, ranks: Joining) -> Any:
         import torch
 
-        from benchmarks.worker import clocks
+        from . import clocks
 
         barrier = self._barrier(ranks.device) if ranks.world > 1 else None
         if ranks.gpu:
@@ -284,7 +287,7 @@ class Service:
 
         why = ""
         try:
-            module = importlib.import_module("kernels.symmetric_heap")
+            module = contract("symmetric_heap")
             self._heap = module.create(
                 ranks.rank, ranks.world, ranks.device, ranks.heap_bytes, directory=ranks.heap_directory
             )
@@ -315,7 +318,7 @@ def _meet(ranks: Joining) -> None:
     import torch
     import torch.distributed as dist
 
-    from benchmarks.worker import process_group
+    from . import process_group
 
     os.environ.setdefault("LOCAL_RANK", str(ranks.rank))
     process_group.make(ranks.rank, ranks.world, ranks.device, ranks.store)
@@ -327,9 +330,7 @@ def _dispatch(ranks: Joining) -> dict[str, Any] | None:
     if not (ranks.gpu and ranks.arch in ("gfx942", "gfx950") and ranks.rank == 0 and ranks.compute_units):
         return None
     try:
-        found: dict[str, Any] = importlib.import_module("kernels._shared.xcd").dispatch(
-            ranks.device, 2 * ranks.compute_units
-        )
+        found: dict[str, Any] = contract("_shared.xcd").dispatch(ranks.device, 2 * ranks.compute_units)
     except Exception as error:  # an older checkout has no such module; without Triton nothing is launched anyway
         print(f"which XCD runs what is not known: {type(error).__name__}: {first_line(error)}", file=sys.stderr)
         return None

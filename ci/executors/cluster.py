@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ci.calling import program
 from ci.executors import gather, job
 from ci.executors.job import Result
 from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, executor_of, new_id, stored
@@ -100,7 +101,7 @@ def scripts(spec: JobSpec, folder: Path, shards: Sequence[int] = ()) -> Scripts:
     )
 
     def inside(pool: Pool, module: str, gpus: int, preflight: bool) -> str:
-        argv, contained = ["python", "-m", module, str(folder)], pool.container is not Container.NONE
+        argv, contained = ["python", *program(module), str(folder)], pool.container is not Container.NONE
         mounts = [f"{one}:{one}" for one in _needed(folder, site)] if contained else []
         return wrapped(pool, argv, gpus, workspace=spec.cwd, mounts=mounts, setup=contained, preflight=preflight)
 
@@ -290,7 +291,7 @@ def _stuck(rows: Sequence[QueueRow]) -> str:
 
 def pools_of(spec: JobSpec) -> Pools:
     """The pools that a job was submitted with.  PoolsError."""
-    return pools_file.load(Path(spec.runners) if spec.runners else pools_file.FILE)
+    return pools_file.load(Path(spec.runners) if spec.runners else None)
 
 
 def _found(spec: JobSpec) -> tuple[Pools, Pool, Site]:

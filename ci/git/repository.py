@@ -12,8 +12,11 @@ from pathlib import Path
 from ci.git import worktrees
 from ci.git.command import GitError, git, git_or_none
 
-RECORDS = (":!results", ":!results_isa", ":!results_sustained")
-"""Folders whose changes do not make a checkout dirty: the records of what was measured."""
+WORK = (":!.ridgeline", ":!.asv")
+"""What commands write beside records and site; a project may not have listed it in .gitignore."""
+
+NO_CODE = (":!*.md", ":!*.rst", ":!.github")
+"""What no kernel reads: its changes alone leave every speed as it was."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Repository:
 
     def is_dirty(self) -> bool:
         """Uncommitted changes to tracked files, or untracked ones that are not ignored; records do not count."""
-        return bool(git(self.root, "status", "--porcelain", "--", ".", *RECORDS))
+        return bool(git(self.root, "status", "--porcelain", "--", ".", *records(self.root), *WORK))
 
     def default_base(self) -> Commit | None:
         """What HEAD is compared with: the merge base with the main branch, or HEAD's parent on that branch itself."""
@@ -110,9 +113,15 @@ class Repository:
         return self.resolve(parent) if parent else None
 
     def same_kernels(self, base: LocalCheckout, head: LocalCheckout) -> bool:
-        """Whether every package with kernels has the same files on both sides: then nothing can have changed speed."""
+        """Whether every package with kernels has the same files on both sides: then nothing can have changed speed.
+
+        Kernels of a project that only declares them there call code elsewhere in it, so all of its files count.
+        """
         if base.dirty or head.dirty:
             return False
+        if not all((side.path / "kernels" / "spec.py").is_file() for side in (base, head)):
+            ends = (base.commit.hash, head.commit.hash)
+            return not git(self.root, "diff", "--name-only", *ends, "--", ".", *records(self.root), *NO_CODE)
         packages = listed_packages(base.path)
         if packages != listed_packages(head.path):
             return False
@@ -183,3 +192,12 @@ def listed_packages(folder: Path) -> list[str]:
     from kernels import project  # imported here: asv's plug-in does without
 
     return list(project.listed_packages(folder))
+
+
+def records(root: Path) -> tuple[str, ...]:
+    """Folders whose changes do not make a checkout dirty, as git leaves them out: the records of what was measured."""
+    from kernels import project  # imported here: asv's plug-in does without
+
+    found = project.around(root)
+    folders = (found.results, found.code, found.results.with_name(f"{found.results.name}_sustained"))
+    return tuple(f":!{folder.relative_to(root.resolve())}" for folder in folders)

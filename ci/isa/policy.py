@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.isa.compiled import CompiledEntry
-from ci.judging.policy import DEFAULT_FILE, PolicyError
+from ci.judging.policy import PolicyError, default_file
 
 
 class Rule(enum.StrEnum):
@@ -84,7 +84,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def load_policy(path: Path | None = None) -> IsaPolicy:
     """Section [isa] of a policy file (default: ci/policy.toml); without one the defaults.  Raises PolicyError."""
-    path = path or DEFAULT_FILE
+    path = path or default_file()
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

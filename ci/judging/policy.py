@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernels import project
+
 DEFAULT_FILE = Path(__file__).resolve().parents[1] / "policy.toml"
 
 UNITS = ("seconds", "bytes", "registers", "instructions")
@@ -122,9 +124,14 @@ class Policy:
         return tuple(rule for rule in self.floors if rule.applies(kernel, backend, case))
 
 
+def default_file() -> Path:
+    """The policy of the project around the current folder, or ours.  Raises ProjectError."""
+    return project.around(Path.cwd()).policy or DEFAULT_FILE
+
+
 def load(path: Path | None = None) -> Policy:
-    """Read a policy file (default: the one beside this module).  Raises PolicyError."""
-    path = path or DEFAULT_FILE
+    """Read a policy file (default: the project's, else the one that we come with).  Raises PolicyError."""
+    path = path or default_file()
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--matrix", action="store_true", required=True, help="print the legs as JSON")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this pool; repeatable")
     parser.add_argument("--gpus", default="", type=_count, metavar="N", help="only legs of N GPUs")
-    parser.add_argument("--file", default=file.FILE, type=Path, metavar="FILE", help="default: ci/runners.toml")
+    parser.add_argument("--file", default=None, type=Path, metavar="FILE", help="default: ci/runners.toml")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="what a leg runs, after --")
     return parser
 

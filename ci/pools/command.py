@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ci.calling import VERBS
 from ci.pools.types import Container, Isolation, Pool, User
 
 PARTS = Path(__file__).resolve().parent / "shell"
@@ -169,6 +170,7 @@ def _values(pool: Pool) -> Mapping[str, str]:
     allowed = [name for name in ALLOWED if pool.container is Container.NONE or name not in OF_THE_HOST]
     runner = OF_THE_RUNNER if pool.container is Container.NONE else ()
     return {
+        "VERBS": " ".join(VERBS),
         "SECRET": " | ".join(f"*{word}*" for word in SECRET),
         "ALLOWED": " | ".join((*allowed, *runner, *pool.variables)),
         "VISIBLE": " ".join(visible),

@@ -10,10 +10,17 @@ from typing import TypeVar
 
 from ci.pools import rules
 from ci.pools.types import NO_GPU, Container, Isolation, Pool, Pools, PoolsError, RunnerSettings, RunsOn, Site, User
+from kernels import project
 from kernels.hardware import DEVICES
 
 FILE = Path(__file__).resolve().parents[1] / "runners.toml"
 """Our own pools."""
+
+
+def default_file() -> Path:
+    """The pools of the project around the current folder, or ours.  Raises ProjectError."""
+    return project.around(Path.cwd()).runners or FILE
+
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}")
@@ -104,8 +111,9 @@ class Table:
                 raise PoolsError(f"[{self.where}] has no key {key!r}; known: {', '.join(self.asked)}; correct the name")
 
 
-def load(path: Path = FILE) -> Pools:
-    """The pools of a file.  Raises PoolsError."""
+def load(path: Path | None = None) -> Pools:
+    """The pools of a file (default: the project's, else ours).  Raises PoolsError."""
+    path = path or default_file()
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -6,12 +6,13 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
+from ci.calling import VERBS
 from ci.pools.command import cleaning, wrapped
 from ci.pools.types import NO_GPU, Container, Pool, Pools, PoolsError
 
-CALL = ("python", "-m", "ci")
+CALL = ("python", *VERBS)
 """How a verb of ours is called inside a pool's environment."""
-VERB = "write `python -m ci VERB ...`"
+VERB = f"write `{' '.join(CALL)} VERB ...`"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,7 +38,7 @@ class NodeCheck:
 
 
 def check(
-    pool_name: str, gpus: int | None, path: Path = file.FILE, environ: Mapping[str, str] = os.environ
+    pool_name: str, gpus: int | None, path: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> NodeCheck:
     """What this node is to be held to: as asked, else as the pool that started us says in RIDGELINE_POOL and _GPUS."""
     name = node_name(environ)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from ci.git.command import git
-from ci.git.repository import RECORDS, LocalCheckout
+from ci.git.repository import LocalCheckout, records
 from ci.why import hunks
 from ci.why.types import Suspect, SuspectKind
 
@@ -74,7 +74,7 @@ class Sides:
 
 def listed(folder: Path) -> list[str]:
     """The files of a checkout, committed or not, without ignored ones and without records."""
-    names = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".", *RECORDS)
+    names = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".", *records(folder))
     return [name for name in names.split("\0") if name and not (folder / name).is_dir()]
 
 

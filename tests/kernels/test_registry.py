@@ -105,8 +105,8 @@ def test_listed_packages(tmp_path, text, expected):
         ("[tool.ridgeline]\nkernels = []", r"kernels is \[\]; allowed"),
         ("[tool.ridgeline]\nkernels = ['../x']", r"kernels is \['\.\./x'\]; allowed"),
         ("[tool.ridgeline]\nkernels = [1]", r"kernels is \[1\]; allowed"),
-        ("[tool]\nridgeline = 3", r"\[tool.ridgeline\] is 3, not a table; allowed"),
-        ("tool = 1", r"\[tool\] is 1, not a table; allowed"),
+        ("[tool]\nridgeline = 3", r"\[tool.ridgeline\] is 3, not a table; write"),
+        ("tool = 1", r"\[tool\] is 1, not a table; write"),
         ("[tool", "cannot be read as TOML.*; correct the file"),
     ],
 )

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.isa.readers.code import Code, Instruction, Jump, Loop
-from benchmarks.isa.readers.drains import Drains, drains
-from benchmarks.isa.readers.provenance import Provenance, argument_pointer
+from .code import Code, Instruction, Jump, Loop
+from .drains import Drains, drains
+from .provenance import Provenance, argument_pointer
 
 MEMORY_BYTES = {
     "dwordx4": 16,

@@ -28,8 +28,8 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
-from benchmarks.isa.readers.code import Code, Instruction
-from benchmarks.isa.readers.provenance import Provenance
+from .code import Code, Instruction
+from .provenance import Provenance
 
 _COUNTED = ("global_", "flat_", "buffer_", "scratch_", "tbuffer_")
 """Beginnings of the names of instructions that vmcnt counts; `buffer_inv` is not one (SIInsertWaitcnts.cpp)."""

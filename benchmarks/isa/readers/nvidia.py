@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.isa.readers.amd import widths
-from benchmarks.isa.readers.code import Code, Instruction, Jump
+from .amd import widths
+from .code import Code, Instruction, Jump
 
 MATRIX = ("HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "DMMA", "QMMA", "OMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA")
 """Instructions of the tensor cores; GMMA are warp-group wide (wgmma in PTX)."""

@@ -13,7 +13,7 @@ import operator
 import re
 from collections.abc import Iterator
 
-from benchmarks.isa.readers.code import Code, Instruction
+from .code import Code, Instruction
 
 _BEFORE_ARGUMENTS = {"private_segment_buffer": 4, "dispatch_ptr": 2, "queue_ptr": 2}
 """User SGPRs that come before the kernel-argument pointer, in registers each (LLVM AMDGPU user guide, table "SGPR

@@ -60,7 +60,7 @@ _WATCHED: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
 Patches of Event.elapsed_time, synchronize, perf_counter and the tests of equality have been published
 (tests/benchmarks/exploits/table.py)."""
 
-OURS = ("benchmarks.worker.", "ridgeline_harness_numerics")
+OURS = ("ridgeline.house.benchmarks.worker.", "ridgeline.house.kernels.numerics")
 """Modules of the harness in a measuring process; all that they define is watched, from when they are loaded."""
 
 _ABSENT = object()

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker.guards import bound
+from . import bound
 
 Settings = Mapping[str, Any]
 """Value by the name of what reads it."""

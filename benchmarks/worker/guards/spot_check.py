@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker.guards import outputs as forms
-from benchmarks.worker.guards.live_inputs import LiveInputs
+from . import outputs as forms
+from .live_inputs import LiveInputs
 
 KINDS = ("outputs", "inputs")
 """What is changed before the call."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from benchmarks.worker.referee import handing
+from . import handing
 
 
 class Truths:

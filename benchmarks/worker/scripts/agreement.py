@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
-from benchmarks.worker.arms import harness_numerics
 from kernels.spec import Tolerance
+
+from ..arms import harness_numerics
 
 NUMERICS = harness_numerics()
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.worker import clocks
-from benchmarks.worker.scripts import reach
-from benchmarks.worker.scripts.agreement import Agreement, agree
+from .. import clocks
+from . import reach
+from .agreement import Agreement, agree
 
 MOST_BYTES = 4 << 30
 """Bytes of inputs or outputs that are kept to put them back, or to compare them; a closure with more is only timed."""

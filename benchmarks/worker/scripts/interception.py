@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from benchmarks.worker import failures
-from benchmarks.worker.scripts.hiding import Hidden
-from benchmarks.worker.scripts.link import Link
-from benchmarks.worker.scripts.naming import ClosureNames, TimedName
-from benchmarks.worker.scripts.wanted import TimerCall
+from .. import failures
+from .link import Link
+from .naming import ClosureNames, TimedName
+from .wanted import TimerCall
 
 LIBRARIES = ("triton", "torch", "torchao._models", "_pytest")
 """Packages whose own calls of a timer choose a configuration; they time for themselves."""
@@ -55,8 +54,8 @@ class ScriptTask:
 class Interceptor:
     """Takes the closures of a script.  root: the checkout.  script: its path there."""
 
-    def __init__(self, link: Link, task: ScriptTask, hidden: Hidden, root: str, script: str) -> None:
-        self._link, self._task, self._hidden, self._script = link, task, hidden, script
+    def __init__(self, link: Link, task: ScriptTask, root: str, script: str) -> None:
+        self._link, self._task, self._script = link, task, script
         self._root = root.rstrip(os.sep) + os.sep
         self._names = ClosureNames(self._is_users)
         self._busy = False
@@ -127,8 +126,9 @@ class Interceptor:
     # ---- parts ---------------------------------------------------------------------------------------------------
 
     def _bench(self, call: TimerCall) -> Any:
-        if self._closures is None:
-            self._closures = self._hidden.load("benchmarks.worker.scripts.closure")
+        from . import closure  # it needs torch, which the script imports first, if at all
+
+        self._closures = closure
         timed = self._closures.TimedCall(call.call, call.roots, call.no_grad_of, call.threads, call.hot)
         return self._closures.ClosureBench(timed, self._task.seed, lambda gpu: self._clock(gpu, call.hot))
 
@@ -136,7 +136,9 @@ class Interceptor:
         """The clock of the device, or the host's for closures that never touch one; made once."""
         gpu = gpu and self._task.gpu
         if (gpu, hot) not in self._clocks:
-            clocks, flush = self._hidden.load("benchmarks.worker.clocks"), 0 if hot else self._task.flush_bytes
+            from .. import clocks
+
+            flush = 0 if hot else self._task.flush_bytes
             torch = sys.modules["torch"]
             device = torch.device("cuda", torch.cuda.current_device()) if gpu else None
             self._clocks[gpu, hot] = clocks.DeviceClock(device, flush, None) if gpu else clocks.HostClock(flush, None)

@@ -12,12 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmarks.worker import failures
-from benchmarks.worker.scripts import on_cpu, refusing, timers
-from benchmarks.worker.scripts.hiding import Hidden
-from benchmarks.worker.scripts.imports import Change, changing
-from benchmarks.worker.scripts.interception import Interceptor, ScriptTask
-from benchmarks.worker.scripts.link import Link
+from .. import failures
+from . import on_cpu, refusing, timers
+from .imports import Change, changing
+from .interception import Interceptor, ScriptTask
+from .link import Link
 
 MOST_FILES = 2000
 """Files of imported modules that are looked at."""
@@ -48,14 +47,12 @@ def run(running: dict[str, Any], task: dict[str, Any], link: str) -> dict[str, A
     wanted = task.pop("wanted")
     told = ScriptTask(None if wanted is None else frozenset(wanted), **task)
     programs = refusing.Programs()
-    with Hidden() as hidden:
-        to = Interceptor(Link(link), told, hidden, what.checkout, what.script)
-        _seed_now(told.seed)
-        with changing(lambda name: _change(name, to, told.seed, what.on_cpu)):
-            ended = _ended(what)
-        used = _files(what)
+    to = Interceptor(Link(link), told, what.checkout, what.script)
+    _seed_now(told.seed)
+    with changing(lambda name: _change(name, to, told.seed, what.on_cpu)):
+        ended = _ended(what)
     programs.stop()
-    return {**ended, "timed": to.timed, "programs": programs.started[:5], **used}
+    return {**ended, "timed": to.timed, "programs": programs.started[:5], **_files(what)}
 
 
 def _ended(what: Running) -> dict[str, Any]:

@@ -16,16 +16,22 @@ from ci.git.repository import Repository
 from ci.history import reading, triage
 from ci.history.analysis import History
 from ci.history.types import EventKind, HistoryEvent
-from ci.options import DRY_RUN, JSON, PASS, REGRESSION, RESULTS, err_console, example, folder, out_console, together
+from ci.options import DRY_RUN, JSON, PASS, REGRESSION, RESULTS, err_console, example, of_project, out_console, together
 from ci.trials.file import RecordError
 
-CODE = folder("--code", "results_isa", "Folder of recorded machine code.")
+CODE = click.option(
+    "--code",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=of_project("code"),
+    show_default="results_isa",
+    help="Folder of recorded machine code.",
+)
 TRIAGE = click.option(
     "--triage",
     "triage_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=triage.DEFAULT_FILE,
-    show_default=True,
+    default=of_project("events"),
+    show_default=str(triage.DEFAULT_FILE),
     help="File of what was decided about events.",
 )
 SOURCES = together(RESULTS, CODE, TRIAGE)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ci.calling import VERBS
 from ci.commands.common.checkouts import one_checkout
 from ci.executors import Sharding
 from ci.git.command import GitError
@@ -90,11 +91,11 @@ def sharding(command: InnerCommand, shards: int) -> Sharding:
 
 def _finish(command: InnerCommand, shards: int) -> tuple[str, ...]:
     if command.verb == "ab" and shards > 1:
-        return ("-m", "ci", "ab", "--replay")
+        return (*VERBS, "ab", "--replay")
     if "shard" in command.options and shards > 1:
-        return ("-m", "ci", *command.without_out, "--show", "--from")
+        return (*VERBS, *command.without_out, "--show", "--from")
     if command.verb == "run" and not command.out:
-        return ("-m", "ci", "record", "--results", str(command.values["results"]))
+        return (*VERBS, "record", "--results", str(command.values["results"]))
     return ()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from ci import executors
+from ci.calling import VERBS
 from ci.commands.jobs import inner
 from ci.commands.jobs.listing import QUEUE, code_of, following, show
 from ci.executors import JobSpec, cluster
@@ -83,7 +84,7 @@ def submit(
     if executor == "local":
         if pool or shards > 1:
             raise click.UsageError("--on and --array are of clusters: add --executor slurm")
-        argv: Sequence[str] = [sys.executable, "-m", "ci", *command.arguments]
+        argv: Sequence[str] = [sys.executable, *VERBS, *command.arguments]
         cwd = str(Path.cwd())
         spec = JobSpec(name or command.verb, gpus or 0, timeout or LOCAL_TIMEOUT_S, GRACE_S, cwd)
     elif dry_run and (leg := _leg_without_slurm(command, pool, gpus, runners)):
@@ -124,7 +125,7 @@ def _on_cluster(
         commit=inner.commit(command),
         sharding=sharding,
     )
-    argv = ["python", "-m", "ci", *(command.without_out if sharding.publishes else command.arguments)]
+    argv = ["python", *VERBS, *(command.without_out if sharding.publishes else command.arguments)]
     return argv, spec if timeout else cluster.with_time_of_pool(spec)
 
 
@@ -132,11 +133,11 @@ def _leg_without_slurm(command: inner.InnerCommand, pool: str | None, gpus: int 
     """What GitHub's runner would run in a pool that no Slurm leads to, "" for another pool."""
     if pool is None:
         return ""
-    found = pools_file.load(runners or pools_file.FILE)
+    found = pools_file.load(runners)
     one = found.pool(pool)
     if one.site or found.runner_of(one) is None:
         return ""
-    leg = matrix.leg(found, one, one.size(gpus), ["python", "-m", "ci", *command.arguments])
+    leg = matrix.leg(found, one, one.size(gpus), ["python", *VERBS, *command.arguments])
     labels = json.dumps(leg.runs_on)
     return f"==> pool {pool} has no `site`, so no Slurm leads to it; GitHub's runner {labels} runs:\n{leg.script}"
 

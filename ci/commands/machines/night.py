@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from benchmarks import lifetime
+from ci.calling import VERBS
 from ci.harness import TIERS
 from ci.options import DRY_RUN, PASS, NewFile, example, folder
 
@@ -69,4 +70,4 @@ def through(planned: Sequence[Sequence[str]], run: Run) -> int:
 def run(words: Sequence[str]) -> int:
     """Run one verb, said on stderr before."""
     click.echo(f"ridgeline {' '.join(words)}", err=True)
-    return subprocess.run([sys.executable, "-m", "ci", *words], env=lifetime.told(os.environ), check=False).returncode
+    return subprocess.run([sys.executable, *VERBS, *words], env=lifetime.told(os.environ), check=False).returncode

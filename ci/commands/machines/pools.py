@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from ci.calling import VERBS
 from ci.options import DRY_RUN, JSON, PASS, example, out_console
 from ci.pools import drained, file, matrix
 from ci.pools.__main__ import publish
@@ -20,7 +21,7 @@ from ci.pools.command import wrapped
 from ci.pools.drained import Drained
 from ci.pools.types import Pool, Pools
 
-COMMAND = ("python", "-m", "ci", "run", "--out", "trials.jsonl")
+COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 """What is shown where no command is given."""
 
 
@@ -34,7 +35,13 @@ COMMAND = ("python", "-m", "ci", "run", "--out", "trials.jsonl")
 @click.option("--reason", default="", metavar="TEXT", help="With --drain: why.")
 @click.option("--resume", "to_resume", metavar="NODE", help="Let our jobs onto a node again.")
 @click.option("--site", metavar="NAME", help="With --drain and --resume: the Slurm site of the node.")
-@click.option("--file", "path", type=click.Path(path_type=Path), default=file.FILE, help="Default: ci/runners.toml.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    default=file.default_file,
+    help="Default: the project's, or ci/runners.toml.",
+)
 @JSON
 @DRY_RUN
 def pools(

@@ -57,7 +57,13 @@ LINE = 500
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="GitHub's token, read again at every look (default: the variable GITHUB_TOKEN).",
 )
-@click.option("--file", "path", type=click.Path(path_type=Path), default=file.FILE, help="Default: ci/runners.toml.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    default=file.default_file,
+    help="Default: the project's, or ci/runners.toml.",
+)
 @DRY_RUN
 @JSON
 def runner(

@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +26,7 @@ from ci.git.command import GitError
 from ci.git.push import PushError, author, authority
 from ci.records.samples.parts import PATH
 from ci.trials.file import RecordError
+from kernels import project
 
 BRANCH = "branch:"
 
@@ -167,16 +167,11 @@ def configured(results_dir: Path) -> SamplesPlace | None:
 
     Raises RecordError.
     """
-    around = results_dir.resolve()
-    project = next((folder for folder in (around, *around.parents) if (folder / "pyproject.toml").is_file()), None)
-    if project is None:
-        return None
-    file = project / "pyproject.toml"
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("ridgeline", {}).get("samples")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, AttributeError) as error:
-        raise RecordError(f"{file} cannot be read as TOML: {error}; correct the file") from error
-    return None if found is None else named(found, project)
+        found = project.around(results_dir)
+    except project.ProjectError as error:
+        raise RecordError(str(error)) from error
+    return None if found.samples is None else named(found.samples, found.root)
 
 
 def published(results_dir: Path) -> str:
@@ -185,17 +180,14 @@ def published(results_dir: Path) -> str:
     return place.publish() if place else ""
 
 
-def named(text: object, project: Path) -> SamplesPlace:
+def named(text: str, root: Path) -> SamplesPlace:
     """The place that a text names, of a project.  Raises RecordError."""
-    if not isinstance(text, str) or not text.strip() or not text.isprintable():
-        allowed = "branch:NAME, a folder, or a URI such as s3://bucket/prefix"
-        raise RecordError(f"[tool.ridgeline] samples is {text!r}; allowed: {allowed}")
     if text.startswith(BRANCH):
         try:
-            return BranchPlace(text, Branch.of(project, text.removeprefix(BRANCH)))
+            return BranchPlace(text, Branch.of(root, text.removeprefix(BRANCH)))
         except GitError as error:
             raise RecordError(f"[tool.ridgeline] samples is {text!r}: {error}") from error
-    return StorePlace(text) if URI.match(text) else FolderPlace(text, (project / text).resolve())
+    return StorePlace(text) if URI.match(text) else FolderPlace(text, (root / text).resolve())
 
 
 def _unwritable(name: str, why: object) -> RecordError:

@@ -36,6 +36,7 @@ class Scene:
         git(self.hub, "init", "-q", "-b", "main")
         self.base = commit(self.hub, kernels__a="one", pyproject="")
         (self.hub / "pyproject.toml").write_text(PROJECT)
+        commit(self.hub, **{"kernels__spec.py": "SPEC_VERSION = 1\n"})  # as in a clone of Ridgeline
         self.base = commit(self.hub)
         git(self.hub, "checkout", "-q", "-b", "fork")
         self.head = commit(self.hub, kernels__a="two")

@@ -120,11 +120,22 @@ def test_uncommitted_changes_make_a_tree_dirty_but_results_do_not(repo: Path) ->
 
 
 def test_kernels_are_the_same_if_only_other_files_changed(repo: Path) -> None:
-    first = git(repo, "rev-parse", "HEAD")
+    (repo / "kernels" / "spec.py").write_text("SPEC_VERSION = 1\n")  # as in a clone of Ridgeline
+    first = commit(repo)
     second = commit(repo, readme="second")
     third = commit(repo, kernels__a="two")
     repository = Repository(repo)
     base, middle, last = (repository.checkout(c, "base") for c in (first, second, third))
+    assert repository.same_kernels(base, middle)
+    assert not repository.same_kernels(middle, last)
+
+
+def test_code_anywhere_in_a_project_counts_where_it_only_declares_kernels(repo: Path) -> None:
+    first = git(repo, "rev-parse", "HEAD")
+    words = commit(repo, **{"GUIDE.md": "words", "results__a.json": "{}"})
+    code = commit(repo, theirs__op="changed")
+    repository = Repository(repo)
+    base, middle, last = (repository.checkout(c, "base") for c in (first, words, code))
     assert repository.same_kernels(base, middle)
     assert not repository.same_kernels(middle, last)
 

@@ -250,7 +250,7 @@ def test_only_parts_are_opened(in_folder: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (3, "samples is 3; allowed: branch:NAME"),
+        (3, "samples is 3; allowed is branch:NAME"),
         ("", "allowed"),
         ("branch:-x", "name of a branch"),
         ("branch:x", "not inside a git repository"),

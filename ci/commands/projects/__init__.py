@@ -1,0 +1,1 @@
+"""Verbs for projects of other people."""

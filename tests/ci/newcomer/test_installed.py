@@ -1,0 +1,122 @@
+"""A wheel in somebody else's repository, which has packages of its own with the names of our rooms."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.ci.newcomer.conftest import ROOMS, ROOT, Installed
+
+GUIDE = (ROOT / ".github/guides/your_repository.md").read_text(encoding="utf-8")
+THEIRS = """
+import ci, dashboards, kernels, kernels.hardware, benchmarks.scale
+assert [one.WHOSE for one in (ci, dashboards, kernels, kernels.hardware, benchmarks.scale)] == ["theirs"] * 5
+"""
+"""At the top of a declaration: what the project's own names mean in a measuring process."""
+
+
+def project(folder: Path, installed: Installed) -> Path:
+    folder.mkdir()
+    for name in (*(f"{room}/__init__.py" for room in ROOMS), "kernels/hardware.py", "kernels/project.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text('WHOSE = "theirs"\n')
+    (folder / "benchmarks/scale.py").write_text('WHOSE = "theirs"\n')
+    (folder / "ci/__main__.py").write_text('raise SystemExit("their program was taken for ours")\n')
+    for words in ("git init -q -b main", "git add -A", "git commit -qm start"):
+        assert installed.run(folder, *words.split()).returncode == 0
+    return folder
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, installed: Installed) -> Path:
+    return project(tmp_path / "theirs", installed)
+
+
+def test_a_wheel_takes_one_name(installed: Installed) -> None:
+    names = {name.partition("/")[0] for name in zipfile.ZipFile(installed.wheel).namelist()}
+    assert {name.partition("-")[0] for name in names} == {"ridgeline"}
+    assert {path.name.partition("-")[0] for path in installed.packages.iterdir()} == {"ridgeline", "dependencies.pth"}
+    shipped = {name.partition("/house/")[2] for name in zipfile.ZipFile(installed.wheel).namelist()}
+    for name in ("ci/policy.toml", "ci/pools/shell/common.sh", "kernels/gemm/tuned.toml", "dashboards/static/site.css"):
+        assert not (ROOT / name).exists() or name in shipped
+
+
+@pytest.mark.parametrize("path", ["", "."])
+def test_names_of_the_project_are_the_projects(installed: Installed, theirs: Path, path: str) -> None:
+    said = installed.run(theirs, "python", "-c", "import ci, kernels; print(ci.WHOSE, kernels.WHOSE)", PYTHONPATH=path)
+    assert said.stdout.split() == ["theirs", "theirs"]
+    for words in (["ridgeline"], ["python", "-m", "ridgeline"]):
+        said = installed.run(theirs, *words, "isa", "--help", PYTHONPATH=path)
+        assert said.stdout.startswith("Usage: ridgeline isa"), said.stderr
+    said = installed.run(theirs, "python", "-m", "ridgeline.program", "ci.pools", "--help", PYTHONPATH=path)
+    assert "matrix" in said.stdout
+    said = installed.run(theirs, "python", "-c", "from ridgeline.spec import Kernel; print(Kernel.__module__)")
+    assert said.stdout.strip() == "ridgeline.house.kernels.spec"
+
+
+def test_a_project_is_set_up_once(installed: Installed, theirs: Path) -> None:
+    commit = "ridgeline init --action OWNER/ridgeline@" + "0" * 40
+    before = installed.run(theirs, *commit.split(), "--dry-run")
+    assert installed.run(theirs, "git", "status", "--porcelain").stdout == ""
+    assert before.stdout.count("would be written") == 5
+    (theirs / "asv.conf.json").write_text("mine")
+    said = installed.run(theirs, *commit.split()).stdout
+    assert "asv.conf.json: is there, left as it is" in said
+    assert (theirs / "asv.conf.json").read_text() == "mine"
+    (add,) = re.findall(r"^  (git add .*)$", said, re.MULTILINE)
+    assert set(shlex.split(add)[2:]) == {
+        *("ridgeline.toml", ".github/workflows/ridgeline.yml", "perf/__init__.py", "perf/rms_norm.py", ".gitignore")
+    }
+    files = {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file() and ".git/" not in str(path)}
+    again = installed.run(theirs, *commit.split()).stdout
+    assert "written" not in again
+    assert "git add" not in again
+    assert {path: path.read_bytes() for path in files} == files
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--action x", r"--action 'x' is not OWNER/NAME@COMMIT with all 40 digits"),
+        ("--package a-b", r"'a-b' is not a dotted name of a package"),
+    ],
+)
+def test_what_init_cannot_use_is_named(installed: Installed, theirs: Path, words: str, said: str) -> None:
+    done = installed.run(theirs, "ridgeline", "init", *words.split())
+    assert done.returncode == 3
+    assert re.search(said, done.stderr)
+    assert not (theirs / "ridgeline.toml").exists()
+
+
+def test_a_folder_without_git_is_named(installed: Installed, tmp_path: Path) -> None:
+    done = installed.run(tmp_path, "ridgeline", "init")
+    assert done.returncode == 3
+    assert "is not inside a git repository" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_guide(installed: Installed, theirs: Path) -> None:
+    """Every command of it, in a repository with packages of our names; only the installing is done before."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert [line.split()[0] for line in lines[:2]] == ["python", "cd"]
+    lines.insert(lines.index("ridgeline init") + 1, f"printf '%s' {shlex.quote(THEIRS)} >> perf/rms_norm.py")
+    told = [f"{line} || {{ echo failed: {shlex.quote(line)} >&2; exit 9; }}" for line in lines[2:]]
+    done = installed.run(theirs, "bash", "-c", "\n".join(told))
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert (theirs / "site/index.html").is_file()
+    assert (theirs / ".asv/html/index.html").is_file()
+    report = json.loads((theirs / ".ridgeline/report.json").read_text())
+    assert {case["case"] for case in report["cases"]} & {"rms_norm/torch/r256_c4096", "r256_c4096"}, report["cases"]
+    assert "of 2 configurations have the same code" in done.stdout
+    records = list((theirs / "results").glob("*/*.notes.jsonl"))
+    kernels = {
+        name for path in records for line in path.read_text().splitlines() for name in [json.loads(line)["kernel"]]
+    }
+    assert kernels == {"rms_norm"}
+    assert json.loads((theirs / "results/benchmarks.json").read_text()).keys() & {"gemm.track_time"} == set()
