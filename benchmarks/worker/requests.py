@@ -131,9 +131,8 @@ class Service:
 
     def do_script(self, **asked: Any) -> dict[str, Any]:
         """Run a user's script to its end (benchmarks/worker/scripts); meanwhile it talks over a link of its own."""
-        from .scripts import running
-
-        return running.run(**asked)
+        found: dict[str, Any] = our("benchmarks.worker.scripts.running").run(**asked)
+        return found
 
     # ---- getting ready -------------------------------------------------------------------------------------------
 
