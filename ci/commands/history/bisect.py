@@ -52,8 +52,8 @@ NOISE = 3.0
 A/A trials of H200s have 0.08 to 0.6 % where the policy says 0.1 % (2026-11-20)."""
 
 TRIAL_S = {"gpu": 15.0, "cpu": 8.0}
-"""Seconds of a trial with one case, to say beforehand how long a search takes: an assumption.  A trial of gemm's ten cases
-took 4.3 s on an H200 (2026-11-22); here the program and its fork server are started for each, 5 to 10 s more."""
+"""Seconds of a trial with one case, to say beforehand how long a search takes: an assumption.  A trial of gemm's ten
+cases took 4.3 s on an H200 (2026-11-22); here the program and its fork server are started for each, 5 to 10 s more."""
 
 LEAST = 1e-4
 """Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
