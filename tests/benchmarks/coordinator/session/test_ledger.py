@@ -72,7 +72,7 @@ def test_compiling_is_a_part_of_first_calls(clock: Clock) -> None:
 
 
 def test_every_request_of_a_case_has_a_phase() -> None:
-    joining = {"join", "case", "quit"} | {"truth", "expect", "compare"}  # the last three are about the referee
+    joining = {"join", "case", "quit"} | {"check", "truth", "expect", "compare"}  # the last three are the referee's
     assert {*CASE_STEPS, *joining} == PHASES.keys()
     assert all(hasattr(Service, f"do_{op}") for op in joining)
     assert phase("new", {}) == "new"
