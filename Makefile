@@ -8,6 +8,9 @@ READY  := $(VENV)/ready
 # packages of that Python, be it a venv, conda or the system's, and only Ridgeline's own dependencies are added.
 GPU_TORCH := $(shell $(PYTHON) -c 'import torch; print(torch.version.hip or torch.version.cuda or "")' 2>/dev/null)
 
+# An installed Ridgeline takes one name; in the environment of a clone its rooms can be imported from any folder as well.
+SEE_ROOMS = $(BIN)/python -c "import sysconfig; print('$(CURDIR)', file=open(sysconfig.get_path('purelib') + '/ridgeline_rooms.pth', 'w'))"
+
 .PHONY: setup light lock check test lint golden bundle clean
 setup: $(READY)
 
@@ -22,6 +25,7 @@ else
 	@$(BIN)/python -c 'import torch, sys; found = torch.version.hip or torch.version.cuda; \
 	  sys.exit(None if found == "$(GPU_TORCH)" else f"{sys.executable} sees torch {found}, not $(GPU_TORCH): {torch.__file__}")'
 endif
+	@$(SEE_ROOMS)
 	@touch $@
 
 check: setup
@@ -58,6 +62,7 @@ light:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes --only-binary :all: -r requirements.lock
 	$(PIP) --no-index --no-deps --no-build-isolation -e .
+	@$(SEE_ROOMS)
 
 # The lock file, after a change of the dependencies; needs uv (https://docs.astral.sh/uv/), on any platform and Python.
 lock:
