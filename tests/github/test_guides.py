@@ -71,6 +71,9 @@ class Clone:
             path.parent.mkdir(exist_ok=True)
             path.write_text(f'#!/bin/sh\necho "{program} $*" >> {self.asked}\necho {answer}\n')
             path.chmod(0o755)
+        own = root / "bin" / "ridgeline"  # the clone's own, as `make setup` installs it there
+        own.write_text(f'#!/bin/sh\nexec {sys.executable} -m ci "$@"\n')
+        own.chmod(0o755)
         path = f"{root / 'bin'}:{Path(sys.executable).parent}:{environment.get('PATH', os.environ['PATH'])}"
         named = {f"GIT_{r}_{k}": v for r in ("AUTHOR", "COMMITTER") for k, v in (("NAME", "A"), ("EMAIL", "a@example"))}
         self.env = {

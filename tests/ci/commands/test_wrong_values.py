@@ -202,7 +202,7 @@ def test_the_code_of_a_child_that_was_killed_is_not_ours(monkeypatch: pytest.Mon
     """`sys.exit(-15)` would be 241."""
     from ci.commands.machines import night
 
-    monkeypatch.setattr(night, "_run", lambda words: -15)
+    monkeypatch.setattr(night, "run", lambda words: -15)
     assert CliRunner().invoke(main, ["night", "--out", "nightly.jsonl"]).exit_code == USAGE
 
 

@@ -54,7 +54,9 @@ class Project:
         self.home.mkdir()
         (self.root / "benchmarks").mkdir(parents=True)
         shutil.copytree(ROOT / "ci", self.root / "ci", ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("asv.conf.json", "benchmarks/__init__.py", "benchmarks/suite.py"):
+        shutil.copytree(ROOT / "benchmarks/lifetime", self.root / "benchmarks/lifetime")
+        shared = (f"benchmarks/{name}.py" for name in ("__init__", "suite", "trial_file", "shapes", "points"))
+        for name in ("asv.conf.json", *shared):
             shutil.copy(ROOT / name, self.root / name)
         shutil.copy(Path(__file__).with_name("toy_harness.py"), self.root / "benchmarks" / "__main__.py")
         # asv imports every module of benchmarks/: one of these would count as a benchmark, the other end discovery

@@ -69,6 +69,7 @@ def test_it_finds_the_commit_among_twenty_and_goes_on_where_it_was(inside, tmp_p
 
 
 def test_a_dry_run_says_which_commits_which_code_and_how_long(inside) -> None:
+    before = sorted(inside[0].rglob("*.jsonl"))
     done = run("v0", "v20", *CASE, "--dry-run", "--json")
     assert done.exit_code == PASS, done.output
     told = json.loads(done.stdout)
@@ -81,7 +82,7 @@ def test_a_dry_run_says_which_commits_which_code_and_how_long(inside) -> None:
     assert changed == sorted({*toys.REWRITTEN, toys.SLOWER, toys.BROKEN} - {0})
     shown = run("v0", "v20", *CASE, "--dry-run").stdout
     assert "20 commits, 7 with code that may differ" in shown
-    assert not (inside[0] / ".ridgeline").exists()
+    assert sorted(inside[0].rglob("*.jsonl")) == before
 
 
 def test_which_environment_is_asked_of_pythons_in_their_order(inside, tmp_path) -> None:
