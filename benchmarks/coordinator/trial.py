@@ -12,7 +12,6 @@ import datetime
 import functools
 import os
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,9 +30,12 @@ from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
 from benchmarks.coordinator.referee import Referee, apart
-from benchmarks.coordinator.samples import floor, spot_checks
+from benchmarks.coordinator.samples import entries, floor, spot_checks
+from benchmarks.coordinator.session import side_by_side
 from benchmarks.coordinator.session.ledger import SecondsLedger
-from benchmarks.coordinator.session.orders import MeasureOrder, in_turns
+from benchmarks.coordinator.session.orders import MeasureOrder, PlannedTrial, in_turns
+from benchmarks.coordinator.session.progress import CaseCounter, Report, one_at_a_time
+from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import (
     WorkerPools,
@@ -43,10 +45,10 @@ from benchmarks.coordinator.worker_pools import (
     remove_directories,
 )
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
-from benchmarks.trial_file import Status
 
-Report = Callable[[Mapping[str, Any]], None]
-"""Called with {"done": cases finished, "total": cases, "what": a few words}."""
+LANES_SHARE = 0.5
+"""Share of the device's memory that trials under way together may need by what their cases declare; libraries take more
+(work buffers, weights in a layout of their own), so half of it is left to them."""
 
 
 def measure(
@@ -73,28 +75,6 @@ def measure(
         all_of_it = MeasureOrder("", (), first_trial, session.protocol.trials)
         for order in orders if orders is not None else [[all_of_it]]:
             yield from session.ordered(order, plans)
-
-
-@dataclasses.dataclass
-class CaseCounter:
-    """Counts cases, or steps, and reports what is done."""
-
-    total: int
-    report: Report
-    done: int = 0
-
-    def start(self, what: str) -> None:
-        """Say what is done next."""
-        self.report({"done": self.done, "total": self.total, "what": what})
-
-    def telling(self, what: str) -> Callable[[str], None]:
-        """Say what is done now, and return what adds to it while it is done."""
-        self.start(what)
-        return lambda more: self.start(f"{what}{more}")
-
-    def finish(self) -> None:
-        """Say that all is done."""
-        self.report({"done": self.total, "total": self.total, "what": "done"})
 
 
 @dataclasses.dataclass
@@ -129,7 +109,7 @@ class Session:
         self.id = os.urandom(8).hex()
         self.descriptions: dict[str, Description] = {}
         self.machine: dict[str, Any] = {}
-        self.on_progress = on_progress or (lambda event: None)
+        self.on_progress = one_at_a_time(on_progress or (lambda event: None))
         self._heaps: dict[int, dict[str, Any]] = {}
         self._dispatch: dict[str, Any] | None = None
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
@@ -137,7 +117,8 @@ class Session:
         self._own_digests: dict[str, dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
         self._directory = make_directories()
-        self._ledger, self._idle_since = SecondsLedger(), time.monotonic()
+        self._ledger, self._quiet = SecondsLedger(), Quiet()
+        self._by_itself: set[str] = set()
         start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
         self._referee = Referee(self._directory, start)
 
@@ -202,7 +183,7 @@ class Session:
         progress = CaseCounter(sum(map(len, plans.values())), self.on_progress)
         for name, cases in plans.items():
             skipped = [case for case in cases if case.skip]
-            yield from ((name, {"case": case.name, **skipped_entry(case)}) for case in skipped)
+            yield from ((name, {"case": case.name, **entries.skipped(case)}) for case in skipped)
             progress.done += len(skipped)
             with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
                 for run in runs:
@@ -219,9 +200,42 @@ class Session:
         """The lines of some orders, trial by trial, so that the trials of each kernel are spread over the time."""
         wanted = in_turns(orders, plans)
         progress = CaseCounter(sum(len(one.cases) for one in wanted), self.on_progress)
-        for one in wanted:
-            yield self.trial(one.kernel, one.cases, one.number, progress)
+        count = min(self._lanes(), len(wanted))
+        if count < 2:
+            yield from (self.trial(one.kernel, one.cases, one.number, progress) for one in wanted)
+        else:
+            tasks = [functools.partial(self._in_lane, one, progress) for one in wanted]
+            with contextlib.closing(side_by_side.run(tasks, count, self._quiet)) as lines:
+                yield from lines
         progress.finish()
+
+    def _lanes(self) -> int:
+        """How many trials are prepared side by side.  Bursts heat the device, and a referee judges one at a time."""
+        kind = self.machine["kind"]
+        if self.protocol.sustained or apart(kind == "gpu") or not self.protocol.rounds:
+            return 1
+        self._quiet.room = LANES_SHARE * (self.machine["memory_bytes"] or 0)
+        return side_by_side.lanes(kind, fingerprint.cpu_count(), len(self.checkouts))
+
+    def _in_lane(self, one: PlannedTrial, progress: CaseCounter) -> dict[str, Any]:
+        """The line of a trial that others are prepared beside; what is not as it should be is measured again alone.
+
+        So a fault of one trial (memory that is taken, a parent that is killed) is never told of another one.
+        """
+        several = any(case.world > 1 for case in one.cases if not case.skip)
+        together = not several and one.kernel not in self._by_itself
+        needs = max((case.memory_bytes for case in one.cases if not case.skip), default=0)
+        known = dict(self.known(one.kernel))
+        with self._quiet.lane(needs if together else BY_ITSELF) as lane:
+            line = self.trial(one.kernel, one.cases, one.number, progress)
+        if not lane.beside or (entries.sound(line["cases"]) and line["warnings"] == self._warnings(one.kernel)):
+            return line
+        self._by_itself.add(one.kernel)
+        self._known[one.kernel] = known
+        progress.done -= len(one.cases)
+        with self._quiet.lane(BY_ITSELF):
+            again = self.trial(one.kernel, one.cases, one.number, progress)
+        return again | {"ahead_s": again["ahead_s"] + line["ahead_s"] + line["duration_s"]}
 
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
         """The line of one trial of one kernel."""
@@ -240,20 +254,19 @@ class Session:
         self, name: str, cases: Sequence[PlannedCase], trial: int, measured: Callable[[CaseEntries], None], **more: Any
     ) -> dict[str, Any]:
         """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
-        begin, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC)
-        self._ledger.taken(0.0)
-        done = CaseEntries({case.name: skipped_entry(case) for case in cases if case.skip}, self._warnings(name))
+        ahead_s, started_at = self._ledger.open(), datetime.datetime.now(datetime.UTC)
+        done = CaseEntries({case.name: entries.skipped(case) for case in cases if case.skip}, self._warnings(name))
         with self._recorder(cases).recording() as state_so_far:
             measured(done)
             states = state_so_far()
-        duration_s, ahead_s, self._idle_since = time.monotonic() - begin, begin - self._idle_since, time.monotonic()
+        duration_s, spent_s = self._ledger.close(entries.compiling_s(done.entries))
         line = {
             "session": self.id,
             "trial": trial,
             "started_at": started_at.isoformat(timespec="seconds"),
             "duration_s": duration_s,
             "ahead_s": ahead_s,
-            "spent_s": self._ledger.taken(duration_s, _compiling_s(done.entries)),
+            "spent_s": spent_s,
             "kernel": name,
             "machine": self.machine,
             "trees": self.checkout_entries(name),
@@ -336,6 +349,7 @@ class Session:
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
             referee=self._referee if apart(self.machine["kind"] == "gpu") else None,
             ledger=self._ledger,
+            quiet=self._quiet,
         )
 
     def _threads(self, world: int) -> int:
@@ -379,18 +393,7 @@ class Session:
         }
 
 
-def _compiling_s(entries: Mapping[str, Any]) -> float:
-    """Seconds in which first calls compiled, or loaded what was compiled before."""
-    return float(sum(arm.get("compile_s", 0.0) for case in entries.values() for arm in case["arms"].values()))
-
-
 def _libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
     """Version and origin of every library that an operator's backends call, by distribution."""
     by_backend = (declaration or {}).get("libraries", {})
     return {name: version for called in by_backend.values() for name, version in called.items()}
-
-
-def skipped_entry(case: PlannedCase) -> dict[str, Any]:
-    """The entry of a case that cannot be measured here."""
-    arms = {arm.key: {"status": Status.SKIPPED, "why": case.skip, "detail": ""} for arm in case.arms}
-    return {"method": case.method, "warnings": [], "arms": arms}

@@ -15,6 +15,7 @@ from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import HARNESS, Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.referee import TRUTH, Referee, truth_of
 from benchmarks.coordinator.session.ledger import SecondsLedger
+from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -43,7 +44,7 @@ class WorkerSetting:
     """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
 
     heap: the home of the symmetric heap, "auto" where the ranks have to find out.  referee: None where an arm's process
-    compares its outputs itself.  ledger: of the wall time.
+    compares its outputs itself.  ledger: of the wall time.  quiet: who may work, where trials are side by side.
     """
 
     kernel: str
@@ -59,6 +60,7 @@ class WorkerSetting:
     heap: str = "auto"
     referee: Referee | None = None
     ledger: SecondsLedger = dataclasses.field(default_factory=SecondsLedger)
+    quiet: Quiet = dataclasses.field(default_factory=Quiet)
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
@@ -112,6 +114,7 @@ class WorkerPools:
     def __exit__(self, kind: Any, *_: object) -> None:
         try:
             if kind is None:
+                self.setting.quiet.pause()
                 for pool in self.pools.values():
                     pool.quit()
                 for pool in self.pools.values():
@@ -125,6 +128,7 @@ class WorkerPools:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
         missing = [role for role in roles if role not in self.lost and not self._alive(role)]
         while missing:
+            self.setting.quiet.pause()
             begun = [role for role in (missing[:1] if self._undecided() else missing) if self._begin(role)]
             for role in begun:
                 self._joined(role)
@@ -144,7 +148,8 @@ class WorkerPools:
             starting.prepare(python)
             with deferred():
                 variables, left = s.variables(self._heap), self._left.setdefault(role, [])
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, s.ledger, left)
+                of_session = s.ledger, left, s.quiet
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, *of_session)
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
