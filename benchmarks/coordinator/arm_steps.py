@@ -64,7 +64,7 @@ class ArmSteps:
         self.ended: set[str] = set()
         self._in_turns, self._restarts = False, 0
         self.referee, self.made_apart = workers.referee, workers.made_apart
-        self.quiet = workers.setting.quiet
+        self.quiet = workers.quiet
 
     def arms(self) -> list[PlannedArm]:
         """The arms that have not failed."""

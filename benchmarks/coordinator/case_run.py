@@ -8,6 +8,7 @@ others are measured without it, in fresh processes where the old ones have ended
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import random
@@ -116,7 +117,8 @@ class CaseRun(ArmSteps):
         self.expect(steps)
 
     def _set_up(self) -> None:
-        """Build the arms, one per checkout at a time."""
+        """Build the arms, one per checkout at a time.  Where a set-up chooses by times, nothing else is at work."""
+        self.workers.compiled(self.case.name)
         by_role = [[arm for arm in self.arms() if arm.role == role] for role in self.roles()]
         for arms in zip_longest(*by_role):
             fields = [(arm, {"backend": arm.backend, "overrides": dict(arm.overrides)}) for arm in arms if arm]
@@ -124,7 +126,10 @@ class CaseRun(ArmSteps):
                 RankStep("set-up", arm.key, "build", arm.role, (arm,), {"label": arm.label, **own})
                 for arm, own in fields
             ]
-            for step, answers in self.together(steps):
+            tuning = any(arm.backend in self.workers.tuning.get(arm.role, ()) for arm, _ in fields)
+            with self.quiet.alone() if tuning else contextlib.nullcontext():
+                built = self.together(steps)
+            for step, answers in built:
                 self._facts[step.arms[0].key].knobs = answers[0]
 
     def _prove(self, arm: PlannedArm) -> None:

@@ -245,3 +245,9 @@ def kernels_digest(checkout: Checkout) -> str:
             digest.update(f"{path.relative_to(checkout.path).as_posix()}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
+
+
+def called_libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
+    """Version and origin of every library that an operator's backends call, by distribution."""
+    by_backend = (declaration or {}).get("libraries", {})
+    return {name: version for called in by_backend.values() for name, version in called.items()}

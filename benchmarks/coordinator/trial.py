@@ -23,6 +23,7 @@ from benchmarks.coordinator.checkouts import (
     CheckoutError,
     Describer,
     Description,
+    called_libraries,
     kernels_digest,
     listed_packages,
 )
@@ -31,13 +32,16 @@ from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
 from benchmarks.coordinator.referee import Referee, apart
 from benchmarks.coordinator.samples import entries, floor, spot_checks
-from benchmarks.coordinator.session import side_by_side
+from benchmarks.coordinator.session import ahead, side_by_side
+from benchmarks.coordinator.session.ahead import CompiledAhead
 from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.session.orders import MeasureOrder, PlannedTrial, in_turns
 from benchmarks.coordinator.session.progress import CaseCounter, Report, one_at_a_time
-from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet
+from benchmarks.coordinator.session.quiet import Quiet
+from benchmarks.coordinator.session.side_by_side import SideBySide
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import (
+    FillingProcess,
     WorkerPools,
     WorkerSetting,
     make_directories,
@@ -45,10 +49,6 @@ from benchmarks.coordinator.worker_pools import (
     remove_directories,
 )
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
-
-LANES_SHARE = 0.5
-"""Share of the device's memory that trials under way together may need by what their cases declare; libraries take more
-(work buffers, weights in a layout of their own), so half of it is left to them."""
 
 
 def measure(
@@ -118,7 +118,8 @@ class Session:
         self._secrets: dict[tuple[str, str], int] = {}
         self._directory = make_directories()
         self._ledger, self._quiet = SecondsLedger(), Quiet()
-        self._by_itself: set[str] = set()
+        self._side_by_side = SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
+        self._ahead: CompiledAhead | None = None
         start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
         self._referee = Referee(self._directory, start)
 
@@ -137,7 +138,9 @@ class Session:
                 raise UsageError(why)
 
     def __exit__(self, *_: object) -> None:
-        """End the referee, and remove what the session wrote beside its result."""
+        """End the referee and what compiles, and remove what the session wrote beside its result."""
+        if self._ahead:
+            self._ahead.close()
         self._referee.close()
         remove_directories(self._directory)
 
@@ -200,42 +203,44 @@ class Session:
         """The lines of some orders, trial by trial, so that the trials of each kernel are spread over the time."""
         wanted = in_turns(orders, plans)
         progress = CaseCounter(sum(len(one.cases) for one in wanted), self.on_progress)
-        count = min(self._lanes(), len(wanted))
-        if count < 2:
-            yield from (self.trial(one.kernel, one.cases, one.number, progress) for one in wanted)
-        else:
-            tasks = [functools.partial(self._in_lane, one, progress) for one in wanted]
-            with contextlib.closing(side_by_side.run(tasks, count, self._quiet)) as lines:
-                yield from lines
+        self._compile(wanted)
+
+        def trial(one: PlannedTrial) -> dict[str, Any]:
+            return self.trial(one.kernel, one.cases, one.number, progress)
+
+        self._quiet.lanes = count = min(self._lanes(), len(wanted))
+        lines = self._side_by_side.lines(trial, wanted, count) if count > 1 else map(trial, wanted)
+        with contextlib.closing(lines) if count > 1 else contextlib.nullcontext():
+            yield from lines
         progress.finish()
+
+    def _compile(self, wanted: Sequence[PlannedTrial]) -> None:
+        """Have what these trials launch compiled beside them."""
+        if not self._ahead:
+            count = ahead.processes(self.machine["kind"], side_by_side.free_cores(fingerprint.cpu_count()))
+            self._ahead = CompiledAhead(self._filling_process, count)
+        modules = {role: found.modules for role, found in self.descriptions.items()}
+        alike = not self.selection.knobs and len({one.python for one in self.checkouts}) == 1
+        for one in wanted:
+            homes = ahead.homes(one.kernel, modules, self._own_digests if alike else {})
+            self._ahead.add(one.kernel, homes, one.cases)
+
+    def _filling_process(self, role: str, quiet: Quiet) -> FillingProcess:
+        checkout = next(one for one in self.checkouts if one.role == role)
+        device = {name: self.machine[name] for name in ("arch", "compute_units")}
+        return FillingProcess(checkout, self._directory, {**device, "folder": str(self._directory / "compiled")}, quiet)
 
     def _lanes(self) -> int:
         """How many trials are prepared side by side.  Bursts heat the device, and a referee judges one at a time."""
         kind = self.machine["kind"]
         if self.protocol.sustained or apart(kind == "gpu") or not self.protocol.rounds:
             return 1
-        self._quiet.room = LANES_SHARE * (self.machine["memory_bytes"] or 0)
+        self._quiet.room = side_by_side.SHARE * (self.machine["memory_bytes"] or 0)
         return side_by_side.lanes(kind, fingerprint.cpu_count(), len(self.checkouts))
 
-    def _in_lane(self, one: PlannedTrial, progress: CaseCounter) -> dict[str, Any]:
-        """The line of a trial that others are prepared beside; what is not as it should be is measured again alone.
-
-        So a fault of one trial (memory that is taken, a parent that is killed) is never told of another one.
-        """
-        several = any(case.world > 1 for case in one.cases if not case.skip)
-        together = not several and one.kernel not in self._by_itself
-        needs = max((case.memory_bytes for case in one.cases if not case.skip), default=0)
-        known = dict(self.known(one.kernel))
-        with self._quiet.lane(needs if together else BY_ITSELF) as lane:
-            line = self.trial(one.kernel, one.cases, one.number, progress)
-        if not lane.beside or (entries.sound(line["cases"]) and line["warnings"] == self._warnings(one.kernel)):
-            return line
-        self._by_itself.add(one.kernel)
-        self._known[one.kernel] = known
-        progress.done -= len(one.cases)
-        with self._quiet.lane(BY_ITSELF):
-            again = self.trial(one.kernel, one.cases, one.number, progress)
-        return again | {"ahead_s": again["ahead_s"] + line["ahead_s"] + line["duration_s"]}
+    def _sound(self, line: Mapping[str, Any]) -> bool:
+        """Whether nothing in a trial could be another one's fault: no arm failed, and nothing was left running."""
+        return entries.sound(line["cases"]) and line["warnings"] == self._warnings(line["kernel"])
 
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
         """The line of one trial of one kernel."""
@@ -278,6 +283,7 @@ class Session:
             "state": states,
             "busy_share": done.busy_s / done.wall_s if done.wall_s else None,
             "measuring_s": done.wall_s,
+            "side_by_side": self._quiet.lanes,
             "warnings": done.warnings,
             **more,
         }
@@ -350,6 +356,7 @@ class Session:
             referee=self._referee if apart(self.machine["kind"] == "gpu") else None,
             ledger=self._ledger,
             quiet=self._quiet,
+            ahead=self._ahead,
         )
 
     def _threads(self, world: int) -> int:
@@ -387,13 +394,7 @@ class Session:
             "dirty": checkout.dirty,
             "kernels_digest": self._digests[checkout.role],
             "kernel_digest": self._own_digests[checkout.role].get(name),
-            "environment": {**found.environment, "libraries": _libraries(found.kernels.get(name))},
+            "environment": {**found.environment, "libraries": called_libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),
             "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
         }
-
-
-def _libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
-    """Version and origin of every library that an operator's backends call, by distribution."""
-    by_backend = (declaration or {}).get("libraries", {})
-    return {name: version for called in by_backend.values() for name, version in called.items()}

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ import torch
 from benchmarks.coordinator import case_run
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.ranks import Failure, StepFailed
+from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.worker import arms, clocks, failures
 from benchmarks.worker.requests import Service
@@ -143,7 +144,11 @@ class LocalPool:
 
 
 class LocalPools(SimpleNamespace):
-    referee, made_apart = None, False
+    referee, made_apart, quiet = None, False, Quiet()
+    tuning: ClassVar[dict[str, list[str]]] = {}
+
+    def compiled(self, case: str) -> None:
+        pass
 
     def ready(self, roles: Iterable[str]) -> None:
         for role in roles:

@@ -30,6 +30,8 @@ PHASES = {
     "burst": "rounds",
     "whole": "whole calls",
     "drop": "set-up",
+    "launches": "compiling",
+    "fill": "compiling",
     "quit": "end",
 }
 """The phase of each request of benchmarks.worker.requests.  start: the processes take their place, open their device,
@@ -48,7 +50,8 @@ def phase(op: str, fields: Mapping[str, Any]) -> str:
 class SecondsLedger:
     """Wall seconds by phase, of the trial that the calling thread has opened; others are ahead of the next trial.
 
-    Requests of a trial that overlap count once, for the phase of the first of them.
+    Requests of a trial that overlap count once, for the phase of the first of them.  Who waits for what is compiled
+    ahead has no share in seconds in which others are at work.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,6 +77,11 @@ class SecondsLedger:
         spent.update({"first calls": -compiling, COMPILING: compiling})
         return spent.total(), {name: round(seconds, 4) for name, seconds in spent.items() if seconds >= LEAST_S}
 
+    def lost(self, seconds: float) -> None:
+        """Count seconds of a trial that is measured again as ahead of the next one."""
+        with self._lock:
+            self._ahead += seconds
+
     def sent(self, pool: object, op: str, fields: Mapping[str, Any]) -> None:
         """A request to some processes is in flight from now on."""
         with self._lock:
@@ -90,11 +98,12 @@ class SecondsLedger:
         """Share out the seconds since the last event."""
         since, self._since = self._since, self._clock()
         seconds = self._since - since
-        waiting: dict[int, str] = {}
+        asked: dict[int, str] = {}
         for thread, what in self._flying.values():
             if thread in self._open:
-                waiting.setdefault(thread, what)
-        share = waiting or dict.fromkeys(self._open, BETWEEN)
+                asked.setdefault(thread, what)
+        at_work = {thread: what for thread, what in asked.items() if what != COMPILING}
+        share = at_work or asked or dict.fromkeys(self._open, BETWEEN)
         for thread, what in share.items():
             self._open[thread][what] += seconds / len(share)
         self._ahead += 0.0 if share else seconds

@@ -32,7 +32,7 @@ class CaseCounter:
 
     def start(self, what: str) -> None:
         """Say what is done next."""
-        self.report({"done": self.done, "total": self.total, "what": what})
+        self.report({"done": min(self.done, self.total), "total": self.total, "what": what})
 
     def telling(self, what: str) -> Callable[[str], None]:
         """Say what is done now, and return what adds to it while it is done."""

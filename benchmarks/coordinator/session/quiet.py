@@ -34,10 +34,11 @@ class Quiet:
     """Who may work.  A thread that is in no lane never waits here.
 
     room: bytes of the device's memory that lanes may take together; one that needs more has no other beside it.
+    lanes: how many there are at most.
     """
 
     def __init__(self, room: float = BY_ITSELF) -> None:
-        self.room = room
+        self.room, self.lanes = room, 1
         self._change = threading.Condition()
         self._queue: list[TrialLane] = []
         self._lanes: list[TrialLane] = []
@@ -75,10 +76,23 @@ class Quiet:
         """Between two requests of a lane: let those be timed that want to.  Raises Stopped."""
         with self._change:
             self._refuse()
-            if self._wanting and self.in_lane():
-                self._rests()
-                self._wait(lambda: not self._wanting)
-                self._at_work.add(threading.get_ident())
+            wanted = self._wanting
+        if wanted:
+            with self.resting():
+                pass
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """While a lane waits for something else: others are timed."""
+        if not self.in_lane():
+            yield
+            return
+        with self._change:
+            self._rests()
+        yield
+        with self._change:
+            self._wait(lambda: not self._wanting)
+            self._at_work.add(threading.get_ident())
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coordinator.session.quiet import Quiet
+from benchmarks.coordinator.session.orders import PlannedTrial
+from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet
 from benchmarks.plan import UsageError
 
 LANES_VARIABLE = "RIDGELINE_SIDE_BY_SIDE"
@@ -26,6 +28,10 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 LOOK_S = 0.5
 """How long at most until a signal is seen that another thread got."""
+
+SHARE = 0.5
+"""Share of the device's memory that trials under way together may need by what their cases declare; libraries take more
+(work buffers, weights in a layout of their own), so half of it is left to them."""
 
 Line = dict[str, Any]
 
@@ -58,6 +64,46 @@ def _quota() -> float:
         return float(limit) / float(period)
     except (OSError, ValueError):  # no such file, or "max"
         return float("inf")
+
+
+class SideBySide:
+    """The lanes of a session.  known: what hung, by kernel.  sound: whether no fault in a line can be another trial's.
+    lost: told the seconds of a line that does not count.
+
+    A line that is not sound is measured again by itself, and from then on so is its kernel: a fault of one trial
+    (memory that it takes, a parent that it kills) is never told of another one.
+    """
+
+    def __init__(
+        self, quiet: Quiet, known: dict[str, Any], sound: Callable[[Line], bool], lost: Callable[[float], None]
+    ) -> None:
+        self._quiet, self._known, self._sound, self._lost = quiet, known, sound, lost
+        self._by_itself: set[str] = set()
+
+    def lines(
+        self, trial: Callable[[PlannedTrial], Line], wanted: Sequence[PlannedTrial], count: int
+    ) -> Iterator[Line]:
+        """The lines of trials, `count` at a time."""
+        return run([functools.partial(self._line, trial, one) for one in wanted], count, self._quiet)
+
+    def _line(self, trial: Callable[[PlannedTrial], Line], one: PlannedTrial) -> Line:
+        known = dict(self._known.get(one.kernel, {}))
+        with self._quiet.lane(self._needs(one)) as lane:
+            line = trial(one)
+        if not lane.beside or self._sound(line):
+            return line
+        self._by_itself.add(one.kernel)
+        self._known[one.kernel] = known
+        with self._quiet.lane(BY_ITSELF):
+            self._lost(line["ahead_s"] + line["duration_s"])
+            return trial(one)
+
+    def _needs(self, one: PlannedTrial) -> float:
+        """Bytes of the device; ranks that wait for each other have it for themselves."""
+        measured = [case for case in one.cases if not case.skip]
+        if one.kernel in self._by_itself or any(case.world > 1 for case in measured):
+            return BY_ITSELF
+        return max((case.memory_bytes for case in measured), default=0)
 
 
 def run(tasks: Sequence[Callable[[], Line]], count: int, quiet: Quiet) -> Iterator[Line]:

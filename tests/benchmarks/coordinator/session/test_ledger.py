@@ -109,8 +109,24 @@ def test_the_seconds_of_trials_side_by_side_add_up_to_those_of_the_clock(clock: 
     assert ledger.close() == (2.5, {"inputs": 2.5})
 
 
+def test_who_waits_for_a_compiler_takes_no_share_of_who_is_timed(clock: Clock) -> None:
+    ledger, other = opened(clock), ThreadPoolExecutor(1)
+    ledger.sent("a", "fill", {})
+    clock.now += 1.0
+    other.submit(ledger.open).result()
+    other.submit(ledger.sent, "b", "samples", {}).result()
+    clock.now += 2.0
+    other.submit(ledger.answered, "b").result()
+    assert other.submit(ledger.close).result() == (2.0, {"rounds": 2.0})
+    ledger.answered("a")
+    assert ledger.close() == (1.0, {"compiling": 1.0})
+    ledger.lost(1.0)
+    assert ledger.open() == 1.0
+
+
 def test_every_request_of_a_case_has_a_phase() -> None:
     joining = {"join", "case", "quit"} | {"check", "truth", "expect", "compare"}  # the last three are the referee's
+    joining |= {"launches", "fill"}  # of processes that compile
     assert {*CASE_STEPS, *joining} == PHASES.keys()
     assert all(hasattr(Service, f"do_{op}") for op in joining)
     assert phase("new", {}) == "new"

@@ -86,6 +86,7 @@ def test_the_seconds_of_the_lines_are_those_of_the_clock(toy_tree, three_lanes):
     assert told == pytest.approx(sum(line["duration_s"] for line in lines), abs=0.01)
     assert told + sum(line["ahead_s"] for line in lines) < whole_s
     assert all(line["duration_s"] > line["spent_s"]["rounds"] > 0 for line in lines)
+    assert {line["side_by_side"] for line in lines} == {3}
 
 
 def test_a_kernel_that_kills_the_parent_of_all_costs_itself_only(tmp_path, three_lanes):
