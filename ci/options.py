@@ -115,13 +115,13 @@ def of_project(setting: str) -> Callable[[], Path]:
     return lambda: Path(os.path.relpath(getattr(project.around(Path.cwd()), setting)))
 
 
-RESULTS = click.option(
-    "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=of_project("results"),
-    show_default="results",
-    help="Folder of asv records.",
-)
+def project_folder(name: str, setting: str, usual: str, text: str) -> Callable[[Any], Any]:
+    """An option that names a folder which the project's settings can name; usual: its name where they do not."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option(name, type=kind, default=of_project(setting), show_default=usual, help=text)
+
+
+RESULTS = project_folder("--results", "results", "results", "Folder of asv records.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
 OUT = click.option("--out", type=NewFile(), help="Trial file to append to.")
@@ -130,6 +130,9 @@ POLICY = click.option(
     "policy_file",
     type=click.Path(path_type=Path),
     help="Thresholds (default: the project's, or ci/policy.toml).",
+)
+POOLS_FILE = click.option(
+    "--file", "path", type=click.Path(path_type=Path), help="Default: the project's, or ci/runners.toml."
 )
 CASE = click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
 BACKEND = click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")

@@ -25,7 +25,7 @@ from ci.isa.compiled import CompiledTree, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.policy import load_policy
 from ci.isa.side_by_side import side_by_side
-from ci.options import CASES, DRY_RUN, JSON, POLICY, Finite, of_project
+from ci.options import CASES, DRY_RUN, JSON, POLICY, Finite, project_folder
 from ci.report.words import plain, plural
 from ci.whole_files import replace
 
@@ -120,9 +120,7 @@ class IsaOptions:
 @click.option("--history", is_flag=True, help="What changed from one recorded commit to the next.")
 @click.option("--page", type=FILE, help="With --triton: also write an HTML page.")
 @click.option("--markdown", type=FILE, help="With BASE: also write the comparison as Markdown.")
-@click.option(
-    "--results", type=FOLDER, default=of_project("code"), show_default="results_isa", help="The recorded series."
-)
+@project_folder("--results", "code", "results_isa", "The recorded series.")
 def isa(**options: Any) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
 

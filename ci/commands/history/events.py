@@ -16,16 +16,22 @@ from ci.git.repository import Repository
 from ci.history import reading, triage
 from ci.history.analysis import History
 from ci.history.types import EventKind, HistoryEvent
-from ci.options import DRY_RUN, JSON, PASS, REGRESSION, RESULTS, err_console, example, of_project, out_console, together
+from ci.options import (
+    DRY_RUN,
+    JSON,
+    PASS,
+    REGRESSION,
+    RESULTS,
+    err_console,
+    example,
+    of_project,
+    out_console,
+    project_folder,
+    together,
+)
 from ci.trials.file import RecordError
 
-CODE = click.option(
-    "--code",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=of_project("code"),
-    show_default="results_isa",
-    help="Folder of recorded machine code.",
-)
+CODE = project_folder("--code", "code", "results_isa", "Folder of recorded machine code.")
 TRIAGE = click.option(
     "--triage",
     "triage_file",

@@ -14,7 +14,7 @@ import click
 from rich.table import Table
 
 from ci.calling import VERBS
-from ci.options import DRY_RUN, JSON, PASS, example, out_console
+from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, example, out_console
 from ci.pools import drained, file, matrix
 from ci.pools.__main__ import publish
 from ci.pools.command import wrapped
@@ -35,13 +35,7 @@ COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 @click.option("--reason", default="", metavar="TEXT", help="With --drain: why.")
 @click.option("--resume", "to_resume", metavar="NODE", help="Let our jobs onto a node again.")
 @click.option("--site", metavar="NAME", help="With --drain and --resume: the Slurm site of the node.")
-@click.option(
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    default=file.default_file,
-    help="Default: the project's, or ci/runners.toml.",
-)
+@POOLS_FILE
 @JSON
 @DRY_RUN
 def pools(
@@ -54,7 +48,7 @@ def pools(
     reason: str,
     to_resume: str | None,
     site: str | None,
-    path: Path,
+    path: Path | None,
     as_json: bool,
     dry_run: bool,
 ) -> int:
