@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
@@ -31,8 +31,6 @@ a CPU, whose clock follows its load within a few milliseconds; on a GPU they are
 
 LONGEST_DEADLINE_S = 86_400.0
 """Seconds: a step that is allowed more than a day is a mistake."""
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Seconds(click.ParamType[float]):

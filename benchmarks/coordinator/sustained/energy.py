@@ -67,14 +67,6 @@ class EnergySpan:
         return self.joules / self.seconds
 
 
-def span_for(share: float, step_s: float) -> float:
-    """Seconds that a span must have to be known to a share (0.01: 1 %) in 95 of 100 cases.
-
-    step_s: how well its ends are known: the step of a counter that is read at both ends, or the time between askings.
-    """
-    return TRIANGLE_95 * step_s / share
-
-
 def within(steps: Sequence[CounterStep], from_s: float, to_s: float) -> EnergySpan | None:
     """What one counter says of the time between two moments; None with fewer than two steps between them."""
     inside = [step for step in steps if from_s <= step.after_s and step.seen_s <= to_s]

@@ -40,7 +40,6 @@ class MachineHealth:
 
     machine: str
     product: str
-    first_seen_ms: int
     last_seen_ms: int
     behind_days: float
     sessions: tuple[SessionHealth, ...]
@@ -69,7 +68,6 @@ def machines(record: HealthRecord, frame: pd.DataFrame | None = None) -> list[Ma
         MachineHealth(
             name,
             those[-1].product,
-            those[0].at_ms,
             those[-1].at_ms,
             (newest - those[-1].at_ms) / DAY_MS,
             _sessions(those, noise),
