@@ -106,6 +106,10 @@ def _devices(trials: Sequence[TrialHealth]) -> tuple[DeviceHealth, ...]:
     return tuple(_middle(those) for those in by_device)
 
 
+EXTREME: dict[str, Callable[[list[float]], float]] = {"temperature_c": max, "link_gbs": min}
+"""Fields of which a session keeps its worst trial; of the others it keeps the median."""
+
+
 def _middle(those: Sequence[DeviceHealth]) -> DeviceHealth:
     values = {}
     for field in dataclasses.fields(DeviceHealth):
@@ -117,7 +121,3 @@ def _middle(those: Sequence[DeviceHealth]) -> DeviceHealth:
 
 def _median(values: list[float]) -> float:
     return float(statistics.median(values))
-
-
-EXTREME: dict[str, Callable[[list[float]], float]] = {"temperature_c": max, "link_gbs": min}
-"""Fields of which a session keeps its worst trial; of the others it keeps the median."""
