@@ -180,7 +180,7 @@ TIMED = together(
         show_default=True,
         help="Calls spaced by a flush of the caches, or sustained: bursts of each arm in turn, at settled power.",
     ),
-    click.option("--burst", "burst_s", type=Finite(0.001, 60), metavar="SECONDS", help="Least length of a burst."),
+    click.option("--burst", "burst_s", type=Finite(0.001, 60), metavar="SECONDS", help="Shortest length of a burst."),
 )
 """What is measured."""
 BUDGET = click.option(

@@ -30,7 +30,7 @@ COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 @click.option("--show", "shown", metavar="NAME", help="Print what a job of this pool runs.")
 @click.option("--matrix", "as_matrix", is_flag=True, help="Print the legs of a workflow as one line of JSON.")
 @click.option("--only", multiple=True, metavar="NAME", help="With --matrix: only this pool (repeatable).")
-@click.option("--gpus", type=click.IntRange(min=0), help="Only jobs of so many GPUs.")
+@click.option("--gpus", type=click.IntRange(min=0), help="Only jobs of this many GPUs.")
 @click.option("--drain", "to_drain", metavar="NODE", help="Keep our jobs away from a node.")
 @click.option("--reason", default="", metavar="TEXT", help="With --drain: why.")
 @click.option("--resume", "to_resume", metavar="NODE", help="Let our jobs onto a node again.")
@@ -52,7 +52,7 @@ def pools(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """The pools of ci/runners.toml: who they are, what a job of theirs runs (--show), which nodes are drained.
+    """The pools of ci/runners.toml: what they are, what their jobs run (--show), which nodes are drained.
 
     COMMAND, after --, is what --show and --matrix put into the job.
     """
