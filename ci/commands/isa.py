@@ -107,8 +107,8 @@ class IsaOptions:
 @POLICY
 @JSON
 @DRY_RUN
-@click.option("--timeout", "timeout_s", type=Finite(min=0.1), metavar="S", help="Most seconds of one compilation.")
-@click.option("--memory", "memory_mb", type=click.IntRange(min=100), metavar="MB", help="Most memory of one compilation.")
+@click.option("--timeout", "timeout_s", type=Finite(min=0.1), metavar="S", help="Time of one compilation.")
+@click.option("--memory", "memory_mb", type=click.IntRange(min=100), metavar="MB", help="Memory of one compilation.")
 @click.option("--show", is_flag=True, help="Show the changed loop of both sides next to each other.")
 @click.option("--explain", is_flag=True, help="What bounds each kernel statically, as Markdown.")
 @click.option("--triton", "versions", metavar="V,V,...", help="The same kernels under these versions of Triton.")

@@ -26,7 +26,7 @@ LEAST_S = 1e-7
 """No launch takes less: bounds the launches of a burst."""
 
 MARGIN = 1.15
-"""A burst is planned to last this many times as long as asked, so that it is not too short.  On an H200 that has settled,
+"""A burst is planned to last this many times as long as asked, so that it is not too short.  On a settled H200 the
 bursts of one arm differ by 1 to 2 %; the first burst on a cold one is 14 % shorter (618 us a call against 718;
 2026-11-22)."""
 

@@ -168,7 +168,7 @@ WHERE = together(
         help="Only this part of the points; the final rungs follow with --from.",
     ),
     BUDGET,
-    click.option("--show", "only_show", is_flag=True, help="Measure nothing: table and figure of what is measured already."),
+    click.option("--show", "only_show", is_flag=True, help="Measure nothing: table and figure of what is there."),
     ARCH,
     COMPUTE_UNITS,
     click.option("--no-figure", is_flag=True, help="Tables only."),
