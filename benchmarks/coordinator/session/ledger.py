@@ -36,6 +36,9 @@ WARM_UP, COMPILING, BETWEEN = "warm-up", "compiling", "between"
 """Phases that no request has to itself: samples that are not kept; the part of first calls that Triton says it needed;
 what is left."""
 
+LEAST_S = 5e-5
+"""A phase of less is not written: it rounds to nothing."""
+
 
 def phase(op: str, fields: Mapping[str, Any]) -> str:
     """The phase of a request; one that is not known is its own."""
@@ -71,7 +74,3 @@ class SecondsLedger:
         if compiling_s:
             spent["first calls"] -= compiling_s
         return {name: round(seconds, 4) for name, seconds in spent.items() if seconds >= LEAST_S}
-
-
-LEAST_S = 5e-5
-"""A phase of less is not written: it rounds to nothing."""
