@@ -15,7 +15,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NoReturn
 
 from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
@@ -193,14 +193,16 @@ class CaseRun(ArmSteps):
         if reasons is None:
             return
         if any(reasons):
-            why = next(filter(None, reasons))
-            self.method = "events"
-            self.warnings.append(
-                f"{arm.key} cannot be captured in a graph ({why}): all arms of this case are timed by events"
-            )
-            self.workers.pools[arm.role].kill()  # a failed capture can leave the device library in a bad state
-            raise Again
-        self._check(arm, "check of the graph")
+            self._by_events(arm, f"cannot be captured in a graph ({next(filter(None, reasons))})")
+        if self._check(arm, "check of the graph") is None and self.failures[arm.key].status == Status.WRONG:
+            self._by_events(arm, f"gives another result in a graph ({self.failures.pop(arm.key).why})")
+
+    def _by_events(self, arm: PlannedArm, why: str) -> NoReturn:
+        """Start the case anew without graphs: a call may decide on the host, or work in a thread, and be right."""
+        self.method = "events"
+        self.warnings.append(f"{arm.key} {why}: all arms of this case are timed by events")
+        self.workers.pools[arm.role].kill()  # a failed capture can leave the device library in a bad state
+        raise Again
 
     def _warm_up(self) -> None:
         how = self.protocol.warm_up

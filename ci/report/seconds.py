@@ -40,6 +40,10 @@ EXPLAINED = {
 }
 
 
+SHOWN_S = 0.05
+"""Shorter phases are not named in the sentence."""
+
+
 @dataclasses.dataclass(frozen=True)
 class RunSeconds:
     """Wall seconds of a command.  phases: of its trials, by name, with what lay before them and outside.
@@ -86,10 +90,6 @@ class RunSeconds:
         """For machines."""
         rounded = {name: round(seconds, 3) for name, seconds in self.phases.items()}
         return {"whole_s": round(self.whole_s, 3), "measuring_s": round(self.measuring_s, 3), "phases": rounded}
-
-
-SHOWN_S = 0.05
-"""Shorter phases are not named in the sentence."""
 
 
 def to_decide(judgement: Judgement, trials: Sequence[Trial]) -> Iterator[str]:
