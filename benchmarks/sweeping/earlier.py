@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gzip
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,8 @@ def read(path: Path, file: PointsFile) -> Earlier:
     """What a trial file has of the sweep; nothing, if there is no such file."""
     found = Earlier()
     wanted = (FORMAT, file.operator, file.sweep)
-    for line in objects(path, '"sweep"'):
-        if (line.get("format"), line.get("kernel"), (line.get("sweep") or {}).get("id")) == wanted:
-            found.add(line)
+    with contextlib.suppress(EOFError, gzip.BadGzipFile):  # torn by a crash: what comes before is whole
+        for line in objects(path, '"sweep"'):
+            if (line.get("format"), line.get("kernel"), (line.get("sweep") or {}).get("id")) == wanted:
+                found.add(line)
     return found
