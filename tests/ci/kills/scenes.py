@@ -48,7 +48,7 @@ def build(folder: Path) -> None:
         shutil.copytree(ROOT / "tests/benchmarks" / tree / package, folder / package, ignore=_NO_CACHES)
     (folder / "pyproject.toml").write_text('[tool.ridgeline]\nkernels = ["toy", "samples"]\n')
     (folder / ".gitignore").write_text(
-        "__pycache__/\n.ridgeline/\nresults*/\nsite/\n*.jsonl\n*.csv\nprinted\n*.md\n*.png\n*.svg\n"
+        "__pycache__/\n.ridgeline/\nresults*/\nsite/\nmade.jsonl\nmore.jsonl\nsteps.csv\nprinted\n"
     )
     _git(folder, "init", "--quiet", "--initial-branch", "main")
     for change in ("", "\n# a line more\n"):
@@ -99,9 +99,10 @@ def _said(folder: Path, code: int, printed: str) -> object:
 
 
 def _trials(folder: Path, code: int, printed: str) -> object:
-    """Numbers and outcomes of the trials in a file, not their times."""
+    """Numbers and outcomes of the trials in a file, not their times, and whether they can be recorded."""
     found = read(folder / "new.jsonl").trials
-    return code, sorted((one.operator, one.number, _statuses(one)) for one in found)
+    recordable = all(one.checkouts["head"].recordable for one in found)
+    return code, recordable, sorted((one.operator, one.number, _statuses(one)) for one in found)
 
 
 def _statuses(trial: object) -> str:
