@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -240,8 +240,13 @@ def listed_packages(checkout: Checkout) -> list[str]:
 def kernels_digest(checkout: Checkout) -> str:
     """16 hex digits over every file of the listed kernel packages: names and contents."""
     digest = hashlib.sha256()
-    for package in sorted(listed_packages(checkout)):
-        for path in files_of(checkout.path.joinpath(*package.split("."))):
-            digest.update(f"{path.relative_to(checkout.path).as_posix()}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for path in kernel_files(checkout):
+        digest.update(f"{path.relative_to(checkout.path).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
+
+
+def kernel_files(checkout: Checkout) -> Iterator[Path]:
+    """Every file of the listed kernel packages."""
+    for package in sorted(listed_packages(checkout)):
+        yield from files_of(checkout.path.joinpath(*package.split(".")))

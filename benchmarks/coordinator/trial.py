@@ -14,6 +14,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from benchmarks import plan, preflight, trial_file
@@ -24,6 +25,7 @@ from benchmarks.coordinator.checkouts import (
     CheckoutError,
     Describer,
     Description,
+    kernel_files,
     kernels_digest,
     listed_packages,
 )
@@ -34,6 +36,8 @@ from benchmarks.coordinator.referee import Referee, apart
 from benchmarks.coordinator.samples import floor, spot_checks
 from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.session.orders import MeasureOrder, in_turns
+from benchmarks.coordinator.session.progress import CaseCounter, Report
+from benchmarks.coordinator.session.sources import Sources
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import (
     WorkerPools,
@@ -44,9 +48,6 @@ from benchmarks.coordinator.worker_pools import (
 )
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
 from benchmarks.trial_file import Status
-
-Report = Callable[[Mapping[str, Any]], None]
-"""Called with {"done": cases finished, "total": cases, "what": a few words}."""
 
 
 def measure(
@@ -73,28 +74,6 @@ def measure(
         all_of_it = MeasureOrder("", (), first_trial, session.protocol.trials)
         for order in orders if orders is not None else [[all_of_it]]:
             yield from session.ordered(order, plans)
-
-
-@dataclasses.dataclass
-class CaseCounter:
-    """Counts cases, or steps, and reports what is done."""
-
-    total: int
-    report: Report
-    done: int = 0
-
-    def start(self, what: str) -> None:
-        """Say what is done next."""
-        self.report({"done": self.done, "total": self.total, "what": what})
-
-    def telling(self, what: str) -> Callable[[str], None]:
-        """Say what is done now, and return what adds to it while it is done."""
-        self.start(what)
-        return lambda more: self.start(f"{what}{more}")
-
-    def finish(self) -> None:
-        """Say that all is done."""
-        self.report({"done": self.total, "total": self.total, "what": "done"})
 
 
 @dataclasses.dataclass
@@ -134,6 +113,7 @@ class Session:
         self._dispatch: dict[str, Any] | None = None
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
+        self._sources = Sources(lambda: chain(*map(kernel_files, self.checkouts)), {one.python for one in checkouts})
         self._own_digests: dict[str, dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
         self._directory = make_directories()
@@ -209,7 +189,13 @@ class Session:
                     run.say = progress.telling(f"{name} {run.case.name}")
                     yield name, {"case": run.case.name, **run.run()}
                     progress.done += 1
+            self._refuse_changed(name)
         progress.finish()
+
+    def _refuse_changed(self, name: str) -> None:
+        """CheckoutError if what is measured from now on would not be what the session began with."""
+        if said := self._sources.what_changed(name):
+            raise CheckoutError(said)
 
     # ---- one trial -----------------------------------------------------------------------------------------------
 
@@ -246,6 +232,7 @@ class Session:
         with self._recorder(cases).recording() as state_so_far:
             measured(done)
             states = state_so_far()
+        self._refuse_changed(name)
         duration_s, ahead_s, self._idle_since = time.monotonic() - begin, begin - self._idle_since, time.monotonic()
         line = {
             "session": self.id,

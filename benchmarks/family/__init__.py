@@ -16,7 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .standing import ProcessStanding as ProcessStanding
+
 PR_SET_CHILD_SUBREAPER = 36
+"""linux/prctl.h."""
+
+PR_SET_DUMPABLE = 4
 """linux/prctl.h."""
 
 PATIENCE_S = 0.5
@@ -50,6 +55,16 @@ def keeps_orphans() -> bool:
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_CHILD_SUBREAPER + 1, ctypes.byref(kept), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
     return bool(kept.value)
+
+
+def hide_memory() -> None:
+    """Let no process of a plain user trace this one, or read or write its memory (ptrace(2), proc(5); Linux).
+
+    For one that nothing has to look into: job control of a plain user cannot read its environment any more either.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def children() -> Iterator[Child]:
