@@ -34,6 +34,7 @@ from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
 from benchmarks.coordinator.referee import Referee, apart
 from benchmarks.coordinator.samples import floor, spot_checks
+from benchmarks.coordinator.samples.codes import CodesSeen
 from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.session.orders import MeasureOrder, in_turns
 from benchmarks.coordinator.session.progress import CaseCounter, Report
@@ -116,6 +117,7 @@ class Session:
         self._sources = Sources(lambda: chain(*map(kernel_files, self.checkouts)), {one.python for one in checkouts})
         self._own_digests: dict[str, dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
+        self._codes = CodesSeen()
         self._directory = make_directories()
         self._ledger, self._idle_since = SecondsLedger(), time.monotonic()
         start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
@@ -233,6 +235,7 @@ class Session:
             measured(done)
             states = state_so_far()
         self._refuse_changed(name)
+        done.warnings += self._codes.changed(name, done.entries)
         duration_s, ahead_s, self._idle_since = time.monotonic() - begin, begin - self._idle_since, time.monotonic()
         line = {
             "session": self.id,
