@@ -45,6 +45,10 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
     return TrustedOutcome(_doubted(judgement, doubts), sifted.trials, tuple(doubts))
 
 
+ALWAYS = 2
+"""Ranks up to which a machine with as many GPUs measures every case of its tier."""
+
+
 def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
     """Cases of the tier that base declares and no trial has, "gemm/m64".  Those of more ranks than GPUs need none.
 
@@ -60,10 +64,6 @@ def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
         if case.tier == tier and case.world <= min((ALWAYS, *expected.counts))
     )
     return [name for name in wanted if name not in measured]
-
-
-ALWAYS = 2
-"""Ranks up to which a machine with as many GPUs measures every case of its tier."""
 
 
 def _judged(trials: Sequence[Trial], expected: Expected, policy: Policy) -> Judgement:

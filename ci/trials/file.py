@@ -109,6 +109,9 @@ def read(path: Path) -> TrialFile:
     return dataclasses.replace(found, rejected=(*damage, *found.rejected))
 
 
+GZIP = b"\x1f\x8b"
+
+
 class Followed:
     """A trial file that a measuring process appends to: every line is parsed once, however often we look.
 
@@ -138,9 +141,6 @@ class Followed:
         before = self._file
         self._file = TrialFile(self.path, (*before.trials, *trials), (*before.rejected, *rejected))
         return self._file
-
-
-GZIP = b"\x1f\x8b"
 
 
 def parse(

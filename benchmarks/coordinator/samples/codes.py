@@ -8,8 +8,13 @@ then its trials are not of one thing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+CHANGED = (
+    "runs other machine code than in an earlier trial of this session: it chooses by chance, as an autotuner does, or "
+    "its compiler's cache was written to meanwhile"
+)
 
 
 class CodesSeen:
@@ -18,14 +23,10 @@ class CodesSeen:
     def __init__(self) -> None:
         self._first: dict[tuple[str, str, str, str], str] = {}
 
-    def changed(self, kernel: str, entries: Mapping[str, Any]) -> Iterator[str]:
-        """A sentence for each arm whose code is another now.  entries: by case, of one trial."""
+    def look(self, kernel: str, entries: Mapping[str, Any]) -> None:
+        """Add a warning for each arm whose code is another now.  entries: by case, of one trial."""
         for case, entry in entries.items():
             for key, arm in entry["arms"].items():
-                if code := arm.get("code_hash"):
-                    launch = (kernel, case, key, json.dumps(arm.get("knobs"), sort_keys=True, default=str))
-                    if self._first.setdefault(launch, code) != code:
-                        yield (
-                            f"{case} {key}: runs other machine code than in an earlier trial of this session: it "
-                            "chooses by chance, as an autotuner does, or its compiler's cache was written to meanwhile"
-                        )
+                launch = (kernel, case, key, json.dumps(arm.get("knobs"), sort_keys=True, default=str))
+                if (code := arm.get("code_hash")) and self._first.setdefault(launch, code) != code:
+                    entry["warnings"].append(f"{key}: {CHANGED}")

@@ -14,6 +14,8 @@ import site
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from benchmarks.plan import UsageError
+
 AT_START = ("*.pth", "sitecustomize.py", "usercustomize.py")
 """What CPython's module `site` runs, in a folder of installed packages."""
 
@@ -37,13 +39,13 @@ class Sources:
         new = [path for path in self._present() if path not in self._kept and path.suffix in NEW]
         return sorted([*new, *filter(self._differs, self._kept)])
 
-    def what_changed(self, kernel: str) -> str:
-        """A sentence about what has changed; "" if nothing has.  kernel: what was measured meanwhile."""
+    def refuse_changed(self, kernel: str) -> None:
+        """UsageError if something has changed.  kernel: what was measured meanwhile."""
         found = self.changed()
         if not found:
-            return ""
+            return
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        return (
+        raise UsageError(
             f"{found[0]}{more} changed while {kernel} was measured: by a kernel, or by somebody who works in the tree; "
             "what is measured after that is not what was asked for.  Look at it, put it back and run again; what was "
             "finished before is kept"

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.coordinator.checkouts import Checkout, kernel_files
 from benchmarks.coordinator.session import sources
 from benchmarks.coordinator.session.sources import Sources
+from benchmarks.plan import UsageError
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def sources_of(tree: Path) -> Sources:
-    return Sources(lambda: kernel_files(Checkout("head", tree)), ["python"])
+    return Sources(lambda: kernel_files([Checkout("head", tree)]), ["python"])
 
 
 @pytest.mark.parametrize(
@@ -43,14 +44,16 @@ def test_a_file_that_is_written_is_named_with_what_was_measured(tree: Path, path
     found = sources_of(tree)
     (tree.parent / path).write_text(text)
     assert found.changed() == [tree.parent / path]
-    assert f"{Path(path).name} changed while gemm was measured" in found.what_changed("gemm")
+    with pytest.raises(UsageError, match=f"{Path(path).name} changed while gemm was measured"):
+        found.refuse_changed("gemm")
 
 
 def test_several_are_counted_and_one_that_is_gone_is_one(tree: Path) -> None:
     found = sources_of(tree)
     (tree / "toy/parts/table.csv").unlink()
     (tree / "toy/new.py").write_text("")
-    assert "new.py and 1 more changed" in found.what_changed("gemm")
+    with pytest.raises(UsageError, match="new.py and 1 more changed"):
+        found.refuse_changed("gemm")
 
 
 def test_what_says_the_same_or_is_read_by_nobody_is_no_change(tree: Path) -> None:
@@ -61,7 +64,7 @@ def test_what_says_the_same_or_is_read_by_nobody_is_no_change(tree: Path) -> Non
     (tree.parent / "installed/module.py").write_text("")
     os.utime(tree / "toy/__init__.py", ns=(1, 1))
     (tree / "toy/parts/table.csv").write_text("1\n")
-    assert found.what_changed("gemm") == ""
+    found.refuse_changed("gemm")
 
 
 def test_the_folders_of_a_python_and_of_our_own_are_looked_at(tmp_path: Path) -> None:
