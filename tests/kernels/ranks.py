@@ -13,6 +13,8 @@ import tempfile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from tests.kernels import interpreter
+
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 
@@ -71,6 +73,8 @@ def _call(module: str, function: str, arguments: tuple[object, ...], variables: 
     import torch
 
     torch.set_num_threads(int(variables["OMP_NUM_THREADS"]))
+    if variables.get("TRITON_INTERPRET") == "1":
+        interpreter.patch_once()
     getattr(importlib.import_module(module), function)(*arguments)
 
 
