@@ -63,7 +63,7 @@ def measures(marked: dict[str, str]) -> bool:
     return len(own) > (marked["RIDGELINE_START"] == "fork")
 
 
-def wait_until(what: object, seconds: float = 60.0) -> None:
+def wait_until(what: object, seconds: float = 180.0) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "waited in vain"

@@ -55,7 +55,7 @@ class Page:
         """Value of a JavaScript expression."""
         return self.tab.evaluate(script)
 
-    def wait(self, condition: str, seconds: float = 20) -> None:
+    def wait(self, condition: str, seconds: float = 60) -> None:
         """Until a JavaScript condition is true.  By asking again: the pages' policy forbids what `eval` needs.
 
         While the tab goes from one page to the next there is nobody to ask.

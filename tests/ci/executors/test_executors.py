@@ -26,7 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "jobs root"
 
 
-def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 45.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
@@ -51,7 +51,7 @@ def shell(text: str, root: Path, **options: object) -> str:
 
 
 def end(job_id: str, root: Path) -> JobStatus:
-    return executors.wait([job_id], root=root, timeout_s=20)[0]
+    return executors.wait([job_id], root=root, timeout_s=45)[0]
 
 
 # ---- how a job ends ----
@@ -139,7 +139,7 @@ LOG_ME = "echo start $NAME >>order; sleep 0.15; echo end $NAME >>order"
 
 def test_jobs_run_one_after_the_other_in_order(root: Path, tmp_path: Path) -> None:
     names = [shell(LOG_ME, root, cwd=tmp_path, env={"NAME": str(i)}) for i in range(4)]
-    assert {status.state for status in executors.wait(names, root=root, timeout_s=30)} == {State.DONE}
+    assert {status.state for status in executors.wait(names, root=root, timeout_s=45)} == {State.DONE}
     lines = (tmp_path / "order").read_text().split("\n")[:-1]
     assert lines == [f"{word} {i}" for i in range(4) for word in ("start", "end")]
 
@@ -160,8 +160,8 @@ def test_two_submits_at_once_from_two_processes_serialise(root: Path, tmp_path: 
         )
         for i in range(2)
     ]
-    names = [process.communicate(timeout=30)[0].strip() for process in both]
-    executors.wait(names, root=root, timeout_s=30)
+    names = [process.communicate(timeout=45)[0].strip() for process in both]
+    executors.wait(names, root=root, timeout_s=45)
     lines = [line.split() for line in (tmp_path / "order").read_text().splitlines()]
     assert [word for word, _ in lines] == ["start", "end", "start", "end"]
     assert lines[0][1] == lines[1][1] != lines[2][1] == lines[3][1]
@@ -284,7 +284,7 @@ def test_a_job_lost_while_it_waited_does_not_block_the_queue(root: Path) -> None
     first = shell("sleep 1", root)
     second, third = shell("true", root), shell("true", root)
     os.kill(supervisor_of(second), signal.SIGKILL)
-    assert [status.state for status in executors.wait([first, second, third], root=root, timeout_s=20)] == [
+    assert [status.state for status in executors.wait([first, second, third], root=root, timeout_s=45)] == [
         State.DONE,
         State.LOST,
         State.DONE,
