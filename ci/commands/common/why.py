@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from benchmarks.trial_file import OutputError
 from ci.commands.common.checkouts import two_checkouts
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
@@ -69,7 +70,7 @@ def explained(
             bar.update(task, description=plain(f"why: putting back {said}", 100))
 
         with _apart(console):
-            return explain(*asked, seconds=seconds, code=code, say=say)
+            return explain(*asked, seconds=seconds, code=code, say=say, log=file)
     return ()
 
 
@@ -80,7 +81,7 @@ def _apart(console: Console) -> Iterator[None]:
         yield
     except (live.Interrupted, KeyboardInterrupt):
         console.print("why: interrupted; the verdict stands without it", style="yellow")
-    except (GitError, MeasureError, OSError) as error:
+    except (GitError, MeasureError, OutputError, OSError) as error:
         console.print(f"why: broken off: {error}", style="yellow", markup=False)
 
 
