@@ -17,10 +17,10 @@ from rich.console import Console
 
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, measure
-from ci.judging.live import Measure, MeasureAlone, compare, in_session
+from ci.judging.live import Measure, MeasureAlone, Outcome, compare, in_session
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.report.model import Explanation
+from ci.records.causes.explanation import Explanation
 from ci.trials.experiments import ExperimentLine
 from ci.trials.trial import Trial
 from ci.why import search as searching
@@ -99,7 +99,7 @@ def explain_pair(
     seconds: float = DEFAULT_S,
     measuring: MeasureAlone = measure,
     code: Code = lambda question, trial: (),
-) -> tuple[Judgement, tuple[Explanation, ...]]:
+) -> tuple[Outcome, tuple[Explanation, ...]]:
     """Compare two commits afresh, such as the last good and the first bad one of a search, and explain what is SLOWER.
 
     Raises as `ci.judging.live.compare` and `explain`.
@@ -107,7 +107,7 @@ def explain_pair(
     found = compare(checkouts, plan, policy, kind, folder / "compared.jsonl", console, comparing)
     trials = found.file.trials
     asked = (checkouts, found.judgement, trials, plan, policy, folder)
-    return found.judgement, explain(*asked, seconds=seconds, measuring=measuring, code=code)
+    return found, explain(*asked, seconds=seconds, measuring=measuring, code=code)
 
 
 def slower(judgement: Judgement, trials: Sequence[Trial]) -> list[SlowGroup]:

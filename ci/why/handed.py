@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ci.harness import MeasurePlan
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement
-from ci.report.model import Explanation
+from ci.records.causes.explanation import Explanation
 from ci.trials.experiments import ExperimentLine
 from ci.trials.trial import Trial
 from ci.why.experiments import Question, keys, of_trials

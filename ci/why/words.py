@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ci.report.model import TriedCause
+from ci.records.causes.explanation import TriedCause
 from ci.report.words import interval, percent
 from ci.why.search import Search
 from ci.why.types import CauseAnswer, CauseFinding, Slowdown, Suspect, SuspectKind

@@ -25,8 +25,9 @@ from ci.judging.types import Judgement, Verdict
 from ci.options import together
 from ci.pools import file as pools_file
 from ci.pools.types import NO_GPU, Pool
+from ci.records.causes.explanation import Explanation
 from ci.report.build import report_of
-from ci.report.model import Explanation, Report, ReportWarning, Side
+from ci.report.model import Report, ReportWarning, Side
 from ci.trials import hostile
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration

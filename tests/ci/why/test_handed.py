@@ -15,7 +15,7 @@ from ci.git.repository import LocalCheckout, Repository
 from ci.harness import MEASURED, MeasurePlan
 from ci.judging import policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.report.model import TriedCause
+from ci.records.causes.explanation import TriedCause
 from ci.trials import file as trial_files
 from ci.trials import hostile
 from ci.why.explain import explain
