@@ -14,6 +14,8 @@ TIMERS = (
 NAMES = ("do_bench", "Timer", "perftest", "bench_gpu_time", "perf_report", "autorange")
 """One of these is in a text that uses a timer, under whatever name it imports it."""
 
+NOTHING = ": it times nothing, or by its own loop"
+
 CLOCKS = ("perf_counter", "time.time(", "elapsed_time", "monotonic(", "process_time(")
 """What a loop that times by itself reads."""
 
@@ -70,9 +72,7 @@ def _refuse_side(where: str, end: ScriptEnd, text: str) -> None:
         raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
     if end.kind:
         raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(text)}")
-    raise NothingTimed(
-        f"{where} ended without a timer that is known here ({TIMERS}): it times nothing, or by its own loop"
-    )
+    raise NothingTimed(f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(text) or NOTHING}")
 
 
 def warnings(survey: Survey) -> list[str]:

@@ -36,10 +36,10 @@ GPU_WORDS = ("active drivers", "cuda", "rocm", "hip", "gpu", "nvidia", "cutlass"
 
 
 KINDS = {
-    "a loop of its own": "times by its own loop",
+    "loop of its own": "times by its own loop",
+    "its own loop": "times nothing, or by its own loop",
     "other arguments": "needs arguments",
     "several gpus": "several GPUs",
-    "times nothing": "times nothing",
 }
 """In a reason, and the outcome that it says."""
 
@@ -142,14 +142,14 @@ def _with_judgement(row: ScriptOutcome, found: Judgement, seen: SeenScript) -> S
 def _kind(why: str, row: ScriptOutcome) -> str:
     """The kind of reason for which a script is not judged."""
     low = why.lower()
-    if "a loop of its own" not in low and "in time" in low:
+    if kind := next((kind for said, kind in KINDS.items() if said in low), ""):
+        return kind
+    if "in time" in low:
         return "too long for this CPU"
     if any(word in low for word in GPU_WORDS):
         return "timers reached, needs a GPU" if row.closures else "needs a GPU"
     if "cannot be imported" in low:
         return "needs a package"
-    if kind := next((kind for said, kind in KINDS.items() if said in low), ""):
-        return kind
     return "raises" if not row.closures else "timers reached, not judged"
 
 
