@@ -16,26 +16,16 @@ from jinja2 import Environment
 
 from ci.adopt.seen import ScriptCase, SeenScript
 
-_TEMPLATE = '''{% macro made(backend) -%}
-{%- for module in backend.modules %}
-    import {{ module }}
-{% endfor %}
-    calls = {
-{%- for case, call in backend.calls.items() %}
-        {{ case|tojson }}: {{ call }},
-{%- endfor %}
-    }
-{%- endmacro -%}
-"""{{ operator }}: what {{ script }} times, as a declaration.
+_TEMPLATE = '''"""{{ operator }}: what {{ script }} times, as a declaration.
 
 Cases, inputs and calls are what a run of the script showed.
 {%- if missing %}
 Fill in the places marked Unsupported.{% endif %}  Then: ridgeline verify --kernel {{ operator }}
 """
 
-import functools
+{% if called %}import functools
 
-import torch
+{% endif %}import torch
 from {{ spec }} import Case, Cost, Kernel, Tolerance, Unsupported
 
 {{ name }} = Kernel(
@@ -57,7 +47,23 @@ SEEN = {
 """Tensors that the timed closures of each case hold."""
 
 
-@{{ name }}.inputs
+{% if called %}def kept(call, tensors):
+    """The call with its output in one buffer, as the contract asks.  The copy is timed, too: out= is better."""
+    first = call(*tensors)
+    if first is None:
+        return functools.partial(call, *tensors)
+    whole = isinstance(first, torch.Tensor)
+
+    def run():
+        found = call(*tensors)
+        for buffer, new in zip([first] if whole else first, [found] if whole else found, strict=True):
+            buffer.copy_(new)
+        return first
+
+    return run
+
+
+{% endif %}@{{ name }}.inputs
 def inputs(case, seed):
     """The tensors that the script showed, with normal values; whole numbers are below 2."""
     drawn = {}
@@ -79,7 +85,7 @@ def cost(case):
 def reference(case, inputs):
 {%- if reference %}
     """What the script computes as {{ reference.said }}; better: the same in plain torch, in higher precision."""
-{{ made(reference) }}
+{{ reference.body }}
     return calls[case.name](*inputs.values())
 {%- else %}
     raise Unsupported("the truth in plain torch is not written yet; needed: what {{ script }} computes, from inputs")
@@ -89,12 +95,12 @@ def reference(case, inputs):
 @{{ name }}.backend({{ backend.name|tojson }})
 def {{ backend.function }}(case, inputs):
 {%- if backend.calls %}
-{{ made(backend) }}
+{{ backend.body }}
 {%- if backend.missing %}
     if case.name not in calls:
         raise Unsupported("not written yet; needed: the call that {{ script }} times here as {{ backend.said }}")
 {%- endif %}
-    return functools.partial(calls[case.name], *inputs.values())
+    return kept(calls[case.name], tuple(inputs.values()))
 {%- else %}
     raise Unsupported("not written yet; needed: the call that {{ script }} times as {{ backend.said }}")
 {%- endif %}
@@ -123,6 +129,7 @@ def declaration(seen: SeenScript, script: str, spec: str = "kernels.spec") -> st
         "cases": [_case(name, one) for name, one in cases.items()],
         "backends": backends,
         "reference": reference,
+        "called": any(one.calls for one in backends),
         "missing": reference is None or any(one.missing for one in backends),
     }
     text = Environment(keep_trailing_newline=True).from_string(_TEMPLATE).render(made)
@@ -147,6 +154,13 @@ class PromotedProvider:
     def function(self) -> str:
         """Of the set-up."""
         return f"{self.name}_"
+
+    @property
+    def body(self) -> str:
+        """What comes before the return of its set-up."""
+        imports = [f"    import {module}" for module in self.modules]
+        listed = [f"        {json.dumps(case)}: {call}," for case, call in self.calls.items()]
+        return "\n".join([*imports, *([""] if imports else []), "    calls = {", *listed, "    }"])
 
     @property
     def is_truth(self) -> bool:

@@ -70,7 +70,7 @@ def explain_handed(
 
     Raises GitError, and kernels.project.ProjectError, where a commit cannot be read.
     """
-    if not lines:
+    if not any(line.put for line in lines):
         return ()
     bench = HandedExperiments.of(sides, policy, lines)
     groups = slower(judgement, trials)

@@ -88,7 +88,12 @@ def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy
     if leg.code:
         outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, leg.code))
     made = _report(outcome, expected, leg, repository)
-    return dataclasses.replace(made, explanations=_explanations(outcome, expected, repository, policy))
+    explanations = _explanations(outcome, expected, repository, policy)
+    told = (ReportWarning(TOLD_CODE),) if any(one.code for one in explanations) else ()
+    return dataclasses.replace(made, explanations=explanations, warnings=(*made.warnings, *told))
+
+
+TOLD_CODE = "the machine code beside a cause is what the measuring host says that both sides compile to"
 
 
 def _explanations(

@@ -160,8 +160,10 @@ def explained(scene: Scene, change: Callable[[dict[str, Any]], None] = lambda li
     scene.measured(0.03, with_knob(2))
     for case in ("m16", "m64"):
         said = {"case": f"gemm/triton/{case}", "put": ["knob num_stages=3"], "trials": equal, "code": []}
+        told = {"case": f"gemm/triton/{case}", "put": [], "trials": [], "code": ["LDS bytes: 3 → 2"]}
         with (scene.clone / "trials.jsonl").open("a") as file:
-            file.write(json.dumps({"format": "ridgeline-experiment", "version": 1, **said}) + "\n")
+            for line in (said, told):
+                file.write(json.dumps({"format": "ridgeline-experiment", "version": 1, **line}) + "\n")
 
 
 def test_a_cause_is_told_from_the_experiments_of_the_leg(scene: Scene) -> None:
@@ -170,6 +172,8 @@ def test_a_cause_is_told_from_the_experiments_of_the_leg(scene: Scene) -> None:
     (why,) = scene.report.explanations
     assert why.state == "proven"
     assert why.sentence.startswith("knob num_stages 3 → 2: putting it back leaves ")
+    assert why.code == ("LDS bytes: 3 → 2",)
+    assert leg.TOLD_CODE in map(str, scene.report.warnings)
     assert "### Why: 2 cases" in (scene.clone / "out.md").read_text()
 
 

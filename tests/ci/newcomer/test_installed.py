@@ -142,7 +142,7 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
     assert "4 of 4 closures" in done.stdout
     assert "script bench/speed.py" in done.stdout
     assert "perf/speed.py: 2 cases, 4 of 4 calls written" in done.stdout
-    assert '"rows16_fp32": lambda x0: shop.ops.softmax(x0, -1),' in (theirs / "perf/speed.py").read_text()
+    assert '"rows16_fnsoftmax_fp32": lambda x0: shop.ops.softmax(x0, -1),' in (theirs / "perf/speed.py").read_text()
     assert "4 right, 0 not right" in done.stdout
     records = list((theirs / "results").glob("*/*.notes.jsonl"))
     kernels = {
