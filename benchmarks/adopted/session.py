@@ -23,7 +23,7 @@ from benchmarks.coordinator import device_state, fingerprint
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.ranks import Failed, WorkerPool
-from benchmarks.coordinator.trial import Report
+from benchmarks.coordinator.session.progress import Report
 from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories
 from benchmarks.trial_file import Status
 

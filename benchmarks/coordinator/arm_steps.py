@@ -64,6 +64,7 @@ class ArmSteps:
         self.ended: set[str] = set()
         self._in_turns, self._restarts = False, 0
         self.referee, self.made_apart = workers.referee, workers.made_apart
+        self.quiet = workers.quiet
 
     def arms(self) -> list[PlannedArm]:
         """The arms that have not failed."""
@@ -88,6 +89,7 @@ class ArmSteps:
 
     def ask(self, role: str, what: str, limit_s: float, op: str, **fields: Any) -> list[Any]:
         """The answers of all ranks of a checkout.  Raises StepFailed, PoolDied, or Again where nobody can be blamed."""
+        self.quiet.pause()
         pool = self.workers.pools[role]
         try:
             answers = pool.ask(what, limit_s, op, **fields)
@@ -120,6 +122,7 @@ class ArmSteps:
         """
         if self._in_turns and len(steps) > 1:
             return [found for step in steps for found in self.together([step])]
+        self.quiet.pause()
         for step in steps:
             label = f"{step.name} of {step.about}"
             self.workers.pools[step.role].post(label, self._allow(step.op, *step.arms), step.op, **step.fields)

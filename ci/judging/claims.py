@@ -260,16 +260,16 @@ def _between(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
                 yield trial.id, f"its samples of {key[0]} are those of trial {seen[key]}"
 
 
+FEWEST_TO_COPY = 8
+"""Different samples from which an equal row is a copy.  None of 6,492 recorded rows on H200 equals another one;
+single samples repeat, for clocks have few digits (results/ and tests/recordings, 2026-11-22)."""
+
+
 def _samples(trial: Trial) -> Iterator[tuple[str, str, str, bytes]]:
     """The samples of every arm that has several different ones; two runs never agree in all of them."""
     for case, role, backend, arm in trial.arms():
         if len(set(arm.seconds.tolist())) >= FEWEST_TO_COPY:
             yield f"{trial.operator}/{case}", role, backend, arm.seconds.tobytes()
-
-
-FEWEST_TO_COPY = 8
-"""Different samples from which an equal row is a copy.  None of 6,492 recorded rows on H200 equals another one;
-single samples repeat, for clocks have few digits (results/ and tests/recordings, 2026-11-22)."""
 
 
 def _gaps(trials: Iterable[Trial]) -> Iterator[str]:

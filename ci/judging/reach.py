@@ -16,8 +16,6 @@ from ci.git.repository import LocalCheckout, listed_packages
 from ci.harness import MeasurePlan
 from ci.judging.types import Judgement, Verdict
 
-UNREACHED = "no file that their code can come from differs between the two sides: SAME without measuring"
-
 
 def of_checkouts(base: LocalCheckout, head: LocalCheckout) -> Reach:
     """What differs between two checkouts on this disk."""

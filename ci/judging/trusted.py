@@ -54,6 +54,10 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
     return TrustedOutcome(judgement, sifted.trials, tuple(doubts), found.lines)
 
 
+ALWAYS = 2
+"""Ranks up to which a machine with as many GPUs measures every case of its tier."""
+
+
 def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
     """Cases of the tier that base declares and no trial has, "gemm/m64".  Those of more ranks than GPUs need none.
 
@@ -69,10 +73,6 @@ def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
         if case.tier == tier and case.world <= min((ALWAYS, *expected.counts))
     )
     return [name for name in wanted if name not in measured]
-
-
-ALWAYS = 2
-"""Ranks up to which a machine with as many GPUs measures every case of its tier."""
 
 
 def _judged(trials: Sequence[Trial], expected: Expected, policy: Policy) -> Judgement:

@@ -113,6 +113,9 @@ def read(path: Path) -> TrialFile:
     return dataclasses.replace(found, rejected=(*damage, *found.rejected))
 
 
+GZIP = b"\x1f\x8b"
+
+
 class Followed:
     """A trial file that a measuring process appends to: every line is parsed once, however often we look.
 
@@ -143,9 +146,6 @@ class Followed:
         trials, rejected = (*before.trials, *found.trials), (*before.rejected, *found.rejected)
         self._file = TrialFile(self.path, trials, rejected, (), (*before.experiments, *found.experiments))
         return self._file
-
-
-GZIP = b"\x1f\x8b"
 
 
 def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:

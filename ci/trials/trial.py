@@ -315,7 +315,7 @@ class Trial:
             faults_of(data.get("preflight") or {}),
             regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),
             sweep=SweepBatch.of(data),
-            spent=Spent.of(data.get("spent_s"), data.get("ahead_s")),
+            spent=Spent.of(data.get("spent_s"), data.get("ahead_s"), data.get("side_by_side")),
         )
 
     @property

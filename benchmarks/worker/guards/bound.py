@@ -21,7 +21,7 @@ gc_enable, gc_disable, gc_isenabled = gc.enable, gc.disable, gc.isenabled
 Event = torch.cuda.Event
 record, query, elapsed_time = Event.record, Event.query, Event.elapsed_time
 event_synchronize = Event.synchronize
-synchronize, current_stream = torch.cuda.synchronize, torch.cuda.current_stream
+synchronize, current_stream, set_stream = torch.cuda.synchronize, torch.cuda.current_stream, torch.cuda.set_stream
 sleep_cycles: Any = torch.cuda._sleep
 total: Any = torch.sum
 

@@ -105,6 +105,10 @@ def _parts(value: Any, calls: bool) -> Iterator[tuple[str, Any]]:
         yield from list(vars(value).items())[:MOST]
 
 
+_HOLDERS = (torch.Tensor, torch.nn.Module, list, tuple, dict, FunctionType, functools.partial)
+"""Globals of these kinds are followed; others are modules and constants."""
+
+
 def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Cells, defaults, and the globals that its code names."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
@@ -115,7 +119,3 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     yield "defaults", function.__defaults__
     held = function.__globals__
     yield from ((name, held[name]) for name in function.__code__.co_names if isinstance(held.get(name), _HOLDERS))
-
-
-_HOLDERS = (torch.Tensor, torch.nn.Module, list, tuple, dict, FunctionType, functools.partial)
-"""Globals of these kinds are followed; others are modules and constants."""

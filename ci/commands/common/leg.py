@@ -133,14 +133,14 @@ def _compiled(path: Path) -> CompiledTree:
     return compiled.parse(found.decode("utf-8", "replace"), path.name)
 
 
+MOST_FILES = 20
+"""Files of a folder that are read: one leg hands over one."""
+
+
 def handed_over(files: Sequence[Path]) -> list[TrialFile]:
     """The trial files that are there, and those in folders, read as hostile."""
     inside = [sorted(path.glob("*.jsonl"))[:MOST_FILES] if path.is_dir() else [path] for path in files]
     return [hostile.read(path) for paths in inside for path in paths if path.exists() or path.is_symlink()]
-
-
-MOST_FILES = 20
-"""Files of a folder that are read: one leg hands over one."""
 
 
 def expected_alone(leg: HandedLeg, repository: Repository) -> Expected:
@@ -230,6 +230,9 @@ def _trusted(repository: Repository, commit: str) -> bool:
 # ---- the report ------------------------------------------------------------------------------------------------------
 
 
+UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"
+
+
 def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, repository: Repository) -> Report:
     where = leg.pool if leg.gpus is None else f"{leg.pool}, {leg.gpus} GPU{'s' * (leg.gpus != 1)}"
     checkouts = [LocalCheckout(role, repository.root, Commit(c, 0, "")) for role, c in _roles(expected.base, leg.head)]
@@ -244,9 +247,6 @@ def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, reposit
     return dataclasses.replace(
         made, base=base, head=head, warnings=(*first, *more, *made.warnings), configurations=moved
     )
-
-
-UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"
 
 
 def _untrusted(head: Side, outcome: TrustedOutcome) -> ReportWarning:

@@ -27,6 +27,8 @@ from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
 from ci.whole_files import replace
 
+NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
+
 
 def compared(
     repository: Repository,
@@ -65,9 +67,6 @@ def _identical(
     when = f"{before.path}; --all-cases measures both sides"
     console.print(f"both commits have the same kernel files, and head was measured before: {when}", markup=False)
     return live.as_measured(before, base, rules)
-
-
-NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
 
 
 def finish(

@@ -42,7 +42,7 @@ WHY = together(
         default=DEFAULT_S,
         show_default=True,
         metavar="SECONDS",
-        help="Begin no such experiment after this long.",
+        help="Start no further experiment after this long.",
     ),
 )
 """Whether the cause of a SLOWER is looked for, and for how long."""

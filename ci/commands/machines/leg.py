@@ -27,7 +27,7 @@ WHY_S = 180
 def leg(base: str, head: str, out: Path, dry_run: bool) -> int:
     """Compare HEAD with BASE, then verify the tuned entries whose code HEAD has changed.
 
-    The exit code is that of the comparison: an entry that is no longer the best is said in the report, and is no
+    The exit code is that of the comparison: an entry that is no longer the best is named in the report, and is no
     regression by itself.
     """
     repository = Repository(Path.cwd())

@@ -44,7 +44,7 @@ def tune(
 
     An entry is for all cases that share it, so all of them are measured; it says what confirmed it.  OPERATOR: one or
     more, `all` for every one that has a table.  Exit code 1: with --verify, an entry is no longer the best; 2:
-    something could not be decided, and is as it was.
+    something could not be decided, and stays as it was.
     """
     wish = TuneWish(dry_run=dry_run, **given)  # type: ignore[arg-type]
     if wish.arch and not dry_run:
