@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -80,17 +82,33 @@ class SideBySide:
         self._quiet, self._known, self._sound, self._lost = quiet, known, sound, lost
         self._by_itself: set[str] = set()
         self._begun: frozenset[str] = frozenset()
+        self._choosing, self._seconds = threading.Lock(), dict[str, float]()
 
     def lines(
         self, trial: Callable[[PlannedTrial], Line], wanted: Sequence[PlannedTrial], count: int
     ) -> Iterator[Line]:
         """The lines of trials, `count` at a time."""
-        return run([functools.partial(self._line, trial, one) for one in wanted], count, self._quiet)
+        left = list(wanted)
+        return run([functools.partial(self._line, trial, left) for _ in wanted], count, self._quiet)
 
-    def _line(self, trial: Callable[[PlannedTrial], Line], one: PlannedTrial) -> Line:
+    def _next(self, left: list[PlannedTrial]) -> PlannedTrial:
+        """A trial of the turn that is under way, the longest first: the last lane then ends soon after the others."""
+        with self._choosing:
+            turns = Counter(one.kernel for one in left)
+            latest = max(turns.values())
+            found = max((one for one in left if turns[one.kernel] == latest), key=self._took)
+            left.remove(found)
+            return found
+
+    def _took(self, one: PlannedTrial) -> float:
+        return self._seconds.get(one.kernel, 0.0)
+
+    def _line(self, trial: Callable[[PlannedTrial], Line], left: list[PlannedTrial]) -> Line:
+        one = self._next(left)
         known = dict(self._known.get(one.kernel, {}))
         with self._quiet.lane(self._needs(one)) as lane:
             line = trial(one)
+        self._seconds[one.kernel] = line["duration_s"]
         if not lane.beside or self._sound(line):
             return line
         self._by_itself.add(one.kernel)

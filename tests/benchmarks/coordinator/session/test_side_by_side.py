@@ -178,6 +178,21 @@ def test_what_would_keep_others_waiting_has_no_other_beside_it():
     }
 
 
+def test_within_a_turn_the_longest_come_first():
+    took, order = {"quick": 1.0, "slow": 9.0, "middle": 4.0}, []
+
+    def trial(one: PlannedTrial) -> dict[str, Any]:
+        order.append((one.kernel, one.number))
+        return {"ahead_s": 0.0, "duration_s": took[one.kernel], "kernel": one.kernel}
+
+    wanted = [PlannedTrial(name, number, needing()) for number in (0, 1, 2) for name in took]
+    wanted = [one for one in wanted if one != PlannedTrial("middle", 2, needing())]
+    list(SideBySide(Quiet(), {}, lambda line: True, lambda seconds: None).lines(trial, wanted, 1))
+    assert order[:2] == [("quick", 0), ("slow", 0)], "nothing is known yet: as they were planned"
+    assert sorted(order[:5]) == sorted([("quick", 0), ("slow", 0), ("middle", 0), ("slow", 1), ("quick", 1)])
+    assert order[-3:] == [("slow", 2), ("middle", 1), ("quick", 2)]
+
+
 def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_are_told():
     quiet, lost, alone, hung, both = Quiet(room=100), [], [], [], threading.Barrier(2)
     known: dict[str, Any] = {"bad": {("c", "head/a"): "hung before"}}
