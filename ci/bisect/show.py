@@ -28,7 +28,7 @@ def progress(state: SearchState, places: Sequence[RowPlace], what: str, console:
         console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"), soft_wrap=True)
     if state.belief is not None and state.answer is None:
         console.print(suspects_table(state, places, what))
-        console.print(Text(f"no step: {chance(state.belief.none)}; {set_size(state, what)}; trials scatter by "
+        console.print(Text(f"no step: {chance(state.belief.surely_none)}; {set_size(state, what)}; trials scatter by "
                            f"{100 * state.belief.noise:.2g} %"))  # fmt: skip
     if isinstance(state.then, Ask):
         console.print(Text(f"next: {_asked(state.then, places)}", "dim"), soft_wrap=True)

@@ -147,7 +147,7 @@ def _axis(kind: str, ends: Sequence[str], kernels: Sequence[str]) -> Axis:
             raise click.UsageError(
                 f"{len(ends)} commits given, two are needed: ridgeline bisect GOOD BAD, or --event ID"
             )
-        return commits.commit_axis(Repository(Path.cwd()), ends[0], ends[1], kernels, err_console())
+        return commits.commit_axis(Repository(Path.cwd()), ends[0], ends[1], kernels)
     here = one_checkout(None, None, None)
     if kind == "knob":
         if not ends:

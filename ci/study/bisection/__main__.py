@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--searches", type=int, default=SEARCHES, help="of each line of the table")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="that share the lines")
     asked = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a process has one line, and small arrays
     numbers = range(len(cells(asked.data)))
     with ProcessPoolExecutor(asked.processes, multiprocessing.get_context("spawn")) as pool:
         others = pool.submit(compared, asked.searches, SEED)
