@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ci.bisect import commits, expect, replay, show
+from ci.bisect import commits, drivers, expect, replay, show
 from ci.bisect.axes import FEWEST, Axis, KnobAxis, PythonAxis, settings_of
 from ci.bisect.classes import Labels
 from ci.bisect.live import LiveTrials, alone
@@ -58,12 +58,15 @@ cases took 4.3 s on an H200 (2026-11-22); here the program and its fork server a
 LEAST = 1e-4
 """Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
 
-AXES = ("commits", "knob", "triton", "env")
+AXES = ("commits", "knob", "triton", "env", "driver")
+
+DRIVER = AXES[-1]
 
 EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
   ridgeline bisect --event 3f2a
   ridgeline bisect --axis knob num_warps=4,8 num_stages=2,3 --case gemm/n4096_k14336_m64_fp16
-  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16"""
+  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16
+  ridgeline bisect --axis driver --case gemm/n4096_k14336_m64_fp16"""
 
 
 @click.command(epilog=example(EXAMPLES))
@@ -108,7 +111,8 @@ def bisect(
     be measured are left out, and the answer is then a range.  Several cases count together, by the geometric mean of
     their ratios.  The same command goes on where it was interrupted.
 
-    --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one first.
+    --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one first;
+    driver: the drivers in the records of --results (or those that are named, the good one first), nothing is measured.
 
     Exit code 0: answered (found, or there is no step); 2: the trials did not suffice; 3: usage or infrastructure.
     1 is not used: a search that finds a regression did its work.
@@ -123,6 +127,10 @@ def bisect(
         return _told(found.places, [None] * len(found.places), lead(found.kind), found.outcomes, "place", as_json)
     if not (planned.cases or planned.kernels):
         raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
+    if axis == DRIVER:
+        found = drivers.of_records(results, planned, ends)
+        apart = functools.partial(lead, apart=True)
+        return _told(found.places, [None] * len(found.places), apart(found.kind), found.outcomes, DRIVER, as_json)
     row = _axis(axis, ends, planned.kernels)
     if recording:
         found = replay.of_axis(recording, row)
@@ -180,9 +188,12 @@ def _planned(
     return with_rounds(plan(cases=plain, **unique, **how))
 
 
-def _rules(rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str) -> SearchRules:
-    """By the policy for this kind of machine."""
+def _rules(
+    rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str, *, apart: bool = False
+) -> SearchRules:
+    """By the policy for this kind of machine.  apart: what is compared was recorded apart, not in the same trial."""
     settings = rules.settings(kernels[0] if len(kernels) == 1 else "", kind)
+    settings = settings.recorded_apart() if apart else settings
     return SearchRules(smallest or max(settings.smallest_effect, LEAST), NOISE * settings.trial_noise, most)
 
 
@@ -253,7 +264,7 @@ def _shown(
     as_json: bool,
 ) -> SearchState:
     """Print what the trials come to in their order; the last state."""
-    states = replayed(places, known, rules, outcomes)
+    states = replayed(places, known, rules, outcomes, whole=what == DRIVER)
     if as_json:
         click.echo(json.dumps(show.document(states, places, what), indent=1))
     else:
