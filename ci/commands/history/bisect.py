@@ -14,17 +14,18 @@ from typing import Any
 
 import click
 
-from ci.bisect import commits, drivers, expect, replay, show
-from ci.bisect.axes import FEWEST, Axis, KnobAxis, PythonAxis, settings_of
+from ci.bisect import commits, drivers, expect, machine_code, replay, show
+from ci.bisect.axes import FEWEST, Axis, CommitAxis, KnobAxis, PythonAxis, settings_of
 from ci.bisect.classes import Labels
 from ci.bisect.live import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
 from ci.bisect.types import RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.commands.common.checkouts import one_checkout
-from ci.commands.common.why import WHY, explained_commit
+from ci.commands.common.why import CACHE, WHY, explained_commit
 from ci.commands.history.of_event import asked_of_event
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, machine_kind
+from ci.isa.compile import TreeCompiler, Wanted
 from ci.judging import policy
 from ci.options import (
     DRY_RUN,
@@ -81,6 +82,13 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
     metavar="SHARE",
     help="Least step looked for, such as 0.01 (policy).",
 )
+@click.option(
+    "--arch",
+    "arches",
+    multiple=True,
+    metavar="ARCH",
+    help="Compile every commit for gfx942, gfx950 or sm_90 first (no GPU): equal code is one class.",
+)
 @click.option("--replay", "recording", type=click.Path(path_type=Path), help="Take recorded trials; measure nothing.")
 @POLICY
 @OUT
@@ -94,6 +102,7 @@ def bisect(
     event: str | None,
     most: int,
     smallest: float | None,
+    arches: tuple[str, ...],
     recording: Path | None,
     policy_file: Path | None,
     out: Path | None,
@@ -131,13 +140,13 @@ def bisect(
         found = drivers.of_records(results, planned, ends)
         apart = functools.partial(lead, apart=True)
         return _told(found.places, [None] * len(found.places), apart(found.kind), found.outcomes, DRIVER, as_json)
-    row = _axis(axis, ends, planned.kernels)
+    row = _axis(axis, ends, planned, arches)
     if recording:
         found = replay.of_axis(recording, row)
         return _told(found.places, row.known, lead(found.kind), found.outcomes, row.what, as_json)
     file = out or _file(axis, row, planned)
     if dry_run:
-        return _said(row, lead(machine_kind()), file, ratio, as_json)
+        return _said(row, lead(machine_kind()), file, ratio, arches, as_json)
     last = _measured(row, planned, lead(machine_kind()), file, as_json)
     pair = neighbours(last.answer, row.places) if axis == AXES[0] and why else None
     if pair:
@@ -148,20 +157,31 @@ def bisect(
 # ---- what is asked ------------------------------------------------------------------------------------------------
 
 
-def _axis(kind: str, ends: Sequence[str], kernels: Sequence[str]) -> Axis:
+def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence[str]) -> Axis:
     """The row of places that the arguments name."""
+    if arches and kind != AXES[0]:
+        raise click.UsageError(f"--arch compiles commits; leave it out with --axis {kind}")
     if kind == "commits":
         if len(ends) != FEWEST:
             raise click.UsageError(
                 f"{len(ends)} commits given, two are needed: ridgeline bisect GOOD BAD, or --event ID"
             )
-        return commits.commit_axis(Repository(Path.cwd()), ends[0], ends[1], kernels)
+        repository = Repository(Path.cwd())
+        row = commits.commit_axis(repository, ends[0], ends[1], planned.kernels)
+        return _compiled(row, planned, arches) if arches else row
     here = one_checkout(None, None, None)
     if kind == "knob":
         if not ends:
             raise click.UsageError("--axis knob needs the knobs that differ, such as num_warps=4,8 num_stages=2,3")
         return KnobAxis(here, settings_of(ends))
     return PythonAxis(here, _pythons(ends, kind), sys.executable)
+
+
+def _compiled(row: CommitAxis, planned: MeasurePlan, arches: Sequence[str]) -> CommitAxis:
+    """The commits with the machine code of what is measured, in the cache of `ridgeline isa`."""
+    cases = tuple(case.rpartition("/")[2] for case in planned.cases)
+    wanted = Wanted(arches, "nightly", planned.kernels, cases, planned.backends, lenient=True)
+    return machine_code.labelled(row, wanted, TreeCompiler(row.repository.root / CACHE, err_console()))
 
 
 def _pythons(paths: Sequence[str], kind: str) -> list[str]:
@@ -272,7 +292,7 @@ def _shown(
     return states[-1]
 
 
-def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, as_json: bool) -> int:
+def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, arches: Sequence[str], as_json: bool) -> int:
     """What would be searched, and how long it takes."""
     state = state_of(axis.places, axis.known, rules, [])
     count = expect.trials(axis.known, rules, ratio)
@@ -283,6 +303,7 @@ def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, as_js
         click.echo(json.dumps({**told, "trials": round(count, 1), "minutes": round(minutes, 1)}, indent=1))
         return PASS
     out_console().print(show.places_table(axis.places, axis.known, axis.what))
-    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ")
+    by = f", by what they compile to for {', '.join(arches)}" if arches else ""
+    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ{by}")
     click.echo(f"would take about {count:.0f} trials, {minutes:.0f} minutes, into {file}")
     return PASS
