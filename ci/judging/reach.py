@@ -16,8 +16,6 @@ from ci.git.repository import LocalCheckout, listed_packages
 from ci.harness import MeasurePlan
 from ci.judging.types import Judgement, Verdict
 
-UNREACHED = "no file that their code can come from differs between the two sides: SAME without measuring"
-
 
 def of_checkouts(base: LocalCheckout, head: LocalCheckout) -> Reach:
     """What differs between two checkouts on this disk."""
@@ -73,12 +71,16 @@ ENTRY = re.compile(r"\d+ blob ([0-9a-f]+)\t(.*)", re.DOTALL)
 LAST = "no such object"
 
 
+def of_commit(root: Path, commit: str) -> SourceTree:
+    """The files of a commit; nothing of it is checked out.  Raises GitError, and kernels.project.ProjectError."""
+    return trees_of(root, [commit])[0]
+
+
 def trees_of(root: Path, commits: Sequence[str]) -> list[SourceTree]:
-    """The files of each commit, each file read once however many commits have it.  Raises GitError."""
+    """The files of each commit, each file read once however many commits have it.  Raises as `of_commit` does."""
     blobs = [_blobs(root, commit) for commit in commits]
     python = dict.fromkeys(digest for one in blobs for path, digest in one.items() if path.endswith(".py"))
-    texts = dict(_texts(root, list(python)))
-    files = {digest: SourceFile(digest, text) for digest, text in texts.items()}
+    files = {digest: SourceFile(digest, text) for digest, text in texts(root, list(python))}
     return [
         SourceTree(
             {path: files.get(digest) or SourceFile(digest) for path, digest in sorted(one.items())},
@@ -103,7 +105,7 @@ def _packages(root: Path, commit: str, written: bool) -> list[str]:
         return listed_packages(Path(folder))
 
 
-def _texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
+def texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
     """(digest, content) of files, all in one call of git.  GitError if one is not UTF-8, which Python files are."""
     asked = "".join(f"{digest}\n" for digest in [*digests, LAST])  # its answer ends the output, which is stripped
     output = git(root, "cat-file", "--batch", stdin=asked).encode()
@@ -112,7 +114,7 @@ def _texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
         end = output.find(b"\n", place)
         words = output[place : max(end, place)].split()
         if len(words) != 3 or words[0].decode() != digest:
-            raise GitError(f"a Python file of the commit before blob {digest} is not UTF-8; its imports cannot be read")
+            raise GitError(f"a file of the commit before blob {digest} is not UTF-8; what differs in it cannot be read")
         begin = end + 1
         place = begin + int(words[2]) + 1
         yield digest, output[begin : place - 1].decode()
