@@ -18,7 +18,8 @@ from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.session.kept_lines import of_format
-from benchmarks.coordinator.trial import Report, Session
+from benchmarks.coordinator.session.progress import Report
+from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
 from benchmarks.shapes import clean
 from benchmarks.tally import Tally

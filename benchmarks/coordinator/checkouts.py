@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +238,17 @@ def listed_packages(checkout: Checkout) -> list[str]:
 
 def kernels_digest(checkout: Checkout) -> str:
     """16 hex digits over every file of the listed kernel packages: names and contents."""
-    packages = sorted(listed_packages(checkout))
-    paths = [path for package in packages for path in files_of(checkout.path.joinpath(*package.split(".")))]
-    return digest_of(read(checkout.path, paths))[:16]
+    return digest_of(read(checkout.path, kernel_files([checkout])))[:16]
+
+
+def kernel_files(checkouts: Iterable[Checkout]) -> Iterator[Path]:
+    """Every file of the listed kernel packages."""
+    for checkout in checkouts:
+        for package in sorted(listed_packages(checkout)):
+            yield from files_of(checkout.path.joinpath(*package.split(".")))
+
+
+def called_libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
+    """Version and origin of every library that an operator's backends call, by distribution."""
+    by_backend = (declaration or {}).get("libraries", {})
+    return {name: version for called in by_backend.values() for name, version in called.items()}
