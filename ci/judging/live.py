@@ -38,14 +38,19 @@ def in_session(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path,
 
 
 def started_for_each(measuring: MeasureAlone) -> Measure:
-    """The same of a program that takes no orders: it is started for each, with the operator's cases and trials."""
+    """The same of a program that takes no orders: it is started for each, with the operator's cases and trials.
+
+    A trial of "everything" that leaves out what has one already is of the plan's other kernels, or not needed.
+    """
 
     def in_turn(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
         worst = MEASURED
         while orders := json.loads(told()):
             for order in orders:
                 names = tuple(f"{order['kernel']}/{case}" for case in order["cases"])
-                kernels = (order["kernel"],) if order["kernel"] else plan.kernels
+                kernels = (order["kernel"],) if order["kernel"] else _without(plan.kernels, order["without"])
+                if order["without"] and not kernels:
+                    continue
                 numbers = {"first_trial": order["first_trial"], "trials": order["trials"]}
                 part = dataclasses.replace(plan, kernels=kernels, cases=names or plan.cases, **numbers)
                 code = measuring(checkouts, part, out, console)
@@ -55,6 +60,10 @@ def started_for_each(measuring: MeasureAlone) -> Measure:
         return worst
 
     return in_turn
+
+
+def _without(names: Sequence[str], left_out: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in left_out)
 
 
 class Interrupted(Exception):

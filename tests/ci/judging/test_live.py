@@ -18,7 +18,7 @@ from benchmarks import trial_file
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
 from ci.judging import outlook, policy
-from ci.judging.live import Interrupted, TrialOrder, compare, identical, started_for_each, up_to
+from ci.judging.live import Interrupted, TrialOrder, compare, identical, said, started_for_each, up_to
 from ci.judging.types import Verdict
 from ci.records import store
 from ci.report.seconds import to_decide
@@ -256,6 +256,24 @@ def test_a_program_that_takes_no_orders_is_started_for_each(tmp_path: Path) -> N
     assert (plans[0].trials, plans[0].cases) == (1, ())
     assert all(case.startswith("gemm/") for plan in plans[1:] for case in plan.cases)
     assert [plan.first_trial for plan in plans] == [sum(p.trials for p in plans[:i]) for i in range(len(plans))]
+
+
+@pytest.mark.parametrize(("asked", "measured"), [((), []), (("gemm",), []), (("gemm", "rows"), [("rows",)])])
+def test_a_program_that_goes_on_has_no_first_trial_again(
+    tmp_path: Path, asked: tuple[str, ...], measured: list[tuple[str, ...]]
+) -> None:
+    plans: list[MeasurePlan] = []
+
+    def alone(trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+        plans.append(plan)
+        return MEASURED
+
+    orders = iter([said([TrialOrder("", (), 0, 1, ("gemm",)), TrialOrder("gemm", ("m16",), 1, 2)]), "[]"])
+    quiet = Console(file=io.StringIO())
+    ended = started_for_each(alone)(TREES, MeasurePlan(kernels=asked), tmp_path / "t", quiet, lambda: next(orders))
+    assert ended == MEASURED
+    assert [plan.kernels for plan in plans] == [*measured, ("gemm",)]
+    assert (plans[-1].first_trial, plans[-1].trials, plans[-1].cases) == (1, 2, ("gemm/m16",))
 
 
 class NoisyPlayer(Player):
