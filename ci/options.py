@@ -77,6 +77,17 @@ class NewFile(click.Path):
         return path
 
 
+class NamedPath(click.Path):
+    """A path to write to; an empty text, as an unset variable of a shell gives it, is none."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; a usage error for an empty text."""
+        return super().convert(value, param, ctx) if str(value) else self.fail("'' names no path", param, ctx)
+
+
 class Finite(click.FloatRange):
     """A number in a range: click takes NaN for one in every range, and infinity where there is no upper end."""
 

@@ -45,7 +45,7 @@ def harness_numerics() -> ModuleType:
 @contextlib.contextmanager
 def placed(case: Any, seed: int) -> Iterator[None]:
     """New tensors go to the case's device, random numbers start from the seed."""
-    torch.manual_seed(seed)
+    bound.manual_seed(seed)
     with torch.device(case.place.device):
         yield
 

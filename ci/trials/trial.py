@@ -21,8 +21,8 @@ from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
 from ci.trials.cost import Cost, Spent
 from ci.trials.faults import NodeFault, faults_of
-from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
+from ci.trials.pooled import KeptTimes, SamplesAt
 from ci.trials.swept.batch import SweepBatch
 
 Made = TypeVar("Made")

@@ -46,7 +46,16 @@ def digest(tensor: torch.Tensor) -> str:
 
 def described(found: dict[str, torch.Tensor]) -> list[str]:
     """Type and shape of every tensor, sorted: "bf16[64,4096]"."""
-    return sorted(f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for one in found.values())
+    return list(map(_described, ordered(found)))
+
+
+def ordered(found: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors in the order of `described`."""
+    return sorted(found.values(), key=_described)
+
+
+def _described(one: torch.Tensor) -> str:
+    return f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}"
 
 
 def _digest(tensor: torch.Tensor) -> str:

@@ -9,15 +9,18 @@ from pathlib import Path
 import click
 
 from ci.git.command import GitError
-from ci.git.repository import Commit, LocalCheckout, Repository
+from ci.git.repository import Commit, LocalCheckout, Repository, listed_packages
 
 
 def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out: Path | None = None) -> LocalCheckout:
     """The checkout of `run`: named by the caller on a node without git, else the working tree of the repository.
 
     out: the trial file that the verb writes; it is no change of the tree.
+    Raises GitError; UsageError for a folder that was named and has no kernels, for which ours would be measured.
     """
     folder = path or Path.cwd()
+    if path is not None:
+        _refuse_without_kernels(path)
     if commit is None:
         return Repository(folder).working_tree(out)
     if date_ms is None:
@@ -27,6 +30,16 @@ def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out
             date_ms = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
             click.echo("the commit's date is not known here: today's is recorded; --commit-date gives it", err=True)
     return LocalCheckout("head", folder.resolve(), Commit(commit, date_ms, ""))
+
+
+def _refuse_without_kernels(path: Path) -> None:
+    listed = listed_packages(path)
+    places = [path / part / name.replace(".", "/") for name in listed for part in ("", "src")]
+    if not any(place.is_dir() or place.with_name(f"{place.name}.py").is_file() for place in places):
+        raise click.UsageError(
+            f"--tree {path} has none of the packages with kernels that it lists ({', '.join(listed)}); "
+            "name a checkout, or list its packages in its ridgeline.toml: kernels = [...]"
+        )
 
 
 def two_checkouts(

@@ -25,11 +25,15 @@ from ci.judging.types import Judgement, Verdict
 from ci.options import together
 from ci.pools import file as pools_file
 from ci.pools.types import NO_GPU, Pool
+from ci.records.causes.explanation import Explanation
 from ci.report.build import report_of
 from ci.report.model import Report, ReportWarning, Side
 from ci.trials import hostile
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration
+from ci.why.explain import NOT_EXAMINED
+from ci.why.handed import explain_handed
+from ci.why.trees import CommitSides
 from kernels.project import ProjectError
 
 EXISTING = click.Path(path_type=Path, dir_okay=False)
@@ -83,7 +87,25 @@ def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy
         outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why), ())
     if leg.code:
         outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, leg.code))
-    return _report(outcome, expected, leg, repository)
+    made = _report(outcome, expected, leg, repository)
+    explanations = _explanations(outcome, expected, repository, policy)
+    told = (ReportWarning(TOLD_CODE),) if any(one.code for one in explanations) else ()
+    return dataclasses.replace(made, explanations=explanations, warnings=(*made.warnings, *told))
+
+
+TOLD_CODE = "the machine code beside a cause is what the measuring host says that both sides compile to"
+
+
+def _explanations(
+    outcome: TrustedOutcome, expected: Expected, repository: Repository, policy: Policy
+) -> tuple[Explanation, ...]:
+    """Why cases are slower, from the experiments that the leg handed over; a verdict stands without them."""
+    sides = CommitSides(repository.root, expected.base, expected.head)
+    try:
+        return explain_handed(sides, outcome.judgement, outcome.trials, outcome.experiments, policy)
+    except (GitError, ProjectError) as error:
+        slow = tuple(case.case for case in outcome.judgement.of(Verdict.SLOWER))
+        return (Explanation(slow, slow[0], NOT_EXAMINED, f"not examined: {error}"),)
 
 
 CLAIMED_CODE = "the machine code is what the run of the pull request says it compiled to; it is judged here"

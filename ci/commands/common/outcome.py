@@ -18,9 +18,10 @@ from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import out_console
 from ci.records import store
+from ci.records.causes.explanation import Explanation
 from ci.report import json_report, markdown, terminal
 from ci.report.build import report_of
-from ci.report.model import Explanation, Report
+from ci.report.model import Report
 from ci.report.seconds import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected

@@ -135,7 +135,7 @@ def test_the_table_has_what_was_asked_for():
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_command_says_what_happened_and_prints_no_more_than_can_be_read(tmp_path, start):
-    kernels = [ORPHAN, *(one for one in KERNELS if one.name in ("kills_parent", "long_text", "leaves_children"))]
+    kernels = [ORPHAN, *(one for one in KERNELS if one.name in ("long_text", "leaves_children"))]
     names = [one.name for one in kernels]
     tree, out = tree_of(tmp_path / "tree", kernels), tmp_path / "trials.jsonl"
     asked = [word for name in (*names, HEALTHY) for word in ("--kernel", name)]
