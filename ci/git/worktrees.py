@@ -7,6 +7,10 @@ from pathlib import Path
 
 from ci.git.command import git, git_or_none, succeeds
 
+NO_HOOKS = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
+"""For git: the hooks of a repository are for its people, and one that fails would fail the checkout (githooks(5),
+post-checkout); a kernel can leave one, too.  git 2.31 and newer read this."""
+
 
 def check_out(repository: Path, folder: Path, commit: str, *, in_place: bool = False) -> None:
     """Make `folder` a worktree of exactly `commit` (full hash); one that is there and clean is used as it is.
@@ -19,12 +23,12 @@ def check_out(repository: Path, folder: Path, commit: str, *, in_place: bool = F
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if in_place and is_worktree(folder):
-            git(folder, "checkout", "--quiet", "--force", "--detach", commit)
+            git(folder, "checkout", "--quiet", "--force", "--detach", commit, env=NO_HOOKS)
             git(folder, "clean", "-ffdxq")
         elif not is_clean(folder, commit):
             shutil.rmtree(folder, ignore_errors=True)
             git(repository, "worktree", "prune")
-            git(repository, "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit)
+            git(repository, "worktree", "add", "--force", "--detach", "--quiet", str(folder), commit, env=NO_HOOKS)
 
 
 def remove(repository: Path, folder: Path) -> None:

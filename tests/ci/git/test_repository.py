@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.git import worktrees
 from ci.git.command import GitError
 from ci.git.repository import Repository, history_order, listed_packages
 from kernels.project import ProjectError
@@ -108,6 +109,18 @@ def test_a_damaged_worktree_is_made_again(repo: Path) -> None:
     (tree.path / ".git").unlink()
     again = Repository(repo).checkout(first, "base")
     assert git(again.path, "rev-parse", "HEAD") == first
+
+
+def test_no_hook_runs_where_a_commit_is_checked_out_to_be_measured(repo: Path, tmp_path: Path) -> None:
+    hook = repo / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    hook.chmod(0o755)
+    first, second = git(repo, "rev-parse", "HEAD"), commit(repo, readme="second")
+    tree = Repository(repo).checkout(first, "base").path
+    worktrees.check_out(repo, tree, second, in_place=True)
+    assert git(tree, "rev-parse", "HEAD") == second
+    assert not (tmp_path / "ran").exists()
 
 
 def test_uncommitted_changes_make_a_tree_dirty_but_results_do_not(repo: Path) -> None:

@@ -166,7 +166,7 @@ class Stage:
             )
 
     def _to_the_end(self) -> object:
-        code = self._start().wait(HANGS_S)
+        code = self._ended(self._start())
         late, left = gone(JOB_S if self.scene.detached else LIMIT_S)
         self._note(late, left, "it ended by itself")
         printed = (self.folder / "printed").read_text()
@@ -183,7 +183,7 @@ class Stage:
         ended = process.poll() is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
-        code = process.wait(HANGS_S)
+        code = self._ended(process)
         late, left = gone(JOB_S if self.scene.detached else LIMIT_S)
         self.tally.kills += not ended
         self.tally.mains += not ended and child is None
@@ -191,6 +191,15 @@ class Stage:
         if child is not None:
             self._of_a_child(code, what)
         self.tally.faults += [f"{what}: {one}" for one in unsound(self.folder, self.template)]
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> int:
+        """Its exit code; one that does not end is a fault, and is killed."""
+        try:
+            return process.wait(HANGS_S)
+        except subprocess.TimeoutExpired:
+            self.tally.faults.append(f"still running after {HANGS_S:g} s: {self._said()}")
+            process.kill()
+            return process.wait()
 
     def _of_a_child(self, code: int, what: str) -> None:
         """A command that lost a child says so; what it measured of the loss is no part of an undisturbed outcome."""
