@@ -101,7 +101,7 @@ class PlannedCase:
     """A case and how it is measured.  skip: why it is not.  errors: by arm, why that arm is not.
 
     copies: sets of buffers, enough that no call finds its data cached; one if the cache is to be hot.
-    calls: per sample, rotating through the copies.
+    calls: per sample, rotating through the copies.  memory_bytes: of the device, that all checkouts need.
     """
 
     name: str
@@ -113,6 +113,7 @@ class PlannedCase:
     heap_bytes: int
     skip: str = ""
     errors: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
+    memory_bytes: int = 0
 
 
 def tiers_of(tier: str) -> tuple[str, ...]:
@@ -224,7 +225,8 @@ def _plan_case(
     heap = heap_bytes(cost, copies, world, arms, machine) if world > 1 else 0
     skip = why_not(cost, case, machine, len(declarations))
     errors = {arm.key: why for arm in arms if (why := _arm_error(case, declarations[arm.role]))}
-    return PlannedCase(name, world, arms, method, copies, calls, heap, skip, errors)
+    needs = len(declarations) * memory_bytes(cost, copies)
+    return PlannedCase(name, world, arms, method, copies, calls, heap, skip, errors, needs)
 
 
 def _largest_cost(case: str, declarations: Mapping[str, Json]) -> Cost:

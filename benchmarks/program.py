@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks import family, trial_file
 from benchmarks.coordinator.checkouts import CheckoutError
 from benchmarks.coordinator.ranks import Unkillable
+from benchmarks.coordinator.session.progress import Report
 from benchmarks.coordinator.signals import ENDING
-from benchmarks.coordinator.trial import Report
 from benchmarks.plan import UsageError
 
 USAGE, INTERRUPTED = 3, 130

@@ -223,6 +223,7 @@ LINE = record(
         "protocol": maybe(record({}, {"regime": one_of(*REGIMES)})),
         **dict.fromkeys(("duration_s", "measuring_s", "ahead_s"), maybe(number(0, 1e9))),
         "spent_s": maybe(table(NAME, number(0, 1e9))),
+        "side_by_side": maybe(whole(0, 1000)),
         "busy_share": maybe(number(0, 1e3)),
         "state": maybe(_STATE),
         "heap": maybe(table(NAME, _HEAP)),
@@ -232,7 +233,8 @@ LINE = record(
         "warnings": items(TEXT),
     },
 )
-"""A line, apart from its `format` and `version`.  spent_s: wall seconds by phase (coordinator.session.ledger)."""
+"""A line, apart from its `format` and `version`.  spent_s: wall seconds by phase (coordinator.session.ledger).
+side_by_side: trials that were prepared at the same time, at most."""
 
 
 def check(line: Any) -> None:

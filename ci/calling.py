@@ -3,6 +3,8 @@ a wheel brought us (ci.installed).  Standard library only."""
 
 from __future__ import annotations
 
+import json
+from importlib import metadata
 from pathlib import Path
 
 INSTALLED = Path(__file__).resolve().parents[1].name == "house"
@@ -15,3 +17,16 @@ VERBS = ("-m", "ridgeline" if INSTALLED else "ci")
 def program(module: str) -> tuple[str, ...]:
     """Options of Python that run a module of ours, such as ci.executors.shard."""
     return ("-m", "ridgeline.program", module) if INSTALLED else ("-m", module)
+
+
+def origin() -> str:
+    """Where this installation came from, as pip takes it: "git+https://...@COMMIT"; "" if it was from no repository.
+
+    pip notes it beside what it installs (PEP 610, direct_url.json).
+    """
+    try:
+        told = json.loads(metadata.distribution("ridgeline").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""
+    found = told.get("vcs_info", {})
+    return f"{found['vcs']}+{told['url']}@{found['commit_id']}" if {"vcs", "commit_id"} <= found.keys() else ""

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
@@ -31,8 +31,6 @@ a CPU, whose clock follows its load within a few milliseconds; on a GPU they are
 
 LONGEST_DEADLINE_S = 86_400.0
 """Seconds: a step that is allowed more than a day is a mistake."""
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Seconds(click.ParamType[float]):
@@ -79,6 +77,17 @@ class NewFile(click.Path):
         return path
 
 
+class NamedPath(click.Path):
+    """A path to write to; an empty text, as an unset variable of a shell gives it, is none."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path; a usage error for an empty text."""
+        return super().convert(value, param, ctx) if str(value) else self.fail("'' names no path", param, ctx)
+
+
 class Finite(click.FloatRange):
     """A number in a range: click takes NaN for one in every range, and infinity where there is no upper end."""
 
@@ -115,13 +124,13 @@ def of_project(setting: str) -> Callable[[], Path]:
     return lambda: Path(os.path.relpath(getattr(project.around(Path.cwd()), setting)))
 
 
-RESULTS = click.option(
-    "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=of_project("results"),
-    show_default="results",
-    help="Folder of asv records.",
-)
+def project_folder(name: str, setting: str, usual: str, text: str) -> Callable[[Any], Any]:
+    """An option that names a folder which the project's settings can name; usual: its name where they do not."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option(name, type=kind, default=of_project(setting), show_default=usual, help=text)
+
+
+RESULTS = project_folder("--results", "results", "results", "Folder of asv records.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done and do nothing.")
 OUT = click.option("--out", type=NewFile(), help="Trial file to append to.")
@@ -130,6 +139,9 @@ POLICY = click.option(
     "policy_file",
     type=click.Path(path_type=Path),
     help="Thresholds (default: the project's, or ci/policy.toml).",
+)
+POOLS_FILE = click.option(
+    "--file", "path", type=click.Path(path_type=Path), help="Default: the project's, or ci/runners.toml."
 )
 CASE = click.option("--case", "cases", multiple=True, metavar="GLOB", help="Only cases that match (repeatable).")
 BACKEND = click.option("--backend", "backends", multiple=True, metavar="NAME", help="Only this backend (repeatable).")
@@ -179,7 +191,7 @@ TIMED = together(
         show_default=True,
         help="Calls spaced by a flush of the caches, or sustained: bursts of each arm in turn, at settled power.",
     ),
-    click.option("--burst", "burst_s", type=Finite(0.001, 60), metavar="SECONDS", help="Least length of a burst."),
+    click.option("--burst", "burst_s", type=Finite(0.001, 60), metavar="SECONDS", help="Shortest length of a burst."),
 )
 """What is measured."""
 BUDGET = click.option(

@@ -22,6 +22,7 @@ import pandas as pd
 
 from ci.history.analysis import History
 from ci.records import derived, store
+from ci.records.causes import keeping
 from ci.trials.trial import Trial
 from dashboards import history, machines, overview
 from dashboards.blocks import chain_of, newest_files, read_lane
@@ -43,7 +44,7 @@ SOURCES = (HERE, HERE.parent / "ci" / "records", HERE.parent / "ci" / "history")
 """Where the code is that makes the files: with other code they are made again."""
 
 _SHARED = ["static/common.js", "data/site.js", "static/table.js", "static/views/keys.js", "static/views/palette.js"]
-_EVENTS = ["static/views/event_words.js", "static/views/event_table.js"]
+_EVENTS = ["static/views/why.js", "static/views/event_words.js", "static/views/event_table.js"]
 _KERNEL_SCRIPTS = [
     "values",
     "timeline",
@@ -122,7 +123,7 @@ def read(results_dir: Path) -> tuple[list[RowSource], list[str], Path | None]:
     frames = [store.load(results_dir, machine) for machine in opened.mixed]
     held = [rows for frame in frames if len(frame) for rows in HeldRows.of(tidy(derived.derive(frame)))]
     said = [*opened.problems, *(text for frame in frames for text in frame.attrs.get("problems", []))]
-    problems = [text.replace(f"{results_dir}/", "") for text in said]
+    problems = [text.replace(f"{results_dir}/", "") for text in (*said, *keeping.load(results_dir)[1])]
     return [*map(ReadRows, opened.machines), *held], problems, results_dir / PAST if opened.machines else None
 
 

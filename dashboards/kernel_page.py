@@ -37,6 +37,10 @@ class _Page:
         return self.series.number()
 
 
+COUNTED = ("at", "good_at")
+"""What of a row of the overview is the place of a commit."""
+
+
 def kernel_head(
     rows: Columns, blocks: Sequence[str], commits: Sequence[Any], shown: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
@@ -62,10 +66,6 @@ def kernel_head(
         "commits": [commits[at] for at in used],
         "rows": [row | {name: number[row[name]] for name in COUNTED if name in row} for row in shown],
     }
-
-
-COUNTED = ("at", "good_at")
-"""What of a row of the overview is the place of a commit."""
 
 
 def kernel_block(rows: Columns) -> dict[str, Any]:
@@ -117,6 +117,15 @@ def _cases(page: _Page) -> list[dict[str, Any]]:
     ]
 
 
+_LINES = {
+    "us": ("seconds", 1e6, 6),
+    "low": ("seconds_low", 1e6, 6),
+    "high": ("seconds_high", 1e6, 6),
+    "ratio": ("baseline_ratio", 1.0, 5),
+}
+"""Name in the data: column, scale and significant digits."""
+
+
 def _series(page: _Page, places: dict[str, int], whys: dict[str, int]) -> list[dict[str, Any]]:
     numbers, last = page.rows.numbers, page.series.last
     lines = {name: _lines(page, numbers[column], scale, digits) for name, (column, scale, digits) in _LINES.items()}
@@ -133,15 +142,6 @@ def _series(page: _Page, places: dict[str, int], whys: dict[str, int]) -> list[d
         about = {"case": places[case], "backend": backend, "baseline": baseline[n]}
         found.append(about | every | {"breaks": breaks[n], "bad": bad[n]})
     return found
-
-
-_LINES = {
-    "us": ("seconds", 1e6, 6),
-    "low": ("seconds_low", 1e6, 6),
-    "high": ("seconds_high", 1e6, 6),
-    "ratio": ("baseline_ratio", 1.0, 5),
-}
-"""Name in the data: column, scale and significant digits."""
 
 
 def _lines(page: _Page, values: Floats, scale: float, digits: int) -> Floats:

@@ -86,6 +86,15 @@ def overview_data(rows: Columns) -> dict[str, Any]:
     }
 
 
+UNITS = {
+    Rate.TFLOPS: "TFLOPS",
+    Rate.GBS: "GB/s of HBM",
+    Rate.ALGBW: "GB/s algbw",
+    Rate.BUSBW: "GB/s busbw",
+    Rate.TIME: "microseconds",
+}
+
+
 def newest(rows: Columns) -> list[dict[str, Any]]:
     """The newest number of every arm, vendor libraries too, with the same columns for all: for CSV and JSON files.
 
@@ -152,15 +161,6 @@ The .js files are the same for the pages.  A cell of a CSV file that a spreadshe
 Columns of the newest numbers:
 """
     return head + "\n".join(lines) + "\n"
-
-
-UNITS = {
-    Rate.TFLOPS: "TFLOPS",
-    Rate.GBS: "GB/s of HBM",
-    Rate.ALGBW: "GB/s algbw",
-    Rate.BUSBW: "GB/s busbw",
-    Rate.TIME: "microseconds",
-}
 
 
 def dated(commits: Commits) -> list[list[str]]:

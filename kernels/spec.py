@@ -1,8 +1,7 @@
 """The contract between an operator and everything that measures it.
 
-An operator is one file or folder that declares a :class:`Kernel` and registers functions with it; nothing
-else in the repository is edited to add one.  This module uses the standard library only, so that a declaration
-can be listed on a machine without torch.
+An operator is one file or folder that declares a :class:`Kernel` and registers functions with it; no other file needs a
+change.  This module uses the standard library only, so that a declaration can be listed without torch.
 
 The functions of a declaration (`case` is always *placed*, see :class:`Place`):
 
@@ -17,10 +16,9 @@ backend(n)     (case, inputs, **knobs)                        the same; knobs co
 isa(n)         (case, arch)                                   list of :class:`Compilation`
 =============  =============================================  ====================================
 
-Everything that a backend does before it returns the callable is untimed: allocation, compilation, tuning.
-The callable must write the same output buffer at every call and return it (a tensor or a tuple of
-tensors): the harness poisons that buffer, calls, and compares it with the reference.  A library call that
-cannot be given an output is marked with :func:`functional`: what it returns is compared, and cannot be poisoned.
+Everything that a backend does before it returns the callable is untimed: allocation, compilation, tuning.  The callable
+must write the same output buffer at every call and return it (a tensor or a tuple of them): the harness poisons that
+buffer, calls, and compares.  A library call that cannot be given an output is marked with :func:`functional`.
 """
 
 from __future__ import annotations
@@ -224,6 +222,7 @@ class Backend:
 
     libraries: the distributions (names of `pip list`) it calls; their versions are recorded, and named when it fails.
     first_call_s: seconds for set-up, and for the first call, of a library that compiles itself.  candidates: to sweep.
+    tries: (case, arch) -> [(backend, knobs)] among which a set-up chooses by times.
     """
 
     name: str
@@ -234,6 +233,7 @@ class Backend:
     first_call_s: float = 0.0
     candidates: Callable[[Case, str], list[dict[str, Any]]] | None = None
     tuned: Tuned | None = None
+    tries: Callable[[Case, str], list[tuple[str, dict[str, Any]]]] | None = None
 
     def knobs(self, case: Case, arch: str, overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The knobs of a launch: ``config(case, arch)``, then overrides; an unknown override is an error."""

@@ -103,7 +103,7 @@ def _run(given: argparse.Namespace, arguments: tuple[str, ...]) -> int:
     try:
         with ScriptSession(script, checkouts, asked, program.reporter(given.progress)) as session:
             survey = session.survey()
-            findings.refuse(survey, script.path)
+            findings.refuse(survey, script.path, script.text)
             session.warnings += findings.warnings(survey)
             if given.told:
                 return _tell(session, survey, given.told)

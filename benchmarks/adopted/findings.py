@@ -11,6 +11,14 @@ TIMERS = (
     "run_perftest and @perftest of aiter.test_common, flashinfer.testing.bench_gpu_time"
 )
 
+NAMES = ("do_bench", "Timer", "perftest", "bench_gpu_time", "perf_report", "autorange")
+"""One of these is in a text that uses a timer, under whatever name it imports it."""
+
+NOTHING = ": it times nothing, or by its own loop"
+
+CLOCKS = ("perf_counter", "time.time(", "elapsed_time", "monotonic(", "process_time(")
+"""What a loop that times by itself reads."""
+
 ARGUMENTS_CODE = 2
 """Exit code of argparse and click for arguments that do not fit."""
 
@@ -23,11 +31,11 @@ class NothingTimed(Exception):
     """The script ran, and there is nothing to compare; the text says why."""
 
 
-def refuse(survey: Survey, script: str) -> None:
-    """Raises CannotRun or NothingTimed where no closure of both sides can be compared."""
+def refuse(survey: Survey, script: str, text: str = "") -> None:
+    """Raises CannotRun or NothingTimed where no closure of both sides can be compared.  text: of the script."""
     for role, side in survey.sides.items():
         if not side.closures:
-            _refuse_side(f"{script} ({role})", side.end)
+            _refuse_side(f"{script} ({role})", side.end, text)
     if same := _same_packages(survey):
         name, folder = same[0]
         raise CannotRun(
@@ -39,7 +47,14 @@ def refuse(survey: Survey, script: str) -> None:
         raise NothingTimed(f"{script}: the sides have no closure in common ({counts})")
 
 
-def _refuse_side(where: str, end: ScriptEnd) -> None:
+def _own_loop(text: str) -> str:
+    """What a script's text says where it is not known whether it would have come to a timer."""
+    by_itself = any(word in text for word in CLOCKS) and not any(word in text for word in NAMES)
+    said = "; its own text reads a clock and names no timer that is known here: it times by a loop of its own"
+    return said if by_itself else ""
+
+
+def _refuse_side(where: str, end: ScriptEnd, text: str) -> None:
     if end.kind == "several":
         raise CannotRun(
             f"{where} uses several GPUs ({end.why}); one process a side is measured: "
@@ -56,10 +71,8 @@ def _refuse_side(where: str, end: ScriptEnd) -> None:
     if end.kind == "exit" and end.code:
         raise CannotRun(f"{where} ended with exit code {end.code} before any timer; last it said: {_said(end)}")
     if end.kind:
-        raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}")
-    raise NothingTimed(
-        f"{where} ended without a timer that is known here ({TIMERS}): it times nothing, or by its own loop"
-    )
+        raise CannotRun(f"{where} came to no timer: {end.why or _said(end)}{_own_loop(text)}")
+    raise NothingTimed(f"{where} ended without a timer that is known here ({TIMERS}){_own_loop(text) or NOTHING}")
 
 
 def warnings(survey: Survey) -> list[str]:

@@ -23,7 +23,7 @@ from benchmarks.coordinator import device_state, fingerprint
 from benchmarks.coordinator.checkouts import START_S, Checkout, CheckoutError
 from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.ranks import Failed, WorkerPool
-from benchmarks.coordinator.trial import Report
+from benchmarks.coordinator.session.progress import Report
 from benchmarks.coordinator.worker_pools import VARIABLES, make_directories, remove_directories
 from benchmarks.trial_file import Status
 
@@ -126,14 +126,16 @@ class ScriptSession:
         return found
 
     def _surveyed(self, side: ScriptSide, limit_s: float | None) -> SideSurvey:
+        """What a side times.  The limit holds once it has come to a timer; before, only the deadline does."""
         closures: list[SeenClosure] = []
         until = side.begin + limit_s if limit_s else float("inf")
-        late = False
-        while not late and (event := side.next(min(self.asked.deadline_s, max(until - time.monotonic(), 1.0)))):
+        left_s, late = self.asked.deadline_s, False
+        while not late and (event := side.next(left_s)):
             closures.append(SeenClosure.of(event))
             self._report({"done": len(closures), "total": None, "what": f"looking at {side.role}: {closures[-1].case}"})
             late = bool(limit_s) and event["at_s"] > limit_s  # what came in time counts, however late it is read
-        late = late or (time.monotonic() > until and not side.ended)
+            left_s = min(self.asked.deadline_s, max(until - time.monotonic(), 1.0))
+        late = late or (bool(closures) and time.monotonic() > until and not side.ended)
         return SideSurvey(tuple(closures), _end(side, late, limit_s or 0.0))
 
     @contextlib.contextmanager

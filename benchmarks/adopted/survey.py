@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-VERSION = 1
+VERSION = 2
 """Of the file in which a survey is kept; one of another version is made again."""
 
 
@@ -20,7 +20,8 @@ class SeenClosure:
     """A closure that a side timed.  at_s: when in the script; took_s: to look at it; expected_s: of one call.
 
     inputs, outputs: tensors as "float32[64, 64]".  changed: inputs that each call changes further.  why: the reason if
-    it failed, with its status.  repeats: equal calls gave equal outputs.
+    it failed, with its status.  repeats: equal calls gave equal outputs.  call: what it does, in Python, "" if untold,
+    with the modules that it needs.
     """
 
     backend: str
@@ -37,6 +38,8 @@ class SeenClosure:
     status: str = "ok"
     why: str = ""
     detail: str = ""
+    call: str = ""
+    modules: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -53,12 +56,13 @@ class SeenClosure:
     def of(cls, event: Mapping[str, Any]) -> SeenClosure:
         """From the event that the script's process sends."""
         facts, error = event.get("facts") or {}, event.get("error") or {}
-        lists = {name: tuple(facts.get(name, ())) for name in ("inputs", "outputs", "changed")}
+        lists = {name: tuple(facts.get(name, ())) for name in ("inputs", "outputs", "changed", "modules")}
         numbers = {name: float(facts.get(name, 0.0)) for name in ("first_call_s", "expected_s")}
         times = {name: float(event.get(name, 0.0)) for name in ("at_s", "took_s")}
         failed = {"status": error["status"], "why": error["why"], "detail": error["detail"]} if error else {}
         named = {name: str(event[name]) for name in ("backend", "case", "timer")}
-        return cls(**named, **times, **numbers, **lists, **failed, repeats=bool(facts.get("repeats", True)))  # type: ignore[arg-type]
+        told = {"call": str(facts.get("call", "")), "repeats": bool(facts.get("repeats", True))}
+        return cls(**named, **times, **numbers, **lists, **failed, **told)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,13 +8,14 @@ others are measured without it, in fresh processes where the old ones have ended
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import random
 import time
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NoReturn
 
 from benchmarks.coordinator.arm_steps import Again, ArmSteps, RankStep
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
@@ -116,7 +117,8 @@ class CaseRun(ArmSteps):
         self.expect(steps)
 
     def _set_up(self) -> None:
-        """Build the arms, one per checkout at a time."""
+        """Build the arms, one per checkout at a time.  Where a set-up chooses by times, nothing else is at work."""
+        self.workers.compiled(self.case.name)
         by_role = [[arm for arm in self.arms() if arm.role == role] for role in self.roles()]
         for arms in zip_longest(*by_role):
             fields = [(arm, {"backend": arm.backend, "overrides": dict(arm.overrides)}) for arm in arms if arm]
@@ -124,12 +126,20 @@ class CaseRun(ArmSteps):
                 RankStep("set-up", arm.key, "build", arm.role, (arm,), {"label": arm.label, **own})
                 for arm, own in fields
             ]
-            for step, answers in self.together(steps):
+            tuning = any(arm.backend in self.workers.tuning.get(arm.role, ()) for arm, _ in fields)
+            with self.quiet.alone() if tuning else contextlib.nullcontext():
+                built = self.together(steps)
+            for step, answers in built:
                 self._facts[step.arms[0].key].knobs = answers[0]
 
     def _prove(self, arm: PlannedArm) -> None:
-        """First call, then a call into poisoned outputs, compared with the reference."""
-        first = self.step(arm, "first call", "call")
+        """First call, then a call into poisoned outputs, compared with the reference.
+
+        A first call may choose by times (an autotuner), so nothing else is at work; in a check something may be.
+        """
+        beside = self.quiet.in_lane()
+        with self.quiet.alone():
+            first = self.step(arm, "first call", "call", **({"again": True} if beside else {}))
         checks = self._check(arm, "check") if first else None
         hashes = self.step(arm, "tracing", "trace") if checks else None
         if first is None or checks is None or hashes is None:
@@ -137,7 +147,7 @@ class CaseRun(ArmSteps):
         facts = self._facts[arm.key]
         facts.first_call_s = max(one["seconds"] - one["compile_s"] for one in first)
         facts.compile_s = max(one["compile_s"] for one in first)
-        facts.expected_s = max(check["seconds"] for check in checks)
+        facts.expected_s = max(one["seconds"] for one in checks) if not beside else max(one["again_s"] for one in first)
         facts.error = {key: max(check[key] for check in checks) for key in ("norm", "peak")}
         facts.code_hash = joint(hashes)
 
@@ -156,6 +166,16 @@ class CaseRun(ArmSteps):
         if self.method == "graph":
             for arm in self._timed():
                 self._capture(arm)
+        with self.quiet.alone():
+            self._time()
+        for arm in self._timed():
+            self._check(arm, "check after timing")
+        for arm in self._timed():
+            if cannot_be := self.floor.broken_by(self._facts[arm.key].seconds):
+                self.give_up(arm, Failure(Status.ERROR, cannot_be))
+
+    def _time(self) -> None:
+        """Warm-up, samples, and calls as the host sees them; nothing else of ours is at work."""
         if self.protocol.sustained:
             self._bursts()
         else:
@@ -164,11 +184,6 @@ class CaseRun(ArmSteps):
         for arm in self._timed() if self.protocol.whole_calls else ():
             by_rank = self.step(arm, "whole calls", "whole", count=self.protocol.whole_calls)
             self._facts[arm.key].whole_s = [max(one) for one in zip(*by_rank or (), strict=True)]
-        for arm in self._timed():
-            self._check(arm, "check after timing")
-        for arm in self._timed():
-            if cannot_be := self.floor.broken_by(self._facts[arm.key].seconds):
-                self.give_up(arm, Failure(Status.ERROR, cannot_be))
 
     def _timed(self) -> list[PlannedArm]:
         return [arm for arm in self.arms() if arm.key not in self._same]
@@ -178,14 +193,16 @@ class CaseRun(ArmSteps):
         if reasons is None:
             return
         if any(reasons):
-            why = next(filter(None, reasons))
-            self.method = "events"
-            self.warnings.append(
-                f"{arm.key} cannot be captured in a graph ({why}): all arms of this case are timed by events"
-            )
-            self.workers.pools[arm.role].kill()  # a failed capture can leave the device library in a bad state
-            raise Again
-        self._check(arm, "check of the graph")
+            self._by_events(arm, f"cannot be captured in a graph ({next(filter(None, reasons))})")
+        if self._check(arm, "check of the graph") is None and self.failures[arm.key].status == Status.WRONG:
+            self._by_events(arm, f"gives another result in a graph ({self.failures.pop(arm.key).why})")
+
+    def _by_events(self, arm: PlannedArm, why: str) -> NoReturn:
+        """Start the case anew without graphs: a call may decide on the host, or work in a thread, and be right."""
+        self.method = "events"
+        self.warnings.append(f"{arm.key} {why}: all arms of this case are timed by events")
+        self.workers.pools[arm.role].kill()  # a failed capture can leave the device library in a bad state
+        raise Again
 
     def _warm_up(self) -> None:
         how = self.protocol.warm_up

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks import trial_file
 from benchmarks.coordinator import starting
-from benchmarks.coordinator.kernel_identity import files_of
+from benchmarks.coordinator.kernel_identity import digest_of, files_of, read
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
@@ -239,9 +238,17 @@ def listed_packages(checkout: Checkout) -> list[str]:
 
 def kernels_digest(checkout: Checkout) -> str:
     """16 hex digits over every file of the listed kernel packages: names and contents."""
-    digest = hashlib.sha256()
-    for package in sorted(listed_packages(checkout)):
-        for path in files_of(checkout.path.joinpath(*package.split("."))):
-            digest.update(f"{path.relative_to(checkout.path).as_posix()}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()[:16]
+    return digest_of(read(checkout.path, kernel_files([checkout])))[:16]
+
+
+def kernel_files(checkouts: Iterable[Checkout]) -> Iterator[Path]:
+    """Every file of the listed kernel packages."""
+    for checkout in checkouts:
+        for package in sorted(listed_packages(checkout)):
+            yield from files_of(checkout.path.joinpath(*package.split(".")))
+
+
+def called_libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
+    """Version and origin of every library that an operator's backends call, by distribution."""
+    by_backend = (declaration or {}).get("libraries", {})
+    return {name: version for called in by_backend.values() for name, version in called.items()}

@@ -12,7 +12,7 @@ import argparse
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 Part = tuple[str, str]
@@ -25,7 +25,7 @@ Files = dict[str, bytes]
 def kernel_digests(root: Path, packages: Sequence[str], modules: Mapping[str, str]) -> dict[str, str]:
     """16 hex digits for each kernel over the files it can depend on.  modules: where each kernel is declared."""
     parts = _parts(root, packages)
-    hashes = {part: _hash(files) for part, files in parts.items()}
+    hashes = {part: digest_of(files.items()) for part, files in parts.items()}
     needs = _needs(parts)
     return {kernel: _joint(hashes, _reached(_home(module, packages), needs)) for kernel, module in modules.items()}
 
@@ -38,6 +38,20 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
+def read(root: Path, paths: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
+    """Each file's path from the root, and its contents."""
+    return ((path.relative_to(root).as_posix(), path.read_bytes()) for path in paths)
+
+
+def digest_of(files: Iterable[tuple[str, bytes]]) -> str:
+    """64 hex digits over names and contents, in the order given."""
+    digest = hashlib.sha256()
+    for name, content in files:
+        digest.update(f"{name}\0".encode())
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()
+
+
 def _parts(root: Path, packages: Sequence[str]) -> dict[Part, Files]:
     """The files of every part; files beside a package's modules that are not modules belong to its __init__.py."""
     found: dict[Part, Files] = {}
@@ -45,15 +59,13 @@ def _parts(root: Path, packages: Sequence[str]) -> dict[Part, Files]:
         found[package, ""] = {}
         folder = root.joinpath(*package.split("."))
         if not folder.is_dir():
-            found[package, ""] = {one.relative_to(root).as_posix(): one.read_bytes() for one in files_of(folder)}
+            found[package, ""] = dict(read(root, files_of(folder)))
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if path.name != "__pycache__":
                 own = path.suffix == ".py" and path.stem != "__init__"
                 name = path.name if path.is_dir() else path.stem if own else ""
                 files = files_of(path) if path.is_dir() else [path]
-                found.setdefault((package, name), {}).update(
-                    (file.relative_to(root).as_posix(), file.read_bytes()) for file in files
-                )
+                found.setdefault((package, name), {}).update(read(root, files))
     return found
 
 
@@ -89,14 +101,6 @@ def _home(module: str, packages: Sequence[str]) -> Part:
     return package, module[len(package) :].strip(".").partition(".")[0]
 
 
-def _hash(files: Files) -> str:
-    digest = hashlib.sha256()
-    for name, content in files.items():
-        digest.update(f"{name}\0".encode())
-        digest.update(hashlib.sha256(content).digest())
-    return digest.hexdigest()
-
-
 def _joint(hashes: Mapping[Part, str], parts: Iterable[Part]) -> str:
     text = "".join(f"{package} {name} {hashes[package, name]}\n" for package, name in sorted(parts))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -112,7 +116,7 @@ def named_digest(root: Path, packages: Sequence[str], kernels: Sequence[str]) ->
     every part with the words NAME and Kernel may, and where there is none of these either, the digest is of everything.
     """
     parts = _parts(root, packages)
-    hashes, words = {part: _hash(files) for part, files in parts.items()}, _words(parts)
+    hashes, words = {part: digest_of(files.items()) for part, files in parts.items()}, _words(parts)
     needs = _needs(parts)
     homes = [_homes(name, parts, words) for name in kernels]
     reached = set(parts) if [] in homes else {one for home in homes for part in home for one in _reached(part, needs)}

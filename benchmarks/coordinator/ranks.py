@@ -24,6 +24,7 @@ from benchmarks.channel.frames import LONGEST_ANSWER, BrokenChannel, new_seal, o
 from benchmarks.coordinator import starting
 from benchmarks.coordinator.processes import crowd, memory
 from benchmarks.coordinator.session.ledger import SecondsLedger
+from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.coordinator.signals import deferred
 from benchmarks.trial_file import Status
 
@@ -198,7 +199,8 @@ def ending_in_words(code: int, status: int, out_of_memory: bool = False) -> str:
 class WorkerPool:
     """The ranks of one checkout.  After PoolDied, `alive` is False and a new pool must be started.
 
-    left: gets the names of what they left running, once they are killed; it was ended.
+    left: gets the names of what they left running, once they are killed; it was ended.  quiet: raises Stopped out of
+    collect(), where the session ends in another thread.
 
     Create and store it in one block of `signals.deferred`: an interrupt in between would lose its processes.
     """
@@ -213,8 +215,9 @@ class WorkerPool:
         variables: Mapping[str, str] | None = None,
         ledger: SecondsLedger | None = None,
         left: list[str] | None = None,
+        quiet: Quiet | None = None,
     ) -> None:
-        self.label = label
+        self.label, self._quiet = label, quiet or Quiet()
         self.ledger = ledger or SecondsLedger()
         self.left: list[str] = [] if left is None else left
         self.workers: list[RankProcess] = []
@@ -312,7 +315,8 @@ class WorkerPool:
             raise self._died(worker, Status.ERROR, what) from None
 
     def _look_after(self) -> None:
-        """PoolDied if a process fills the disk with what it prints, or the machine with what it starts."""
+        """PoolDied if a process fills the disk with what it prints, or the machine with what it starts; or Stopped."""
+        self._quiet.refuse()
         for worker in self.workers:
             if worker.printed() > MOST_PRINTED:
                 what = f"was killed: it printed more than {MOST_PRINTED >> 20} MiB"

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -140,7 +141,7 @@ class ForkServer:
                 start_new_session=True,
                 env=lifetime.told(environment),
             )
-        self._link = ours
+        self._link, self._asking = ours, threading.RLock()
         self.served = False
         self._running: set[int] = set()
         self.alive = True
@@ -194,20 +195,24 @@ class ForkServer:
 
     def waited(self) -> bool:
         """Wait until it has imported everything; whether it then serves."""
-        if self.alive and not self.served:
-            self._link.settimeout(FIRST_ANSWER_S)
-            self.served = self._received() is not None
-            if self.alive:
-                self._link.settimeout(ANSWER_S)
-        return self.alive
+        with self._asking:
+            if self.alive and not self.served:
+                self._link.settimeout(FIRST_ANSWER_S)
+                self.served = self._received() is not None
+                if self.alive:
+                    self._link.settimeout(ANSWER_S)
+            return self.alive
 
     def _answer(self, asked: Mapping[str, Any], descriptors: tuple[int, ...]) -> Any:
-        try:
-            socket.send_fds(self._link, [json.dumps(asked).encode()], descriptors)
-        except OSError:
-            self._give_up(0.0)
-            return None
-        return self._received()
+        with self._asking:
+            if not self.alive:
+                return None
+            try:
+                socket.send_fds(self._link, [json.dumps(asked).encode()], descriptors)
+            except OSError:
+                self._give_up(0.0)
+                return None
+            return self._received()
 
     def _received(self) -> Any:
         try:
@@ -232,6 +237,7 @@ def _end_orphans() -> list[str]:
 
 
 _servers: dict[tuple[Any, ...], ForkServer] = {}
+_choosing = threading.RLock()
 
 
 def _servers_for(python: str, environment: Mapping[str, str]) -> Iterator[ForkServer]:
@@ -250,7 +256,7 @@ def _server(python: str, environment: Mapping[str, str], way: str) -> ForkServer
     """
     read = sorted(item for item in environment.items() if item[0].startswith(READ_BY_IMPORTS))
     key = (os.getpid(), python, way, *read)
-    with deferred():
+    with deferred(), _choosing:
         if key in _servers and not _servers[key].alive and _servers[key].served:
             _servers.pop(key)
         if key not in _servers:

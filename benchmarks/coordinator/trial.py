@@ -12,7 +12,6 @@ import datetime
 import functools
 import os
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from benchmarks.coordinator.checkouts import (
     CheckoutError,
     Describer,
     Description,
+    called_libraries,
     kernels_digest,
     listed_packages,
 )
@@ -31,11 +31,17 @@ from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
 from benchmarks.coordinator.referee import Referee, apart
-from benchmarks.coordinator.samples import floor, spot_checks
+from benchmarks.coordinator.samples import codes, entries, floor, spot_checks
+from benchmarks.coordinator.session import ahead, side_by_side
+from benchmarks.coordinator.session.ahead import CompiledAhead
 from benchmarks.coordinator.session.ledger import SecondsLedger
-from benchmarks.coordinator.session.orders import MeasureOrder, in_turns
+from benchmarks.coordinator.session.orders import MeasureOrder, PlannedTrial, in_turns
+from benchmarks.coordinator.session.progress import CaseCounter, Report, one_at_a_time
+from benchmarks.coordinator.session.quiet import Quiet
+from benchmarks.coordinator.session.side_by_side import SideBySide
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import (
+    FillingProcess,
     WorkerPools,
     WorkerSetting,
     make_directories,
@@ -43,10 +49,6 @@ from benchmarks.coordinator.worker_pools import (
     remove_directories,
 )
 from benchmarks.plan import PlannedCase, Protocol, Selection, UsageError
-from benchmarks.trial_file import Status
-
-Report = Callable[[Mapping[str, Any]], None]
-"""Called with {"done": cases finished, "total": cases, "what": a few words}."""
 
 
 def measure(
@@ -73,28 +75,6 @@ def measure(
         all_of_it = MeasureOrder("", (), first_trial, session.protocol.trials)
         for order in orders if orders is not None else [[all_of_it]]:
             yield from session.ordered(order, plans)
-
-
-@dataclasses.dataclass
-class CaseCounter:
-    """Counts cases, or steps, and reports what is done."""
-
-    total: int
-    report: Report
-    done: int = 0
-
-    def start(self, what: str) -> None:
-        """Say what is done next."""
-        self.report({"done": self.done, "total": self.total, "what": what})
-
-    def telling(self, what: str) -> Callable[[str], None]:
-        """Say what is done now, and return what adds to it while it is done."""
-        self.start(what)
-        return lambda more: self.start(f"{what}{more}")
-
-    def finish(self) -> None:
-        """Say that all is done."""
-        self.report({"done": self.total, "total": self.total, "what": "done"})
 
 
 @dataclasses.dataclass
@@ -129,15 +109,17 @@ class Session:
         self.id = os.urandom(8).hex()
         self.descriptions: dict[str, Description] = {}
         self.machine: dict[str, Any] = {}
-        self.on_progress = on_progress or (lambda event: None)
+        self.on_progress = one_at_a_time(on_progress or (lambda event: None))
         self._heaps: dict[int, dict[str, Any]] = {}
         self._dispatch: dict[str, Any] | None = None
         self._known: dict[str, dict[tuple[str, str], Failure]] = {}
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
-        self._directory = make_directories()
-        self._ledger, self._idle_since = SecondsLedger(), time.monotonic()
+        self._codes, self._directory = codes.CodesSeen(), make_directories()
+        self._ledger, self._quiet = SecondsLedger(), Quiet()
+        self._side_by_side = SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
+        self._ahead: CompiledAhead | None = None
         start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
         self._referee = Referee(self._directory, start)
 
@@ -156,7 +138,9 @@ class Session:
                 raise UsageError(why)
 
     def __exit__(self, *_: object) -> None:
-        """End the referee, and remove what the session wrote beside its result."""
+        """End the referee and what compiles, and remove what the session wrote beside its result."""
+        if self._ahead:
+            self._ahead.close()
         self._referee.close()
         remove_directories(self._directory)
 
@@ -202,7 +186,7 @@ class Session:
         progress = CaseCounter(sum(map(len, plans.values())), self.on_progress)
         for name, cases in plans.items():
             skipped = [case for case in cases if case.skip]
-            yield from ((name, {"case": case.name, **skipped_entry(case)}) for case in skipped)
+            yield from ((name, {"case": case.name, **entries.skipped(case)}) for case in skipped)
             progress.done += len(skipped)
             with contextlib.closing(self._runs(name, cases, 0, [])) as runs:
                 for run in runs:
@@ -219,9 +203,44 @@ class Session:
         """The lines of some orders, trial by trial, so that the trials of each kernel are spread over the time."""
         wanted = in_turns(orders, plans)
         progress = CaseCounter(sum(len(one.cases) for one in wanted), self.on_progress)
-        for one in wanted:
-            yield self.trial(one.kernel, one.cases, one.number, progress)
+        self._compile(wanted)
+
+        def trial(one: PlannedTrial) -> dict[str, Any]:
+            return self.trial(one.kernel, one.cases, one.number, progress)
+
+        self._quiet.lanes = count = min(self._lanes(), len(wanted))
+        lines = self._side_by_side.lines(trial, wanted, count) if count > 1 else map(trial, wanted)
+        with contextlib.closing(lines) if count > 1 else contextlib.nullcontext():
+            yield from lines
         progress.finish()
+
+    def _compile(self, wanted: Sequence[PlannedTrial]) -> None:
+        """Have what these trials launch compiled beside them."""
+        if not self._ahead:
+            count = ahead.processes(self.machine["kind"], side_by_side.free_cores(fingerprint.cpu_count()))
+            self._ahead = CompiledAhead(self._filling_process, count)
+        modules = {role: found.modules for role, found in self.descriptions.items()}
+        alike = not self.selection.knobs and len({one.python for one in self.checkouts}) == 1
+        for one in wanted:
+            homes = ahead.homes(one.kernel, modules, self._own_digests if alike else {})
+            self._ahead.add(one.kernel, homes, one.cases)
+
+    def _filling_process(self, role: str, quiet: Quiet) -> FillingProcess:
+        checkout = next(one for one in self.checkouts if one.role == role)
+        device = {name: self.machine[name] for name in ("arch", "compute_units")}
+        return FillingProcess(checkout, self._directory, {**device, "folder": str(self._directory / "compiled")}, quiet)
+
+    def _lanes(self) -> int:
+        """How many trials are prepared side by side.  Bursts heat the device, and a referee judges one at a time."""
+        kind = self.machine["kind"]
+        if self.protocol.sustained or apart(kind == "gpu") or not self.protocol.rounds:
+            return 1
+        self._quiet.room = side_by_side.SHARE * (self.machine["memory_bytes"] or 0)
+        return side_by_side.lanes(kind, fingerprint.cpu_count(), len(self.checkouts))
+
+    def _sound(self, line: Mapping[str, Any]) -> bool:
+        """Whether nothing in a trial could be another one's fault: no arm failed, and nothing was left running."""
+        return entries.sound(line["cases"]) and line["warnings"] == self._warnings(line["kernel"])
 
     def trial(self, name: str, cases: Sequence[PlannedCase], trial: int, progress: CaseCounter) -> dict[str, Any]:
         """The line of one trial of one kernel."""
@@ -240,20 +259,20 @@ class Session:
         self, name: str, cases: Sequence[PlannedCase], trial: int, measured: Callable[[CaseEntries], None], **more: Any
     ) -> dict[str, Any]:
         """The line of a trial.  measured: adds the cases that can be measured here; more: further fields."""
-        begin, started_at = time.monotonic(), datetime.datetime.now(datetime.UTC)
-        self._ledger.taken(0.0)
-        done = CaseEntries({case.name: skipped_entry(case) for case in cases if case.skip}, self._warnings(name))
+        ahead_s, started_at = self._ledger.open(), datetime.datetime.now(datetime.UTC)
+        done = CaseEntries({case.name: entries.skipped(case) for case in cases if case.skip}, self._warnings(name))
         with self._recorder(cases).recording() as state_so_far:
             measured(done)
             states = state_so_far()
-        duration_s, ahead_s, self._idle_since = time.monotonic() - begin, begin - self._idle_since, time.monotonic()
+        self._codes.look(name, done.entries)
+        duration_s, spent_s = self._ledger.close(entries.compiling_s(done.entries))
         line = {
             "session": self.id,
             "trial": trial,
             "started_at": started_at.isoformat(timespec="seconds"),
             "duration_s": duration_s,
             "ahead_s": ahead_s,
-            "spent_s": self._ledger.taken(duration_s, _compiling_s(done.entries)),
+            "spent_s": spent_s,
             "kernel": name,
             "machine": self.machine,
             "trees": self.checkout_entries(name),
@@ -265,14 +284,15 @@ class Session:
             "state": states,
             "busy_share": done.busy_s / done.wall_s if done.wall_s else None,
             "measuring_s": done.wall_s,
+            "side_by_side": self._quiet.lanes,
             "warnings": done.warnings,
             **more,
         }
         return trial_file.finished(line)
 
     def _recorder(self, cases: Sequence[PlannedCase]) -> device_state.Recorder:
-        devices_used = max((case.world for case in cases if not case.skip), default=1)
-        return device_state.Recorder(self._monitor, self._why_no_state, devices_used)
+        used = max((case.world for case in cases if not case.skip), default=1)
+        return device_state.Recorder(self._monitor, self._why_no_state, used)
 
     def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, warnings: list[str]) -> Iterator[CaseRun]:
         """The cases that can be measured here, ready to run, each number of ranks in processes of its own."""
@@ -336,6 +356,8 @@ class Session:
             heap=self._heaps.get(world, {}).get("home", self.protocol.heap),
             referee=self._referee if apart(self.machine["kind"] == "gpu") else None,
             ledger=self._ledger,
+            quiet=self._quiet,
+            ahead=self._ahead,
         )
 
     def _threads(self, world: int) -> int:
@@ -354,8 +376,7 @@ class Session:
         return self.descriptions[first.role].devices
 
     def _warnings(self, name: str) -> list[str]:
-        unknown = fingerprint.unknown_warning(self.machine)
-        found = [unknown] if unknown else []
+        found = [unknown] if (unknown := fingerprint.unknown_warning(self.machine)) else []
         for role, description in self.descriptions.items():
             if name not in description.kernels:
                 broken = ", ".join(f"{b['module']} ({b['reason']})" for b in description.broken)
@@ -373,24 +394,7 @@ class Session:
             "dirty": checkout.dirty,
             "kernels_digest": self._digests[checkout.role],
             "kernel_digest": self._own_digests[checkout.role].get(name),
-            "environment": {**found.environment, "libraries": _libraries(found.kernels.get(name))},
+            "environment": {**found.environment, "libraries": called_libraries(found.kernels.get(name))},
             "declaration": found.kernels.get(name),
             "broken": [{"module": b["module"], "reason": b["reason"]} for b in found.broken],
         }
-
-
-def _compiling_s(entries: Mapping[str, Any]) -> float:
-    """Seconds in which first calls compiled, or loaded what was compiled before."""
-    return float(sum(arm.get("compile_s", 0.0) for case in entries.values() for arm in case["arms"].values()))
-
-
-def _libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:
-    """Version and origin of every library that an operator's backends call, by distribution."""
-    by_backend = (declaration or {}).get("libraries", {})
-    return {name: version for called in by_backend.values() for name, version in called.items()}
-
-
-def skipped_entry(case: PlannedCase) -> dict[str, Any]:
-    """The entry of a case that cannot be measured here."""
-    arms = {arm.key: {"status": Status.SKIPPED, "why": case.skip, "detail": ""} for arm in case.arms}
-    return {"method": case.method, "warnings": [], "arms": arms}

@@ -14,7 +14,9 @@ from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.ranks import HARNESS, Failure, PoolDied, StepFailed, WorkerPool
 from benchmarks.coordinator.referee import TRUTH, Referee, truth_of
+from benchmarks.coordinator.session.ahead import CompiledAhead
 from benchmarks.coordinator.session.ledger import SecondsLedger
+from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.coordinator.signals import deferred
 from benchmarks.plan import HEAP_VARIABLE
 from benchmarks.trial_file import Status
@@ -24,6 +26,9 @@ STARTS = 2
 
 START_S = 180.0
 """How long processes may take to import torch, meet, and make their heap."""
+
+FILL_S = 180.0
+"""How long a process may take to compile what one arm launches; the longest of ours takes 7 s (2026-11)."""
 
 VARIABLES = {
     "TRITON_DISABLE_LINE_INFO": "1",  # code must not differ by the path of its source
@@ -43,7 +48,8 @@ class WorkerSetting:
     """What the processes of the pools are told when they join.  modules: where each role declares the kernel.
 
     heap: the home of the symmetric heap, "auto" where the ranks have to find out.  referee: None where an arm's process
-    compares its outputs itself.  ledger: of the wall time.
+    compares its outputs itself.  ledger: of the wall time.  quiet: who may work, where trials are side by side.  ahead:
+    what is being compiled.
     """
 
     kernel: str
@@ -59,6 +65,8 @@ class WorkerSetting:
     heap: str = "auto"
     referee: Referee | None = None
     ledger: SecondsLedger = dataclasses.field(default_factory=SecondsLedger)
+    quiet: Quiet = dataclasses.field(default_factory=Quiet)
+    ahead: CompiledAhead | None = None
 
     def request(self, role: str) -> dict[str, Any]:
         """The request that every rank of a checkout gets."""
@@ -89,18 +97,19 @@ class WorkerPools:
 
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
     links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
-    made_apart: processes of their own make the references.
+    made_apart: processes of their own make the references.  tuning: by role, backends whose set-up chooses by times.
     """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
         self.checkouts = {checkout.role: checkout for checkout in checkouts}
         self.checkouts |= {truth_of(role): one for role, one in self.checkouts.items()}
-        self.setting = setting
+        self.setting, self.quiet = setting, setting.quiet
         self.pools: dict[str, WorkerPool] = {}
         self.lost: dict[str, Failure] = {}
         self.notes: list[str] = []
         self.heaps: dict[str, dict[str, Any]] = {}
         self.dispatch: dict[str, Any] | None = None
+        self.tuning: dict[str, list[str]] = {}
         self._heap = setting.heap
         self.referee, self.made_apart = setting.referee, bool(setting.referee) and not setting.gpu
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
@@ -112,6 +121,7 @@ class WorkerPools:
     def __exit__(self, kind: Any, *_: object) -> None:
         try:
             if kind is None:
+                self.quiet.pause()
                 for pool in self.pools.values():
                     pool.quit()
                 for pool in self.pools.values():
@@ -125,10 +135,21 @@ class WorkerPools:
         """Have a live pool for every role, or its failure in `lost`; all missing ones start at once."""
         missing = [role for role in roles if role not in self.lost and not self._alive(role)]
         while missing:
+            self.quiet.pause()
             begun = [role for role in (missing[:1] if self._undecided() else missing) if self._begin(role)]
             for role in begun:
                 self._joined(role)
             missing = [role for role in missing if role not in self.lost and not self._alive(role)]
+
+    def compiled(self, case: str) -> None:
+        """Wait until what a case launches is compiled, as far as it is compiled ahead."""
+        s = self.setting
+        if s.ahead:
+            s.ledger.sent(self, "fill", {})
+            try:
+                s.ahead.wait(s.kernel, case, self.quiet)
+            finally:
+                s.ledger.answered(self)
 
     def _undecided(self) -> bool:
         """Whether the next processes have to find out where the heap is best."""
@@ -144,7 +165,8 @@ class WorkerPools:
             starting.prepare(python)
             with deferred():
                 variables, left = s.variables(self._heap), self._left.setdefault(role, [])
-                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, s.ledger, left)
+                of_session = s.ledger, left, self.quiet
+                pool = WorkerPool(label, python, checkout.path, s.world, s.directory, variables, *of_session)
                 self.pools[role] = pool
         except OSError as error:
             self._start_failed(role, Failure(Status.ERROR, f"cannot start {python}: {error}"))
@@ -161,7 +183,7 @@ class WorkerPools:
             self._start_failed(role, error.failure)
             return
         self._failed_starts[role] = 0
-        self.heaps[role] = answers[0].get("heap") or {}
+        self.heaps[role], self.tuning[role] = answers[0].get("heap") or {}, answers[0].get("tuning", [])
         self.dispatch = answers[0].get("dispatch") or self.dispatch
         self._heap = self.heaps[role].get("home", self._heap) if self._undecided() else self._heap
         for rank, answer in enumerate(answers):
@@ -176,6 +198,43 @@ class WorkerPools:
             self.notes.append(f"{role}: while the homes of the heap were tried, {failure.why}; now with --heap ipc")
         if self._failed_starts[role] >= STARTS or failure.status != Status.CRASH:
             self.lost[role] = dataclasses.replace(failure, why=f"its processes could not start: {failure.why}")
+
+
+class FillingProcess:
+    """A process of a checkout that compiles, with its device untouched (session.ahead.LaunchCompiler).
+
+    device: what every request tells of it.
+    """
+
+    def __init__(self, checkout: Checkout, directory: Path, device: Mapping[str, Any], quiet: Quiet) -> None:
+        self._checkout, self._directory, self._device, self._quiet = checkout, directory, device, quiet
+        self._pool: WorkerPool | None = None
+        self._failures = 0
+
+    def ask(self, op: str, **fields: Any) -> Any:
+        """The answer; None where there is none.  A process that ended is started again, STARTS times."""
+        if self._failures > STARTS:
+            return None
+        try:
+            pool = self._started()
+            return pool.ask(f"compiling ahead ({op})", FILL_S, op, **fields, **self._device)[0]
+        except StepFailed:
+            return None
+        except (PoolDied, OSError):
+            self._failures, self._pool = self._failures + 1, None
+            return None
+
+    def _started(self) -> WorkerPool:
+        if self._pool is None:
+            where, label = self._checkout.path, f"compiling.{os.urandom(4).hex()}"
+            rest = VARIABLES, None, None, self._quiet
+            self._pool = WorkerPool(label, self._checkout.python, where, 1, self._directory, *rest)
+        return self._pool
+
+    def close(self) -> None:
+        """End it."""
+        if self._pool:
+            self._pool.kill()
 
 
 def referee_process(python: str, directory: Path, ledger: SecondsLedger) -> WorkerPool:

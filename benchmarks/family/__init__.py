@@ -12,11 +12,16 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-PR_SET_CHILD_SUBREAPER = 36
+from .standing import ProcessStanding as ProcessStanding
+
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
+"""linux/prctl.h."""
+
+PR_SET_DUMPABLE = 4
 """linux/prctl.h."""
 
 PATIENCE_S = 0.5
@@ -39,29 +44,47 @@ class Child(NamedTuple):
 
 def keep_orphans() -> None:
     """Become the parent of all that is started below (Linux), when its own parent dies."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def keeps_orphans() -> bool:
     """Whether this process does so."""
-    libc, kept = ctypes.CDLL(None, use_errno=True), ctypes.c_int(0)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_CHILD_SUBREAPER + 1, ctypes.byref(kept), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+    kept = ctypes.c_int(0)
+    _prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(kept))
     return bool(kept.value)
 
 
-def children() -> Iterator[Child]:
-    """Every child of this process; proc(5), stat."""
-    me = os.getpid()
+def hide_memory() -> None:
+    """Let no process of a plain user trace this one, or read or write its memory (ptrace(2), proc(5); Linux).
+
+    For one that nothing has to look into: job control of a plain user cannot read its environment any more either.
+    """
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
+def _prctl(option: int, argument: Any) -> None:
+    """prctl(2); nothing where there is none."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(option, argument, 0, 0, 0)
+
+
+def by_parent() -> dict[int, list[Child]]:
+    """Every process of the machine, by the id of its parent; proc(5), stat."""
+    found: dict[int, list[Child]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError, ValueError):
                 before, _, after = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(") ")
                 state, parent, _, session = after.split()[:4]
-                if int(parent) == me:
-                    yield Child(int(entry), before.partition("(")[2], int(session), state in "ZX")
+                child = Child(int(entry), before.partition("(")[2], int(session), state in "ZX")
+                found.setdefault(int(parent), []).append(child)
+    return found
+
+
+def children() -> list[Child]:
+    """Every child of this process."""
+    return by_parent().get(os.getpid(), [])
 
 
 def end_strays(is_stray: Callable[[Child], bool], patience_s: float = PATIENCE_S) -> list[str]:

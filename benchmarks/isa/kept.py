@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coordinator.kernel_identity import files_of
+from benchmarks.coordinator.kernel_identity import digest_of, files_of, read
 from benchmarks.isa.cache import key_of
 from benchmarks.isa.pool import HARNESS, Choice, CompileSetting
 from benchmarks.isa.targets import environment
@@ -50,8 +49,8 @@ def tree_key(arches: Sequence[str], choice: Choice, setting: CompileSetting) -> 
     compiled = [path for package in listed_packages(setting.tree) for path in _package(setting.tree, package)]
     ours = [path for name in OURS for path in _files(HARNESS / name)]
     parts = {
-        "tree": _digest(setting.tree, compiled),
-        "ours": _digest(HARNESS, ours),
+        "tree": digest_of(read(setting.tree, compiled)),
+        "ours": digest_of(read(HARNESS, ours)),
         "arches": list(arches),
         "choice": dataclasses.asdict(choice),
         "units": setting.compute_units,
@@ -69,15 +68,6 @@ def _files(path: Path) -> list[Path]:
 def _package(tree: Path, package: str) -> list[Path]:
     folder = tree.joinpath(*package.split("."))
     return files_of(folder) if folder.is_dir() or folder.with_suffix(".py").is_file() else []
-
-
-def _digest(root: Path, paths: Sequence[Path]) -> str:
-    """Of names and contents."""
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
 
 
 def _installed(folders: Sequence[str]) -> set[str]:

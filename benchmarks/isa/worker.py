@@ -55,6 +55,12 @@ class Units:
             "cases": [case.name for kernel in chosen for case in kernel.cases if case.tier in choose["tiers"]],
         }
 
+    def of_arm(self, kernel: Any, backend: str, case: Any, knobs: dict[str, Any]) -> list[Any]:
+        """The compilations that a backend declares for a case with these knobs over config(); none if it refuses."""
+        before = len(self.declared)
+        self._of_case(kernel, backend, kernel.compilations[backend], case, knobs)
+        return [one for one in self.declared[before:] if one is not None]
+
     def _of_kernel(self, kernel: Any, choose: dict[str, Any]) -> list[dict[str, Any]]:
         units = []
         for backend, declare in sorted(kernel.compilations.items()):

@@ -63,7 +63,7 @@ def _dotted(node: ast.expr) -> str:
 
 
 def _is_dynamic(node: ast.AST) -> bool:
-    """A call that imports by a name which is no constant, or an import of everything that there is."""
+    """Whether a node imports what only running it tells: a module by a computed name, or all names of one (`*`)."""
     if isinstance(node, ast.ImportFrom):
         return any(alias.name == "*" for alias in node.names)
     if not isinstance(node, ast.Call):

@@ -1,9 +1,9 @@
 """Which operators can differ between two trees: those that a changed file can reach.
 
-What an operator's code can come from is every file of the part of a package that it is declared in (its folder, or its
-module), and whatever these import, directly or not.  An import by a name that is made while the code runs cannot be
-followed; then every part counts whose name stands in a string beside it.  That is more than is used, never less, unless
-a program puts the name of a module together from pieces of words.
+An operator's code can come from any file in its part of a package (the folder or the module that declares it), and from
+all that these files import, directly or indirectly.  An import whose name is computed at run time cannot be followed;
+then every part counts whose name appears in a string that the code has reached.  So the answer may hold more than is
+used, but never less, unless a program assembles the name of a module from fragments.
 """
 
 from __future__ import annotations

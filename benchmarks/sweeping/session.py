@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
-from benchmarks.coordinator.trial import CaseCounter, CaseEntries, Report, Session
+from benchmarks.coordinator.session.progress import CaseCounter, Report
+from benchmarks.coordinator.trial import CaseEntries, Session
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import Protocol, Selection, WarmUp, unknown_kernel
 from benchmarks.points import Point, PointsFile

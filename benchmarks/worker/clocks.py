@@ -306,6 +306,7 @@ def _place(tensor: torch.Tensor | None) -> tuple[int, int]:
 def capture(calls: Sequence[Callable[[], Any]]) -> tuple[torch.cuda.CUDAGraph, list[Any]]:
     """A graph of the calls, in order, and what they returned.  Raises what the capture raises."""
     graph = torch.cuda.CUDAGraph()
+    before = bound.current_stream()
     gc.collect()  # unloading a module during a capture breaks it
     gc.disable()
     try:
@@ -313,4 +314,5 @@ def capture(calls: Sequence[Callable[[], Any]]) -> tuple[torch.cuda.CUDAGraph, l
             outputs = [call() for call in calls]
     finally:
         gc.enable()
+        bound.set_stream(before)  # torch leaves that of a capture that failed
     return graph, outputs

@@ -70,6 +70,7 @@ class Service:
         self._judge: Any = None
         self._arms: Any = None
         self._settings: Any = None
+        self._filler: Any = None
 
     def perform(self, op: str, fields: Mapping[str, Any]) -> Any:
         """Do what a request asks for; returns its result.
@@ -134,6 +135,26 @@ class Service:
         found: dict[str, Any] = our("benchmarks.worker.scripts.running").run(**asked)
         return found
 
+    # ---- compiling, with the device untouched --------------------------------------------------------------------
+
+    def do_launches(self, module: str, kernel: str, asked: Sequence[Any], **device: Any) -> list[dict[str, Any]]:
+        """What has to be compiled for arms of a kernel; see benchmarks/isa/filling.py."""
+        return list(self._filling(**device).launches(self._declared(module, kernel), asked))
+
+    def do_fill(self, module: str, kernel: str, case: str, backend: str, knobs: Any, **device: Any) -> dict[str, int]:
+        """Compile one of these into Triton's cache."""
+        return dict(self._filling(**device).fill(self._declared(module, kernel), case, backend, knobs))
+
+    def _filling(self, arch: str, compute_units: int, folder: str) -> Any:
+        if self._filler is None:
+            self._refuse_other_contracts()
+            filler = our("benchmarks.isa.filling").Filler
+            self._filler = filler(arch, compute_units, self._checkout, Path(folder))
+        return self._filler
+
+    def _declared(self, module: str, kernel: str) -> Any:
+        return _kernel(importlib.import_module(module), kernel, contract("spec").Kernel)
+
     # ---- getting ready -------------------------------------------------------------------------------------------
 
     def do_join(self, module: str, kernel: str, **joining: Any) -> dict[str, Any]:
@@ -167,7 +188,8 @@ class Service:
         gc.collect()
         gc.freeze()  # the modules stay: later collections need not look at them
         facts = getattr(self._heap, "facts", {})
-        return {"no_heap": why, "heap": facts, "dispatch": _dispatch(ranks), "threads": torch.get_num_threads()}
+        found = {"no_heap": why, "heap": facts, "dispatch": _dispatch(ranks), "threads": torch.get_num_threads()}
+        return {**found, "tuning": _tuning(self._kernel)}
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
@@ -206,6 +228,8 @@ class Service:
     def do_truth(self, file: str) -> dict[str, Any]:
         """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
         bench = self._bench
+        if self._place.device == "cpu":  # ranks with GPUs share memory, and this may be the process of an arm
+            our("benchmarks.family").hide_memory()
         names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
         hand_over = self._bound().handing.hand_over
         notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
@@ -229,6 +253,7 @@ class Service:
         from .referee.judging import Truths
 
         if self._judge is None:
+            our("benchmarks.family").hide_memory()
             self._judge = Truths(self._bound().harness_numerics())
         return self._judge
 
@@ -349,6 +374,19 @@ def _initialise_libraries(device: str) -> None:
     except Exception as error:  # its backends report a missing Triton themselves
         print(f"Triton is not ready: {type(error).__name__}: {error}", file=sys.stderr)
     torch.cuda.synchronize(device)
+
+
+def _tuning(kernel: Any) -> list[str]:
+    """The backends whose set-up may choose by times.
+
+    Before 2026-12 they do not say so: there, all of ours that declare no code of their own.
+    """
+    told = all(hasattr(backend, "tries") for backend in kernel.backends.values())
+    return [
+        name
+        for name, one in kernel.backends.items()
+        if (one.tries if told else not one.baseline and name not in kernel.compilations)
+    ]
 
 
 def _kernel(module: Any, name: str, kind: type) -> Any:

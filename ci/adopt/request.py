@@ -14,9 +14,8 @@ from ci.adopt.seen import SeenScript
 from ci.git.repository import LocalCheckout
 from ci.harness import NOTHING, USAGE, ChildExit, MeasureError, MeasurePlan, follow, of_checkout, options, program
 
-SURVEY = "{out}.survey.json"
 PRINTED = "{out}.{role}.txt"
-"""What the measuring program keeps beside a trial file: what the script times, and the end of what it printed."""
+"""What the measuring program keeps beside a trial file: the end of what the script printed."""
 
 
 class NothingToCompare(Exception):

@@ -14,7 +14,11 @@ TORCH_DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 
 @dataclasses.dataclass(frozen=True)
 class ScriptCase:
-    """A closure of the script.  inputs: as "float32[64, 64]".  expected_s: seconds of a call.  why: it failed."""
+    """A closure of the script.  inputs: as "float32[64, 64]".  expected_s: seconds of a call.  why: it failed.
+
+    call: what it does, in Python, with the inputs as x0, x1, ... in their order; "" where that was not seen.
+    modules: that it needs.
+    """
 
     backend: str
     case: str
@@ -22,6 +26,8 @@ class ScriptCase:
     expected_s: float
     inputs: tuple[str, ...]
     why: str = ""
+    call: str = ""
+    modules: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -52,6 +58,10 @@ class ScriptCase:
         return f"{bare}_{self.dtype}" if bare else self.dtype
 
 
+LISTS = ("inputs", "modules")
+FIELDS = tuple(field.name for field in dataclasses.fields(ScriptCase))
+
+
 @dataclasses.dataclass(frozen=True)
 class SeenScript:
     """timed: keys of what would be timed.  left_out: by key, why another would not be.  trial_s: seconds of a trial."""
@@ -67,7 +77,7 @@ class SeenScript:
     def of(cls, told: Json) -> SeenScript:
         """From the JSON that `python -m benchmarks.adopted --told FILE` writes."""
         closures = tuple(
-            ScriptCase(one["backend"], one["case"], one["timer"], one["expected_s"], tuple(one["inputs"]), one["why"])
+            ScriptCase(**{name: one[name] for name in FIELDS} | {name: tuple(one[name]) for name in LISTS})
             for one in told["closures"]
         )
         timed, warnings = tuple(told["timed"]), tuple(told["warnings"])

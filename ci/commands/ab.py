@@ -11,7 +11,7 @@ import click
 from ci.commands.common.checkouts import scratch, two_checkouts
 from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.commands.common.outcome import compared, finish, with_rejected
-from ci.commands.common.why import WHY, explained
+from ci.commands.common.why import WHY, explained, keep_causes
 from ci.git.repository import Repository
 from ci.judging import policy
 from ci.judging.judge import judge
@@ -81,7 +81,7 @@ def ab(
     pythons = {role: path for role, path in (("base", env_base), ("head", env_head)) if path}
     planned = with_rounds(plan(pythons=pythons, **what))
     repository = Repository(Path.cwd())
-    checkouts = two_checkouts(repository, base, head)
+    checkouts = two_checkouts(repository, base, head, out)
     file = out or scratch("ab", checkouts[1])
     if dry_run:
         one, two = (checkout.label for checkout in checkouts)
@@ -90,6 +90,7 @@ def ab(
     outcome = compared(repository, checkouts, planned, rules, file, err_console(), all_cases)
     wanted = why_seconds if why else 0.0
     causes = explained(outcome, checkouts, planned, rules, file, repository.root, err_console(), wanted)
+    keep_causes(causes, checkouts, planned, outcome.file.trials, results)
     code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, explanations=causes)
     clock.say(outcome.file.trials, timings, to_stderr=as_json)
     return code

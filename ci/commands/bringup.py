@@ -18,8 +18,8 @@ EXAMPLE = "ridgeline bringup\n  ridgeline bringup --only heap --only fences --ag
 
 
 @click.command(epilog=example(EXAMPLE))
-@click.option("--only", multiple=True, metavar="STEP", help="This step alone (repeatable); --dry-run lists them.")
-@click.option("--skip", multiple=True, metavar="STEP", help="Without this step (repeatable).")
+@click.option("--only", multiple=True, metavar="STEP", help="Only this step (repeatable); --dry-run lists them.")
+@click.option("--skip", multiple=True, metavar="STEP", help="All but this step (repeatable).")
 @click.option("--again", is_flag=True, help="Repeat finished steps too; without it, only what failed or is missing.")
 @click.option("--out", type=NewFile(), help=f"The report, a JSON file worth sending to us (default: {REPORT}).")
 @click.option("--state", type=NewFile(), default=KEPT, show_default=True, help="File that keeps finished steps.")

@@ -12,7 +12,7 @@ from rich.console import Console
 from ci.commands.common.checkouts import scratch
 from ci.commands.common.clock import TIMINGS, VerbClock
 from ci.commands.common.outcome import compared, finish
-from ci.commands.common.why import WHY, explained
+from ci.commands.common.why import WHY, explained, keep_causes
 from ci.commands.site import build_site
 from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository
@@ -76,6 +76,7 @@ def check(
         checkouts, outcome = (head,), _alone(head, planned, repository.is_shallow(), err_console())
     wanted = why_seconds if why else 0.0
     causes = explained(outcome, checkouts, planned, rules, outcome.file.path, repository.root, err_console(), wanted)
+    keep_causes(causes, checkouts, planned, outcome.file.trials, results)
     code = finish(outcome, checkouts, results, as_json=as_json, clock=clock, report=report, explanations=causes)
     build_site(site, results)
     click.echo(f"report: {report}.md\npage:   {site / 'index.html'}", err=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from ci.git.repository import LocalCheckout, Repository
 from ci.judging import policy, recorded
 from ci.judging.types import Verdict, to_json
 from ci.options import JSON, POLICY, RESULTS, NewFile, example, full_hash, out_console, together
+from ci.records.causes import keeping
+from ci.records.causes.keeping import RecordedCause
 from ci.report import terminal
 from ci.report.build import report_of
 from ci.report.model import Report
@@ -82,7 +85,9 @@ def gate(
     first, second = repository.resolve(base), repository.resolve(head)
     judged = recorded.gate(results, first.hash, second.hash, rules, machine)
     checkouts = (LocalCheckout("base", repository.root, first), LocalCheckout("head", repository.root, second))
-    return _told([_report(one, checkouts) for one in judged], list(map(_document, judged)), report, as_json)
+    causes, _ = keeping.load(results)
+    reports = [_with_causes(_report(one, checkouts), one, causes) for one in judged]
+    return _told(reports, list(map(_document, judged)), report, as_json)
 
 
 def _told(reports: Sequence[Report], documents: Sequence[dict[str, object]], stem: Path | None, as_json: bool) -> int:
@@ -103,6 +108,13 @@ def _report(judged: recorded.Judged, checkouts: tuple[LocalCheckout, ...]) -> Re
     apart = "" if judged.paired else ", recorded apart"
     title = f"recorded commits on {judged.machine} ({judged.env}){apart}"
     return report_of(judged.judgement, judged.trials, checkouts, title=title)
+
+
+def _with_causes(report: Report, judged: recorded.Judged, causes: Sequence[RecordedCause]) -> Report:
+    """With what experiments have shown on that machine about what is slower."""
+    slow = {case.case for case in judged.judgement.of(Verdict.SLOWER)}
+    found = keeping.of_pair(causes, report.base.commit, report.head.commit, judged.machine)
+    return dataclasses.replace(report, explanations=tuple(one for one in found if slow.intersection(one.cases)))
 
 
 def _document(judged: recorded.Judged) -> dict[str, object]:

@@ -25,7 +25,7 @@ from ci.isa.compiled import CompiledTree, parse
 from ci.isa.judge import CodeVerdict, IsaJudgement, as_json, compare
 from ci.isa.policy import load_policy
 from ci.isa.side_by_side import side_by_side
-from ci.options import CASES, DRY_RUN, JSON, POLICY, Finite, of_project
+from ci.options import CASES, DRY_RUN, JSON, POLICY, Finite, project_folder
 from ci.report.words import plain, plural
 from ci.whole_files import replace
 
@@ -34,7 +34,7 @@ Examples:
   ridgeline isa                                  the code of the working tree
   ridgeline isa main my-branch --show            what changed, judged
   ridgeline isa --triton 3.7.1,3.8.0 --arch gfx942
-  ridgeline isa --range v1.0..HEAD               record the history (..HEAD: all of it); goes on where it broke off
+  ridgeline isa --range v1.0..HEAD               record the history (..HEAD: all of it); goes on where it stopped
   ridgeline isa --history --kernel gemm          what changed in it, commit by commit
   asv --config asv.isa.json compare -f 1 A B     the same counts by asv
 """
@@ -107,22 +107,20 @@ class IsaOptions:
 @POLICY
 @JSON
 @DRY_RUN
-@click.option("--timeout", "timeout_s", type=Finite(min=0.1), metavar="S", help="For one compilation.")
-@click.option("--memory", "memory_mb", type=click.IntRange(min=100), metavar="MB", help="For one compilation.")
+@click.option("--timeout", "timeout_s", type=Finite(min=0.1), metavar="S", help="Time of one compilation.")
+@click.option("--memory", "memory_mb", type=click.IntRange(min=100), metavar="MB", help="Memory of one compilation.")
 @click.option("--show", is_flag=True, help="Show the changed loop of both sides next to each other.")
 @click.option("--explain", is_flag=True, help="What bounds each kernel statically, as Markdown.")
 @click.option("--triton", "versions", metavar="V,V,...", help="The same kernels under these versions of Triton.")
 @click.option("--range", "span", metavar="A..B", help="Record the commits after A up to B that touch kernels.")
-@click.option("--newest", type=click.IntRange(min=1), metavar="N", help="With --range: only its newest N such commits.")
+@click.option("--newest", type=click.IntRange(min=1), metavar="N", help="With --range: only the newest N of them.")
 @click.option("--push", "push_to", metavar="BRANCH", help="With --range: commit the records and push them to it.")
 @click.option("--every", is_flag=True, help="With --range: also commits that touch no kernels.")
 @click.option("--again", is_flag=True, help="With --range: also commits that are recorded already.")
 @click.option("--history", is_flag=True, help="What changed from one recorded commit to the next.")
 @click.option("--page", type=FILE, help="With --triton: also write an HTML page.")
 @click.option("--markdown", type=FILE, help="With BASE: also write the comparison as Markdown.")
-@click.option(
-    "--results", type=FOLDER, default=of_project("code"), show_default="results_isa", help="The recorded series."
-)
+@project_folder("--results", "code", "results_isa", "The recorded series.")
 def isa(**options: Any) -> int:
     """Compile for MI300X, MI355X and H200 without a GPU: metrics, differences, verdict.
 

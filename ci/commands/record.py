@@ -26,7 +26,7 @@ from ci.report.words import plain
 def record(
     files: tuple[Path, ...], compact: bool, push_to: str | None, results: Path, as_json: bool, dry_run: bool
 ) -> int:
-    """Turn trial files, measured anywhere, into asv records and notes; twice is the same as once.
+    """Turn trial files, measured anywhere, into asv records and notes; recording again changes nothing.
 
     Where pyproject.toml names a place for samples, they go there, and what they come to stays in the notes.
     """

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ci.calling import program
+from ci.calling import INSTALLED, program
 from ci.executors import gather, job
 from ci.executors.job import Result
 from ci.executors.scheduler import ExecutorError, JobSpec, JobStatus, State, executor_of, new_id, stored
@@ -312,7 +312,8 @@ def _size(pool: Pool, spec: JobSpec) -> int:
 def _refuse_without_environment(pool: Pool, spec: JobSpec) -> None:
     """Without a container the environment is the clone's own, which all shards would make at once."""
     if pool.container is Container.NONE and not pool.venv and not (Path(spec.cwd) / ".venv/bin/python").exists():
-        raise ExecutorError(f"{spec.cwd}/.venv is not there, and pool {pool.name!r} has no `venv`: `make setup` first")
+        step = "make it, with Ridgeline in it, or give the pool `venv`" if INSTALLED else "`make setup` first"
+        raise ExecutorError(f"{spec.cwd}/.venv is not there, and pool {pool.name!r} has no `venv`: {step}")
 
 
 def _refuse_unseen(root: Path, site: Site) -> None:

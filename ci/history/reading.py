@@ -11,8 +11,10 @@ from ci.history import commits, exact, health_events, triage
 from ci.history.analysis import History, analyse
 from ci.history.configuration_events import configuration_events
 from ci.history.configurations.reading import read as read_swept
+from ci.history.explained import with_explanations
 from ci.history.steps import series
 from ci.records import store
+from ci.records.causes import keeping
 from ci.records.derived import derive
 
 KEPT = ".cache/history"
@@ -34,12 +36,15 @@ def of_frame(
     folder = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.is_dir())
     recorded = exact.read(code, repository=folder) if code else []
     swept = read_swept(results)
-    hashes = [*_commits(frame), *(one.commit for one in recorded), *(one.commit for one in swept)]
+    causes, _ = keeping.load(results)
+    shown = [commit for one in causes for commit in (one.base, one.head)]
+    hashes = [*_commits(frame), *shown, *(one.commit for one in recorded), *(one.commit for one in swept)]
     kept = results / KEPT if results.is_dir() else None
     known = commits.read(folder, hashes)
     found = analyse(frame, recorded, known, decisions, kept)
     decided = decisions or triage.Triage()
     events = health_events.with_machines(found.events, results, frame, known, decided)
+    events = with_explanations(events, causes, known)
     moved = configuration_events(swept, known, decided)
     if moved:
         events = tuple(sorted((*events, *moved), key=lambda one: (one.first_bad.date_ms, one.id)))

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from ci.history.steps.words import Direction, EventKind, EventState, Moved, SeriesKey
+from ci.records.causes.explanation import Explanation
 
 __all__ = ["Cause", "CommitFacts", "Direction", "EventKind", "EventState", "HistoryEvent", "Moved", "SeriesKey"]
 
@@ -39,7 +40,7 @@ class HistoryEvent:
 
     id: the same for the same step however much history follows.  ratio: the geometric mean over the series that moved,
     new time / old time, with the hull of their 99 % intervals; p_value: the surest of them.
-    between: commits of the range that were not measured.
+    between: commits of the range that were not measured.  explanations: what experiments have shown about it.
     """
 
     id: str
@@ -60,6 +61,7 @@ class HistoryEvent:
     reason: str = ""
     link: str = ""
     ended_at: CommitFacts | None = None
+    explanations: tuple[Explanation, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, under the same names; of commits without their parents, which only walks over history need."""

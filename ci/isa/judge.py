@@ -169,6 +169,13 @@ def _decide(base: CompiledEntry | None, head: CompiledEntry | None, policy: IsaP
     return CodeVerdict.SLOWER if any(f.judged for f in found) else CodeVerdict.CHANGED, found
 
 
+_STATUS = {
+    CompileStatus.FAILED: "does not compile",
+    CompileStatus.REFUSED: "is declared wrongly",
+    CompileStatus.UNSUPPORTED: "is not supported",
+}
+
+
 def _without_code(head: CompiledEntry, compiled_before: bool) -> Decided:
     """The verdict on a configuration that head does not compile."""
     why = CodeFinding("compile", f"{_STATUS[head.status]}: {head.why}", judged=False)
@@ -177,13 +184,6 @@ def _without_code(head: CompiledEntry, compiled_before: bool) -> Decided:
     if compiled_before:
         return CodeVerdict.BROKEN, (dataclasses.replace(why, judged=True),)
     return CodeVerdict.CANNOT_TELL, (why,)
-
-
-_STATUS = {
-    CompileStatus.FAILED: "does not compile",
-    CompileStatus.REFUSED: "is declared wrongly",
-    CompileStatus.UNSUPPORTED: "is not supported",
-}
 
 
 def _overall(differences: Sequence[Difference], head: CompiledTree) -> CodeVerdict:

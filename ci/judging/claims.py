@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.trial_file import identity
 from ci.trials.cost import Cost
+from ci.trials.experiments import ExperimentLine
 from ci.trials.trial import Declaration, Trial
 from kernels import hardware
 
@@ -81,6 +82,14 @@ class Sifted:
     gaps: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(frozen=True)
+class ExperimentsSifted:
+    """The experiments that fit their run, and a sentence on each kind of those that do not."""
+
+    lines: tuple[ExperimentLine, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
 def sift(trials: Sequence[Trial], expected: Expected) -> Sifted:
     """Hold every trial against what is expected, then the trials against each other."""
     reasons = {trial.id: why for trial in trials if (why := contradiction(trial, expected))}
@@ -94,6 +103,29 @@ def contradiction(trial: Trial, expected: Expected) -> str:
     """Why a trial cannot be of this run, "" if it can."""
     found = (check(trial, expected) for check in CHECKS)
     return next((why for why in found if why), "")
+
+
+def of_experiments(lines: Sequence[ExperimentLine], expected: Expected, machine: str) -> ExperimentsSifted:
+    """Those whose trials fit the run but for one thing: head is changed, for something is put back.
+
+    machine: the name of the one that the other trials are of.
+    """
+    checked = [(line, _of_experiment(line, expected, machine)) for line in lines]
+    said = dict.fromkeys(f"an experiment on {line.case} is left out: {why}" for line, why in checked if why)
+    return ExperimentsSifted(tuple(line for line, why in checked if not why), tuple(said))
+
+
+def _of_experiment(line: ExperimentLine, expected: Expected, machine: str) -> str:
+    """Why a line cannot be of this run, "" if it can."""
+    for trial in line.trials:
+        sides = dict(trial.checkouts)
+        if "head" in sides:
+            sides["head"] = dataclasses.replace(sides["head"], dirty=False)
+        if why := contradiction(dataclasses.replace(trial, checkouts=sides), expected):
+            return why
+        if trial.machine.name != machine:
+            return f"it says it ran on {trial.machine.name}, the trials that it explains on {machine}"
+    return ""
 
 
 # ---- one trial -------------------------------------------------------------------------------------------------------
@@ -228,16 +260,16 @@ def _between(trials: Sequence[Trial]) -> Iterator[tuple[str, str]]:
                 yield trial.id, f"its samples of {key[0]} are those of trial {seen[key]}"
 
 
+FEWEST_TO_COPY = 8
+"""Different samples from which an equal row is a copy.  None of 6,492 recorded rows on H200 equals another one;
+single samples repeat, for clocks have few digits (results/ and tests/recordings, 2026-11-22)."""
+
+
 def _samples(trial: Trial) -> Iterator[tuple[str, str, str, bytes]]:
     """The samples of every arm that has several different ones; two runs never agree in all of them."""
     for case, role, backend, arm in trial.arms():
         if len(set(arm.seconds.tolist())) >= FEWEST_TO_COPY:
             yield f"{trial.operator}/{case}", role, backend, arm.seconds.tobytes()
-
-
-FEWEST_TO_COPY = 8
-"""Different samples from which an equal row is a copy.  None of 6,492 recorded rows on H200 equals another one;
-single samples repeat, for clocks have few digits (results/ and tests/recordings, 2026-11-22)."""
 
 
 def _gaps(trials: Iterable[Trial]) -> Iterator[str]:

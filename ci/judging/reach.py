@@ -16,8 +16,6 @@ from ci.git.repository import LocalCheckout, listed_packages
 from ci.harness import MeasurePlan
 from ci.judging.types import Judgement, Verdict
 
-UNREACHED = "no file that their code can come from differs between the two sides: SAME without measuring"
-
 
 def of_checkouts(base: LocalCheckout, head: LocalCheckout) -> Reach:
     """What differs between two checkouts on this disk."""
@@ -26,7 +24,7 @@ def of_checkouts(base: LocalCheckout, head: LocalCheckout) -> Reach:
 
 def of_commits(root: Path, base: str, head: str) -> Reach:
     """The same of two commits that git has; nothing of them is checked out.  Raises GitError."""
-    return compared(*(_of_commit(root, commit) for commit in (base, head)))
+    return compared(*(of_commit(root, commit) for commit in (base, head)))
 
 
 def narrowed(plan: MeasurePlan, reach: Reach) -> MeasurePlan:
@@ -73,13 +71,14 @@ ENTRY = re.compile(r"\d+ blob ([0-9a-f]+)\t(.*)", re.DOTALL)
 LAST = "no such object"
 
 
-def _of_commit(root: Path, commit: str) -> SourceTree:
+def of_commit(root: Path, commit: str) -> SourceTree:
+    """The files of a commit; nothing of it is checked out.  Raises GitError, and kernels.project.ProjectError."""
     entries = git(root, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0")
     found = [match.groups() for entry in entries if (match := ENTRY.fullmatch(entry))]
     blobs = {path: digest for digest, path in found if not any(map(tree.is_hidden, path.split("/")))}
     python = dict.fromkeys(digest for path, digest in blobs.items() if path.endswith(".py"))
-    texts = dict(_texts(root, list(python)))
-    files = {path: SourceFile(digest, texts.get(digest, "")) for path, digest in sorted(blobs.items())}
+    held = dict(texts(root, list(python)))
+    files = {path: SourceFile(digest, held.get(digest, "")) for path, digest in sorted(blobs.items())}
     return SourceTree(files, tuple(_packages(root, commit, "pyproject.toml" in blobs)))
 
 
@@ -91,7 +90,7 @@ def _packages(root: Path, commit: str, written: bool) -> list[str]:
         return listed_packages(Path(folder))
 
 
-def _texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
+def texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
     """(digest, content) of files, all in one call of git.  GitError if one is not UTF-8, which Python files are."""
     asked = "".join(f"{digest}\n" for digest in [*digests, LAST])  # its answer ends the output, which is stripped
     output = git(root, "cat-file", "--batch", stdin=asked).encode()
@@ -100,7 +99,7 @@ def _texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
         head, _, _ = output[place:].partition(b"\n") if place < len(output) else (b"", b"", b"")
         words = head.split()
         if len(words) != 3 or words[0].decode() != digest:
-            raise GitError(f"a Python file of the commit before blob {digest} is not UTF-8; its imports cannot be read")
+            raise GitError(f"a file of the commit before blob {digest} is not UTF-8; what differs in it cannot be read")
         begin = place + len(head) + 1
         place = begin + int(words[2]) + 1
         yield digest, output[begin : place - 1].decode()

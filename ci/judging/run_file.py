@@ -17,6 +17,10 @@ class RunFileError(ValueError):
     """The file does not describe the job; the text says what is wrong and where such a file comes from."""
 
 
+FAILED = ("failure", "cancelled", "timed_out")
+"""Conclusions of a step after which the next ones do not run (REST API, workflow jobs, 2026-11)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class MeasuringJob:
     """One job of a run.  started_ms, ended_ms: milliseconds since 1970 UTC, None where it has not got so far.
@@ -50,9 +54,6 @@ class MeasuringJob:
         ended = self.conclusion or self.status or "unknown"
         return f"nothing was measured: the job {self.name!r} handed over no trials (it ended as {ended})"
 
-
-FAILED = ("failure", "cancelled", "timed_out")
-"""Conclusions of a step after which the next ones do not run (REST API, workflow jobs, 2026-11)."""
 
 ASK = "`gh api repos/OWNER/NAME/actions/runs/ID/jobs` prints one"
 

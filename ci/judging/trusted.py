@@ -17,6 +17,7 @@ from ci.judging.policy import Policy
 from ci.judging.reach import with_left_out
 from ci.judging.types import Judgement, Verdict
 from ci.trials.comparisons import comparisons
+from ci.trials.experiments import ExperimentLine
 from ci.trials.file import TrialFile
 from ci.trials.trial import Trial
 
@@ -26,11 +27,15 @@ SHOWN = 20
 
 @dataclasses.dataclass(frozen=True)
 class TrustedOutcome:
-    """The judgement, the trials it rests on, and the sentences on everything that was not used."""
+    """The judgement, the trials it rests on, and the sentences on everything that was not used.
+
+    experiments: what was measured to find out why a case is slower; no verdict rests on it.
+    """
 
     judgement: Judgement
     trials: tuple[Trial, ...]
     remarks: tuple[str, ...] = ()
+    experiments: tuple[ExperimentLine, ...] = ()
 
 
 def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier: str = "pr") -> TrustedOutcome:
@@ -42,7 +47,15 @@ def decided(files: Sequence[TrialFile], expected: Expected, policy: Policy, tier
     judgement = _judged(sifted.trials, expected, policy) if sifted.trials else _nothing(expected)
     measured = {trial.operator for trial in trials}
     judgement = with_left_out(judgement, tuple(name for name in expected.unreached if name not in measured))
-    return TrustedOutcome(_doubted(judgement, doubts), sifted.trials, tuple(doubts))
+    judgement = _doubted(judgement, doubts)
+    machine = sifted.trials[0].machine.name if sifted.trials else ""
+    found = claims.of_experiments([line for file in files for line in file.experiments], expected, machine)
+    judgement = dataclasses.replace(judgement, warnings=(*judgement.warnings, *_few(list(found.left_out))))
+    return TrustedOutcome(judgement, sifted.trials, tuple(doubts), found.lines)
+
+
+ALWAYS = 2
+"""Ranks up to which a machine with as many GPUs measures every case of its tier."""
 
 
 def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
@@ -60,10 +73,6 @@ def missing(sifted: Sifted, expected: Expected, tier: str) -> list[str]:
         if case.tier == tier and case.world <= min((ALWAYS, *expected.counts))
     )
     return [name for name in wanted if name not in measured]
-
-
-ALWAYS = 2
-"""Ranks up to which a machine with as many GPUs measures every case of its tier."""
 
 
 def _judged(trials: Sequence[Trial], expected: Expected, policy: Policy) -> Judgement:

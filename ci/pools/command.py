@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ci.calling import VERBS
-from ci.pools.types import Container, Isolation, Pool, User
+from ci.calling import INSTALLED, VERBS, origin
+from ci.pools.types import Container, Isolation, Pool, PoolsError, User
 
 PARTS = Path(__file__).resolve().parent / "shell"
 
@@ -46,6 +46,10 @@ OF_THE_RUNNER = ("RUNNER_TRACKING_ID",)
 SECRET = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "JWT", "AUTH", "_KEY")
 """Words in the name of a variable that never enters, whatever else allows it."""
 
+MAKE = 'make --silent setup VENV="$VENV"'
+INSTALL = 'python3 -m venv --system-site-packages "$VENV" && "$VENV/bin/python" -m pip install --quiet {source}'
+"""What makes an environment: in a clone of Ridgeline; and in any other repository, beside the torch of the image."""
+
 VENV = "/tmp/ridgeline-venv.$$.$RANDOM"
 """Where a container without an environment of its own gets one; Apptainer shows the host's /tmp."""
 
@@ -63,11 +67,12 @@ def wrapped(
 ) -> str:
     """Bash text that runs `argv` on `gpus` GPUs of the pool (default: the most it offers), in the folder `workspace`.
 
-    workspace: absolute, seen under the same path inside; "" is the folder in which the text is run.  It is a checkout
-    of Ridgeline: `python -m ci VERB ...` is the way to call a verb.  mounts: more than the pool's, "HOST:INSIDE[:ro]".
-    setup: make an environment where the pool has none.  preflight: look at the node first, and drain it from our jobs
-    if it fails; the command runs all the same, since its trials carry the reason to the verdict.  root: stands for /
-    in tests.  Raises PoolsError for a size that the pool does not offer.
+    workspace: absolute, seen under the same path inside; "" is the folder in which the text is run.  In a checkout of
+    Ridgeline `python -m ci VERB ...` is the way to call a verb, elsewhere `python -m ridgeline VERB ...`.  mounts: more
+    than the pool's, "HOST:INSIDE[:ro]".  setup: make an environment where the pool has none (see `_setup`).
+    preflight: look at the node first, and drain it from our jobs if it fails; the command runs all the same, since its
+    trials carry the reason to the verdict.  root: stands for / in tests.
+    Raises PoolsError for a size that the pool does not offer, and where no environment can be made.
     """
     size = pool.size(gpus)
     lines = [
@@ -76,7 +81,7 @@ def wrapped(
         "set -uo pipefail",
         *_settings(dataclasses.replace(pool, mounts=(*pool.mounts, *mounts)), size, workspace, root),
         f"venv={_venv(pool)}",
-        f"setup={'yes' if setup and not pool.venv else ''} preflight={'yes' if preflight else ''}",
+        f"setup={shlex.quote(_setup(pool)) if setup and not pool.venv else ''} preflight={'yes' if preflight else ''}",
         f"command={_array(argv)}",
         "",
         *(_part(name, pool) for name in _parts(pool)),
@@ -115,6 +120,21 @@ def _venv(pool: Pool) -> str:
     if pool.venv:
         return shlex.quote(pool.venv)
     return '"$workspace/.venv"' if pool.container is Container.NONE else VENV
+
+
+def _setup(pool: Pool) -> str:
+    """What makes the environment $VENV: the pool's own command, `make setup` in a clone of Ridgeline, elsewhere an
+    installation of the very Ridgeline that runs here.  Raises PoolsError where it is not known how."""
+    if pool.setup:
+        return pool.setup
+    if not INSTALLED:
+        return MAKE
+    if source := origin():
+        return INSTALL.format(source=shlex.quote(f"ridgeline @ {source}"))
+    raise PoolsError(
+        f"pool {pool.name!r} has no `venv`, and where this Ridgeline came from is not known: give it `venv`, an "
+        'environment of its image that has Ridgeline, or `setup`, a command that makes one in "$VENV"'
+    )
 
 
 def _array(words: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}")
 LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:@/+{}-]{0,98}[A-Za-z0-9._})-])?")
 IMAGE = re.compile(r"[A-Za-z0-9/.][A-Za-z0-9._:@/+#-]{0,399}")
 PATH = re.compile(r"/[A-Za-z0-9._@/+-]{0,399}")
+COMMAND = re.compile(r"[^\x00-\x1f\x7f]{1,1000}")
 MOUNT = re.compile(r"/[A-Za-z0-9._@/+-]{1,199}:/[A-Za-z0-9._@/+-]{1,199}(:ro)?")
 PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,99}")
 OPTION = re.compile(r"--[a-z][^\x00-\x1f\x7f]{1,399}")
@@ -165,6 +166,7 @@ def _pool(name: str, values: object) -> Pool:
         isolation=table.choice("isolation", Isolation, list(Isolation), None),
         packages=table.texts("packages", PACKAGE, "the name of a package"),
         venv=table.text("venv", PATH, "an absolute path inside the container"),
+        setup=table.text("setup", COMMAND, 'a command in one line that makes an environment in "$VENV"'),
         variables=table.texts("variables", VARIABLE, "the name of an environment variable"),
         minutes=table.number("minutes", 1, LONGEST_MINUTES, 60),
         site=table.text("site", NAME, "the name of a [site.NAME]"),

@@ -78,6 +78,8 @@ class Pool:
     runs_on: None where no GitHub runner serves the pool.
     image, options, mounts ("HOST:INSIDE[:ro]"), user, packages (Debian's or Fedora's names, installed first): of the
     container.  venv: an environment inside it that has Ridgeline's dependencies; "" makes one in every job.
+    setup: the command that makes it in "$VENV", run by bash in the checkout; "": `make setup` in a clone of Ridgeline,
+    elsewhere an installation of the Ridgeline that submits.
     variables: names of further environment variables that may enter.  minutes: the longest a job may take.
     site, partition, gres (the type in gpu:TYPE:COUNT), constraint, exclusive, account, time, sbatch (further options):
     of Slurm; site is "" where no Slurm leads to the pool.
@@ -96,6 +98,7 @@ class Pool:
     isolation: Isolation = Isolation.WHOLE
     packages: tuple[str, ...] = ()
     venv: str = ""
+    setup: str = ""
     variables: tuple[str, ...] = ()
     minutes: int = 60
     site: str = ""

@@ -17,7 +17,8 @@ from typing import Any
 import jsonschema
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
-from ci.report.model import CaseCost, Explanation, Report, ReportWarning, Side, Skip, TriedCause
+from ci.records.causes.explanation import Explanation, TriedCause
+from ci.report.model import CaseCost, Report, ReportWarning, Side, Skip
 from ci.stats.types import Clocks
 
 Json = dict[str, Any]

@@ -35,8 +35,9 @@ NEXT = {
     Verdict.NOT_COMPARABLE: "What defines the number changed, so old and new times cannot be compared: "
     "a reviewer must agree to the new benchmark definition.",
 }
-STRUCTURAL = re.compile(r"[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")
-"""What starts Markdown or HTML: anywhere in a line, or only at its beginning."""
+STRUCTURAL = re.compile(r"(?<=[0-9A-Za-z])(_+)(?=[0-9A-Za-z])|[\\`*_\[\]<>|~&\"'$]|^(?:[#+=-]|\d+(?=[.)]))")
+"""What starts Markdown or HTML: anywhere in a line, or only at its beginning.  Group 1: underscores in a word, which
+start nothing (CommonMark 0.31, section 6.2: between two letters or digits `_` neither opens nor closes emphasis)."""
 LINKING = re.compile(r"(@|#|://|(?i:www)\.|(?i:gh)-(?=\d))")
 NO_JOIN = "\u200b"
 """Zero-width space: it breaks up mentions, references and addresses."""
@@ -70,7 +71,7 @@ def text(value: object, limit: int = 240) -> str:
 def _inert(line: str) -> str:
     """Nothing links, nothing is formatted.  Also for HTML: addresses between two tags are made live."""
     apart = LINKING.sub(lambda match: match[0][:1] + NO_JOIN + match[0][1:], line)
-    return STRUCTURAL.sub(lambda match: f"&#{ord(match[0][0])};{match[0][1:]}", apart)
+    return STRUCTURAL.sub(lambda match: match[1] or f"&#{ord(match[0][0])};{match[0][1:]}", apart)
 
 
 def code(value: object, limit: int = 160) -> str:

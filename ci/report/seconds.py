@@ -28,7 +28,7 @@ EXPLAINED = {
     "inputs": "inputs and reference",
     "set-up": "backends are set up, graphs captured",
     "first calls": "first call of every arm, without compiling",
-    "compiling": "Triton compiles, or loads what it compiled before",
+    "compiling": "Triton compiles, or loads what it compiled before; waiting for what is compiled ahead",
     "checks": "every output against the reference, before and after timing",
     "warm-up": "samples that are not kept",
     "rounds": "samples",
@@ -40,11 +40,19 @@ EXPLAINED = {
 }
 
 
+SHOWN_S = 0.05
+"""Shorter phases are not named in the sentence."""
+
+
 @dataclasses.dataclass(frozen=True)
 class RunSeconds:
-    """Wall seconds of a command.  phases: of its trials, by name, with what lay before them and outside."""
+    """Wall seconds of a command.  phases: of its trials, by name, with what lay before them and outside.
+
+    side_by_side: trials that were prepared at the same time, at most.
+    """
 
     phases: dict[str, float]
+    side_by_side: int = 1
 
     @property
     def whole_s(self) -> float:
@@ -66,9 +74,9 @@ class RunSeconds:
 
     def table(self) -> Table:
         """A row for each phase, in the order of a trial."""
-        shown = Table(
-            box=None, pad_edge=False, header_style="bold", title="where the seconds went", title_justify="left"
-        )
+        beside = f"; {self.side_by_side} trials were prepared side by side, each was timed alone"
+        title = f"where the seconds went{beside if self.side_by_side > 1 else ''}"
+        shown = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
         shown.add_column("phase")
         shown.add_column("s", justify="right")
         shown.add_column("%", justify="right")
@@ -82,10 +90,6 @@ class RunSeconds:
         """For machines."""
         rounded = {name: round(seconds, 3) for name, seconds in self.phases.items()}
         return {"whole_s": round(self.whole_s, 3), "measuring_s": round(self.measuring_s, 3), "phases": rounded}
-
-
-SHOWN_S = 0.05
-"""Shorter phases are not named in the sentence."""
 
 
 def to_decide(judgement: Judgement, trials: Sequence[Trial]) -> Iterator[str]:
@@ -121,4 +125,5 @@ def seconds_of(trials: Sequence[Trial], whole_s: float | None = None) -> RunSeco
     if whole_s is not None:
         found[JUDGING] = max(0.0, whole_s - sum(found.values()))
     places = {name: place for place, name in enumerate(ORDER)}
-    return RunSeconds({name: found[name] for name in sorted(found, key=lambda name: places.get(name, len(places)))})
+    ordered = sorted(found, key=lambda name: places.get(name, len(places)))
+    return RunSeconds({name: found[name] for name in ordered}, max(one.side_by_side for one in told))

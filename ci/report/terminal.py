@@ -17,8 +17,9 @@ from rich.text import Text
 
 from ci.judging.types import CaseVerdict, Verdict
 from ci.judging.types import Group as Cause
+from ci.records.causes.explanation import Explanation
 from ci.report import words
-from ci.report.model import Explanation, Report, Skip, grouped
+from ci.report.model import Report, Skip, grouped
 
 STYLE = {
     Verdict.BROKEN: "magenta",

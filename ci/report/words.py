@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ci.judging.types import CaseVerdict, Floor, Group, Judgement, Verdict
 from ci.records import rates
+from ci.records.causes.explanation import Explanation, TriedCause
 from ci.records.rates import Rate
-from ci.report.model import CaseCost, Explanation, Report, Scalar, Side, TriedCause, WarningGroup
+from ci.report.model import CaseCost, Report, Scalar, Side, WarningGroup
 from ci.stats.types import Clocks
 
 NOTHING = "-"

@@ -20,7 +20,7 @@ from pathlib import Path
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ci.slurm import text
-from ci.slurm.text import AccountRow, NodeRow, QueueRow
+from ci.slurm.text import NodeRow, QueueRow
 
 COMMAND_LIMIT_S = 60.0
 """Seconds of one command.  A busy controller answers within its MessageTimeout, 10 s by default (slurm.conf(5))."""
@@ -40,7 +40,7 @@ AWAY = re.compile(
 UNKNOWN = re.compile(r"invalid job id|job/step already completing or completed|does not exist", re.IGNORECASE)
 """What they say of a job that the controller does not have (any more)."""
 
-FORMATS = re.compile(r"(SQUEUE|SINFO|SACCT|SCONTROL)_|SLURM_(TIME_FORMAT|CLUSTERS|BITSTR_LEN)$")
+FORMATS = re.compile(r"(SQUEUE|SINFO|SCONTROL)_|SLURM_(TIME_FORMAT|CLUSTERS|BITSTR_LEN)$")
 """Variables that change what the commands print."""
 
 
@@ -109,19 +109,6 @@ class Slurm:
 
     def _rows(self, which: Sequence[str]) -> list[QueueRow]:
         return text.queue_rows(self._asked(["squeue", "-h", "-t", "all", "-r", *which, "-o", text.SQUEUE]))
-
-    def sacct(self, ids: Sequence[str]) -> list[AccountRow]:
-        """Rows of the accounts, oldest first; none where the cluster keeps no accounts, or does not have them yet."""
-        argv = ["sacct", "-n", "-P", "-X", "-D", "-j", ",".join(ids), "-o", text.SACCT]
-        try:
-            return text.account_rows(self._once(argv)) if ids else []
-        except SlurmError:
-            return []
-
-    def scontrol_job(self, job: str) -> Mapping[str, str]:
-        """What `scontrol show job` says of one job (of an array: of its first task); {} of an unknown one."""
-        printed = self._asked(["scontrol", "-o", "show", "job", job]).splitlines()
-        return text.facts(printed[0]) if printed else {}
 
     def scancel(self, job: str, token: str) -> bool:
         """Cancel a job of ours, with all tasks of its array; False if it is not in the queue."""

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
 
 SQUEUE = "%i|%A|%j|%T|%r|%P|%N|%M|%l|%S|%e|%k|%b"
-SACCT = (
-    "JobID,JobIDRaw,JobName,State,ExitCode,DerivedExitCode,Elapsed,Submit,Start,End,NodeList,AllocTRES,Reason,Comment"
-)
 SINFO = "%N|%P|%T|%G|%f|%E|%u|%H"
 
 ENDED = frozenset(
@@ -76,23 +72,6 @@ class QueueRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class AccountRow:
-    """A run of a job in the accounts; a job that was requeued has several rows.  It lags behind by seconds."""
-
-    id: str
-    name: str
-    state: str
-    exit_code: int
-    signal: int
-    nodes: str
-    comment: str
-
-    def is_ours(self, token: str) -> bool:
-        """Whether it carries our token."""
-        return bool(token) and token in (self.name, self.comment)
-
-
-@dataclasses.dataclass(frozen=True)
 class NodeRow:
     """A node in one of its partitions.  responding: the controller hears its slurmd."""
 
@@ -136,26 +115,6 @@ def queue_rows(text: str) -> list[QueueRow]:
     ]
 
 
-def account_rows(text: str) -> list[AccountRow]:
-    """The rows of `sacct -n -P -X -D -o SACCT`, oldest first."""
-    rows = (line.split("|") for line in text.splitlines())
-    return [_account(fields) for fields in rows if len(fields) >= 14 and fields[0][:1].isdigit()]
-
-
-def _account(fields: list[str]) -> AccountRow:
-    """ "CANCELLED by 0" is CANCELLED; a comment may hold |."""
-    code, _, number = fields[4].partition(":")
-    return AccountRow(
-        id=fields[0],
-        name=fields[2],
-        state=fields[3].split(" ")[0],
-        exit_code=int(code),
-        signal=int(number or 0),
-        nodes=fields[10],
-        comment="|".join(fields[13:]),
-    )
-
-
 def node_rows(text: str) -> list[NodeRow]:
     """The rows of `sinfo -h -N -o SINFO`: one for each node and partition.  A reason may hold |."""
     rows = (line.split("|") for line in text.splitlines())
@@ -175,14 +134,6 @@ def _node(fields: list[str]) -> NodeRow:
         features=() if features == "(null)" else tuple(features.split(",")),
         reason="" if reason == "none" else reason,
     )
-
-
-def facts(line: str) -> Mapping[str, str]:
-    """The KEY=VALUE pairs of one line of `scontrol -o show`.  A value may hold blanks; the first of a key counts."""
-    found: dict[str, str] = {}
-    for part in re.finditer(r"(?:^| )([A-Z][\w/:]*)=(.*?)(?=\s+[A-Z][\w/:]*=|\s*$)", line):
-        found.setdefault(part[1], _given(part[2]))
-    return found
 
 
 def submitted_id(text: str) -> str:

@@ -49,7 +49,7 @@ def rows(frame: pd.DataFrame) -> Iterator[str]:
 
 
 SUSTAINED_HEADER = (
-    "| machine | kernel | backend | cases | baseline / ours, spaced | sustained | J of a call, ours / baseline |",
+    "| machine | kernel | backend | cases | baseline / ours, spaced | sustained | J per call, ours / baseline |",
     "|---|---|---|---:|---:|---:|---:|",
 )
 

@@ -22,7 +22,7 @@ from benchmarks.shapes import Unfit, maybe, name, number, record, table, whole
 from benchmarks.trial_file import LONGEST_S, SHORTEST_S
 from ci.stats.anomalies import COLLAPSE_FACTOR
 from ci.stats.types import FloatArray
-from ci.trials.kept import KeptTimes, SamplesAt
+from ci.trials.pooled import KeptTimes, SamplesAt
 from ci.trials.trial import Arm, Json, Trial
 
 FORMAT, VERSION = "ridgeline-compact-trial", 1

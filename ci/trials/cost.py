@@ -24,12 +24,16 @@ class Spent:
     """Where the wall time of a trial went.  phases: seconds by name (benchmarks.coordinator.session.ledger).
 
     ahead_s: seconds of its session between the trial before, or the start, and this one.
+    side_by_side: trials that were prepared at the same time, at most.
     """
 
     phases: Mapping[str, float]
     ahead_s: float = 0.0
+    side_by_side: int = 1
 
     @classmethod
-    def of(cls, phases: Mapping[str, float] | None, ahead_s: float | None) -> Spent | None:
+    def of(
+        cls, phases: Mapping[str, float] | None, ahead_s: float | None, side_by_side: int | None = None
+    ) -> Spent | None:
         """From the fields of a trial line; None if it is from before 2026-11-22, when they were not written."""
-        return cls(phases, float(ahead_s or 0.0)) if phases else None
+        return cls(phases, float(ahead_s or 0.0), side_by_side or 1) if phases else None

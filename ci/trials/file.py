@@ -19,7 +19,9 @@ from typing import Any
 
 from benchmarks.shapes import Unfit
 from ci.trials import compact
+from ci.trials import experiments as experiment_lines
 from ci.trials import pooled as pooled_lines
+from ci.trials.experiments import ExperimentLine
 from ci.trials.pooled import PooledLine
 from ci.trials.trial import Trial
 
@@ -81,13 +83,15 @@ class Problem:
 class TrialFile:
     """What a file holds: its trials in the order of the file, and the lines that are not used.
 
-    pooled: what the samples of compact trials come to, in the notes of a record.
+    pooled: what the samples of compact trials come to, in the notes of a record.  experiments: what was measured to
+    find out why a case is slower; none of its trials is among `trials`.
     """
 
     path: Path
     trials: tuple[Trial, ...] = ()
     rejected: tuple[Rejected, ...] = ()
     pooled: tuple[PooledLine, ...] = ()
+    experiments: tuple[ExperimentLine, ...] = ()
 
     def problems(self, keep: bool) -> list[Problem]:
         """The rejected lines as problems; with `keep` each is kept beside the file."""
@@ -107,6 +111,9 @@ def read(path: Path) -> TrialFile:
     content, damage = unpacked(content)
     found = parse_record(path, content.split(b"\n"), 1)
     return dataclasses.replace(found, rejected=(*damage, *found.rejected))
+
+
+GZIP = b"\x1f\x8b"
 
 
 class Followed:
@@ -133,25 +140,22 @@ class Followed:
             self._file = read(self.path)
             return self._file
         *lines, _ = new.split(b"\n")
-        trials, rejected = parse(lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
+        found = parse(lines, self._lines + 1, {trial.id: trial for trial in self._file.trials})
         self._offset, self._lines = self._offset + sum(len(line) + 1 for line in lines), self._lines + len(lines)
         before = self._file
-        self._file = TrialFile(self.path, (*before.trials, *trials), (*before.rejected, *rejected))
+        trials, rejected = (*before.trials, *found.trials), (*before.rejected, *found.rejected)
+        self._file = TrialFile(self.path, trials, rejected, (), (*before.experiments, *found.experiments))
         return self._file
 
 
-GZIP = b"\x1f\x8b"
-
-
-def parse(
-    lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None
-) -> tuple[tuple[Trial, ...], tuple[Rejected, ...]]:
-    """Trials with their samples, and rejected lines, of lines numbered from `first`.  See :func:`parse_record`."""
+def parse(lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
+    """Trials with their samples, and what else :func:`parse_record` tells, of lines numbered from `first`."""
     found = parse_record(Path(), lines, first, known)
     away = {trial.id for trial in found.trials if trial.samples}
     whys = (f"trial {id_} has its samples elsewhere; give the trial file as it was measured" for id_ in sorted(away))
     refused = tuple(Rejected(0, Fault.NOT_A_TRIAL, why) for why in whys)
-    return tuple(trial for trial in found.trials if trial.id not in away), (*found.rejected, *refused)
+    trials = tuple(trial for trial in found.trials if trial.id not in away)
+    return TrialFile(found.path, trials, (*found.rejected, *refused), (), found.experiments)
 
 
 def parse_record(path: Path, lines: Iterable[bytes], first: int, known: Mapping[str, Trial] | None = None) -> TrialFile:
@@ -160,6 +164,7 @@ def parse_record(path: Path, lines: Iterable[bytes], first: int, known: Mapping[
     The same trial twice counts once.  known: trials by id of the lines before these; they are not given again.
     """
     trials, rejected, pooled = dict(known or {}), list[Rejected](), list[PooledLine]()
+    experiments: list[ExperimentLine] = []
     for number, line in enumerate(lines, first):
         if not line.strip():
             continue
@@ -168,17 +173,19 @@ def parse_record(path: Path, lines: Iterable[bytes], first: int, known: Mapping[
             rejected.append(found)
         elif isinstance(found, PooledLine):
             pooled.append(found)
+        elif isinstance(found, ExperimentLine):
+            experiments.append(found)
         elif found.id not in trials:
             trials[found.id] = found
         elif not compact.same_results(found, trials[found.id]):
             why = f"the id {found.id} is that of an earlier trial with other results; the first one is used"
             rejected.append(Rejected(number, Fault.CONFLICT, why, line))
     new = tuple(trial for id_, trial in trials.items() if not known or id_ not in known)
-    return TrialFile(path, new, tuple(rejected), tuple(pooled))
+    return TrialFile(path, new, tuple(rejected), tuple(pooled), tuple(experiments))
 
 
-def parse_line(line: bytes, number: int = 1) -> Trial | PooledLine | Rejected:
-    """The trial of one line (or what one of a record's notes says of several), or what is wrong with it."""
+def parse_line(line: bytes, number: int = 1) -> Trial | PooledLine | ExperimentLine | Rejected:
+    """The trial of one line (or what one says of several), or what is wrong with it."""
     if len(line) > LONGEST_LINE:
         why = f"{len(line) / 1e6:,.0f} MB long; a trial has at most {LONGEST_LINE / 1e6:,.0f} MB"
         return Rejected(number, Fault.NOT_A_TRIAL, why, line)
@@ -201,11 +208,13 @@ def parse_line(line: bytes, number: int = 1) -> Trial | PooledLine | Rejected:
         return Rejected(number, Fault.NOT_JSON, f"not JSON: {error}", line)
 
 
-def _read(data: Any, text: str) -> Trial | PooledLine:
+def _read(data: Any, text: str) -> Trial | PooledLine | ExperimentLine:
     """By the format that a line says it has.  Raises Unfit."""
     kind = data.get("format") if isinstance(data, dict) else None
     if kind == compact.FORMAT:
         return compact.of_line(data, text)
+    if kind == experiment_lines.FORMAT:
+        return ExperimentLine.of(data)
     return PooledLine.of(data) if kind == pooled_lines.FORMAT else Trial.of(data, text)
 
 

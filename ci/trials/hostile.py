@@ -32,9 +32,9 @@ def read(path: Path) -> TrialFile:
     if len(lines) > MOST_LINES:
         return _refused(path, f"has more than {MOST_LINES} lines; one leg measures some hundred trials")
     long = {number for number, line in enumerate(lines, 1) if len(line) > LARGEST_LINE}
-    trials, rejected = parse((b"" if n in long else line for n, line in enumerate(lines, 1)), 1)
+    read_lines = parse((b"" if n in long else line for n, line in enumerate(lines, 1)), 1)
     too_long = (Rejected(n, Fault.NOT_A_TRIAL, f"longer than {LARGEST_LINE} bytes") for n in sorted(long))
-    return TrialFile(path, trials, _few((*too_long, *rejected)))
+    return TrialFile(path, read_lines.trials, _few((*too_long, *read_lines.rejected)), (), read_lines.experiments)
 
 
 def content(path: Path) -> bytes | str:

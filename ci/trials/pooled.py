@@ -1,4 +1,4 @@
-"""What the samples of one operator at one place come to: kept in a line of its own where the samples are elsewhere.
+"""What is kept of samples that are elsewhere: by each trial, and in a line of its own of one operator at one place.
 
 A median over the samples of several trials cannot be made of the trials' medians, so it is kept, to the last digit.
 """
@@ -13,6 +13,31 @@ from typing import Any
 from benchmarks.shapes import Unfit, items, maybe, name, number, one_of, record, whole
 
 FORMAT, VERSION = "ridgeline-pooled", 1
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptTimes:
+    """What a trial keeps of the times of an arm when its samples are elsewhere.
+
+    rounds: how many.  median, q25, q75, longest: seconds.  collapsed: calls that took at least 3 times the median.
+    log_ratio: median over the rounds of log(baseline's time / own time), by the baselines that ran beside it.
+    """
+
+    rounds: int
+    median: float
+    q25: float
+    q75: float
+    longest: float
+    collapsed: int = 0
+    log_ratio: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplesAt:
+    """Where the samples of a trial are, below the project's place for samples.  digest: of all of them."""
+
+    path: str
+    digest: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,8 @@ from benchmarks.trial_file import Status
 from ci.stats.types import FloatArray
 from ci.trials.cost import Cost, Spent
 from ci.trials.faults import NodeFault, faults_of
-from ci.trials.kept import KeptTimes, SamplesAt
 from ci.trials.node import DeviceState, Dispatch, HeapHome, heaps_of
+from ci.trials.pooled import KeptTimes, SamplesAt
 from ci.trials.swept.batch import SweepBatch
 
 Made = TypeVar("Made")
@@ -315,7 +315,7 @@ class Trial:
             faults_of(data.get("preflight") or {}),
             regime=(data.get("protocol") or {}).get("regime", trial_file.REGIMES[0]),
             sweep=SweepBatch.of(data),
-            spent=Spent.of(data.get("spent_s"), data.get("ahead_s")),
+            spent=Spent.of(data.get("spent_s"), data.get("ahead_s"), data.get("side_by_side")),
         )
 
     @property

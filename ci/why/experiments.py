@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import trial_file
 from ci.git.repository import LocalCheckout
 from ci.harness import FAULTS, INTERRUPTED, MEASURED, MeasurePlan
 from ci.judging.judge import judge
@@ -20,6 +21,7 @@ from ci.judging.policy import Policy
 from ci.judging.unmeasured import ENDED
 from ci.trials.compared import Status
 from ci.trials.comparisons import comparisons
+from ci.trials.experiments import ExperimentLine
 from ci.trials.file import Followed
 from ci.trials.trial import Trial
 from ci.why.search import classified
@@ -57,6 +59,7 @@ class Experiments:
     """Makes and measures trees between base and head.  until: time.monotonic() at which no experiment begins any more.
 
     folder: where trees and trials go; what lies there of an interrupted run is used.  say: what is done now, for a bar.
+    log: the trial file that is explained; what was measured is kept in it, for who judges elsewhere.
     """
 
     sides: Sides
@@ -67,6 +70,7 @@ class Experiments:
     say: Callable[[str], None] = lambda said: None
     trials: int = 0
     experiments: int = 0
+    log: Path | None = None
 
     def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
         """How much slower than base head is with these put back; None when the time is over."""
@@ -83,7 +87,16 @@ class Experiments:
             unclear = classified(question.whole, question.whole, left, floor) is CauseAnswer.UNCLEAR
             if left.base_code or not unclear or time.monotonic() >= self.until:
                 break
+        self.keep(ExperimentLine(question.name, keys(put), Followed(out).read().trials))
         return left
+
+    def keep(self, line: ExperimentLine) -> None:
+        """Append a line to the log, unless it says nothing new."""
+        if self.log is None:
+            return
+        known = {one.key: one for one in Followed(self.log).read().experiments}.get(line.key)
+        if known is None or len(known.trials) < len(line.trials) or known.code != line.code:
+            trial_file.append(self.log, line.as_json())
 
     def _looked(self, question: Question, tree: LocalCheckout, plan: MeasurePlan, out: Path, target: int) -> Slowdown:
         """What is left after so many trials; those that the file has already count."""
@@ -100,6 +113,11 @@ class Experiments:
             raise Interrupted(f"interrupted; what was measured to explain the slow-down is in {self.folder}")
         self.trials += plan.trials if code in (MEASURED, FAULTS) else 0
         return (text.getvalue().strip().splitlines() or [""])[-1]
+
+
+def keys(put: Sequence[Suspect]) -> tuple[str, ...]:
+    """What was put back, in one order."""
+    return tuple(sorted(one.key for one in put))
 
 
 def planned(question: Question, put: Sequence[Suspect]) -> MeasurePlan:

@@ -11,25 +11,29 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 
 from ci.git.repository import LocalCheckout
 from ci.harness import MeasurePlan, measure
-from ci.judging.live import Measure, MeasureAlone, compare, in_session
+from ci.judging.live import Measure, MeasureAlone, Outcome, compare, in_session
 from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
-from ci.report.model import Explanation
+from ci.records.causes.explanation import Explanation
+from ci.trials.experiments import ExperimentLine
 from ci.trials.trial import Trial
 from ci.why import search as searching
 from ci.why import suspects, words
 from ci.why.experiments import Experiments, Question
 from ci.why.search import Search
-from ci.why.trees import Sides
+from ci.why.trees import BothSides, Sides
 from ci.why.types import CauseFinding, Slowdown, Suspect
 
 MOST_GROUPS = 4
 """Groups of cases that are examined: a commit has one or two causes, and the largest slow-downs come first."""
+
+LARGEST = f"the {MOST_GROUPS} largest slow-downs with different suspects come first; name these with --case"
 
 DEFAULT_S = 300.0
 """Seconds for all experiments: an experiment is three trials of one arm on each side, 10 to 30 s on a GPU (2026-11)."""
@@ -63,18 +67,20 @@ def explain(
     measuring: MeasureAlone = measure,
     code: Code = lambda question, trial: (),
     say: Callable[[str], None] = lambda said: None,
+    log: Path | None = None,
 ) -> tuple[Explanation, ...]:
     """The causes of every SLOWER of a judgement of (base, head), each shown by putting it back; () if none is.
 
     trials: those of the judgement.  folder: for the trees and trials of the experiments, which are no records; the
-    same call with the same folder goes on where it was interrupted.  Raises Interrupted and GitError.
+    same call with the same folder goes on where it was interrupted.  log: a trial file to which the experiments are
+    added, for `ci.why.handed`.  Raises Interrupted, GitError, and benchmarks.trial_file.OutputError.
     """
     base, head = checkouts
     groups = slower(judgement, trials)
-    bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say)
+    bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say, log=log)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        made = [_explained(group, bench, plan, code) for group in groups[:MOST_GROUPS]]
+        made = [explained(group, bench, plan, code) for group in groups[:MOST_GROUPS]]
         return (*made, *not_examined(judgement, made))
     finally:
         for tree in folder.glob("tree-*"):
@@ -93,7 +99,7 @@ def explain_pair(
     seconds: float = DEFAULT_S,
     measuring: MeasureAlone = measure,
     code: Code = lambda question, trial: (),
-) -> tuple[Judgement, tuple[Explanation, ...]]:
+) -> tuple[Outcome, tuple[Explanation, ...]]:
     """Compare two commits afresh, such as the last good and the first bad one of a search, and explain what is SLOWER.
 
     Raises as `ci.judging.live.compare` and `explain`.
@@ -101,7 +107,7 @@ def explain_pair(
     found = compare(checkouts, plan, policy, kind, folder / "compared.jsonl", console, comparing)
     trials = found.file.trials
     asked = (checkouts, found.judgement, trials, plan, policy, folder)
-    return found.judgement, explain(*asked, seconds=seconds, measuring=measuring, code=code)
+    return found, explain(*asked, seconds=seconds, measuring=measuring, code=code)
 
 
 def slower(judgement: Judgement, trials: Sequence[Trial]) -> list[SlowGroup]:
@@ -117,13 +123,12 @@ def slower(judgement: Judgement, trials: Sequence[Trial]) -> list[SlowGroup]:
     return sorted(made, key=lambda one: -(one.worst.ratio or 0.0))
 
 
-def not_examined(judgement: Judgement, made: Sequence[Explanation]) -> Iterator[Explanation]:
-    """The slower cases that no explanation is about, with the reason."""
+def not_examined(judgement: Judgement, made: Sequence[Explanation], more: str = LARGEST) -> Iterator[Explanation]:
+    """The slower cases that no explanation is about, with the reason.  more: of those that could be examined."""
     known = {name for one in made for name in one.cases}
     left = [case for case in judgement.of(Verdict.SLOWER) if case.case not in known]
     moved = tuple(case.case for case in left if case.ci_low and case.ci_low > 1)
     still = tuple(case.case for case in left if case.case not in moved)
-    more = f"the {MOST_GROUPS} largest slow-downs with different suspects come first; name these with --case"
     if moved:
         yield Explanation(moved, moved[0], NOT_EXAMINED, f"not examined: {more}")
     if still:
@@ -145,17 +150,41 @@ def _short(case: CaseVerdict) -> str:
     return case.case.split("/", 2)[2]
 
 
-def _explained(group: SlowGroup, bench: Experiments, plan: MeasurePlan, code: Code) -> Explanation:
+class CauseBench(Protocol):
+    """What answers how slow head is with something put back: by measuring it, or by what was measured elsewhere.
+
+    experiments, trials: how many it took so far.
+    """
+
+    policy: Policy
+    trials: int
+    experiments: int
+
+    @property
+    def sides(self) -> BothSides:
+        """Base and head."""
+
+    def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
+        """How much slower than base head is with these put back; None where nothing tells."""
+
+    def keep(self, line: ExperimentLine) -> None:
+        """Take note of what belongs to a question beside its experiments."""
+
+
+def explained(group: SlowGroup, bench: CauseBench, plan: MeasurePlan, code: Code) -> Explanation:
+    """The causes of one group of cases."""
     begin, before = time.monotonic(), (bench.experiments, bench.trials)
     question = _question(group, plan)
     found = _searched(question, group, bench)
+    differing = tuple(code(question, group.trial))
+    bench.keep(ExperimentLine(question.name, (), (), differing))
     return Explanation(
         tuple(case.case for case in group.cases),
         question.name,
         words.state(found),
         words.sentence(found),
         tuple(words.tried(found.findings)),
-        tuple(code(question, group.trial)),
+        differing,
         bench.experiments - before[0],
         bench.trials - before[1],
         round(time.monotonic() - begin, 1),
@@ -170,7 +199,7 @@ def _question(group: SlowGroup, plan: MeasurePlan) -> Question:
     return Question(worst.kernel, worst.backend, _short(worst), whole, plan, arm.code_hash is not None)
 
 
-def _searched(question: Question, group: SlowGroup, bench: Experiments) -> Search:
+def _searched(question: Question, group: SlowGroup, bench: CauseBench) -> Search:
     """The search among all suspects, and then among the parts of each file that explains something."""
     floor = math.log1p(bench.policy.settings(question.operator, group.trial.machine.kind).smallest_effect)
     other = "base" in question.plan.pythons or "head" in question.plan.pythons
@@ -181,7 +210,7 @@ def _searched(question: Question, group: SlowGroup, bench: Experiments) -> Searc
     return found
 
 
-def _with_parts(found: Search, question: Question, floor: float, bench: Experiments) -> Iterator[CauseFinding]:
+def _with_parts(found: Search, question: Question, floor: float, bench: CauseBench) -> Iterator[CauseFinding]:
     put: tuple[Suspect, ...] = ()
     for one in found.findings:
         if searching.parts_first(one):
@@ -191,7 +220,7 @@ def _with_parts(found: Search, question: Question, floor: float, bench: Experime
 
 
 def _parts(
-    finding: CauseFinding, put: tuple[Suspect, ...], question: Question, floor: float, bench: Experiments
+    finding: CauseFinding, put: tuple[Suspect, ...], question: Question, floor: float, bench: CauseBench
 ) -> tuple[CauseFinding, ...]:
     """Which parts of a file explain what the file explains; put: what was put back when the file was."""
     parts = suspects.parts_of(finding.suspects[0].path, bench.sides)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
-from benchmarks.reach import tree
 from benchmarks.reach.names import Unreadable
 from benchmarks.reach.operators import compared, declared
 from benchmarks.reach.tree import SourceTree
-from ci.git.repository import listed_packages
 
 OWN, USED, UNSEEN = 3.0, 1.0, 0.1
 """Weights: a file of the operator's own folder; one that it imports, directly or not; any other file of the packages
 with kernels, where it is not known what imports what.  Only their order counts."""
 
 
-def weights(operator: str, changed: Iterable[str], base: Path, head: Path) -> dict[str, float]:
+def weights(operator: str, changed: Iterable[str], base: SourceTree, head: SourceTree) -> dict[str, float]:
     """By path, for the changed files (from the root) that the operator can come from in base or head."""
-    sides = [tree.of_folder(root, listed_packages(root)) for root in (base, head)]
-    reach = compared(*sides)
+    sides, reach = (base, head), compared(base, head)
     if reach.unknown or operator not in {*reach.same, *reach.differing}:
         return {name: UNSEEN for name in changed if any(side.listed(name) for side in sides)}
     homes = {part for side in sides for part in _homes(side, operator)}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ci.trials.trial import Arm, Environment, Scalar, Trial
 from ci.why import hunks, reach
-from ci.why.trees import Sides
+from ci.why.trees import BothSides
 from ci.why.types import Suspect, SuspectKind
 
 KNOBS, ENVIRONMENT = 9.0, 9.0
@@ -20,7 +20,7 @@ LONGEST = 60
 """Characters of a line of source that a report shows."""
 
 
-def of_case(trial: Trial, case: str, backend: str, sides: Sides, other_python: bool) -> list[Suspect]:
+def of_case(trial: Trial, case: str, backend: str, sides: BothSides, other_python: bool) -> list[Suspect]:
     """Everything that may make a backend slower in a case that the trial has on both sides.
 
     other_python: base was run by a Python of its own, so that head can be run by it.
@@ -40,9 +40,9 @@ def of_knobs(base: Arm, head: Arm) -> Iterator[Suspect]:
             yield Suspect(SuspectKind.KNOB, name, change, setting=f"{name}={old!r}", weight=KNOBS)
 
 
-def of_files(operator: str, sides: Sides) -> list[Suspect]:
+def of_files(operator: str, sides: BothSides) -> list[Suspect]:
     """The files that differ and that the operator can depend on."""
-    weights = reach.weights(operator, sides.changed, sides.base.path, sides.head.path)
+    weights = reach.weights(operator, sides.changed, *sides.sources)
     return [Suspect(SuspectKind.FILE, name, path=name, weight=weight) for name, weight in weights.items()]
 
 
@@ -55,7 +55,7 @@ def of_environment(base: Environment, head: Environment) -> tuple[Suspect, ...]:
     return (Suspect(SuspectKind.ENVIRONMENT, named, change, weight=ENVIRONMENT),) if names else ()
 
 
-def parts_of(name: str, sides: Sides) -> list[Suspect]:
+def parts_of(name: str, sides: BothSides) -> list[Suspect]:
     """The parts of a file that can be put back one by one; those that only read differently are left out."""
     base, head = sides.texts(name)
     places = [one for one in hunks.hunks(base, head) if not _idle(name, base, head, one)]

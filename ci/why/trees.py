@@ -8,11 +8,68 @@ import hashlib
 import shutil
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Protocol
 
+from benchmarks.reach import tree
+from benchmarks.reach.tree import SourceTree
 from ci.git.command import git
-from ci.git.repository import LocalCheckout, records
+from ci.git.repository import LocalCheckout, listed_packages, records
+from ci.judging import reach
 from ci.why import hunks
 from ci.why.types import Suspect, SuspectKind
+
+
+class BothSides(Protocol):
+    """What is asked of the source of base and head to say what differs."""
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Paths of the files that differ, in order."""
+
+    @property
+    def sources(self) -> tuple[SourceTree, SourceTree]:
+        """The files that an operator can come from, of base and of head."""
+
+    def texts(self, name: str) -> tuple[str, str]:
+        """A file on both sides, "" where a side lacks it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CommitSides:
+    """Both sides as git has them, for who must not check them out.  root: of a repository that has both commits.
+
+    Raises GitError, and kernels.project.ProjectError, where a commit cannot be read.
+    """
+
+    root: Path
+    base: str
+    head: str
+
+    @functools.cached_property
+    def sources(self) -> tuple[SourceTree, SourceTree]:
+        """See BothSides."""
+        return reach.of_commit(self.root, self.base), reach.of_commit(self.root, self.head)
+
+    @functools.cached_property
+    def changed(self) -> tuple[str, ...]:
+        """Without those that only read differently."""
+        base, head = (side.files for side in self.sources)
+        return tuple(n for n in sorted({*base, *head}) if base.get(n) != head.get(n) and not self._reads_alike(n))
+
+    def _reads_alike(self, name: str) -> bool:
+        both = all(name in side.files for side in self.sources)
+        return both and name.endswith(".py") and hunks.same_program(*self.texts(name))
+
+    def texts(self, name: str) -> tuple[str, str]:
+        """See BothSides."""
+        base, head = (self._text(side, name) for side in self.sources)
+        return base, head
+
+    def _text(self, side: SourceTree, name: str) -> str:
+        file = side.files.get(name)
+        if file is None or file.text:
+            return file.text if file else ""
+        return dict(reach.texts(self.root, [file.digest]))[file.digest]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +92,14 @@ class Sides:
             return base != head
         return not (name.endswith(".py") and hunks.same_program(decoded(base), decoded(head)))
 
+    @functools.cached_property
+    def sources(self) -> tuple[SourceTree, SourceTree]:
+        """See BothSides."""
+        base, head = (tree.of_folder(side.path, listed_packages(side.path)) for side in (self.base, self.head))
+        return base, head
+
     def texts(self, name: str) -> tuple[str, str]:
-        """A file on both sides, "" where a side lacks it."""
+        """See BothSides."""
         base, head = (content(side.path / name) or b"" for side in (self.base, self.head))
         return decoded(base), decoded(head)
 

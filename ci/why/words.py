@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ci.report.model import TriedCause
+from ci.records.causes.explanation import TriedCause
 from ci.report.words import interval, percent
 from ci.why.search import Search
 from ci.why.types import CauseAnswer, CauseFinding, Slowdown, Suspect, SuspectKind
@@ -34,7 +34,7 @@ def sentence(search: Search) -> str:
 
 def _unexplained(search: Search) -> str:
     if search.stopped:
-        return "the time for experiments was over"
+        return "the experiments ended before a cause was found"
     if not search.findings:
         return "nothing that differs can be put back"
     tried = ", ".join(" + ".join(s.name for s in one.suspects) for one in search.findings)

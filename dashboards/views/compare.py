@@ -6,12 +6,15 @@ had at each commit, so that numbers of different definitions are never compared,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ci.records.causes import keeping
+from ci.records.causes.keeping import RecordedCause
 from dashboards.lanes import BLOCK, DEFINITION, KEY, CommitCounts
 from dashboards.overview import SPARK_POINTS
 from dashboards.views import CHARTS, SiteInput, View
@@ -23,12 +26,12 @@ NEWEST_TRIED = 8
 """Commits, from the newest back, that may be the later side of the pair which the page shows at first."""
 
 
-def compare_data(rows: pd.DataFrame, counts: CommitCounts) -> dict[str, Any]:
-    """What static/views/compare.js reads of a lane; rows: tidy; counts: of the lane.
+def compare_data(rows: pd.DataFrame, counts: CommitCounts, causes: Sequence[RecordedCause] = ()) -> dict[str, Any]:
+    """What static/views/compare.js reads of a lane; rows: tidy; counts: of the lane; causes: of its machine.
 
     {"commits": [[hash, date, env, timed series, block]], "usual": [index of the earlier, of the later] or null,
     "digests": [[of the kernel's definition, of the case's]], "definitions": [[kernel, case, [[index of the commit from
-    which on, index of the digests]]]]}
+    which on, index of the digests]]]], "causes": [[base, head, explanation]], where there are any}
     """
     place = numbers(rows, ["commit"])
     first = _firsts(place)
@@ -38,6 +41,7 @@ def compare_data(rows: pd.DataFrame, counts: CommitCounts) -> dict[str, Any]:
     }
     dates = [minute(date) for date in at["date"]]
     digests, definitions = _definitions(rows, place)
+    shown = [[one.base, one.head, dataclasses.asdict(one.explanation)] for one in causes]
     return {
         "commits": [
             [commit, date, env, *of_commit[commit]]
@@ -46,6 +50,7 @@ def compare_data(rows: pd.DataFrame, counts: CommitCounts) -> dict[str, Any]:
         "usual": _usual(rows, place),
         "digests": digests,
         "definitions": definitions,
+        **({"causes": shown} if shown else {}),
     }
 
 
@@ -88,14 +93,16 @@ def _usual(rows: pd.DataFrame, place: np.ndarray) -> list[int] | None:
 
 
 def _data(site: SiteInput) -> Iterator[tuple[str, Any]]:
+    causes = keeping.load(site.results_dir)[0] if site.results_dir else []
     for lane in site.lanes:
-        yield f"{lane.slug}/compare", compare_data(lane.frame, lane.counts)
+        own = [one for one in causes if one.machine == lane.machine]
+        yield f"{lane.slug}/compare", compare_data(lane.frame, lane.counts, own)
 
 
 VIEW = View(
     "compare",
     "Compare",
-    scripts=("values.js", *CHARTS, *(f"views/{name}.js" for name in SCRIPTS)),
+    scripts=("values.js", *CHARTS, "views/why.js", "views/event_words.js", *(f"views/{name}.js" for name in SCRIPTS)),
     styles=("views/views.css",),
     reads=("*/*/kernel-*", "*/*/paired"),
     data=_data,

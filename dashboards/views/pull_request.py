@@ -59,6 +59,7 @@ def taken(value: Mapping[str, Any]) -> dict[str, Any]:
         "cases": [_case(case) for case in _dicts(value.get("cases"))],
         "groups": [_group(group) for group in _dicts(value.get("groups"))],
         "floors": [_floor(floor) for floor in _dicts(value.get("floors"))],
+        "explanations": [_explanation(one) for one in _dicts(value.get("explanations"))],
         "links": {str(label): url for label, url in _dict(value.get("links")).items() if isinstance(url, str)},
         "warnings": list(dict.fromkeys([*_texts(value, "judgement_warnings"), *_texts(value, "warnings")])),
         "skipped": [
@@ -83,6 +84,18 @@ def _group(group: Mapping[str, Any]) -> dict[str, Any]:
 def _floor(floor: Mapping[str, Any]) -> dict[str, Any]:
     numbers = {name: _number(floor, name) for name in ("bound", "share", "share_low", "share_high", "base_share")}
     return {name: _text(floor, name) for name in ("case", "baseline", "reason", "state")} | numbers
+
+
+def _explanation(one: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: _text(one, name) for name in ("measured", "state", "sentence")}
+    numbers = {name: _number(one, name) or 0 for name in ("experiments", "trials", "seconds")}
+    lists = {name: _texts(one, name) for name in ("cases", "code")}
+    return texts | numbers | lists | {"tried": [_tried(tried) for tried in _dicts(one.get("tried"))]}
+
+
+def _tried(one: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {name: _text(one, name) for name in ("kind", "name", "change", "answer", "why", "part_of")}
+    return texts | {name: _number(one, name) for name in ("share", "ratio", "low", "high", "trials")}
 
 
 def _side(value: Any) -> dict[str, Any]:
@@ -150,7 +163,7 @@ VIEW = View(
     "pull_request",
     "Pull request",
     "views/pull_request.html",
-    scripts=("views/event_words.js", "views/pull_request.js"),
+    scripts=("views/why.js", "views/event_words.js", "views/pull_request.js"),
     data=data,
     files=files,
     shown=lambda site: bool(site.reports),

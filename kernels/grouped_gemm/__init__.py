@@ -119,7 +119,8 @@ def _add_others(kernel: Kernel, product: str) -> None:
         )
         kernel.baseline(name, **facts)(declared)
     kernel.backend("torch")(functools.partial(vendors.on_cpu, product))
-    kernel.backend("autotune")(functools.partial(autotune.best, kernel))
+    tries = functools.partial(autotune.tried, product)
+    kernel.backend("autotune", tries=tries)(functools.partial(autotune.best, kernel))
 
 
 grouped_gemm_forward = _declare(

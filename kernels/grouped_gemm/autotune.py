@@ -44,12 +44,17 @@ def best(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Callabl
     raise Unsupported(f"no backend computes {case.name} correctly here; tried: {tried}")
 
 
+def tried(product: str, case: Case, arch: str) -> list[tuple[str, dict[str, Any]]]:
+    """The knobs of `triton` that are tried for a case of a product: forward, dgrad or wgrad."""
+    return [("triton", knobs) for knobs in config.candidates(case, arch, product)[:TRITON_POINTS]]
+
+
 def _calls(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Iterator[tuple[str, Callable[[], Any]]]:
     for name, backend in kernel.backends.items():
         if name == "autotune":
             continue
         product = kernel.name.rsplit("_", 1)[1]
-        points = config.candidates(case, case.place.arch, product)[:TRITON_POINTS] if name == "triton" else [{}]
+        points = [knobs for _, knobs in tried(product, case, case.place.arch)] if name == "triton" else [{}]
         for knobs in points:
             try:
                 call = backend.build(case, inputs, **knobs)

@@ -12,7 +12,7 @@ triton_reduce stores each row by (token, slot) and sums the slots in order: the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -41,9 +41,10 @@ def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
     rows = order.ids.numel()
     w = torch.empty((case.E, case.N, case.K // 2), dtype=torch.uint8, device=device)
     w_scale = torch.empty((case.E, case.N, case.K // 32), dtype=torch.uint8, device=device)
-    for expert in range(case.E):
-        w[expert], w_scale[expert] = _codes(case, (case.N, case.K), seed_for(seed, case.name, "w", expert), device)
-    a, a_scale = _codes(case, (rows, case.K), seed_for(seed, case.name, "a"), device)
+    for group in formats.experts_at_once(case.E):
+        seeds = [seed_for(seed, case.name, "w", expert) for expert in range(group.start, group.stop)]
+        w[group], w_scale[group] = _codes(case, (case.N, case.K), seeds, device)
+    [a], [a_scale] = _codes(case, (rows, case.K), [seed_for(seed, case.name, "a")], device)
     return {
         "a": a,
         "a_scale": a_scale,
@@ -56,13 +57,14 @@ def inputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
     }
 
 
-def _codes(case: Case, shape: tuple[int, int], seed: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator(device=device).manual_seed(seed)
+def _codes(case: Case, shape: tuple[int, int], seeds: Sequence[int], device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Packed codes and scales of a matrix for each seed."""
+    generators = [torch.Generator(device=device).manual_seed(seed) for seed in seeds]
     if case.distribution == "exact":
-        packed = torch.randint(0, 256, (shape[0], shape[1] // 2), generator=generator, device=device)
-        scales = torch.randint(126, 129, (shape[0], shape[1] // 32), generator=generator, device=device)
-        return packed.to(torch.uint8), scales.to(torch.uint8)
-    return formats.quantise(torch.randn(shape, generator=generator, device=device))
+        packed = [torch.randint(0, 256, (shape[0], shape[1] // 2), generator=g, device=device) for g in generators]
+        scales = [torch.randint(126, 129, (shape[0], shape[1] // 32), generator=g, device=device) for g in generators]
+        return torch.stack(packed).to(torch.uint8), torch.stack(scales).to(torch.uint8)
+    return formats.quantise(torch.stack([torch.randn(shape, generator=g, device=device) for g in generators]))
 
 
 @moe_gemm2_mxfp4.cost

@@ -6,6 +6,9 @@ index in the low nibble; one e8m0 scale 2^(e - 127) for 32 codes along K, 255 is
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+
 import torch
 
 BLOCK = 32
@@ -92,33 +95,49 @@ def recode(packed: torch.Tensor) -> torch.Tensor:
     instructions for a pair, and one for a couple.  Couples are words j and j + 4 of eight; W = K / 8 rounded up to a
     multiple of 8, by zero codes.
     """
-    codes = unpack(packed)
-    codes = torch.nn.functional.pad(codes, (0, -codes.shape[-1] % 64)).to(torch.int64).unflatten(-1, (-1, 2, 4, 4, 2))
+    padded = torch.nn.functional.pad(packed, (0, -packed.shape[-1] % 32))
+    couples = padded.unflatten(-1, (-1, 2, 4, 4)).to(torch.int32)  # [..., group of 8 words, side, word, pair]
+    both = _placed(couples[..., 0, :, 3], PAIR_ROTATIONS[2][0]) | _placed(couples[..., 1, :, 3], PAIR_ROTATIONS[2][1])
+    words = [both & FIRST_LEFT, both & ~FIRST_LEFT]
+    for side, rotations in enumerate(PAIR_ROTATIONS[:2]):
+        for pair, by in enumerate(rotations):
+            words[side] |= _placed(couples[..., side, :, pair], by)
+    return torch.stack(words, dim=-2).flatten(-3)
+
+
+def _placed(pairs: torch.Tensor, by: int) -> torch.Tensor:
+    """Bytes of two codes, held in int32, as words of a pair in place, rotated by so many bits to the right."""
+    table = _pair_words(by, str(pairs.device))
+    return table.index_select(0, pairs.flatten()).view(pairs.shape)
+
+
+@functools.cache
+def _pair_words(by: int, device: str) -> torch.Tensor:
+    """The words of all 256 bytes, int32 [256]."""
+    codes = torch.arange(256).unsqueeze(-1) >> torch.tensor((0, 4)) & 0xF
     placed = codes >> 3 << 15 | (codes & 7) << 6
-    pairs = placed[..., 0] | placed[..., 1] << 16  # [..., group of 8 words, side, word, pair]
-    sides = [pairs[..., side, :, :] for side in (0, 1)]
-    words = [
-        sum(_rotated_right(side[..., j], by) for j, by in enumerate(rotations))
-        for side, rotations in zip(sides, PAIR_ROTATIONS, strict=False)
-    ]
-    both = sum(_rotated_right(side[..., 3], by) for side, by in zip(sides, PAIR_ROTATIONS[2], strict=True))
-    words = [words[0] | both & FIRST_LEFT, words[1] | both & ~FIRST_LEFT]
-    result = torch.stack(words, dim=-2).flatten(-3)
-    return torch.where(result >= 1 << 31, result - (1 << 32), result).to(torch.int32)
+    words = placed[:, 0] | placed[:, 1] << 16
+    return _int32((words >> by | words << (32 - by)) & 0xFFFFFFFF).to(device)
 
 
-def _rotated_right(words: torch.Tensor, by: int) -> torch.Tensor:
+def _int32(words: torch.Tensor) -> torch.Tensor:
     """32-bit words, held in int64."""
-    return (words >> by | words << (32 - by)) & 0xFFFFFFFF
+    return torch.where(words >= 1 << 31, words - (1 << 32), words).to(torch.int32)
+
+
+EXPERTS_AT_ONCE = 16
+"""Experts whose weights are quantised or laid out in one go: few launches, and small intermediate values."""
+
+
+def experts_at_once(experts: int) -> Iterator[slice]:
+    """The experts in groups."""
+    for first in range(0, experts, EXPERTS_AT_ONCE):
+        yield slice(first, min(first + EXPERTS_AT_ONCE, experts))
 
 
 def recode_all(packed: torch.Tensor) -> torch.Tensor:
-    """recode() expert by expert, so that its intermediate values stay small: [E, N, K / 2] to int32 [E, N, W]."""
-    width = -(-packed.shape[-1] // 32) * 8
-    out = torch.empty((*packed.shape[:-1], width), dtype=torch.int32, device=packed.device)
-    for expert in range(packed.shape[0]):
-        out[expert] = recode(packed[expert])
-    return out
+    """recode() of every expert: [E, N, K / 2] to int32 [E, N, W]."""
+    return torch.cat([recode(packed[group]) for group in experts_at_once(packed.shape[0])])
 
 
 def fields(scales: torch.Tensor) -> tuple[torch.Tensor, float]:
@@ -151,7 +170,7 @@ def streamed_depth(depth: int) -> int:
 
 
 def stream(packed: torch.Tensor, scales: torch.Tensor, top: int, columns: int = 16) -> torch.Tensor:
-    """Weights [N, K / 2] with scales [N, K / 32] as int32 [tiles, 68 B] in the layout `streamed`; B: K / 32, padded.
+    """Weights [E, N, K / 2], scales [E, N, K / 32] as int32 [E, tiles, 68 B] in layout `streamed`; B: K / 32, padded.
 
     N is filled up to a multiple of `columns`.  A tile has 16 columns.  Lane 4 g + t of a warp has columns 2 g and
     2 g + 1 and the codes 8 t to 8 t + 7 of each block of 32: a word of each column, re-coded as a couple.  First come
@@ -159,22 +178,21 @@ def stream(packed: torch.Tensor, scales: torch.Tensor, top: int, columns: int = 
     words], for B = 8 [g, parity, 2 words].  A word has four fields, the first in bits 30 to 23, and the last wraps
     around.  A field is the scale less `top`, the largest, plus HIGHEST_FIELD, at least 0.
     """
-    rows, depth = packed.shape[0], packed.shape[-1] * 2
+    experts, rows, depth = packed.shape[0], packed.shape[1], packed.shape[-1] * 2
     blocks = streamed_depth(depth) // BLOCK
     tiles = -(-rows // columns) * columns // 16
     pad = (0, 32 * blocks // 2 - packed.shape[-1], 0, tiles * 16 - rows)
     codes = torch.nn.functional.pad(packed, pad)
     fields = (scales.to(torch.int32) + (HIGHEST_FIELD - top)).clamp(min=0)
     fields = torch.nn.functional.pad(fields, (0, blocks - scales.shape[-1], 0, tiles * 16 - rows))
-    # [tile, g, parity, block, t, 4 bytes] -> groups of 8 words: both parities of the four t of a block
-    couples = codes.view(tiles, 8, 2, blocks, 4, 4).permute(0, 1, 3, 2, 4, 5).reshape(tiles, 8, blocks, 32)
-    words = recode(couples).view(tiles, 8, blocks // 2, 2, 2, 4)  # [tile, g, pair of blocks, block, parity, t]
-    words = words.permute(0, 2, 1, 5, 3, 4).reshape(tiles, -1)
-    parts = fields.view(tiles, 8, 2, blocks // 4, 4).to(torch.int64)
+    # [E, tile, g, parity, block, t, 4 bytes] -> groups of 8 words: both parities of the four t of a block
+    couples = codes.view(experts, tiles, 8, 2, blocks, 4, 4).transpose(3, 4).reshape(experts, tiles, 8, blocks, 32)
+    words = recode(couples).view(experts, tiles, 8, blocks // 2, 2, 2, 4)  # [..., g, pair of blocks, block, parity, t]
+    words = words.permute(0, 1, 3, 2, 6, 4, 5).reshape(experts, tiles, -1)
+    parts = fields.view(experts, tiles, 8, 2, blocks // 4, 4).to(torch.int64)
     whole = parts[..., 0] << 24 | parts[..., 1] << 16 | parts[..., 2] << 8 | parts[..., 3]
-    whole = (whole >> 1 | whole << 31) & 0xFFFFFFFF
-    whole = torch.where(whole >= 1 << 31, whole - (1 << 32), whole).to(torch.int32)
-    whole = (whole.transpose(1, 2) if blocks == 16 else whole).reshape(tiles, -1)
+    whole = _int32((whole >> 1 | whole << 31) & 0xFFFFFFFF)
+    whole = (whole.transpose(2, 3) if blocks == 16 else whole).reshape(experts, tiles, -1)
     return torch.cat((words, whole), dim=-1)
 
 
@@ -183,8 +201,6 @@ def stream_all(packed: torch.Tensor, scales: torch.Tensor, columns: int = 16) ->
     top = int(scales.max())
     if top == 255:
         raise ValueError("a weight scale is 255, the code of NaN; the largest number is 254")
-    first = stream(packed[0], scales[0], top, columns)
-    out = torch.empty((packed.shape[0], *first.shape), dtype=torch.int32, device=packed.device)
-    for expert in range(packed.shape[0]):
-        out[expert] = stream(packed[expert], scales[expert], top, columns)
-    return out, HIGHEST_FIELD - top
+    groups = experts_at_once(packed.shape[0])
+    laid = [stream(packed[group], scales[group], top, columns) for group in groups]
+    return torch.cat(laid), HIGHEST_FIELD - top

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ import torch
 from benchmarks.coordinator import case_run
 from benchmarks.coordinator.case_run import CaseRun
 from benchmarks.coordinator.ranks import Failure, StepFailed
+from benchmarks.coordinator.session.quiet import Quiet
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
 from benchmarks.worker import arms, clocks, failures
 from benchmarks.worker.requests import Service
@@ -143,7 +144,11 @@ class LocalPool:
 
 
 class LocalPools(SimpleNamespace):
-    referee, made_apart = None, False
+    referee, made_apart, quiet = None, False, Quiet()
+    tuning: ClassVar[dict[str, list[str]]] = {}
+
+    def compiled(self, case: str) -> None:
+        pass
 
     def ready(self, roles: Iterable[str]) -> None:
         for role in roles:
@@ -199,11 +204,37 @@ def test_one_arm_that_cannot_be_captured_puts_the_whole_case_on_events(run_case)
     assert workers.starts == 2, "a failed capture is followed by a fresh process"
 
 
-def test_a_graph_that_computes_nothing_is_wrong(run_case):
-    entry, _ = run_case("good", "forgetful")
-    assert entry["arms"]["head/good"]["status"] == "ok"
-    assert entry["arms"]["head/forgetful"]["status"] == "wrong"
-    assert "check of the graph: the output is nan" in entry["arms"]["head/forgetful"]["why"]
+def test_a_call_that_is_right_but_not_in_a_graph_puts_the_whole_case_on_events(run_case):
+    entry, workers = run_case("good", "forgetful")
+    assert entry["method"] == "events"
+    assert {arm["status"] for arm in entry["arms"].values()} == {"ok"}
+    assert (
+        "head/forgetful gives another result in a graph (check of the graph: the output is nan" in entry["warnings"][0]
+    )
+    assert workers.starts == 2
+
+
+def test_a_capture_that_fails_leaves_the_stream_as_it_was(monkeypatch):
+    streams = ["own"]
+
+    class Graph:
+        """As torch.cuda.graph: its stream stays the current one if the end of the capture raises."""
+
+        def __init__(self, graph: Any, capture_error_mode: str) -> None:
+            streams.append("capturing")
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *raised: object) -> None:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph", Graph)
+    monkeypatch.setattr(clocks.bound, "current_stream", lambda: streams[-1])
+    monkeypatch.setattr(clocks.bound, "set_stream", streams.append)
+    with pytest.raises(RuntimeError, match="previous error"):
+        clocks.capture([lambda: None])
+    assert streams == ["own", "capturing", "own"]
 
 
 def test_the_copies_of_the_inputs_differ_and_so_must_their_results(run_case):

@@ -45,6 +45,18 @@ def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "benchmarks" / "__main__.py"
 
 
+def test_children_inherit_the_folders_of_pythonpath_that_lie_outside_of_the_repository(
+    benchmarks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, vendor = tmp_path / "project" / "lib", tmp_path / "vendor"
+    for folder in (tmp_path / "project" / ".git", inside, vendor):
+        folder.mkdir(parents=True)
+    benchmarks.write_text("import json, os; print(json.dumps({'paths': os.environ['PYTHONPATH'].split(os.pathsep)}))")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(inside), "lib", "../../vendor"]))
+    monkeypatch.chdir(inside)
+    assert query("where")["paths"] == [str(tmp_path), str(vendor)]
+
+
 # ---- following ----
 
 

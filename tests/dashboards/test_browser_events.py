@@ -77,6 +77,15 @@ def test_from_an_alarm_to_the_commit_by_keys(page: chromium.Page, site: str, ord
         assert part in panel
     assert f"ridgeline ab {good[:8]} {bad[:8]} --kernel gemm --case llm_down_m64 --backend triton" in panel
     assert "vgpr 128 → 256" in panel
+    for part in (
+        "Why: gemm/triton/llm_up_m4096",
+        "explains all",
+        "98 %",
+        "−0.05 to +0.09 %",
+        "spilled: 0 → 12",
+        "6 trials",
+    ):
+        assert part in panel
     links = page.run("[...document.querySelectorAll('.event-panel a')].map(a => a.href)")
     assert f"{REPO}/commit/{bad}" in links
     assert f"{REPO}/compare/{good}...{bad}" in links

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ci.records.causes.explanation import Explanation
+from ci.records.causes.keeping import RecordedCause
 from dashboards import lanes
 from dashboards.overview import MOVED_ALONE, MOVED_BESIDE_BASELINE
 from dashboards.paired_block import paired_block
@@ -181,6 +184,14 @@ def test_the_usual_pair_shares_the_most_series() -> None:
     assert compare_data(anew)["usual"] == [2, 3], "what is defined anew is not comparable"
     assert compare_data(anew.assign(case_yardstick="c" * 16))["usual"] == [3, 4], "the case was not"
     assert [count for *_, count, _ in compare_data(rows)["commits"]] == [2] * 5
+
+
+def test_what_was_shown_about_two_commits_of_the_machine_is_told() -> None:
+    rows = synthetic.one_case(2)
+    one = RecordedCause("m", "b" * 40, "a" * 40, Explanation(("gemm/triton/m64",), "gemm/triton/m64", "proven", "why"))
+    found = compare.compare_data(rows, lanes.CommitCounts.of(rows), [one])["causes"]
+    assert found == [["b" * 40, "a" * 40, dataclasses.asdict(one.explanation)]]
+    assert "causes" not in compare_data(rows)
 
 
 def test_a_lane_without_definitions_or_rows_has_none() -> None:

@@ -84,7 +84,7 @@ def test_a_curve_over_cus_is_of_one_case(tmp_path: Path, drawn: list[Figure]) ->
 def test_health_has_one_line_per_gpu(tmp_path: Path, drawn: list[Figure]) -> None:
     gpus = tuple(DeviceHealth(1900.0 - n, 700.0, 60.0, 0.0, None, None) for n in range(8))
     sessions = tuple(SessionHealth(n * 86_400_000, "c" * 40, f"s{n}", 3, gpus, 0.01 if n else None) for n in range(9))
-    one = MachineHealth("m", "8 × MI300X", 0, 9, 0.0, sessions, ())
+    one = MachineHealth("m", "8 × MI300X", 9, 0.0, sessions, ())
     machines.health([one], None, tmp_path / "m.svg")
     assert [list(heights) for heights in lines(drawn[0]).values()] == [[1900.0 - n] * 9 for n in range(8)]
     with pytest.raises(FigureError, match="no notes are of machine 'x'; there is: m"):

@@ -30,6 +30,27 @@ def test_the_page_has_every_case_and_number_of_a_report(name: str) -> None:
     assert taken["floors"] == whole["floors"]
 
 
+def test_the_page_has_the_causes_of_a_report(tmp_path: Path) -> None:
+    whole = json.loads((GOLDEN / "slower.json").read_text())
+    tried = {
+        "kind": "knob",
+        "name": "num_stages",
+        "change": "3 → 2",
+        "answer": "explains all",
+        "why": "",
+        "part_of": "",
+    }
+    numbers = {"share": 0.99, "ratio": 1.0001, "low": 0.998, "high": 1.002, "trials": 3}
+    cause = {"cases": ["gemm/triton/m64"], "measured": "gemm/triton/m64", "state": "proven", "sentence": "knob"}
+    cause |= {"tried": [tried | numbers], "code": ["LDS bytes: 3 → 2"], "experiments": 1, "trials": 3, "seconds": 12.5}
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**whole, "explanations": [cause]}))
+    assert pull_request.read(path)["explanations"] == [cause]
+    strange = {**cause, "tried": [{**tried, "ratio": "1"}, 3], "code": [1], "trials": "x"}
+    (found,) = pull_request.taken({"explanations": [strange, "y"]})["explanations"]
+    assert (found["code"], found["trials"], found["tried"][0]["ratio"], len(found["tried"])) == ([], 0, None, 1)
+
+
 def test_only_the_types_that_the_page_expects_pass() -> None:
     value = {"verdict": ["SLOWER"], "cases": [{"case": 1, "ratio": "1.0", "trials": True}, "x"], "machine": "y"}
     taken = pull_request.taken(value)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from ci.records.causes import keeping
+from ci.records.causes.explanation import Explanation, TriedCause
+from ci.records.causes.keeping import RecordedCause
 from dashboards import build
 from dashboards.views.together import together
 from tests.dashboards import chromium, synthetic
@@ -192,6 +196,24 @@ def test_comparing_two_commits_tells_what_is_not_comparable(
     assert {row[3] for row in rows} <= {"not comparable", "only before", "only after"}
     page.open(f"{site}/compare.html{HERE}&from={order[-2]}&commit={order[-1]}&all=1&kernel=gemm")
     assert "not comparable" not in {text.split("\t")[3] for text in texts(page, "[data-table=compare] tbody tr")}
+
+
+def test_comparing_two_commits_shows_why_one_is_slower(
+    page: chromium.Page, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    order = frame["commit"].drop_duplicates().tolist()
+    tried = TriedCause("knob", "num_stages", "3 → 2", "explains all", 0.99, 1.0002, 0.998, 1.002, 3)
+    one = Explanation(
+        ("gemm/triton/m64",), "gemm/triton/m64", "proven", "knob: proven", (tried,), ("LDS: 1 → 2",), 1, 3
+    )
+    keeping.keep(tmp_path / "results", [RecordedCause(MI300X, order[-3], order[-1], one)])
+    site = build.build_frame(frame, tmp_path / "site", results_dir=tmp_path / "results").as_uri()
+    page.open(f"{site}/compare.html{HERE}&from={order[-3]}&commit={order[-1]}")
+    (panel,) = texts(page, ".why")
+    for part in ("Why: gemm/triton/m64", "proven", "knob num_stages", "99 %", "+0.02 %", "LDS: 1 → 2", "3 trials"):
+        assert part in panel
+    page.open(f"{site}/compare.html{HERE}&from={order[-2]}&commit={order[-1]}")
+    assert texts(page, ".why") == []
 
 
 def test_the_change_that_is_shown_is_that_of_the_records(page: chromium.Page, site: str, frame: pd.DataFrame) -> None:

@@ -37,7 +37,7 @@ def test_every_lane_finds_its_codes_and_scales(seed, depth):
     scales = torch.randint(0, 255, (32, depth // 32), generator=generator).to(torch.uint8)
     top = int(scales.max())
     blocks = formats.streamed_depth(depth) // 32
-    tile = [word & 0xFFFFFFFF for word in formats.stream(packed, scales, top)[1].tolist()]
+    tile = [word & 0xFFFFFFFF for word in formats.stream(packed[None], scales[None], top)[0, 1].tolist()]
     assert len(tile) == 68 * blocks
     filled = torch.nn.functional.pad(packed[16:], (0, 16 * blocks - depth // 2))
     for (lane, block), (first, second) in slow_words(filled, blocks).items():
@@ -61,7 +61,7 @@ def slow_field(words, column, block, blocks):
 def test_columns_are_filled_up_to_whole_units():
     packed = torch.full((80, 32), 0x77, dtype=torch.uint8)
     scales = torch.full((80, 2), 127, dtype=torch.uint8)
-    words = formats.stream(packed, scales, 127, columns=32)
+    [words] = formats.stream(packed[None], scales[None], 127, columns=32)
     assert words.shape == (6, 68 * 8)
     assert not words[5].any()
     assert words[4].any()

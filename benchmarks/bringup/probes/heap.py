@@ -34,6 +34,12 @@ def heap(context: StepContext) -> list[dict[str, Any]]:
     return rows if context.rank == 0 else []
 
 
+HEAP_HINT = (
+    "check peer access between the GPUs, --ipc=host and --shm-size of the container, and ulimit -l; "
+    "`ridgeline doctor` names the versions"
+)
+
+
 def _auto(context: StepContext) -> Iterator[Row]:
     """Peer access, and which home is taken; on a CPU, where there is one only, what it can do."""
     if context.gpu:
@@ -50,6 +56,9 @@ def _auto(context: StepContext) -> Iterator[Row]:
         yield passed("allocate", f"{where}; home: {heap.facts['home']}", took=took)
         if not context.gpu:
             yield _written(context, heap, *_buffers(context, heap))
+
+
+OTHER_HOME = "nothing, if the step `heap` passes: another home is used; else see its next step"
 
 
 def _home(context: StepContext) -> Iterator[Row]:
@@ -75,14 +84,6 @@ def _buffers(context: StepContext, heap: Any) -> tuple[torch.Tensor, torch.Tenso
     """(what is sent, where on the heap it arrives)."""
     count = bytes_of(context) // 4
     return torch.zeros(count, dtype=torch.int32, device=context.device), heap.alloc(count, torch.int32)
-
-
-OTHER_HOME = "nothing, if the step `heap` passes: another home is used; else see its next step"
-
-HEAP_HINT = (
-    "check peer access between the GPUs, --ipc=host and --shm-size of the container, and ulimit -l; "
-    "`ridgeline doctor` names the versions"
-)
 
 
 def peer_access(context: StepContext) -> Row:
@@ -150,6 +151,11 @@ def _pushed(context: StepContext, heap: Any, source: torch.Tensor, target: torch
     yield _rated(context, heap, launch, source.numel() * 4)
 
 
+ORDER_HINT = (
+    "Ridgeline's collectives are not safe here: send us this report, trust no time of theirs; RCCL is not affected"
+)
+
+
 def _ordered(context: StepContext, heap: Any, launch: Any, source: torch.Tensor, target: torch.Tensor) -> Row:
     """A push, and at once, on the same stream, a look at what was received: no other barrier in between."""
     bad = torch.zeros((), dtype=torch.int64, device=context.device)
@@ -168,11 +174,6 @@ def _ordered(context: StepContext, heap: Any, launch: Any, source: torch.Tensor,
     return (
         failed("order of stores", said, ORDER_HINT, **numbers) if wrong else passed("order of stores", said, **numbers)
     )
-
-
-ORDER_HINT = (
-    "Ridgeline's collectives are not safe here: send us this report, trust no time of theirs; RCCL is not affected"
-)
 
 
 def _rated(context: StepContext, heap: Any, launch: Any, size: int) -> Row:

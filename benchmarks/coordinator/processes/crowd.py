@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
+
+from benchmarks import family
 
 MOST_PROCESSES = 1000
 """Below one pool.  A library that compiles itself starts one or two for each of up to 256 cores (ninja, 2026-11)."""
@@ -24,15 +24,9 @@ class Crowd:
 
 def below(roots: Iterable[int]) -> int:
     """Processes whose ancestor is one of these."""
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                parent = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(") ")[2].split()[1]
-                children.setdefault(int(parent), []).append(int(entry))
-    left, count = list(roots), 0
+    children, left, count = family.by_parent(), list(roots), 0
     while left:
-        found = children.pop(left.pop(), [])
+        found = [child.process for child in children.pop(left.pop(), ())]
         count, left = count + len(found), left + found
     return count
 

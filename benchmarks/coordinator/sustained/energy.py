@@ -9,7 +9,7 @@ between the first and the last step within the span the energy is exact, and the
 two askings in place of U.  The same 1 % needs 78 w: 0.65 s for 8.2 ms, in one burst or in several together.
 
 That is for a steady power, which a power limit does not give.  On an H200 at its limit of 700 W (2026-11-22, four
-large GEMMs, two backends each) joules of a call differed by 2.4 % (standard deviation) over spans of 0.2 s, which
+large GEMMs, two backends each) joules per call differed by 2.4 % (standard deviation) over spans of 0.2 s, which
 bursts of 0.5 s have, and by 1.1 % over 0.5 s, which bursts of 1 s have.  The median of 35 bursts of 0.5 s (7 s counted)
 or of 7 bursts of 1 s (3.5 s) is known to 1 % in 95 of 100 cases.  The interval says how sure the joules at hand are.
 Sensors of some products look at a part of the time only (25 % on A100 and H100: Yang, Adamek and Armour, "Part-time
@@ -65,14 +65,6 @@ class EnergySpan:
     def watts(self) -> float:
         """Mean power."""
         return self.joules / self.seconds
-
-
-def span_for(share: float, step_s: float) -> float:
-    """Seconds that a span must have to be known to a share (0.01: 1 %) in 95 of 100 cases.
-
-    step_s: how well its ends are known: the step of a counter that is read at both ends, or the time between askings.
-    """
-    return TRIANGLE_95 * step_s / share
 
 
 def within(steps: Sequence[CounterStep], from_s: float, to_s: float) -> EnergySpan | None:

@@ -26,8 +26,9 @@ LEAST_S = 1e-7
 """No launch takes less: bounds the launches of a burst."""
 
 MARGIN = 1.15
-"""A burst is planned this much longer than asked.  Bursts of one arm differ by 1 to 2 % on a settled H200;
-of a cold one the first takes 14 % less (618 us a call against 718, H200, 2026-11-22)."""
+"""A burst is planned to last this many times as long as asked, so that it is not too short.  On a settled H200 the
+bursts of one arm differ by 1 to 2 %; the first burst on a cold one is 14 % shorter (618 us a call against 718;
+2026-11-22)."""
 
 SETTLED = {"clock": 0.05, "graph": 0.02, "events": 0.02}
 """By method: two bursts differ by less when the device has settled.  A GEMM of 4096 x 4096 x 14336 on an H200 goes

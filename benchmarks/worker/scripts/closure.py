@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from .. import clocks
-from . import reach
+from . import calls, reach
 from .agreement import Agreement, agree
 
 MOST_BYTES = 4 << 30
@@ -43,7 +43,8 @@ class TimedCall:
 class Examined:
     """What the first calls told.  Seconds of the first call and of one later; tensors as "float32[64, 64]".
 
-    changed: ways of inputs that every call changes further.  repeats: two calls gave the same.
+    changed: ways of inputs that every call changes further.  repeats: two calls gave the same.  call: what it does, in
+    Python, with the inputs as x0, x1, ... in their order (see `calls`), and the modules that it needs.
     """
 
     first_call_s: float
@@ -53,6 +54,8 @@ class Examined:
     changed: list[str]
     repeats: bool
     on_gpu: bool
+    call: str
+    modules: list[str]
 
 
 class ClosureBench:
@@ -79,7 +82,7 @@ class ClosureBench:
         self._held = reach.tensors(self._timed.call, *self._timed.roots)
         on_gpu = any(one.is_cuda for one in self._held.values()) or (not self._held and torch.cuda.is_available())
         self.clock = self._make_clock(on_gpu and torch.cuda.is_available())
-        inputs = reach.described(self._held)
+        inputs, (call, modules) = reach.described(self._held), calls.told(self._timed.call, reach.ordered(self._held))
         before = self._digests()
         first_s, _ = self._once()
         between = self._digests()
@@ -91,8 +94,9 @@ class ClosureBench:
         self._own = self._copied(self._outputs(returned if not changed else self._once()[1]))
         again = self._outputs(self._once()[1])
         repeats = _same(self._own, again)
+        outputs = reach.described(dict(enumerate(self._own)))  # type: ignore[arg-type]
         return dataclasses.asdict(
-            Examined(first_s, expected_s, inputs, reach.described(dict(enumerate(self._own))), changed, repeats, on_gpu)  # type: ignore[arg-type]
+            Examined(first_s, expected_s, inputs, outputs, changed, repeats, on_gpu, call, modules)
         )
 
     def capture(self, calls: int) -> str:

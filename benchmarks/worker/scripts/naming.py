@@ -80,6 +80,10 @@ class ClosureNames:
         return name if count == 1 else TimedName(name.backend, f"{name.case}#{count}")
 
 
+DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
+"""The words of the trial file for torch's types."""
+
+
 def printed(value: Any) -> str:
     """A parameter as text without spaces and slashes, "" for what is none: a tensor, a measured time, an object."""
     if isinstance(value, enum.Enum):
@@ -96,10 +100,6 @@ def printed(value: Any) -> str:
     if callable(value) and hasattr(value, "__name__"):
         return _plain(value.__name__) if value.__name__ not in NO_NAME else ""
     return ""
-
-
-DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
-"""The words of the trial file for torch's types."""
 
 
 def function_name(function: Any) -> str:

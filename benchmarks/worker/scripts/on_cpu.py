@@ -116,7 +116,7 @@ def _answer_for_the_device(torch: Any) -> None:
         setattr(cuda, name, _answering(name, HostStream()))
     cuda.stream = _answering("stream", contextlib.nullcontext())
     cuda.device = HostDevice
-    torch.nn.Module.cuda = lambda self, *_: self
+    torch.nn.Module.cuda = lambda self, *_, **__: self
     default = torch.set_default_device
     torch.set_default_device = lambda device: default(_cpu(torch, device))
 

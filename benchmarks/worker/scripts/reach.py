@@ -46,7 +46,16 @@ def digest(tensor: torch.Tensor) -> str:
 
 def described(found: dict[str, torch.Tensor]) -> list[str]:
     """Type and shape of every tensor, sorted: "bf16[64,4096]"."""
-    return sorted(f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}" for one in found.values())
+    return list(map(_described, ordered(found)))
+
+
+def ordered(found: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors in the order of `described`."""
+    return sorted(found.values(), key=_described)
+
+
+def _described(one: torch.Tensor) -> str:
+    return f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)}"
 
 
 def _digest(tensor: torch.Tensor) -> str:
@@ -96,6 +105,10 @@ def _parts(value: Any, calls: bool) -> Iterator[tuple[str, Any]]:
         yield from list(vars(value).items())[:MOST]
 
 
+_HOLDERS = (torch.Tensor, torch.nn.Module, list, tuple, dict, FunctionType, functools.partial)
+"""Globals of these kinds are followed; others are modules and constants."""
+
+
 def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Cells, defaults, and the globals that its code names."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
@@ -106,7 +119,3 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     yield "defaults", function.__defaults__
     held = function.__globals__
     yield from ((name, held[name]) for name in function.__code__.co_names if isinstance(held.get(name), _HOLDERS))
-
-
-_HOLDERS = (torch.Tensor, torch.nn.Module, list, tuple, dict, FunctionType, functools.partial)
-"""Globals of these kinds are followed; others are modules and constants."""

@@ -103,10 +103,15 @@ def statement(stmt: str, setup: str, names: Mapping[str, Any]) -> Callable[[], A
     exec(compile(setup, "<setup>", "exec"), held)
     try:
         code = compile(stmt, "<timed statement>", "eval")
-        return lambda: eval(code, held)
     except SyntaxError:
         body = compile(stmt, "<timed statement>", "exec")
         return lambda: exec(body, held)
+
+    def call() -> Any:
+        return eval(code, held)
+
+    call.statement = (stmt, held)  # type: ignore[attr-defined]
+    return call
 
 
 # ---- aiter -------------------------------------------------------------------------------------------------------
@@ -153,9 +158,7 @@ def _run_perftest(original: Any, to: Interceptor) -> Any:
 
 
 def _output_and_us(to: Interceptor, frame: Any, name: str, function: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
-    def call() -> Any:
-        return function(*args, **kwargs)
-
+    call = functools.partial(function, *args, **kwargs)
     timing: Timing = to.time(
         TimerCall(name, call, (function, args, kwargs), function=function, gives_output=True), frame
     )
@@ -182,9 +185,7 @@ def _bench_gpu_time(original: Any, name: str, to: Interceptor) -> Any:
         asked = _asked(original, (fn, *args), kwargs)
         given, named = tuple(asked.get("input_args") or ()), dict(asked.get("input_kwargs") or {})
 
-        def call() -> Any:
-            return fn(*given, **named)
-
+        call = functools.partial(fn, *given, **named)
         timing = to.time(
             TimerCall(name, call, (fn, given, named), function=fn, hot=asked.get("cold_l2_cache") is False), frame
         )

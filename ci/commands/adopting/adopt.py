@@ -119,7 +119,7 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
     """
     given = AdoptOptions(**options)
     repository = Repository(_folder(script))
-    checkouts = two_checkouts(repository, base, head)
+    checkouts = two_checkouts(repository, base, head, given.out)
     request = _request(repository, checkouts, script, ctx.meta[ARGUMENTS], given)
     plan = _plan(given)
     file = given.out or scratch("adopt", checkouts[1])
@@ -131,7 +131,8 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
         raise click.UsageError(f"{given.promote} exists; name a new file, or remove it")
     try:
         if given.only_list or given.promote:
-            return _told(request.seen(checkouts, plan, file, err_console()), request, given)
+            spec = "kernels.spec" if (repository.root / "kernels/spec.py").is_file() else "ridgeline.spec"
+            return _told(request.seen(checkouts, plan, file, err_console()), request, given, spec)
         return _compared(request, checkouts, plan, policy.load(given.policy_file), file, given.as_json)
     except NothingToCompare as error:
         return _nothing(str(error), given.as_json)
@@ -159,12 +160,13 @@ def _said_where(file: Path, console: Console) -> None:
     console.print(f"trials: {file}; what the script printed: {printed}", markup=False, soft_wrap=True)
 
 
-def _told(seen: SeenScript, request: ScriptRequest, given: AdoptOptions) -> int:
+def _told(seen: SeenScript, request: ScriptRequest, given: AdoptOptions, spec: str) -> int:
     """What would be timed; or the declaration of it, written."""
     if given.promote:
-        replace(given.promote, declaration(seen, str(request.path)))
-        good = len({one.case for one in seen.closures if not one.why})
-        click.echo(f"{given.promote}: {good} cases; fill in the calls that it names, then `ridgeline verify`")
+        replace(given.promote, declaration(seen, str(request.path), spec))
+        good = [one for one in seen.closures if not one.why]
+        told = f"{len({one.case for one in good})} cases, {sum(bool(one.call) for one in good)} of {len(good)} calls"
+        click.echo(f"{given.promote}: {told} written; fill in what it names, then `ridgeline verify`")
         return PASS
     if given.as_json:
         click.echo(json.dumps(dataclasses.asdict(seen), indent=1))

@@ -25,11 +25,15 @@ from ci.judging.types import Judgement, Verdict
 from ci.options import together
 from ci.pools import file as pools_file
 from ci.pools.types import NO_GPU, Pool
+from ci.records.causes.explanation import Explanation
 from ci.report.build import report_of
 from ci.report.model import Report, ReportWarning, Side
 from ci.trials import hostile
 from ci.trials.file import TrialFile
 from ci.trials.trial import Declaration
+from ci.why.explain import NOT_EXAMINED
+from ci.why.handed import explain_handed
+from ci.why.trees import CommitSides
 from kernels.project import ProjectError
 
 EXISTING = click.Path(path_type=Path, dir_okay=False)
@@ -83,7 +87,25 @@ def judged(files: Sequence[Path], leg: HandedLeg, repository: Repository, policy
         outcome = TrustedOutcome(Judgement(Verdict.CANNOT_TELL, why), ())
     if leg.code:
         outcome = dataclasses.replace(outcome, judgement=_with_code(outcome.judgement, leg.code))
-    return _report(outcome, expected, leg, repository)
+    made = _report(outcome, expected, leg, repository)
+    explanations = _explanations(outcome, expected, repository, policy)
+    told = (ReportWarning(TOLD_CODE),) if any(one.code for one in explanations) else ()
+    return dataclasses.replace(made, explanations=explanations, warnings=(*made.warnings, *told))
+
+
+TOLD_CODE = "the machine code beside a cause is what the measuring host says that both sides compile to"
+
+
+def _explanations(
+    outcome: TrustedOutcome, expected: Expected, repository: Repository, policy: Policy
+) -> tuple[Explanation, ...]:
+    """Why cases are slower, from the experiments that the leg handed over; a verdict stands without them."""
+    sides = CommitSides(repository.root, expected.base, expected.head)
+    try:
+        return explain_handed(sides, outcome.judgement, outcome.trials, outcome.experiments, policy)
+    except (GitError, ProjectError) as error:
+        slow = tuple(case.case for case in outcome.judgement.of(Verdict.SLOWER))
+        return (Explanation(slow, slow[0], NOT_EXAMINED, f"not examined: {error}"),)
 
 
 CLAIMED_CODE = "the machine code is what the run of the pull request says it compiled to; it is judged here"
@@ -111,14 +133,14 @@ def _compiled(path: Path) -> CompiledTree:
     return compiled.parse(found.decode("utf-8", "replace"), path.name)
 
 
+MOST_FILES = 20
+"""Files of a folder that are read: one leg hands over one."""
+
+
 def handed_over(files: Sequence[Path]) -> list[TrialFile]:
     """The trial files that are there, and those in folders, read as hostile."""
     inside = [sorted(path.glob("*.jsonl"))[:MOST_FILES] if path.is_dir() else [path] for path in files]
     return [hostile.read(path) for paths in inside for path in paths if path.exists() or path.is_symlink()]
-
-
-MOST_FILES = 20
-"""Files of a folder that are read: one leg hands over one."""
 
 
 def expected_alone(leg: HandedLeg, repository: Repository) -> Expected:
@@ -208,6 +230,9 @@ def _trusted(repository: Repository, commit: str) -> bool:
 # ---- the report ------------------------------------------------------------------------------------------------------
 
 
+UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"
+
+
 def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, repository: Repository) -> Report:
     where = leg.pool if leg.gpus is None else f"{leg.pool}, {leg.gpus} GPU{'s' * (leg.gpus != 1)}"
     checkouts = [LocalCheckout(role, repository.root, Commit(c, 0, "")) for role, c in _roles(expected.base, leg.head)]
@@ -222,9 +247,6 @@ def _report(outcome: TrustedOutcome, expected: Expected, leg: HandedLeg, reposit
     return dataclasses.replace(
         made, base=base, head=head, warnings=(*first, *more, *made.warnings), configurations=moved
     )
-
-
-UNCHECKED = "the benchmark definition is what the measuring host says: no declarations of our own were at hand"
 
 
 def _untrusted(head: Side, outcome: TrustedOutcome) -> ReportWarning:

@@ -18,13 +18,16 @@ from ci.judging import live, policy, reach
 from ci.judging.types import Judgement, Verdict, to_json
 from ci.options import out_console
 from ci.records import store
+from ci.records.causes.explanation import Explanation
 from ci.report import json_report, markdown, terminal
 from ci.report.build import report_of
-from ci.report.model import Explanation, Report
+from ci.report.model import Report
 from ci.report.seconds import to_decide
 from ci.report.words import plain
 from ci.trials.file import Followed, Rejected
 from ci.whole_files import replace
+
+NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
 
 
 def compared(
@@ -64,9 +67,6 @@ def _identical(
     when = f"{before.path}; --all-cases measures both sides"
     console.print(f"both commits have the same kernel files, and head was measured before: {when}", markup=False)
     return live.as_measured(before, base, rules)
-
-
-NOTHING_DIFFERS = Judgement(Verdict.SAME, "nothing differs")
 
 
 def finish(

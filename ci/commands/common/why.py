@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from benchmarks.trial_file import OutputError
 from ci.commands.common.checkouts import two_checkouts
 from ci.git.command import GitError
 from ci.git.repository import LocalCheckout, Repository
@@ -19,8 +20,12 @@ from ci.judging import live
 from ci.judging.policy import Policy
 from ci.judging.types import Verdict
 from ci.options import together
-from ci.report.model import Explanation
+from ci.records.causes import keeping
+from ci.records.causes.explanation import Explanation
+from ci.records.causes.keeping import RecordedCause
+from ci.records.regimes.folders import folder_of
 from ci.report.words import plain
+from ci.trials.trial import Trial
 from ci.why.code import CodeDifference
 from ci.why.explain import DEFAULT_S, explain, explain_pair
 
@@ -37,7 +42,7 @@ WHY = together(
         default=DEFAULT_S,
         show_default=True,
         metavar="SECONDS",
-        help="Begin no such experiment after this long.",
+        help="Start no further experiment after this long.",
     ),
 )
 """Whether the cause of a SLOWER is looked for, and for how long."""
@@ -69,7 +74,7 @@ def explained(
             bar.update(task, description=plain(f"why: putting back {said}", 100))
 
         with _apart(console):
-            return explain(*asked, seconds=seconds, code=code, say=say)
+            return explain(*asked, seconds=seconds, code=code, say=say, log=file)
     return ()
 
 
@@ -80,7 +85,7 @@ def _apart(console: Console) -> Iterator[None]:
         yield
     except (live.Interrupted, KeyboardInterrupt):
         console.print("why: interrupted; the verdict stands without it", style="yellow")
-    except (GitError, MeasureError, OSError) as error:
+    except (GitError, MeasureError, OutputError, OSError) as error:
         console.print(f"why: broken off: {error}", style="yellow", markup=False)
 
 
@@ -93,14 +98,38 @@ def explained_commit(
     file: Path,
     console: Console,
     seconds: float,
+    results: Path,
 ) -> tuple[Explanation, ...]:
-    """Two commits that a search has found next to each other, compared afresh, and what made the second one slower."""
+    """Two commits that a search has found next to each other, compared afresh, and what made the second one slower.
+
+    It is recorded in `results`.
+    """
     with _apart(console):
         sides = two_checkouts(repository, good, bad)
         code = CodeDifference(sides[0].path, sides[1].path, repository.root / CACHE, plan.pythons).sentences
         asked = (sides, dataclasses.replace(plan, trials=0), rules, machine_kind(), _folder(file), console)
-        return explain_pair(*asked, seconds=seconds, code=code)[1]
+        found, made = explain_pair(*asked, seconds=seconds, code=code)
+        if made:
+            keep_causes(made, sides, plan, found.file.trials, results)
+        return made
     return ()
+
+
+def keep_causes(
+    explanations: Sequence[Explanation],
+    checkouts: Sequence[LocalCheckout],
+    plan: MeasurePlan,
+    trials: Sequence[Trial],
+    results: Path,
+) -> None:
+    """Record why one commit is slower than another, beside the records of their trials.
+
+    Not where something else than the commits differed: uncommitted changes, knobs, environments.
+    """
+    ends = [side.commit.hash for side in checkouts]
+    if explanations and len(set(ends)) == 2 and not (plan.knobs or plan.pythons or any(s.dirty for s in checkouts)):
+        where = folder_of(results, trials[-1].regime)
+        keeping.keep(where, [RecordedCause(trials[-1].machine.name, ends[0], ends[1], one) for one in explanations])
 
 
 CACHE = Path(".ridgeline/isa")

@@ -133,7 +133,7 @@ def bisect(
     last = _measured(row, planned, lead(machine_kind()), file, as_json)
     pair = neighbours(last.answer, row.places) if axis == AXES[0] and why else None
     if pair:
-        _explain(*pair, planned, policy.load(policy_file), file, why_seconds, to_stderr=as_json)
+        _explain(*pair, planned, policy.load(policy_file), file, why_seconds, results, to_stderr=as_json)
     return PASS if last.answer else NO_VERDICT
 
 
@@ -217,12 +217,20 @@ def neighbours(found: FoundSteps | None, places: Sequence[RowPlace]) -> tuple[st
 
 
 def _explain(
-    good: str, bad: str, planned: MeasurePlan, rules: policy.Policy, file: Path, seconds: float, *, to_stderr: bool
+    good: str,
+    bad: str,
+    planned: MeasurePlan,
+    rules: policy.Policy,
+    file: Path,
+    seconds: float,
+    results: Path,
+    *,
+    to_stderr: bool,
 ) -> None:
     """Why the first bad commit is slower than the last good one."""
     console = err_console()
     console.print("why: comparing the two neighbours afresh")
-    for one in explained_commit(Repository(Path.cwd()), good, bad, planned, rules, file, console, seconds):
+    for one in explained_commit(Repository(Path.cwd()), good, bad, planned, rules, file, console, seconds, results):
         lines = [f"why {', '.join(one.cases)}: {one.sentence}", *cause_lines(one, MOST_LINES)]
         (console if to_stderr else out_console()).print("\n".join(lines), markup=False, soft_wrap=True)
 

@@ -38,8 +38,9 @@ def ack(
     triage_file: Path,
     dry_run: bool,
 ) -> int:
-    """Somebody looks after an event; it stays until its series recover.  ID: as `ridgeline events` shows it, or its
-    first digits."""
+    """Acknowledge an event: somebody looks after it, and it stays until its series recover.
+
+    ID: as `ridgeline events` shows it, or its first digits."""
     told = {"owner": owner, "reason": reason, "link": link}
     return _decide(event_id, EventState.ACKNOWLEDGED, told, (results, code, triage_file), dry_run)
 
@@ -61,7 +62,7 @@ def accept(
     triage_file: Path,
     dry_run: bool,
 ) -> int:
-    """The new level of an event's series is the one to hold from now on."""
+    """Accept an event: the new level of its series is the one to hold from now on."""
     told = {"owner": owner, "reason": reason, "link": link}
     return _decide(event_id, EventState.ACCEPTED, told, (results, code, triage_file), dry_run)
 
@@ -72,7 +73,7 @@ def accept(
 @SOURCES
 @DRY_RUN
 def reopen(event_id: str, reason: str | None, results: Path, code: Path, triage_file: Path, dry_run: bool) -> int:
-    """An event needs somebody again, whatever was decided and whatever its series did."""
+    """Reopen an event: it needs somebody again, whatever was decided and whatever its series did."""
     return _decide(event_id, EventState.OPEN, {"reason": reason}, (results, code, triage_file), dry_run)
 
 

@@ -16,43 +16,49 @@ from ci.git.repository import Repository
 from ci.history import reading, triage
 from ci.history.analysis import History
 from ci.history.types import EventKind, HistoryEvent
-from ci.options import DRY_RUN, JSON, PASS, REGRESSION, RESULTS, err_console, example, of_project, out_console, together
+from ci.options import (
+    DRY_RUN,
+    JSON,
+    PASS,
+    REGRESSION,
+    RESULTS,
+    err_console,
+    example,
+    of_project,
+    out_console,
+    project_folder,
+    together,
+)
 from ci.trials.file import RecordError
 
-CODE = click.option(
-    "--code",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=of_project("code"),
-    show_default="results_isa",
-    help="Folder of recorded machine code.",
-)
+CODE = project_folder("--code", "code", "results_isa", "Folder of recorded machine code.")
 TRIAGE = click.option(
     "--triage",
     "triage_file",
     type=click.Path(path_type=Path, dir_okay=False),
     default=of_project("events"),
     show_default=str(triage.DEFAULT_FILE),
-    help="File of what was decided about events.",
+    help="File of the decisions about events.",
 )
 SOURCES = together(RESULTS, CODE, TRIAGE)
 """Where the history is read from."""
 
 
 @click.command(epilog=example("ridgeline events --open --machine h200x1-537ca5d2"))
-@click.option("--open", "only_open", is_flag=True, help="Only what needs somebody: open or acknowledged.")
+@click.option("--open", "only_open", is_flag=True, help="Only what needs attention: open or acknowledged.")
 @click.option("--since", metavar="COMMIT", help="Only what began after this commit.")
 @click.option("--machine", "machines", multiple=True, metavar="NAME", help="Only this machine (repeatable).")
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice([str(kind) for kind in EventKind]), help="Only these kinds."
 )
-@click.option("--alert", is_flag=True, help="Also tell people as --alerts says, each event once.")
+@click.option("--alert", is_flag=True, help="Also send alerts as --alerts says, each event once.")
 @click.option(
     "--alerts",
     "alerts_file",
     type=click.Path(path_type=Path, dir_okay=False),
     default=settings.DEFAULT_FILE,
     show_default=True,
-    help="File of who is told, and how.",
+    help="File that says who is alerted, and how.",
 )
 @SOURCES
 @JSON
@@ -72,7 +78,7 @@ def events(
 ) -> int:
     """Events of the history: which operators became slower or faster, since which commit, and why.
 
-    Leaves with 1 if an open regression of a kernel is among them.
+    Exits with 1 if an open regression of a kernel is among them.
     """
     asked = click.get_current_context().get_parameter_source("results")
     if not results.is_dir() and asked is ParameterSource.COMMANDLINE:

@@ -43,7 +43,7 @@ LOCAL_TIMEOUT_S = 3600.0
 )
 @click.option("--on", "pool", metavar="POOL", help="With slurm: a pool of ci/runners.toml (`ridgeline pools`).")
 @click.option("--gpus", type=click.IntRange(min=0), help="GPUs the job needs to itself (slurm: the pool's most).")
-@click.option("--array", "shards", type=click.IntRange(1, 1000), default=1, help="With slurm: so many shards.")
+@click.option("--array", "shards", type=click.IntRange(1, 1000), default=1, help="With slurm: number of shards.")
 @click.option(
     "--timeout",
     type=Finite(min=1),
@@ -74,7 +74,7 @@ def submit(
     """Run a `ridgeline` command as a job: queued, contained, with a log and a result that survive this terminal.
 
     On Slurm its trials are kept one by one as they are measured, whatever becomes of the node, and are put together and
-    recorded in the end.  Exit code 3: the job did not come to its end; otherwise, with --wait, it is the command's.
+    recorded in the end.  Exit code 3: the job did not finish; otherwise, with --wait, it is the command's.
     """
     if resume:
         return _resumed(resume, queue, wait, as_json, dry_run)

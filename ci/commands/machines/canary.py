@@ -71,7 +71,7 @@ def canary(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Ask the gate about known changes on this machine: none, and 1 % more work.  Its answers are recorded.
+    """Test the gate with known changes on this machine: none, and 1 % more work.  Its verdicts are recorded.
 
     Exit code 1 if it raised a false alarm or missed what it promises to find, 2 if it could not tell.  A run that was
     interrupted goes on where it stopped, on the same day.

@@ -14,6 +14,10 @@ VERIFY_MIN = 5
 """GPU minutes for tuned entries: 20 of one GPU by the model of `ci.sweeps.effort` (2.0 minutes for eight of gemm).  A
 change of one operator reaches fewer; what is left over is the night's (2026-11-22)."""
 
+WHY_S = 180
+"""Seconds in which experiments on a SLOWER begin.  The median cause takes nine trials (ci/study/causes), two minutes at
+10 to 15 s a trial of one case on a GPU (2026-11)."""
+
 
 @click.command(epilog=example("ridgeline leg HEAD...my-branch my-branch --out trials.jsonl --dry-run"))
 @click.argument("base")
@@ -23,7 +27,7 @@ change of one operator reaches fewer; what is left over is the night's (2026-11-
 def leg(base: str, head: str, out: Path, dry_run: bool) -> int:
     """Compare HEAD with BASE, then verify the tuned entries whose code HEAD has changed.
 
-    The exit code is that of the comparison: an entry that is no longer the best is said in the report, and is no
+    The exit code is that of the comparison: an entry that is no longer the best is named in the report, and is no
     regression by itself.
     """
     repository = Repository(Path.cwd())
@@ -38,8 +42,9 @@ def leg(base: str, head: str, out: Path, dry_run: bool) -> int:
 def steps(base: str, head: Commit, tree: str, out: Path) -> tuple[tuple[str, ...], ...]:
     """The commands of a leg, each as arguments.  tree: a worktree of head, whose tables may be rewritten.
 
-    The report is rendered from the trials elsewhere, so nobody would read here why a case is slower.
+    The report is rendered elsewhere, from the trials and from what was measured to find out why a case is slower: both
+    are in the file.
     """
     source = (f"--tree={tree}", f"--commit={head.hash}", f"--commit-date={head.date_ms}")
     verify = ("tune", "all", "--verify", f"--budget={VERIFY_MIN}", f"--out={out}", *source)
-    return (("ab", base, head.hash, f"--out={out}", "--no-why"), verify)
+    return (("ab", base, head.hash, f"--out={out}", f"--why-seconds={WHY_S}"), verify)

@@ -1,4 +1,4 @@
-"""`ridgeline night`: what a pool does in a night, as one command: look, measure, ask the gate about known changes."""
+"""`ridgeline night`: what a pool does in a night, as one command: look, measure, test the gate with known changes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Run = Callable[[Sequence[str]], int]
 @click.option("--tier", type=click.Choice(TIERS), default="nightly", show_default=True, help="Which cases.")
 @click.option("--kernels", default="", metavar="NAMES", help="Only these operators, separated by spaces.")
 @click.option("--out", type=NewFile(), required=True, help="Trial file to append to.")
-@folder("--known", "known", "Folder for the gate's answers about known changes.")
+@folder("--known", "known", "Folder for the gate's verdicts on known changes.")
 @DRY_RUN
 def night(tier: str, kernels: str, out: Path, known: Path, dry_run: bool) -> int:
-    """Say what this machine is, measure, ask the gate about known changes, verify tuned tables.
+    """Say what this machine is, measure, test the gate with known changes, verify tuned tables.
 
     The exit code is that of measuring; a machine in bad shape is measured all the same, and its notes say so.
     """

@@ -14,7 +14,7 @@ import click
 from rich.table import Table
 
 from ci.calling import VERBS
-from ci.options import DRY_RUN, JSON, PASS, example, out_console
+from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, example, out_console
 from ci.pools import drained, file, matrix
 from ci.pools.__main__ import publish
 from ci.pools.command import wrapped
@@ -30,18 +30,12 @@ COMMAND = ("python", *VERBS, "run", "--out", "trials.jsonl")
 @click.option("--show", "shown", metavar="NAME", help="Print what a job of this pool runs.")
 @click.option("--matrix", "as_matrix", is_flag=True, help="Print the legs of a workflow as one line of JSON.")
 @click.option("--only", multiple=True, metavar="NAME", help="With --matrix: only this pool (repeatable).")
-@click.option("--gpus", type=click.IntRange(min=0), help="Only jobs of so many GPUs.")
+@click.option("--gpus", type=click.IntRange(min=0), help="Only jobs of this many GPUs.")
 @click.option("--drain", "to_drain", metavar="NODE", help="Keep our jobs away from a node.")
 @click.option("--reason", default="", metavar="TEXT", help="With --drain: why.")
 @click.option("--resume", "to_resume", metavar="NODE", help="Let our jobs onto a node again.")
 @click.option("--site", metavar="NAME", help="With --drain and --resume: the Slurm site of the node.")
-@click.option(
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    default=file.default_file,
-    help="Default: the project's, or ci/runners.toml.",
-)
+@POOLS_FILE
 @JSON
 @DRY_RUN
 def pools(
@@ -54,11 +48,11 @@ def pools(
     reason: str,
     to_resume: str | None,
     site: str | None,
-    path: Path,
+    path: Path | None,
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """The pools of ci/runners.toml: who they are, what a job of theirs runs (--show), which nodes are drained.
+    """The pools of ci/runners.toml: what they are, what their jobs run (--show), which nodes are drained.
 
     COMMAND, after --, is what --show and --matrix put into the job.
     """

@@ -16,7 +16,7 @@ from types import FrameType
 import click
 
 from ci.github.client import API
-from ci.options import DRY_RUN, JSON, PASS, USAGE, Finite, example
+from ci.options import DRY_RUN, JSON, PASS, POOLS_FILE, USAGE, Finite, example
 from ci.pools import file
 from ci.pools.types import Container, Pools
 from ci.report.words import plain
@@ -57,13 +57,7 @@ LINE = 500
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="GitHub's token, read again at every look (default: the variable GITHUB_TOKEN).",
 )
-@click.option(
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    default=file.default_file,
-    help="Default: the project's, or ci/runners.toml.",
-)
+@POOLS_FILE
 @DRY_RUN
 @JSON
 def runner(
@@ -73,7 +67,7 @@ def runner(
     interval: float,
     state: Path | None,
     token_file: Path | None,
-    path: Path,
+    path: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> int:

@@ -26,7 +26,7 @@ from ci.options import DRY_RUN, JSON, PASS, example
 @JSON
 @DRY_RUN
 def command(event: Path, as_json: bool, dry_run: bool) -> int:
-    """Answer `/ridgeline gpu SHA [POOL]`, `rerun` and `accept CASE REASON` of people with write access.
+    """Answer `/ridgeline gpu SHA [POOL]`, `rerun` and `accept CASE REASON` from people with write access.
 
     Needs GITHUB_TOKEN and GITHUB_REPOSITORY.  What is to be done is printed, and set as the step's outputs `action`,
     `sha`, `pool` and `pull_request`; `action` is "refused" or "nothing" where nothing is.

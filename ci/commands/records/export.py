@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ci.options import DRY_RUN, JSON, PASS, RESULTS, example
+from ci.options import DRY_RUN, JSON, PASS, RESULTS, NamedPath, example
 from ci.records import exported
 
 EXAMPLES = "ridgeline export --out history --kernel gemm --since 2026-01-01\n  ridgeline export --samples --out samples"
@@ -17,7 +17,7 @@ EXAMPLES = "ridgeline export --out history --kernel gemm --since 2026-01-01\n  r
 @click.command(epilog=example(EXAMPLES))
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=NamedPath(),
     default=Path("export"),
     show_default=True,
     help="Folder of Parquet files, one folder a machine; or a file for csv and json.",

@@ -21,7 +21,7 @@ from ci.report.words import plural
 @click.option("--kernel", default="", metavar="NAME", help="What was measured, where the file does not say it.")
 @click.option("--commit", default="", metavar="NAME", help="Commit that was measured, for logs that do not say it.")
 @click.option("--date", default="", metavar="ISO", help="When, for logs that do not say it (default: the file's date).")
-@click.option("--unit", default="", metavar="UNIT", help="ParsedUnit of a CSV's values (s, ms, us, ns; default: s).")
+@click.option("--unit", default="", metavar="UNIT", help="Unit of a CSV's values (s, ms, us, ns; default: s).")
 @RESULTS
 @JSON
 @DRY_RUN
@@ -39,7 +39,7 @@ def import_(
 ) -> int:
     """Read files and folders of asv, nccl-tests, rccl-tests, hyperfine, Google Benchmark, or a CSV with a column value.
 
-    Twice is the same as once; what cannot be used is said, the rest is imported.  An interrupted import goes on.
+    Importing again changes nothing; what cannot be used is named, the rest is imported.  An interrupted import goes on.
     """
     given = points.ImportOptions(machine, kernel, commit, _date(date), unit)
     files = reading.sources(paths)

@@ -63,7 +63,7 @@ def sweep(operator: str, as_json: bool, dry_run: bool, **given: Any) -> int:
 def planned(operator: str, given: Given) -> tuple[Prepared, SweepPlan]:
     """What would be measured, and how.  SweepError names what is wrong before anything runs."""
     wish = wished(given)
-    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"])
+    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
     device = (given["arch"], given["compute_units"])
     where = (given["cases"], given["backends"], given["tier"], given["anchor"])
     limits = CodeLimits(given["registers"], given["spills"])

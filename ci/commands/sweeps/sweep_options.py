@@ -58,9 +58,9 @@ ARCH = click.option(
     "--arch", metavar="NAME", help="With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."
 )
 COMPUTE_UNITS = click.option(
-    "--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with so many CUs."
+    "--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with this many CUs."
 )
-NO_COMPILE = click.option("--no-compile", is_flag=True, help="Do not compile ahead: nothing is pruned by its code.")
+NO_COMPILE = click.option("--no-compile", is_flag=True, help="Do not compile ahead: no point is pruned by its code.")
 
 POINTS = together(
     click.option(
@@ -116,7 +116,7 @@ RULES = together(
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
         default=0.05,
         show_default=True,
-        help="Chance that the best point may be dropped.",
+        help="Accepted chance of dropping the best point.",
     ),
     click.option(
         "--batch",
@@ -151,7 +151,7 @@ WHERE = together(
         metavar="FILE",
         help="Trial file; what it has is not measured again (default: one in .ridgeline/sweeps).",
     ),
-    click.option("--resume", is_flag=True, help="Nothing but what every call does: go on with --out."),
+    click.option("--resume", is_flag=True, help="What every call does anyway: go on with --out."),
     click.option(
         "--from",
         "earlier",
@@ -168,7 +168,7 @@ WHERE = together(
         help="Only this part of the points; the final rungs follow with --from.",
     ),
     BUDGET,
-    click.option("--show", "only_show", is_flag=True, help="Measure nothing: table and figure of what there is."),
+    click.option("--show", "only_show", is_flag=True, help="Measure nothing: table and figure of what is there."),
     ARCH,
     COMPUTE_UNITS,
     click.option("--no-figure", is_flag=True, help="Tables only."),

@@ -44,12 +44,12 @@ def tune(
 
     An entry is for all cases that share it, so all of them are measured; it says what confirmed it.  OPERATOR: one or
     more, `all` for every one that has a table.  Exit code 1: with --verify, an entry is no longer the best; 2:
-    something could not be decided, and is as it was.
+    something could not be decided, and stays as it was.
     """
     wish = TuneWish(dry_run=dry_run, **given)  # type: ignore[arg-type]
     if wish.arch and not dry_run:
         raise click.UsageError("--arch is for --dry-run; tables are measured on this machine, or read with --from")
-    checkout = one_checkout(commit, commit_date, tree)
+    checkout = one_checkout(commit, commit_date, tree, wish.out)
     for path in wish.files:
         if not path.is_file():
             raise click.BadParameter(f"{str(path)!r} is no file; `ridgeline sweep OPERATOR --out FILE` writes one")

@@ -36,15 +36,15 @@ class SettingFinding:
     close: str = ""
 
 
+ORDER = ("open", "unread", "closed")
+LEVELS = ("high", "medium", "low")
+
+
 def findings(settings: RepositorySettings, server: str = "https://github.com") -> list[SettingFinding]:
     """Everything that was asked for, what is open first, the worst first.  server: where the pages are."""
     look = _Look(settings, f"{server.rstrip('/')}")
     found = [one for method in LOOKS for one in method(look)]
     return sorted(found, key=lambda one: (ORDER.index(one.state), LEVELS.index(one.level)))
-
-
-ORDER = ("open", "unread", "closed")
-LEVELS = ("high", "medium", "low")
 
 
 @dataclasses.dataclass(frozen=True)

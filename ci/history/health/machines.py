@@ -40,7 +40,6 @@ class MachineHealth:
 
     machine: str
     product: str
-    first_seen_ms: int
     last_seen_ms: int
     behind_days: float
     sessions: tuple[SessionHealth, ...]
@@ -69,7 +68,6 @@ def machines(record: HealthRecord, frame: pd.DataFrame | None = None) -> list[Ma
         MachineHealth(
             name,
             those[-1].product,
-            those[0].at_ms,
             those[-1].at_ms,
             (newest - those[-1].at_ms) / DAY_MS,
             _sessions(those, noise),
@@ -108,6 +106,10 @@ def _devices(trials: Sequence[TrialHealth]) -> tuple[DeviceHealth, ...]:
     return tuple(_middle(those) for those in by_device)
 
 
+EXTREME: dict[str, Callable[[list[float]], float]] = {"temperature_c": max, "link_gbs": min}
+"""Fields of which a session keeps its worst trial; of the others it keeps the median."""
+
+
 def _middle(those: Sequence[DeviceHealth]) -> DeviceHealth:
     values = {}
     for field in dataclasses.fields(DeviceHealth):
@@ -119,7 +121,3 @@ def _middle(those: Sequence[DeviceHealth]) -> DeviceHealth:
 
 def _median(values: list[float]) -> float:
     return float(statistics.median(values))
-
-
-EXTREME: dict[str, Callable[[list[float]], float]] = {"temperature_c": max, "link_gbs": min}
-"""Fields of which a session keeps its worst trial; of the others it keeps the median."""

@@ -82,7 +82,7 @@ trust() {
 # An environment with Ridgeline: the one the image brings, or one that is made now.
 prepare() {
   [ -n "$venv" ] || return 0
-  [ -z "$setup" ] || make --silent setup VENV="$venv" || refuse "\`make setup\` failed; see above"
+  [ -z "$setup" ] || VENV="$venv" bash -euo pipefail -c "$setup" || refuse "\`$setup\` failed; see above"
   export PATH="$venv/bin:$PATH"
 }
 

@@ -147,6 +147,15 @@ def median_of(samples: Sequence[float]) -> tuple[float, float, float]:
     return float(np.median(values)), low, high
 
 
+_OF_POINT = (
+    *("kernel", "backend", "case", "value", "unit", "samples", "status", "why", "dtype", "world"),
+    *("hbm_bytes", "link_bytes", "payload_bytes"),
+)
+
+
+_OF_ORIGIN = ("commit", "env", "source", "device", "driver", "runtime", "library", "torch", "triton")
+
+
 def table(points: Iterable[ForeignPoint]) -> pa.Table:
     """Points as rows of `ci.records.imported.COLUMNS`."""
     listed = list(points)
@@ -161,10 +170,3 @@ def table(points: Iterable[ForeignPoint]) -> pa.Table:
         "seconds_high": scale * np.array([point.high for point in listed], np.float64),
     }
     return table_of([RowBlock(len(listed), columns)], COLUMNS)
-
-
-_OF_POINT = (
-    *("kernel", "backend", "case", "value", "unit", "samples", "status", "why", "dtype", "world"),
-    *("hbm_bytes", "link_bytes", "payload_bytes"),
-)
-_OF_ORIGIN = ("commit", "env", "source", "device", "driver", "runtime", "library", "torch", "triton")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-NO_MACHINES = ("imported", "sweeps", "studies", "canary", "checks", "curves")
+NO_MACHINES = ("imported", "sweeps", "studies", "canary", "checks", "curves", "causes")
 """Folders of results/ that have readers of their own."""
 
 

@@ -28,11 +28,19 @@ LIST, ROWS, SUMMARY = HERE / "scripts.toml", HERE / "outcomes.csv", HERE / "outc
 ROUNDS, TRIALS = 8, 3
 """The fewest that the policy judges: what is asked here is whether scripts are judged, not how finely."""
 
+FIRST_TIMER_S = 300.0
+"""Seconds that a script may take to its first timer, and between two."""
+
 GPU_WORDS = ("active drivers", "cuda", "rocm", "hip", "gpu", "nvidia", "cutlass", "not linked with support for mkl")
 """In a reason: the script needs a device or its toolkit."""
 
 
-KINDS = {"other arguments": "needs arguments", "several gpus": "several GPUs", "times nothing": "times nothing"}
+KINDS = {
+    "loop of its own": "times by its own loop",
+    "its own loop": "times nothing, or by its own loop",
+    "other arguments": "needs arguments",
+    "several gpus": "several GPUs",
+}
 """In a reason, and the outcome that it says."""
 
 
@@ -104,7 +112,7 @@ def _tried(one: PublicScript, clone: Path, budget: float, python: str | None) ->
     words = tuple(shlex.split(one.arguments))
     request = ScriptRequest(Path(one.path), clone / one.path, words, Path(one.path).parent, (), "cpu", budget, TRIALS)
     pythons = dict.fromkeys(("base", "head"), python) if python else {}
-    plan = MeasurePlan(trials=TRIALS, rounds=ROUNDS, deadline_s=120.0, cache="hot", pythons=pythons)
+    plan = MeasurePlan(trials=TRIALS, rounds=ROUNDS, deadline_s=FIRST_TIMER_S, cache="hot", pythons=pythons)
     with tempfile.TemporaryDirectory() as folder:
         file, quiet = Path(folder) / "t.jsonl", Console(quiet=True)
         try:
@@ -134,14 +142,14 @@ def _with_judgement(row: ScriptOutcome, found: Judgement, seen: SeenScript) -> S
 def _kind(why: str, row: ScriptOutcome) -> str:
     """The kind of reason for which a script is not judged."""
     low = why.lower()
-    if "its survey was ended" in low or "in time" in low:
+    if kind := next((kind for said, kind in KINDS.items() if said in low), ""):
+        return kind
+    if "in time" in low:
         return "too long for this CPU"
     if any(word in low for word in GPU_WORDS):
         return "timers reached, needs a GPU" if row.closures else "needs a GPU"
     if "cannot be imported" in low:
         return "needs a package"
-    if kind := next((kind for said, kind in KINDS.items() if said in low), ""):
-        return kind
     return "raises" if not row.closures else "timers reached, not judged"
 
 

@@ -28,7 +28,7 @@ from ci.isa import compiled
 from ci.isa.compiled import CompiledTree
 from ci.judging import policy
 from ci.judging.types import Verdict
-from ci.report.model import Explanation, TriedCause
+from ci.records.causes.explanation import Explanation, TriedCause
 from ci.study.causes.planting import Plant, plants, trees
 from ci.study.causes.played import PYTHON, Knobs, PlayedMeasuring, RecordedNoise, chosen_knobs
 from ci.trials.trial import Trial
@@ -83,8 +83,8 @@ def one_plant(plant: Plant, effect: float, noise: RecordedNoise, cache: Path, co
         plan = MeasurePlan(kernels=(plant.operator,), pythons={"base": PYTHON} if plant.triton else {})
         code = _code(plant, Path(folder), cache) if compile_code else _no_code
         asked = (sides, plan, rules, "gpu", Path(folder) / "why", Console(file=io.StringIO()))
-        judgement, made = explain_pair(*asked, comparing=measuring.session, measuring=measuring, code=code)
-    return said_of(plant, effect, judgement.verdict, made[0] if made else None, compile_code)
+        found, made = explain_pair(*asked, comparing=measuring.session, measuring=measuring, code=code)
+    return said_of(plant, effect, found.judgement.verdict, made[0] if made else None, compile_code)
 
 
 def _knobs(plant: Plant, folder: Path) -> dict[str, Knobs]:

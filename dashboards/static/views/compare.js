@@ -88,6 +88,7 @@
         h("span", {class: "count", id: "shown", "aria-live": "polite"}, `${rows.length} of ${usual.length} series`),
       ),
       verdicts(usual, both),
+      ...R.why(causes(both)),
     );
     const drawn = rows.filter(row => row.reach !== undefined && row.reach !== null).slice(0, MOST);
     if (drawn.length) R.plot(host).draw(picture(drawn));
@@ -134,6 +135,13 @@
         ),
       ),
     );
+  }
+
+  /** What experiments have shown about these two commits on their machine. */
+  function causes({before, after}) {
+    const [base, head] = [before, after].map(({data, place}) => data.commits[place][0]);
+    const same = before.lane.machine === after.lane.machine;
+    return same ? (after.data.causes || []).filter(([from, to]) => from === base && to === head).map(([, , one]) => one) : [];
   }
 
   /** Why the table is empty. */

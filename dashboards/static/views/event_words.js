@@ -164,6 +164,7 @@
         close && h("button", {type: "button", class: "close", click: close, "aria-label": "close the event"}, "×"),
       ),
       h("dl", {}, about(event)),
+      R.why(event.explanations),
       h(
         "div",
         {class: "commands"},

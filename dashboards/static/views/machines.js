@@ -253,7 +253,7 @@
 
   function gate(data, host) {
     if (!data.canary.length) {
-      host.append(h("p", {class: "notice"}, "The gate was never asked about known changes on this machine: ", h("code", {}, "ridgeline canary"), "."));
+      host.append(h("p", {class: "notice"}, "The gate was never tested with known changes on this machine: ", h("code", {}, "ridgeline canary"), "."));
       return;
     }
     host.append(
@@ -269,7 +269,7 @@
     R.plot(area).draw(gateChart(data));
     host.append(
       R.grid({
-        caption: "what the gate said of known changes",
+        caption: "how the gate judged known changes",
         columns: [
           {key: "at", title: "night", value: row => row.at, cell: row => [R.day(row.at), " ", R.commitLink(row.commit)]},
           {key: "planted", title: "planted", number: true, value: row => row.planted, cell: row => planted(row.planted)},

@@ -247,6 +247,7 @@
       nodes: [
         heading(found),
         groups(found.groups),
+        R.why(found.explanations),
         rows.length ? h("div", {class: "scroll"}, table) : h("p", {class: "muted"}, "No case moved."),
         floors(found.floors),
         found.warnings.length ? part("What makes it less sure", list(found.warnings.map(foreign))) : null,

@@ -27,7 +27,7 @@ class StandIn:
     started: ClassVar[list[tuple[str, str]]] = []
     answers: ClassVar[dict[str, object]] = {}
 
-    def __init__(self, label, python, checkout, world, directory, variables, ledger, left):
+    def __init__(self, label, python, checkout, world, directory, variables, ledger, left, quiet):
         self.home = variables.get(HEAP_VARIABLE, "")
         self.label, self.alive = label, True
         type(self).started.append((label, self.home))

@@ -115,7 +115,13 @@ def test_what_a_script_times_can_be_listed_and_declared(inside: Path, tmp_path: 
     assert not out.exists()
     promoted = run("bench/speed.py", "HEAD^", "HEAD", "--promote", str(file), "--out", str(out))
     assert promoted.exit_code == 0, promoted.stderr
-    assert 'Case("size64_fp32", tier="pr", size=64, dtype="fp32")' in file.read_text()
+    assert "2 cases, 4 of 4 calls written" in promoted.stdout
+    text = file.read_text()
+    assert 'Case("size64_fp32", tier="pr", size=64, dtype="fp32")' in text
+    assert '"size96_fp32": lambda x0: mylib.double(x0),' in text
+    assert text.count("lambda x0: torch.relu(x0)") == 4  # as a backend, and as the reference
+    assert "Unsupported(" not in text
+    assert "from ridgeline.spec import" in text
     assert run("bench/speed.py", "HEAD^", "HEAD", "--promote", str(file)).exit_code == 3
 
 
@@ -170,3 +176,39 @@ def test_a_declaration_is_a_module_that_declares_what_was_seen(tmp_path: Path) -
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("64 nt ['cu_BLAS', 'mine'] {'x0': (torch.bfloat16, (64, 8))")
     assert found.stdout.strip().endswith("2")
+
+
+def test_a_promoted_call_does_what_the_script_timed_and_an_unseen_one_is_named(tmp_path: Path) -> None:
+    two = ("float32[4, 8]", "float32[8, 3]")
+    closures = (
+        ScriptCase("mine", "M=4", "do_bench", 1e-5, two, "", "torch.mm(x0, x1)", ("torch",)),
+        ScriptCase("torch", "M=4", "do_bench", 1e-5, two, "", "x0 @ x1", ()),
+        ScriptCase("torch", "M=8", "do_bench", 1e-5, two[:1], "", "torch.relu(x0)", ("torch",)),
+        ScriptCase("mine", "M=8", "do_bench", 1e-5, two[:1]),
+        ScriptCase("other", "M=4", "do_bench", 1e-5, two[:1], "", "torch.relu(x0)", ("torch",)),
+    )
+    (tmp_path / "declared.py").write_text(declaration(SeenScript("speed", (), {}, 1.0, (), closures), "speed.py"))
+    code = """
+import declared as d, torch
+k = d.speed
+def made(backend, name):
+    case = k.case(name)
+    held = d.inputs(case, 0)
+    truth = d.reference(case, held)
+    return torch.equal(getattr(d, backend)(case, held)(), truth)
+print(made("mine_", "m4_fp32"), made("torch_", "m4_fp32"), made("torch_", "m8_fp32"))
+for backend, name in (("mine_", "m8_fp32"), ("other_", "m4_fp32")):
+    try:
+        made(backend, name)
+    except d.Unsupported as error:
+        print(error)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    said = found.stdout.splitlines()
+    assert said[0] == "True True True"
+    assert said[1].startswith("not written yet; needed: the call that speed.py times here as mine")
+    assert said[2].startswith("not written yet; needed: the call that speed.py times as other")

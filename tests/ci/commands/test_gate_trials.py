@@ -142,6 +142,48 @@ def test_head_alone_counts_only_where_git_sees_the_same_kernels(scene: Scene) ->
     assert scene.gate(head=scene.same).exit_code == 0
 
 
+def with_knob(stages: int) -> Callable[[dict[str, Any]], None]:
+    """Base launches 3 stages, head another number of them."""
+
+    def change(line: dict[str, Any]) -> None:
+        for case in line["cases"].values():
+            for key, arm in case["arms"].items():
+                arm["knobs"] = {"num_stages": 3 if key.startswith("base") else stages}
+
+    return change
+
+
+def explained(scene: Scene, change: Callable[[dict[str, Any]], None] = lambda line: None) -> None:
+    """Trials of a slower head, and experiments of the leg in which base's knob makes it as fast as base."""
+    scene.measured(0.0, lambda line: (with_knob(3)(line), line["trees"]["head"].update(dirty=True), change(line))[1])
+    equal = [json.loads(line) for line in (scene.clone / "trials.jsonl").read_text().splitlines()]
+    scene.measured(0.03, with_knob(2))
+    for case in ("m16", "m64"):
+        said = {"case": f"gemm/triton/{case}", "put": ["knob num_stages=3"], "trials": equal, "code": []}
+        told = {"case": f"gemm/triton/{case}", "put": [], "trials": [], "code": ["LDS bytes: 3 → 2"]}
+        with (scene.clone / "trials.jsonl").open("a") as file:
+            for line in (said, told):
+                file.write(json.dumps({"format": "ridgeline-experiment", "version": 1, **line}) + "\n")
+
+
+def test_a_cause_is_told_from_the_experiments_of_the_leg(scene: Scene) -> None:
+    explained(scene)
+    assert scene.gate().exit_code == 1
+    (why,) = scene.report.explanations
+    assert why.state == "proven"
+    assert why.sentence.startswith("knob num_stages 3 → 2: putting it back leaves ")
+    assert why.code == ("LDS bytes: 3 → 2",)
+    assert leg.TOLD_CODE in map(str, scene.report.warnings)
+    assert "### Why: 2 cases" in (scene.clone / "out.md").read_text()
+
+
+def test_experiments_that_do_not_fit_the_run_are_left_out_and_change_no_verdict(scene: Scene) -> None:
+    explained(scene, lambda line: line.update(machine={**MACHINE, "name": "h200x1-ffffffff"}))
+    assert scene.gate().exit_code == 1
+    assert scene.report.explanations == ()
+    assert any("is left out: it says it ran on h200x1-ffffffff" in one for one in scene.report.judgement.warnings)
+
+
 # ---- the platform's word ---------------------------------------------------------------------------------------------
 
 

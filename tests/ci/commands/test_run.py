@@ -70,3 +70,15 @@ def test_a_whole_file_starts_nothing(tmp_path: Path, planned: list[MeasurePlan])
 def test_resuming_needs_a_file() -> None:
     done = CliRunner().invoke(main, ["run", "--resume"])
     assert (done.exit_code, "--resume needs the file" in done.output) == (3, True)
+
+
+def test_a_folder_without_kernels_is_refused(tmp_path: Path) -> None:
+    """Else the harness's own would be measured under the commit's name."""
+    words = ["run", f"--tree={tmp_path}", f"--commit={'a' * 40}", f"--out={tmp_path}/t.jsonl", "--dry-run"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 3
+    assert f"--tree {tmp_path} has none of the packages with kernels that it lists (kernels)" in done.output
+    (tmp_path / "ridgeline.toml").write_text('kernels = ["shop.perf"]\n')
+    assert "(shop.perf)" in CliRunner().invoke(main, words).output
+    (tmp_path / "src/shop/perf").mkdir(parents=True)
+    assert CliRunner().invoke(main, words).exit_code == 0

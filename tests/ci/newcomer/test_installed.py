@@ -20,12 +20,37 @@ assert [one.WHOSE for one in (ci, dashboards, kernels, kernels.hardware, benchma
 """At the top of a declaration: what the project's own names mean in a measuring process."""
 
 
+SCRIPT = """
+import torch
+from shop import ops
+from torch.utils.benchmark import Timer
+
+for rows in (16, 64):
+    x = torch.randn(rows, 256)
+    for provider, fn in (("torch", torch.softmax), ("composed", ops.softmax)):
+        print(Timer("fn(x, -1)", globals={"fn": fn, "x": x}, description=provider).timeit(5))
+"""
+"""A benchmark script of the project, which knows nothing of us."""
+
+OPS = """
+import torch
+
+
+def softmax(x, dim):
+    e = torch.exp(x - x.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+"""
+
+
 def project(folder: Path, installed: Installed) -> Path:
     folder.mkdir()
     for name in (*(f"{room}/__init__.py" for room in ROOMS), "kernels/hardware.py", "kernels/project.py"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text('WHOSE = "theirs"\n')
     (folder / "benchmarks/scale.py").write_text('WHOSE = "theirs"\n')
+    for name, text in (("bench/speed.py", SCRIPT), ("shop/__init__.py", ""), ("shop/ops.py", OPS)):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
     (folder / "ci/__main__.py").write_text('raise SystemExit("their program was taken for ours")\n')
     for words in ("git init -q -b main", "git add -A", "git commit -qm start"):
         assert installed.run(folder, *words.split()).returncode == 0
@@ -114,6 +139,11 @@ def test_the_guide(installed: Installed, theirs: Path) -> None:
     report = json.loads((theirs / ".ridgeline/report.json").read_text())
     assert {case["case"] for case in report["cases"]} & {"rms_norm/torch/r256_c4096", "r256_c4096"}, report["cases"]
     assert "of 2 configurations have the same code" in done.stdout
+    assert "4 of 4 closures" in done.stdout
+    assert "script bench/speed.py" in done.stdout
+    assert "perf/speed.py: 2 cases, 4 of 4 calls written" in done.stdout
+    assert '"rows16_fnsoftmax_fp32": lambda x0: shop.ops.softmax(x0, -1),' in (theirs / "perf/speed.py").read_text()
+    assert "4 right, 0 not right" in done.stdout
     records = list((theirs / "results").glob("*/*.notes.jsonl"))
     kernels = {
         name for path in records for line in path.read_text().splitlines() for name in [json.loads(line)["kernel"]]

@@ -12,9 +12,12 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from ci import calling
+from ci.pools import command
 from ci.pools.command import cleaning, wrapped
 from ci.pools.types import Container, Isolation, Pool, PoolsError, User
 from tests.ci.pools.conftest import UNIQUE, Host, fake
@@ -246,6 +249,46 @@ def test_an_environment_is_made_and_found(host: Host, kind: str) -> None:
     )
 
 
+def test_a_project_of_its_own_makes_its_environment_as_it_says(host: Host) -> None:
+    recipe = (
+        'mkdir -p "$VENV/bin" && printf \'#!/bin/sh\\necho made\\n\' > "$VENV/bin/tool" && chmod +x "$VENV/bin/tool"'
+    )
+    pool = dataclasses.replace(KINDS["docker"], setup=recipe)
+    done = host.run(pool, ["tool"], 1, setup=True, ROCR_VISIBLE_DEVICES="0")
+    assert (done.returncode, done.stdout) == (0, "made\n"), done.stderr
+    failing = host.run(dataclasses.replace(pool, setup="false"), ["tool"], 1, setup=True, ROCR_VISIBLE_DEVICES="0")
+    assert (failing.returncode, failing.stdout) == (3, "")
+    assert "`false` failed; see above" in failing.stderr
+
+
+def test_an_installed_ridgeline_installs_itself_from_where_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "INSTALLED", True)
+    source = "git+https://github.com/OWNER/ridgeline@" + "0" * 40
+    monkeypatch.setattr(command, "origin", lambda: source)
+    text = wrapped(KINDS["docker"], ["true"], 1)
+    assert f"pip install --quiet '\"'\"'ridgeline @ {source}'\"'\"''" in text
+    assert "make --silent setup" not in text
+    monkeypatch.setattr(command, "origin", lambda: "")
+    with pytest.raises(PoolsError, match="give it `venv`.*or `setup`"):
+        wrapped(KINDS["docker"], ["true"], 1)
+    wrapped(dataclasses.replace(KINDS["docker"], venv="/opt/venv"), ["true"], 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "source"),
+    [
+        ('{"url": "https://h/o/r", "vcs_info": {"vcs": "git", "commit_id": "ab12"}}', "git+https://h/o/r@ab12"),
+        ('{"url": "file:///somewhere", "dir_info": {"editable": true}}', ""),
+        (None, ""),
+        ("{", ""),
+    ],
+)
+def test_where_it_came_from_is_what_pip_noted(monkeypatch: pytest.MonkeyPatch, told: str | None, source: str) -> None:
+    noted = SimpleNamespace(read_text=lambda name: told if name == "direct_url.json" else None)
+    monkeypatch.setattr(calling.metadata, "distribution", lambda name: noted)
+    assert calling.origin() == source
+
+
 @pytest.mark.parametrize("fit", [True, False])
 def test_the_node_is_looked_at_first(host: Host, fit: bool) -> None:
     """A node that fails measures all the same: its trials carry the reason to the verdict."""
@@ -268,7 +311,7 @@ def test_a_failed_set_up_is_no_result(host: Host) -> None:
     done = host.run(KINDS["none"], ["echo", "ran"], 1, setup=True)
     assert (done.returncode, done.stdout) == (3, "")
     assert "no network" in done.stderr
-    assert "`make setup` failed" in done.stderr
+    assert '`make --silent setup VENV="$VENV"` failed; see above' in done.stderr
 
 
 # ---- the end -----------------------------------------------------------------------------------------------------

@@ -66,6 +66,8 @@ def test_nothing_that_matches_is_said(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    empty = run("export", "--results", RESULTS, "--out", "")
+    assert (empty.exit_code, "'--out': '' names no path" in empty.output) == (3, True)
     done = run("export", "--results", RESULTS, "--out", tmp_path / "file")
     assert done.exit_code == 3
     assert "name another: --out" in done.output

@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 
 from ci.judging.types import CaseVerdict, Judgement, Verdict
+from ci.records.causes.explanation import Explanation, TriedCause
 from ci.report import json_report, markdown, terminal
-from ci.report.model import Explanation, Report, TriedCause
+from ci.report.model import Report
 
 CASE = "gemm/triton/m64"
 SENTENCE = (

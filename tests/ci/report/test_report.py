@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import io
+import itertools
 import json
 import math
 import re
@@ -271,6 +272,19 @@ def test_a_case_named_with_an_address_is_no_link(name: str) -> None:
 def test_a_line_cannot_start_a_block(line: str) -> None:
     assert re.match(r"&#\d+;", markdown.text(line))
     assert _visible(markdown.text(line)).replace(markdown.NO_JOIN, "") == line.strip()
+
+
+def test_an_underscore_is_escaped_only_where_it_could_open_emphasis() -> None:
+    assert markdown.text("gemm_all_scatter of __init__ and _x_") == (
+        "gemm_all_scatter of &#95;&#95;init&#95;&#95; and &#95;x&#95;"
+    )
+    rendered, seen = MarkdownIt(), 0
+    for letters in itertools.product("a_- *", repeat=6):
+        line = "".join(letters)
+        shown = rendered.renderInline(markdown.text(f"x {line} x"))
+        assert html.unescape(shown) == re.sub(" +", " ", f"x {line} x")
+        seen += "a_a" in line
+    assert seen > 400, "underscores within words were among them"
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,12 @@ def test_every_phase_that_is_written_is_explained() -> None:
 
 def test_minutes() -> None:
     assert [minutes(one) for one in (3.4, 99.0, 170.0)] == ["3 s", "99 s", "3 min"]
+
+
+def test_the_table_says_how_many_trials_were_prepared_side_by_side() -> None:
+    for count, wanted in ((None, False), (1, False), (3, True)):
+        found = seconds_of([trial(spent_s=SPENT, side_by_side=count), trial(spent_s=SPENT)])
+        assert found
+        out = io.StringIO()
+        Console(file=out, width=100).print(found.table())
+        assert ("3 trials were prepared side by side, each was timed alone" in out.getvalue()) == wanted

@@ -46,19 +46,6 @@ def test_tasks_that_wait_together(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_accounts(version: str) -> None:
-    rows = text.account_rows(printed(version, "sacct_XD"))
-    assert [(row.state, row.exit_code, row.signal) for row in rows if row.name in ("ok", "bad", "sig", "can")] == [
-        ("COMPLETED", 0, 0),
-        ("FAILED", 9, 0),
-        ("FAILED", 0, 11),
-        ("CANCELLED", 0, 0),
-    ]
-    assert [row.state for row in rows if row.name == "rq"] == ["REQUEUED", "COMPLETED"]
-    assert rows[0].comment == "perfci req=1"
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_nodes(version: str) -> None:
     one, two, three = text.node_rows(printed(version, "sinfo_N"))
     assert (one.partition, one.state, one.usable, one.reason) == (
@@ -69,14 +56,6 @@ def test_nodes(version: str) -> None:
     )
     assert (two.usable, two.reason, two.features) == (True, "", ("mi325x", "gfx942"))
     assert (three.state, three.gres) == ("allocated", "gpu:mi355x:8")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_one_job_in_full(version: str) -> None:
-    jobs = [text.facts(line) for line in printed(version, "scontrol_jobs").splitlines()]
-    ok = next(job for job in jobs if job["JobName"] == "ok")
-    assert (ok["JobState"], ok["ExitCode"], ok["Comment"], ok["Requeue"]) == ("COMPLETED", "0:0", "perfci req=1", "1")
-    assert next(job for job in jobs if job["JobName"] == "rq")["Restarts"] == "1"
 
 
 def test_a_name_and_a_comment_of_somebody_else_may_hold_anything() -> None:

@@ -99,7 +99,8 @@ def test_a_compact_trial_with_other_results_is_a_conflict(tmp_path: Path) -> Non
 def test_a_measured_file_has_no_compact_trials() -> None:
     """What is judged at once must hold its samples: a stranger's line does not say where to fetch them."""
     small = compact.compacted(parsed(trial()), PATH).text.encode()
-    trials, rejected = file.parse([small, json.dumps(trial(number=1)).encode()], 1)
+    found = file.parse([small, json.dumps(trial(number=1)).encode()], 1)
+    trials, rejected = found.trials, found.rejected
     assert [one.number for one in trials] == [1]
     assert "samples elsewhere" in rejected[0].why
 

@@ -81,7 +81,7 @@ def test_a_limit_of_time_is_said_and_leaves_no_tree(sides, tmp_path: Path) -> No
     asked = (sides, judgement(case("m16")), [trial(m16=(3, 2))], MeasurePlan(), policy.load(), tmp_path / "why")
     (found,) = explain(*asked, seconds=0.0)
     assert (found.state, found.experiments) == ("not found", 0)
-    assert "the time for experiments was over" in found.sentence
+    assert "the experiments ended before a cause was found" in found.sentence
     assert not list((tmp_path / "why").glob("tree-*"))
 
 

@@ -8,7 +8,7 @@ options=(--ipc=host)
 mounts=()
 packages=()
 venv=/tmp/ridgeline-venv.$$.$RANDOM
-setup=yes preflight=
+setup='make --silent setup VENV="$VENV"' preflight=
 command=(python -m ci run --out 'a b.jsonl')
 
 say() { printf 'ridgeline: pool %s: %s\n' "$pool" "$*" >&2; }
@@ -95,7 +95,7 @@ trust() {
 # An environment with Ridgeline: the one the image brings, or one that is made now.
 prepare() {
   [ -n "$venv" ] || return 0
-  [ -z "$setup" ] || make --silent setup VENV="$venv" || refuse "\`make setup\` failed; see above"
+  [ -z "$setup" ] || VENV="$venv" bash -euo pipefail -c "$setup" || refuse "\`$setup\` failed; see above"
   export PATH="$venv/bin:$PATH"
 }
 

@@ -18,7 +18,7 @@ HEAD = Commit("0123456789abcdef0123456789abcdef01234567", 1_700_000_000_000, "he
 
 def test_the_change_is_compared_and_its_tuned_entries_are_verified_into_one_file() -> None:
     compare, verify = steps("HEAD...x", HEAD, "tree", Path("t.jsonl"))
-    assert compare == ("ab", "HEAD...x", HEAD.hash, "--out=t.jsonl", "--no-why")
+    assert compare == ("ab", "HEAD...x", HEAD.hash, "--out=t.jsonl", "--why-seconds=180")
     assert verify[:3] == ("tune", "all", "--verify")
     assert {"--out=t.jsonl", "--tree=tree", f"--commit={HEAD.hash}", f"--commit-date={HEAD.date_ms}"} < set(verify)
 

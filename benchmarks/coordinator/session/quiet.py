@@ -1,0 +1,144 @@
+"""Trials that are prepared side by side, of which one at a time is timed, and then nothing else of ours is at work.
+
+What a trial does around its samples (processes, inputs, references, set-up, checks) takes several times as long as the
+samples, and leaves device and host waiting for each other.  So trials of a session prepare themselves in lanes.  Where
+one of them comes to its samples, the others stop at their next request and go on when the samples are taken: a sample
+sees what it sees when trials follow each other, other processes with an idle context.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Iterator
+
+BY_ITSELF = math.inf
+"""Room of a trial that has no other beside it."""
+
+
+class Stopped(Exception):
+    """The session ends; a lane is left wherever it is."""
+
+
+@dataclasses.dataclass
+class TrialLane:
+    """A trial under way.  needs: bytes of the device's memory.  beside: whether another one was ever beside it."""
+
+    needs: float
+    beside: bool = False
+
+
+class Quiet:
+    """Who may work.  A thread that is in no lane never waits here.
+
+    room: bytes of the device's memory that lanes may take together; one that needs more has no other beside it.
+    lanes: how many there are at most.
+    """
+
+    def __init__(self, room: float = BY_ITSELF) -> None:
+        self.room, self.lanes = room, 1
+        self._change = threading.Condition()
+        self._queue: list[TrialLane] = []
+        self._lanes: list[TrialLane] = []
+        self._at_work: set[int] = set()
+        self._wanting = 0
+        self._timing = self._stopped = False
+
+    @contextlib.contextmanager
+    def lane(self, needs: float) -> Iterator[TrialLane]:
+        """Be a lane, once there is room; who came first goes first."""
+        mine = TrialLane(needs)
+        with self._change:
+            self._queue.append(mine)
+            try:
+                self._wait(lambda: self._queue[0] is mine and self._fits(needs) and not self._wanting)
+            finally:
+                self._queue.remove(mine)
+                self._change.notify_all()
+            self._lanes.append(mine)
+            for lane in self._lanes:
+                lane.beside |= len(self._lanes) > 1
+            self._at_work.add(threading.get_ident())
+        try:
+            yield mine
+        finally:
+            with self._change:
+                self._lanes.remove(mine)
+                self._rests()
+
+    def in_lane(self) -> bool:
+        """Whether the calling thread is a lane, and not alone."""
+        return threading.get_ident() in self._at_work
+
+    def pause(self) -> None:
+        """Between two requests of a lane: let those be timed that want to.  Raises Stopped."""
+        with self._change:
+            self._refuse()
+            wanted = self._wanting
+        if wanted:
+            with self.resting():
+                pass
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """While a lane waits for something else: others are timed."""
+        if not self.in_lane():
+            yield
+            return
+        with self._change:
+            self._rests()
+        yield
+        with self._change:
+            self._wait(lambda: not self._wanting)
+            self._at_work.add(threading.get_ident())
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have all other lanes at rest; inside of another such block, or in no lane, nothing is waited for."""
+        if not self.in_lane():
+            yield
+            return
+        with self._change:
+            self._wanting += 1
+            self._rests()
+            try:
+                self._wait(lambda: not self._timing and not self._at_work)
+            except Stopped:
+                self._wanting -= 1
+                raise
+            self._timing = True
+        try:
+            yield
+        finally:
+            with self._change:
+                self._wanting, self._timing = self._wanting - 1, False
+                self._at_work.add(threading.get_ident())
+                self._change.notify_all()
+
+    def stop(self) -> None:
+        """Have every lane left with Stopped, at its next request or while it waits for an answer."""
+        with self._change:
+            self._stopped = True
+            self._change.notify_all()
+
+    def refuse(self) -> None:
+        """Stopped if a lane is not to go on."""
+        with self._change:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self._stopped:
+            raise Stopped("the session ends")
+
+    def _fits(self, needs: float) -> bool:
+        return not self._lanes or sum(lane.needs for lane in self._lanes) + needs <= self.room
+
+    def _rests(self) -> None:
+        self._at_work.discard(threading.get_ident())
+        self._change.notify_all()
+
+    def _wait(self, until: Callable[[], bool]) -> None:
+        self._change.wait_for(lambda: self._stopped or until())
+        self._refuse()

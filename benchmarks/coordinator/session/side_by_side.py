@@ -1,0 +1,124 @@
+"""How many trials of a session are prepared side by side, and running them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from benchmarks.coordinator.session.orders import PlannedTrial
+from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet
+from benchmarks.plan import UsageError
+
+LANES_VARIABLE = "RIDGELINE_SIDE_BY_SIDE"
+"""Environment variable: how many trials are prepared side by side; 1: one after the other.  Without it: by cores."""
+
+MOST_LANES = 4
+"""One trial is timed, and while it is the others rest: more lanes than trials have untimed for timed seconds only wait
+(on an H100, run --tier pr spent 10 of 174 s with samples, 2026-11)."""
+
+CORES_OF_A_PROCESS = 2
+"""A process that prepares is busy with one core, its compiler or library now and then with another."""
+
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of CPU that this container gets in a period, and the period; cgroup v2, kernel documentation."""
+
+LOOK_S = 0.5
+"""How long at most until a signal is seen that another thread got."""
+
+SHARE = 0.5
+"""Share of the device's memory that trials under way together may need by what their cases declare; libraries take more
+(work buffers, weights in a layout of their own), so half of it is left to them."""
+
+Line = dict[str, Any]
+
+
+def lanes(kind: str, cores: int, processes: int) -> int:
+    """How many trials, each of so many processes, are prepared side by side on a machine of kind "gpu" or "cpu".
+
+    On a CPU one: preparing would take the cores that are timed.  On a GPU what the free cores of the host can drive.
+    UsageError for a LANES_VARIABLE that is no such number.
+    """
+    asked = os.environ.get(LANES_VARIABLE, "")
+    if asked and not (asked.isdigit() and 1 <= int(asked) <= 16):
+        raise UsageError(f"{LANES_VARIABLE}={asked!r}: it is a number of trials from 1 to 16; unset it for the default")
+    if asked:
+        return int(asked)
+    if kind == "cpu":
+        return 1
+    return max(1, min(MOST_LANES, int(free_cores(cores) / (CORES_OF_A_PROCESS * processes))))
+
+
+def free_cores(cores: int) -> float:
+    """Of the cores that this process may use, as many as are idle: by its quota, and by the load of the whole host."""
+    load, host = os.getloadavg()[0], os.cpu_count() or cores
+    return min(cores, _quota()) * max(0.0, 1.0 - load / host)
+
+
+def _quota() -> float:
+    try:
+        limit, period = QUOTA.read_text().split()
+        return float(limit) / float(period)
+    except (OSError, ValueError):  # no such file, or "max"
+        return float("inf")
+
+
+class SideBySide:
+    """The lanes of a session.  known: what hung, by kernel.  sound: whether no fault in a line can be another trial's.
+    lost: told the seconds of a line that does not count.
+
+    A line that is not sound is measured again by itself, and from then on so is its kernel: a fault of one trial
+    (memory that it takes, a parent that it kills) is never told of another one.
+    """
+
+    def __init__(
+        self, quiet: Quiet, known: dict[str, Any], sound: Callable[[Line], bool], lost: Callable[[float], None]
+    ) -> None:
+        self._quiet, self._known, self._sound, self._lost = quiet, known, sound, lost
+        self._by_itself: set[str] = set()
+
+    def lines(
+        self, trial: Callable[[PlannedTrial], Line], wanted: Sequence[PlannedTrial], count: int
+    ) -> Iterator[Line]:
+        """The lines of trials, `count` at a time."""
+        return run([functools.partial(self._line, trial, one) for one in wanted], count, self._quiet)
+
+    def _line(self, trial: Callable[[PlannedTrial], Line], one: PlannedTrial) -> Line:
+        known = dict(self._known.get(one.kernel, {}))
+        with self._quiet.lane(self._needs(one)) as lane:
+            line = trial(one)
+        if not lane.beside or self._sound(line):
+            return line
+        self._by_itself.add(one.kernel)
+        self._known[one.kernel] = known
+        with self._quiet.lane(BY_ITSELF):
+            self._lost(line["ahead_s"] + line["duration_s"])
+            return trial(one)
+
+    def _needs(self, one: PlannedTrial) -> float:
+        """Bytes of the device; ranks that wait for each other have it for themselves."""
+        measured = [case for case in one.cases if not case.skip]
+        if one.kernel in self._by_itself or any(case.world > 1 for case in measured):
+            return BY_ITSELF
+        return max((case.memory_bytes for case in measured), default=0)
+
+
+def run(tasks: Sequence[Callable[[], Line]], count: int, quiet: Quiet) -> Iterator[Line]:
+    """The lines of tasks, as they are done, `count` tasks at a time in the order given.
+
+    However it is left, no thread stays; what a task raises is raised, and the others are stopped.
+    """
+    executor = ThreadPoolExecutor(count, thread_name_prefix="lane")
+    try:
+        left = {executor.submit(task) for task in tasks}
+        while left:
+            done, left = wait(left, LOOK_S, FIRST_COMPLETED)
+            yield from (one.result() for one in done)
+    except BaseException:
+        quiet.stop()
+        raise
+    finally:
+        executor.shutdown(cancel_futures=True)
