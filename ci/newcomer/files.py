@@ -22,7 +22,7 @@ from kernels import project
 TEMPLATES = Path(__file__).with_name("templates")
 
 IGNORED = ("__pycache__/", "/.ridgeline/", "/.asv/", "/site/", "/results/**/*.lock")
-"""What commands write and nobody commits: compiled modules, checkouts, trial files, asv's work, the built site, locks."""
+"""What commands write and nobody commits: compiled modules, checkouts, trials, asv's work, the built site, locks."""
 
 CHECKOUT = "actions/checkout@9c091bb21b7c1c1d1991bb908d89e4e9dddfe3e0 # v7.0.0"
 """GitHub's action, at the commit that our own workflows use."""
