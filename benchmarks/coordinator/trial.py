@@ -33,12 +33,10 @@ from benchmarks.coordinator.ranks import Failure
 from benchmarks.coordinator.referee import Referee, apart
 from benchmarks.coordinator.samples import codes, entries, floor, spot_checks
 from benchmarks.coordinator.session import ahead, side_by_side
-from benchmarks.coordinator.session.ahead import CompiledAhead
 from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.session.orders import MeasureOrder, PlannedTrial, in_turns
 from benchmarks.coordinator.session.progress import CaseCounter, Report, one_at_a_time
 from benchmarks.coordinator.session.quiet import Quiet
-from benchmarks.coordinator.session.side_by_side import SideBySide
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import (
     FillingProcess,
@@ -118,8 +116,8 @@ class Session:
         self._secrets: dict[tuple[str, str], int] = {}
         self._codes, self._directory = codes.CodesSeen(), make_directories()
         self._ledger, self._quiet = SecondsLedger(), Quiet()
-        self._side_by_side = SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
-        self._ahead: CompiledAhead | None = None
+        self._side_by_side = side_by_side.SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
+        self._ahead: ahead.CompiledAhead | None = None
         start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
         self._referee = Referee(self._directory, start)
 
@@ -149,8 +147,9 @@ class Session:
         terms, limit_s = self.protocol.definition_terms(), self.protocol.deadline_s
         asked = {one.role: Describer(one, self._directory, terms, limit_s) for one in self.checkouts}
         try:
-            for describer in asked.values():
-                describer.begin()
+            for step in (Describer.begin, Describer.proceed):
+                for describer in asked.values():
+                    step(describer)
             self.descriptions = {role: describer.end() for role, describer in asked.items()}
         finally:
             for describer in asked.values():
@@ -218,7 +217,7 @@ class Session:
         """Have what these trials launch compiled beside them."""
         if not self._ahead:
             count = ahead.processes(self.machine["kind"], side_by_side.free_cores(fingerprint.cpu_count()))
-            self._ahead = CompiledAhead(self._filling_process, count)
+            self._ahead = ahead.CompiledAhead(self._filling_process, count)
         modules = {role: found.modules for role, found in self.descriptions.items()}
         alike = not self.selection.knobs and len({one.python for one in self.checkouts}) == 1
         for one in wanted:

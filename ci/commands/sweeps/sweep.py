@@ -143,7 +143,7 @@ def _shown_only(plan: SweepPlan) -> Progressed:
     if not found:
         raise SweepError(f"there is nothing to show: {plan.out} and --from have no line of the sweep {plan.id}")
     left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
-    return Progressed(found[0], left, "only what there is was asked for")
+    return Progressed(found[0], left, "only what is recorded was asked for")
 
 
 def _told(ready: Prepared, plan: SweepPlan, ended: Progressed, as_json: bool, figure: bool, shown: bool) -> int:
