@@ -21,8 +21,8 @@ from kernels import project
 
 TEMPLATES = Path(__file__).with_name("templates")
 
-IGNORED = ("/.ridgeline/", "/.asv/", "/site/", "/results/**/*.lock")
-"""What commands write and nobody commits: checkouts and trial files, asv's work, the built site, locks."""
+IGNORED = ("__pycache__/", "/.ridgeline/", "/.asv/", "/site/", "/results/**/*.lock")
+"""What commands write and nobody commits: compiled modules, checkouts, trials, asv's work, the built site, locks."""
 
 CHECKOUT = "actions/checkout@9c091bb21b7c1c1d1991bb908d89e4e9dddfe3e0 # v7.0.0"
 """GitHub's action, at the commit that our own workflows use."""

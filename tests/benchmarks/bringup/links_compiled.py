@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
 from benchmarks.bringup.probes import link_device
@@ -27,7 +26,7 @@ def push(arch: str, world: int) -> Any:
     return compiled(Compilation("push", link_device.push, arguments, fixed, {"num_warps": 8}), arch)
 
 
-def main(arch: str) -> None:
+def defaults(arch: str) -> None:
     """Stores of data are 16 bytes wide, nothing spills, and on AMD the ordered test drains before it raises a flag."""
     for world in (2, 8):
         for binary in (litmus(arch, world, True), litmus(arch, world, False), push(arch, world)):
@@ -39,7 +38,3 @@ def main(arch: str) -> None:
         order = r"ASMSTART\s+s_waitcnt vmcnt\(0\)[\s\S]*?s_barrier[\s\S]*?(buffer_wbl2|atomic)"
         assert re.search(order, litmus(arch, 2, True).asm["amdgcn"])
         assert "buffer_wbl2" not in litmus(arch, 2, False).asm["amdgcn"], "the control must not write back"
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,14 +1,8 @@
-"""Run as a program: one rank of the litmus test in Triton's interpreter.  Prints the rows of rank 0 as JSON.
-
-    litmus_ranks.py RANK WORLD FOLDER FAULT
-
-FAULT: "none", or "lost": the stores go nowhere.
-"""
+"""Run by test_links.py in processes with TRITON_INTERPRET=1: a rank of the litmus test; it prints its rows as JSON."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import triton
@@ -30,14 +24,15 @@ def nowhere(pointer, from_base, to_base, ALIGN: tl.constexpr = 16):
     return pointer
 
 
-def main() -> None:
-    rank, world, folder, fault = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-    if fault == "lost":
-        link_device.translate = nowhere
+def right(rank: int, world: int, directory: str) -> None:
+    """As it is."""
+    folder = Path(directory)
     places = {"store": str(folder / "store"), "heap_directory": str(folder / "heap")}
     context = StepContext(step="fences", checkout=".", rank=rank, world=world, **places)
     print(json.dumps(fences.fences(context, PLANS)))
 
 
-if __name__ == "__main__":
-    main()
+def lost(rank: int, world: int, directory: str) -> None:
+    """The stores go nowhere."""
+    link_device.translate = nowhere
+    right(rank, world, directory)

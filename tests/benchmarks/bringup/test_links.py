@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,33 +13,20 @@ from benchmarks.bringup.probes import heap, rccl
 from benchmarks.bringup.probes.fences import CONTROLS, MANY, judge
 from benchmarks.bringup.rows import RowStatus
 from kernels import symmetric_heap
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.kernels.ranks import run_alone, run_ranks
 
 
 def rows_of(folder: Path, fault: str, world: int = 2) -> dict[str, dict]:
     """Rows of the litmus test by name, with that many ranks in Triton's interpreter."""
     (folder / "heap").mkdir()
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
-    argv = [sys.executable, "-m", "tests.benchmarks.bringup.litmus_ranks"]
-    started = [
-        subprocess.Popen(
-            [*argv, str(rank), str(world), str(folder), fault], env=environment, cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )
-        for rank in range(world)
-    ]  # fmt: skip
-    try:
-        said = [process.communicate(timeout=300) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    assert [process.returncode for process in started] == [0] * world, said
-    return {row["name"]: row for row in json.loads(said[0][0])}
+    said = run_ranks(
+        "tests.benchmarks.bringup.litmus_ranks", fault, world, folder, TRITON_INTERPRET="1", GLOO_SOCKET_IFNAME="lo"
+    )
+    return {row["name"]: row for row in json.loads(said[0])}
 
 
 def test_the_litmus_test_passes_where_messages_arrive(tmp_path):
-    rows = rows_of(tmp_path, "none")
+    rows = rows_of(tmp_path, "right")
     assert rows["many"]["status"] == "pass"
     assert rows["many"]["numbers"]["violations"]["value"] == 0
     assert rows["many"]["numbers"]["messages"]["value"] == 12
@@ -59,9 +43,7 @@ def test_the_litmus_test_counts_messages_that_do_not_arrive(tmp_path):
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "sm_90"])
 def test_the_kernels_compile_for_every_gpu(arch):
-    argv = [sys.executable, "-m", "tests.benchmarks.bringup.links_compiled", arch]
-    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stderr
+    run_alone("tests.benchmarks.bringup.links_compiled", "defaults", arch)
 
 
 def test_a_million_messages_per_pair_and_direction():

@@ -217,10 +217,10 @@ KERNELS = (
         "SIGSEGV",
         in_call="""
         sys.setrecursionlimit(10**9)
-        nested = []
-        for _ in range(60_000):
-            nested = [nested]
-        repr(nested)
+        first, second = [], []
+        for _ in range(200_000):
+            first, second = [first], [second]
+        first == second
         """,
     ),
     HostileKernel("hangs_in_set_up", "hang", "set-up", at_set_up="time.sleep(3600)"),
