@@ -31,8 +31,10 @@ endif
 check: setup
 	$(BIN)/ridgeline check
 
-# Three workers for two cores: some tests wait for a cluster or for a time limit.
+# Three workers for two cores: some tests wait for a cluster or for a time limit.  They start some thousand processes of
+# ours, which take three times as long where nothing is compiled (PYTHONDONTWRITEBYTECODE, as images of containers set it).
 test: lint
+	$(BIN)/python -m compileall -q -j 0 benchmarks ci dashboards kernels
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: setup

@@ -26,9 +26,10 @@ from typing import Any
 
 from benchmarks import arguments as of
 from benchmarks import doctor, preflight, program, trial_file, verify
-from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.checkouts import Checkout, kernel_files
 from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.session import orders
+from benchmarks.coordinator.session.sources import Sources
 from benchmarks.coordinator.trial import Session, measure
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
 from benchmarks.points import PointsFile
@@ -174,7 +175,7 @@ def _run(arguments: argparse.Namespace) -> int:
     chosen, report = _selection(arguments), program.reporter(arguments.progress)
     told = orders.read() if arguments.orders else None
     lines = measure(arguments.kernel, checkouts, protocol, report, chosen, arguments.first_trial, told)
-    return _write(arguments, lines, arguments.kernel)
+    return _write(arguments, lines, arguments.kernel, _sources(checkouts))
 
 
 def _run_points(arguments: argparse.Namespace, file: PointsFile, protocol: Protocol, checkout: Checkout) -> int:
@@ -185,14 +186,22 @@ def _run_points(arguments: argparse.Namespace, file: PointsFile, protocol: Proto
     processes = arguments.compile_ahead
     ahead = None if processes is None else functools.partial(compile_ahead, processes=processes or None)
     lines = measure_points(file, checkout, protocol, earlier, program.reporter(arguments.progress), ahead)
-    return _write(arguments, lines, [file.operator])
+    return _write(arguments, lines, [file.operator], _sources([checkout]))
 
 
-def _write(arguments: argparse.Namespace, lines: Generator[dict[str, Any]], asked: Sequence[str]) -> int:
-    """Append lines as they come; the exit code."""
+def _sources(checkouts: Sequence[Checkout]) -> Sources:
+    """What is measured, as it is before the first line."""
+    return Sources(functools.partial(kernel_files, checkouts), {one.python for one in checkouts})
+
+
+def _write(
+    arguments: argparse.Namespace, lines: Generator[dict[str, Any]], asked: Sequence[str], sources: Sources
+) -> int:
+    """Append lines as they come; the exit code.  UsageError once what is measured has changed."""
     tally = Tally()
     try:
         for line in lines:
+            sources.refuse_changed(line["kernel"])
             trial_file.append(arguments.out, line)
             tally.add_trial(line)
     finally:
@@ -212,11 +221,12 @@ def _verify(arguments: argparse.Namespace) -> int:
     _refuse_early(arguments, checkouts)
     what = (arguments.kernel, checkouts[0], arguments.out, _selection(arguments))
     how = (arguments.seed, arguments.deadline, program.reporter(arguments.progress), arguments.heap)
-    lines = verify.verify(*what, *how)
+    lines, sources = verify.verify(*what, *how), _sources(checkouts)
     tally = Tally()
     try:
         for line, new in lines:
             if new:
+                sources.refuse_changed(line["kernel"])
                 trial_file.append(arguments.out, line)
             for sentence in tally.add_check(line):
                 print(sentence, file=sys.stderr, flush=True)

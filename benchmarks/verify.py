@@ -11,14 +11,13 @@ sums up what such files hold; of each case and machine the last line counts.
 from __future__ import annotations
 
 import datetime
-import gzip
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.checkouts import Checkout
+from benchmarks.coordinator.session.kept_lines import of_format
 from benchmarks.coordinator.session.progress import Report
 from benchmarks.coordinator.trial import Session
 from benchmarks.plan import PlannedCase, Protocol, Selection
@@ -53,7 +52,7 @@ def verify(
         session.refuse_unseen_gpu()
         plans = session.plans(session.choose(kernels))
         about = {name: _about(session, name, seed) for name in plans}
-        known = settled(_lines(out), {name: facts["holds_for"] for name, facts in about.items()})
+        known = settled(of_format(out, FORMAT, VERSION), {name: facts["holds_for"] for name, facts in about.items()})
         left: dict[str, list[PlannedCase]] = {}
         for name, case in ((name, case) for name, cases in plans.items() for case in cases):
             wanted = [arm.backend for arm in case.arms]
@@ -77,21 +76,6 @@ def settled(
             arms = {**found.get(key, {"arms": {}})["arms"], **line["arms"]}
             found[key] = {**line, "arms": {name: arm for name, arm in arms.items() if arm["status"] in SETTLED}}
     return found
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The checks in a file, compressed or not; torn and foreign lines are left out."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    if not path.exists():
-        return
-    with opened(path, "rt", encoding="utf-8", errors="replace") as file:
-        for text in file:
-            try:
-                line = json.loads(text)
-            except ValueError:
-                continue
-            if isinstance(line, dict) and (line.get("format"), line.get("version")) == (FORMAT, VERSION):
-                yield line
 
 
 def _about(session: Session, name: str, seed: int) -> dict[str, Any]:
@@ -133,7 +117,7 @@ def main(names: Sequence[str]) -> str:
     last: dict[tuple[str, str, str], dict[str, Any]] = {}
     for name in names:
         try:
-            lines = list(_lines(Path(name)))
+            lines = list(of_format(Path(name), FORMAT, VERSION))
         except (OSError, EOFError) as error:
             raise ValueError(f"{name} cannot be read to its end: {error}") from error
         if not lines:

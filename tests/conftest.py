@@ -17,6 +17,10 @@ if any(path for name in ("kfd", "nvidia[0-9]*") for path in Path("/dev").glob(na
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # the tests time CPU backends; a hidden GPU is no fault
     os.environ.setdefault("HIP_VISIBLE_DEVICES", "")
 
+# Several processes share the cores.  A thread that finds none free spins while it waits for the others, which costs up
+# to six times the seconds of the work itself (libgomp); set before anything imports torch or numpy.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

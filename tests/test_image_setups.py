@@ -40,6 +40,9 @@ def fill(folder: Path) -> None:
     """The packages of an image: those of this environment, and a torch that says it is built for ROCm."""
     link(PACKAGES, folder, lambda name: name == "torch" or name.startswith(OURS[1:]) or name.endswith(".pth"))
     ours = link(Path(torch.__file__).parent, folder / "torch", lambda name: name in ("version.py", "__pycache__"))
+    compiled = Path(torch.__file__).parent / "__pycache__"
+    if compiled.is_dir():  # so that torch is not compiled for each image
+        link(compiled, ours / "__pycache__", lambda name: name.startswith("version."))
     text = (Path(torch.__file__).parent / "version.py").read_text()
     (ours / "version.py").write_text(f"{text}\n__version__, hip = {VERSION!r}, {HIP!r}\n")
 

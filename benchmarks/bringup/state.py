@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from benchmarks.bringup.steps import BACKENDS
 from benchmarks.coordinator import fingerprint
 from benchmarks.coordinator.checkouts import Checkout, kernels_digest
 from benchmarks.coordinator.ranks import HARNESS
+from benchmarks.coordinator.session.kept_lines import of_format
 
 FORMAT, VERSION = "ridgeline-bringup-step", 1
 
@@ -58,7 +59,7 @@ def finished(path: Path, holds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     What failed or was not here is tried again, and so is a step whose part failed, for that part.
     """
     found: dict[str, dict[str, Any]] = {}
-    for kept in _lines(path):
+    for kept in of_format(path, FORMAT, VERSION):
         if kept["holds_for"] == holds:
             found[kept["step"]] = {key: kept[key] for key in ("step", "status", "seconds", "at", "rows")}
     again = {name for name, one in found.items() if one["status"] != RowStatus.PASS}
@@ -68,21 +69,8 @@ def finished(path: Path, holds: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def why_fresh(path: Path, holds: Mapping[str, Any]) -> str:
     """What the file knows of, if none of it holds; "" where something does or nothing is known."""
-    kept = [line["holds_for"] for line in _lines(path)]
+    kept = [line["holds_for"] for line in of_format(path, FORMAT, VERSION)]
     if not kept or any(one == holds for one in kept):
         return ""
     differs = [word for part, word in WORDS.items() if kept[-1].get(part) != holds[part]]
     return f"{path} knows of {' and '.join(differs)} only: starting afresh"
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The steps in a file; torn and foreign lines are left out."""
-    if not path.exists():
-        return
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and (line.get("format"), line.get("version")) == (FORMAT, VERSION):
-            yield line

@@ -32,6 +32,11 @@ SETTLE_S = 0.2
 MOST_RESTARTS = 3
 """How often a case starts anew because the referee ended."""
 
+ENDS_REFEREE = (
+    f"the process that compares its output ended {MOST_RESTARTS + 1} times before it could: a kernel ended it or its "
+    "parent, or memory ran out"
+)
+
 
 class Again(Exception):
     """The case starts anew, with fewer arms or another method."""
@@ -211,9 +216,12 @@ class ArmSteps:
         """What the referee says of what every rank handed over.  Raises StepFailed or PoolDied."""
         assert self.referee
         keys = [self._key(arm.role, rank) for rank in range(len(handed))]
-        if not self.referee.knows(keys) and self._restarts < MOST_RESTARTS:
+        if not self.referee.knows(keys):
             self._restarts += 1
-            raise Again  # it ended meanwhile, with the references, which is no fault of this arm
+            if self._restarts <= MOST_RESTARTS:
+                raise Again  # it ended meanwhile, with the references, which may be no fault of this arm
+            self._restarts = 0
+            raise StepFailed(Failure(Status.CRASH, ENDS_REFEREE))
         keyed = [(self._key(arm.role, rank), one) for rank, one in enumerate(handed)]
         return [self.referee.compare(key, one["handed"], one["sets"]) for key, one in keyed]
 

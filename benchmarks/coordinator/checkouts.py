@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,8 @@ class Declared:
 class Describer:
     """Asks a checkout what it declares, in a process of its own.
 
-    begin() starts the process, so that several checkouts start at once; end() waits for the answer.
+    begin() starts the process and proceed() has it import, so that several checkouts do so at once; end() waits for the
+    answer.
     """
 
     def __init__(self, checkout: Checkout, directory: Path, protocol: Mapping[str, Any], limit_s: float) -> None:
@@ -112,6 +113,8 @@ class Describer:
         self._refuse: dict[str, str] = {}
         self._failed: list[Failure] = []
         self.pool: WorkerPool | None = None
+        self._seen: dict[str, Any] = {}
+        self._asked = False
 
     def begin(self) -> None:
         """Start the process and ask it for its devices."""
@@ -126,6 +129,12 @@ class Describer:
             raise CheckoutError(f"checkout {checkout.role}: {why}") from error
         self.pool.post("probe", START_S, "probe")
 
+    def proceed(self) -> None:
+        """Take its devices, and ask for the declarations."""
+        self._seen = self._probed()
+        self._post(self._seen)
+        self._asked = True
+
     def end(self) -> Description:
         """The answer.
 
@@ -134,8 +143,10 @@ class Describer:
         Python, to torch or to the process must not make others look broken.
         """
         try:
-            seen = self._probed()
-            found = self._declared_together(seen)
+            if not self._asked:
+                self.proceed()
+            seen = self._seen
+            found = self._declared_together()
             for module in self._modules():
                 if module in self._refuse:
                     found.replace(module, Declared.without(module, self._refuse[module]))
@@ -147,18 +158,18 @@ class Describer:
         finally:
             self.kill()
 
-    def _declared_together(self, seen: dict[str, Any]) -> Declared:
+    def _declared_together(self) -> Declared:
         """What all modules declare in one process; nothing if one of them ended it."""
         while True:
             try:
-                return Declared.of(self._ask(seen), self._modules())
+                return Declared.of(self._told(), self._modules())
             except PoolDied as died:
                 if died.failure.status != Status.HANG or not self._refuse_module(died):
                     return Declared()
             except StepFailed:
                 return Declared()
             self.begin()
-            self._probed()
+            self.proceed()
 
     def kill(self) -> None:
         """End the process."""
@@ -178,7 +189,8 @@ class Describer:
             self.kill()
             self.begin()
             self._probed()
-            return Declared.of(self._ask(seen, module), [module])
+            self._post(seen, module)
+            return Declared.of(self._told(), [module])
         except PoolDied as died:
             what = "hung" if died.failure.status == Status.HANG else "ended the process"
             return Declared.without(module, f"importing it {what}: {died.failure.why}", died.failure.detail)
@@ -186,7 +198,7 @@ class Describer:
             self._failed.append(failed.failure)
             return Declared.without(module, failed.failure.why, failed.failure.detail)
 
-    def _ask(self, seen: dict[str, Any], only: str = "") -> dict[str, Any]:
+    def _post(self, seen: dict[str, Any], only: str = "") -> None:
         assert self.pool
         first = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
         device = "cuda:0" if seen["devices"] else "cpu"
@@ -197,7 +209,11 @@ class Describer:
             "protocol": self._protocol,
             "only": only,
         }
-        found: dict[str, Any] = self.pool.ask("import", self._limit_s, "declare", **request)[0]
+        self.pool.post("import", self._limit_s, "declare", **request)
+
+    def _told(self) -> dict[str, Any]:
+        assert self.pool
+        found: dict[str, Any] = self.pool.collect()[0]
         return found
 
     def _environment(self, seen: dict[str, Any]) -> dict[str, Any]:
@@ -238,9 +254,14 @@ def listed_packages(checkout: Checkout) -> list[str]:
 
 def kernels_digest(checkout: Checkout) -> str:
     """16 hex digits over every file of the listed kernel packages: names and contents."""
-    packages = sorted(listed_packages(checkout))
-    paths = [path for package in packages for path in files_of(checkout.path.joinpath(*package.split(".")))]
-    return digest_of(read(checkout.path, paths))[:16]
+    return digest_of(read(checkout.path, kernel_files([checkout])))[:16]
+
+
+def kernel_files(checkouts: Iterable[Checkout]) -> Iterator[Path]:
+    """Every file of the listed kernel packages."""
+    for checkout in checkouts:
+        for package in sorted(listed_packages(checkout)):
+            yield from files_of(checkout.path.joinpath(*package.split(".")))
 
 
 def called_libraries(declaration: Mapping[str, Any] | None) -> dict[str, str]:

@@ -8,9 +8,7 @@ program assembles a name from pieces.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -104,42 +102,3 @@ def _home(module: str, packages: Sequence[str]) -> Part:
 def _joint(hashes: Mapping[Part, str], parts: Iterable[Part]) -> str:
     text = "".join(f"{package} {name} {hashes[package, name]}\n" for package, name in sorted(parts))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-# ---- of several trees, by a kernel's name alone --------------------------------------------------------------------
-
-
-def named_digest(root: Path, packages: Sequence[str], kernels: Sequence[str]) -> str:
-    """16 hex digits over the files that these kernels can depend on, found by their names alone.
-
-    A part declares a kernel where it says Kernel("NAME"; where none does so in one word (a name that is put together),
-    every part with the words NAME and Kernel may, and where there is none of these either, the digest is of everything.
-    """
-    parts = _parts(root, packages)
-    hashes, words = {part: digest_of(files.items()) for part, files in parts.items()}, _words(parts)
-    needs = _needs(parts)
-    homes = [_homes(name, parts, words) for name in kernels]
-    reached = set(parts) if [] in homes else {one for home in homes for part in home for one in _reached(part, needs)}
-    return _joint(hashes, reached)
-
-
-def _homes(kernel: str, parts: Mapping[Part, Files], words: Mapping[Part, set[str]]) -> list[Part]:
-    """Parts that may declare a kernel."""
-    declares = re.compile(rb"\bKernel\(\s*(?:\w+\s*=\s*)?[\"']" + re.escape(kernel).encode() + rb"[\"']")
-    plainly = [part for part, files in parts.items() if any(declares.search(text) for text in files.values())]
-    return plainly or [part for part in parts if {kernel, "Kernel"} <= words[part]]
-
-
-def main() -> None:
-    """Write the digests of trees as a JSON list: --package P --kernel K (repeatable) --out FILE TREE..."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("trees", nargs="+", type=Path, metavar="TREE")
-    for name in ("--package", "--kernel"):
-        parser.add_argument(name, action="append", required=True)
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
-    asked = parser.parse_args()
-    asked.out.write_text(json.dumps([named_digest(tree, asked.package, asked.kernel) for tree in asked.trees]))
-
-
-if __name__ == "__main__":
-    main()

@@ -31,14 +31,12 @@ from benchmarks.coordinator.host_cache import host_cache_bytes
 from benchmarks.coordinator.kernel_identity import kernel_digests
 from benchmarks.coordinator.ranks import Failure
 from benchmarks.coordinator.referee import Referee, apart
-from benchmarks.coordinator.samples import entries, floor, spot_checks
+from benchmarks.coordinator.samples import codes, entries, floor, spot_checks
 from benchmarks.coordinator.session import ahead, side_by_side
-from benchmarks.coordinator.session.ahead import CompiledAhead
 from benchmarks.coordinator.session.ledger import SecondsLedger
 from benchmarks.coordinator.session.orders import MeasureOrder, PlannedTrial, in_turns
 from benchmarks.coordinator.session.progress import CaseCounter, Report, one_at_a_time
 from benchmarks.coordinator.session.quiet import Quiet
-from benchmarks.coordinator.session.side_by_side import SideBySide
 from benchmarks.coordinator.sustained.energy import EnergyMeter
 from benchmarks.coordinator.worker_pools import (
     FillingProcess,
@@ -116,10 +114,10 @@ class Session:
         self._digests = {checkout.role: kernels_digest(checkout) for checkout in self.checkouts}
         self._own_digests: dict[str, dict[str, str]] = {}
         self._secrets: dict[tuple[str, str], int] = {}
-        self._directory = make_directories()
+        self._codes, self._directory = codes.CodesSeen(), make_directories()
         self._ledger, self._quiet = SecondsLedger(), Quiet()
-        self._side_by_side = SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
-        self._ahead: CompiledAhead | None = None
+        self._side_by_side = side_by_side.SideBySide(self._quiet, self._known, self._sound, self._ledger.lost)
+        self._ahead: ahead.CompiledAhead | None = None
         start = functools.partial(referee_process, self.checkouts[0].python, self._directory, self._ledger)
         self._referee = Referee(self._directory, start)
 
@@ -149,8 +147,9 @@ class Session:
         terms, limit_s = self.protocol.definition_terms(), self.protocol.deadline_s
         asked = {one.role: Describer(one, self._directory, terms, limit_s) for one in self.checkouts}
         try:
-            for describer in asked.values():
-                describer.begin()
+            for step in (Describer.begin, Describer.proceed):
+                for describer in asked.values():
+                    step(describer)
             self.descriptions = {role: describer.end() for role, describer in asked.items()}
         finally:
             for describer in asked.values():
@@ -218,7 +217,7 @@ class Session:
         """Have what these trials launch compiled beside them."""
         if not self._ahead:
             count = ahead.processes(self.machine["kind"], side_by_side.free_cores(fingerprint.cpu_count()))
-            self._ahead = CompiledAhead(self._filling_process, count)
+            self._ahead = ahead.CompiledAhead(self._filling_process, count)
         modules = {role: found.modules for role, found in self.descriptions.items()}
         alike = not self.selection.knobs and len({one.python for one in self.checkouts}) == 1
         for one in wanted:
@@ -264,6 +263,7 @@ class Session:
         with self._recorder(cases).recording() as state_so_far:
             measured(done)
             states = state_so_far()
+        self._codes.look(name, done.entries)
         duration_s, spent_s = self._ledger.close(entries.compiling_s(done.entries))
         line = {
             "session": self.id,
@@ -290,8 +290,8 @@ class Session:
         return trial_file.finished(line)
 
     def _recorder(self, cases: Sequence[PlannedCase]) -> device_state.Recorder:
-        devices_used = max((case.world for case in cases if not case.skip), default=1)
-        return device_state.Recorder(self._monitor, self._why_no_state, devices_used)
+        used = max((case.world for case in cases if not case.skip), default=1)
+        return device_state.Recorder(self._monitor, self._why_no_state, used)
 
     def _runs(self, name: str, cases: Sequence[PlannedCase], trial: int, warnings: list[str]) -> Iterator[CaseRun]:
         """The cases that can be measured here, ready to run, each number of ranks in processes of its own."""
@@ -375,8 +375,7 @@ class Session:
         return self.descriptions[first.role].devices
 
     def _warnings(self, name: str) -> list[str]:
-        unknown = fingerprint.unknown_warning(self.machine)
-        found = [unknown] if unknown else []
+        found = [unknown] if (unknown := fingerprint.unknown_warning(self.machine)) else []
         for role, description in self.descriptions.items():
             if name not in description.kernels:
                 broken = ", ".join(f"{b['module']} ({b['reason']})" for b in description.broken)

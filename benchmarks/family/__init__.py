@@ -16,7 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .standing import ProcessStanding as ProcessStanding
+
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
+"""linux/prctl.h."""
+
+PR_SET_DUMPABLE = 4
 """linux/prctl.h."""
 
 PATIENCE_S = 0.5
@@ -47,6 +52,14 @@ def keeps_orphans() -> bool:
     kept = ctypes.c_int(0)
     _prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(kept))
     return bool(kept.value)
+
+
+def hide_memory() -> None:
+    """Let no process of a plain user trace this one, or read or write its memory (ptrace(2), proc(5); Linux).
+
+    For one that nothing has to look into: job control of a plain user cannot read its environment any more either.
+    """
+    _prctl(PR_SET_DUMPABLE, 0)
 
 
 def _prctl(option: int, argument: Any) -> None:

@@ -6,6 +6,8 @@ What cannot be read for certain (a name computed from something unknown, a class
 from __future__ import annotations
 
 import ast
+import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -20,21 +22,54 @@ class Unreadable(Exception):
     """A name does not follow from the source alone."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _NamesOfFile:
+    """What one file says by itself.  certain: names that follow from it.  of_functions: for each call of Kernel with a
+    name that its function is given, (function, names if no other file calls it; None where they do not follow)."""
+
+    certain: tuple[str, ...]
+    of_functions: tuple[tuple[str, tuple[str, ...] | None], ...]
+
+
 def names_in(source: str, sources: Iterable[str] = ()) -> Iterator[str]:
     """Every name that a file gives to a Kernel.  sources: the other files, which may call its functions."""
-    module = ast.parse(source)
-    _only_called(module)
-    constants = _constants(module)
-    for call in _kernel_calls(module.body):
-        yield _text(_name_of(call), constants)
-    for function in (node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)):
-        for call in _kernel_calls(function.body):
-            try:
-                yield _text(_name_of(call), constants)
-            except Unreadable:
-                if any(_uses(other, function.name) for other in sources if other is not source):
-                    raise
-                yield from _names_of_function(_name_of(call), function, module, constants)
+    found = _of_file(source)
+    if found is None:
+        raise Unreadable
+    yield from found.certain
+    for function, names in found.of_functions:
+        if names is None or any(_uses(other, function) for other in sources if other is not source):
+            raise Unreadable
+        yield from names
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_file(source: str) -> _NamesOfFile | None:
+    """None where a name does not follow whatever the other files are.  A commit has most files of the one before."""
+    try:
+        module = ast.parse(source)
+        _only_called(module)
+        constants = _constants(module)
+        certain = [_text(_name_of(call), constants) for call in _kernel_calls(module.body)]
+        functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+        calls = [(function, call) for function in functions for call in _kernel_calls(function.body)]
+    except Unreadable:
+        return None
+    of_functions: list[tuple[str, tuple[str, ...] | None]] = []
+    for function, call in calls:
+        try:
+            certain.append(_text(_name_of(call), constants))
+        except Unreadable:
+            of_functions.append((function.name, _alone(call, function, module, constants)))
+    return _NamesOfFile(tuple(certain), tuple(of_functions))
+
+
+def _alone(call: ast.Call, function: ast.FunctionDef, module: ast.Module, constants: Values) -> tuple[str, ...] | None:
+    """Names that a function gives a kernel if no other file calls it; None where they do not follow."""
+    try:
+        return tuple(_names_of_function(_name_of(call), function, module, constants))
+    except Unreadable:
+        return None
 
 
 def _uses(source: str, name: str) -> bool:

@@ -104,6 +104,7 @@ class _Closure:
         """The files of these parts, and all that they need."""
         for part in parts:
             self._add(path for path in self._tree.files if path.startswith(f"{part}/") or path == f"{part}.py")
+            self._add_module(part.replace("/", "."))  # the packages that it lies in are imported with it
         for module in OF_THE_HARNESS:
             self._add_module(module)
         dynamic, words = self._ways()

@@ -6,6 +6,7 @@ from benchmarks.studies.types import Drawn, Listed, Rows, Study, StudyPart
 
 TOKENS = tuple(f"n????_k*_m{2**power}_fp16" for power in range(11))
 
+SPEED = {"column": "tflops", "scale": "log"}
 KERNEL, TOTAL = {"column": "kernel_us", "scale": "log"}, {"column": "total_us", "scale": "log"}
 
 STUDY = Study(
@@ -36,6 +37,14 @@ STUDY = Study(
             "times", "panels", "GEMM over M, fp16: kernel alone, and call with synchronisation from the host",
             {"x": "M", "group": "series", "panels": [{"y": KERNEL}, {"y": TOTAL}, {"y": "peak_percent"}]},
             Rows({"operator": ("gemm",)}),
+        ),
+        *(
+            Drawn(
+                f"scattered_{ranks}", "panels", f"GEMM + all-scatter over M on {ranks} ranks, fp16: speed",
+                {"x": "M", "y": SPEED, "group": "backend", "by": "shape"},
+                Rows({"operator": ("gemm_all_scatter",), "world": (ranks,)}),
+            )
+            for ranks in (2, 4, 8)
         ),
     ),
 )  # fmt: skip

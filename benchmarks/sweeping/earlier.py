@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gzip
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.coordinator.ranks import Failure
+from benchmarks.coordinator.session.kept_lines import objects
 from benchmarks.points import Batch, Point, PointsFile
 from benchmarks.sweeping.batches import ROLE
 from benchmarks.trial_file import FORMAT, Status
@@ -57,28 +58,8 @@ def read(path: Path, file: PointsFile) -> Earlier:
     """What a trial file has of the sweep; nothing, if there is no such file."""
     found = Earlier()
     wanted = (FORMAT, file.operator, file.sweep)
-    for line in _lines(path):
-        if (line.get("format"), line.get("kernel"), (line.get("sweep") or {}).get("id")) == wanted:
-            found.add(line)
+    with contextlib.suppress(EOFError, gzip.BadGzipFile):  # torn by a crash: what comes before is whole
+        for line in objects(path, '"sweep"'):
+            if (line.get("format"), line.get("kernel"), (line.get("sweep") or {}).get("id")) == wanted:
+                found.add(line)
     return found
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file's lines, compressed or not; a torn one is left out."""
-    if not path.exists():
-        return
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", errors="replace") as lines:
-        try:
-            for text in lines:
-                if '"sweep"' in text:
-                    yield from _parsed(text)
-        except (EOFError, gzip.BadGzipFile):  # torn by a crash: what comes before is whole
-            return
-
-
-def _parsed(text: str) -> list[dict[str, Any]]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return []
-    return [value] if isinstance(value, dict) else []

@@ -45,7 +45,7 @@ def harness_numerics() -> ModuleType:
 @contextlib.contextmanager
 def placed(case: Any, seed: int) -> Iterator[None]:
     """New tensors go to the case's device, random numbers start from the seed."""
-    torch.manual_seed(seed)
+    bound.manual_seed(seed)
     with torch.device(case.place.device):
         yield
 
@@ -105,10 +105,10 @@ class CaseBench:
         self.arms[label] = BuiltArm(backend, calls, clocks.Timed(calls[0]))
         return {key: _plain(value) for key, value in knobs.items()}
 
-    def call(self, label: str, again: bool = False) -> dict[str, float]:
+    def call(self, label: str, again: int = 0) -> dict[str, float]:
         """Call every copy for the first time; seconds of the very first call, and of compiling in it.
 
-        again: then every copy once more, `again_s` seconds each.
+        again: then every copy so many times more, the shortest time `again_s` seconds each.
         """
         arm = self.arms[label]
         with code_hash.compiling() as compiled:
@@ -119,7 +119,8 @@ class CaseBench:
         arm.outputs += [call() for call in arm.calls[1:]]
         self.clock.synchronize()
         self._of_their_own(label)
-        return {"seconds": seconds, "compile_s": sum(compiled), **({"again_s": self._again(arm)} if again else {})}
+        shortest = {"again_s": min(self._again(arm) for _ in range(again))} if again else {}
+        return {"seconds": seconds, "compile_s": sum(compiled), **shortest}
 
     def _again(self, arm: BuiltArm) -> float:
         start = bound.perf_counter()

@@ -95,6 +95,7 @@ class Server:
     def __init__(self, link: socket.socket, forks: bool) -> None:
         self._link, self._start = link, self._forked if forks else _spawned
         self._running: set[int] = set()
+        self._standing = family.ProcessStanding()
 
     def answer(self, asked: dict[str, Any], descriptors: list[int]) -> Any:
         """Do what a message asks for."""
@@ -121,14 +122,15 @@ class Server:
         self._end_strays(0.0)
 
     def _started(self, asked: dict[str, Any], descriptors: list[int]) -> int | None:
+        """The new process; None if there is no memory or process left, or a kernel changed what it would inherit."""
         try:
-            process = self._start(asked, descriptors)
-        except OSError:  # no memory or no process left
+            process = self._start(asked, descriptors) if self._standing.restore() else None
+        except OSError:
             return None
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._running.add(process)
+        self._running |= {process} if process else set()
         return process
 
     def _forked(self, asked: dict[str, Any], descriptors: list[int]) -> int:

@@ -228,6 +228,8 @@ class Service:
     def do_truth(self, file: str) -> dict[str, Any]:
         """Hand the reference to the referee, and say what it tolerates; ranks add to the file."""
         bench = self._bench
+        if self._place.device == "cpu":  # ranks with GPUs share memory, and this may be the process of an arm
+            our("benchmarks.family").hide_memory()
         names = [f"{file}.{self._place.rank}.{which}" for which in range(len(bench.expected))]
         hand_over = self._bound().handing.hand_over
         notes = [hand_over(truth, name) for truth, name in zip(bench.expected, names, strict=True)]
@@ -251,6 +253,7 @@ class Service:
         from .referee.judging import Truths
 
         if self._judge is None:
+            our("benchmarks.family").hide_memory()
             self._judge = Truths(self._bound().harness_numerics())
         return self._judge
 

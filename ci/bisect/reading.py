@@ -59,7 +59,7 @@ def _failed(found: Sequence[Comparison], group: Sequence[Trial], base: int, head
     if not found:
         lacking = {base: "base", head: "head"}
         return {place: _lacks(group, role) for place, role in lacking.items() if not _has_any(group, role)} or {
-            max(base, head): "the trial compares nothing"
+            max(base, head): _untimed(group)
         }
     for one in found:
         for place, status, why in ((base, one.base_status, one.base_why), (head, one.head_status, one.head_why)):
@@ -71,6 +71,13 @@ def _failed(found: Sequence[Comparison], group: Sequence[Trial], base: int, head
         if one.problems:
             return {max(base, head): one.problems[0]}
     return {}
+
+
+def _untimed(group: Sequence[Trial]) -> str:
+    """Why a trial in which both sides have cases compares none."""
+    arms = ((trial.operator, case, backend, arm) for trial in group for case, _, backend, arm in trial.arms())
+    said = [f"{name}/{backend}/{case} is {arm.status}: {arm.why}" for name, case, backend, arm in arms if arm.why]
+    return said[0] if said else "the trial compares nothing"
 
 
 def _has_any(group: Sequence[Trial], role: str) -> bool:

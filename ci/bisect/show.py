@@ -28,7 +28,7 @@ def progress(state: SearchState, places: Sequence[RowPlace], what: str, console:
         console.print(Text(f"trial {state.trials}: {_told(state.outcomes[-1], places)}"), soft_wrap=True)
     if state.belief is not None and state.answer is None:
         console.print(suspects_table(state, places, what))
-        console.print(Text(f"no step: {chance(state.belief.none)}; {set_size(state, what)}; trials scatter by "
+        console.print(Text(f"no step: {chance(state.belief.surely_none)}; {set_size(state, what)}; trials scatter by "
                            f"{100 * state.belief.noise:.2g} %"))  # fmt: skip
     if isinstance(state.then, Ask):
         console.print(Text(f"next: {_asked(state.then, places)}", "dim"), soft_wrap=True)
@@ -59,9 +59,9 @@ def suspects(state: SearchState) -> list[tuple[int, float]]:
 def places_table(places: Sequence[RowPlace], known: Labels, what: str) -> Table:
     """The row: every place, and in which class its code is, as far as that is known."""
     same = [False, *same_code(known, {})]
-    table = Table(box=None, pad_edge=False)
-    for name in (what, "code", ""):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table = Table(box=None, pad_edge=False, expand=True)
+    for name, ratio in ((what, None), ("code", None), ("", 1)):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=ratio)
     for place, equal in zip(places, same, strict=True):
         table.add_row(place.short, "equal" if equal else "may differ", Text(place.subject))
     return table
@@ -81,10 +81,13 @@ def result(state: SearchState, places: Sequence[RowPlace], what: str, console: C
 
 def answer(state: SearchState, places: Sequence[RowPlace], what: str) -> str:
     """The result in a sentence or two."""
-    after = f"after {plural(state.trials, 'trial')}"
+    of_records = what == "driver"
+    after = f"after {plural(state.trials, 'record' if of_records else 'trial')}"
     found = state.answer
     if found is None:
-        return f"not decided {after}: {set_size(state, what)}; the same command with a larger --trials goes on"
+        onward = "more records of these drivers" if of_records else "the same command with a larger --trials"
+        go = "go" if of_records else "goes"
+        return f"not decided {after}: {set_size(state, what)}; {onward} {go} on"
     if not found.culprits:
         least = f"{100 * state.line.smallest:g} %"
         between = f"{places[0].short} and {places[-1].short}"

@@ -81,7 +81,7 @@ def ab(
     pythons = {role: path for role, path in (("base", env_base), ("head", env_head)) if path}
     planned = with_rounds(plan(pythons=pythons, **what))
     repository = Repository(Path.cwd())
-    checkouts = two_checkouts(repository, base, head)
+    checkouts = two_checkouts(repository, base, head, out)
     file = out or scratch("ab", checkouts[1])
     if dry_run:
         one, two = (checkout.label for checkout in checkouts)

@@ -61,7 +61,7 @@ def run(
         raise click.UsageError("--gpus says how long it would take on another node; it needs --dry-run")
     if resume and out is None:
         raise click.UsageError("--resume needs the file to go on with: --out FILE")
-    clock, head = VerbClock(), one_checkout(commit, commit_date, tree)
+    clock, head = VerbClock(), one_checkout(commit, commit_date, tree, out)
     if out is None and (head.dirty or head.commit is None):
         belongs = f"{head.path} has uncommitted changes, so its numbers belong to no commit"
         raise GitError(f"{belongs}: commit them, or write a trial file with --out FILE")

@@ -35,7 +35,7 @@ def verify(
     **what: Any,
 ) -> int:
     """Is every backend right in every case on this machine?  Calls each and compares; times nothing."""
-    head, file, planned = one_checkout(commit, commit_date, tree), out or KEPT, plan(**what)
+    head, file, planned = one_checkout(commit, commit_date, tree, out), out or KEPT, plan(**what)
     if dry_run:
         click.echo(f"would check {head.label} ({planned.tier} tier) and append what comes of it to {file}")
         return 0

@@ -285,7 +285,7 @@ def _stuck(rows: Sequence[QueueRow]) -> str:
     """Why a shard waits for ever, "" if none does."""
     reason = next((row.reason for row in rows if row.hopeless), "")
     return (
-        f"Slurm: {reason}, which no waiting ends; cancel it and correct its pool in ci/runners.toml" if reason else ""
+        f"Slurm: {reason}, which no waiting mends; cancel it and correct its pool in ci/runners.toml" if reason else ""
     )
 
 

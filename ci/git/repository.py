@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import glob
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,9 @@ from ci.git.command import GitError, git, git_or_none
 
 WORK = (":!.ridgeline", ":!.asv")
 """What commands write beside records and site; a project may not have listed it in .gitignore."""
+
+BESIDE = ("csv", "md", "json", "png", "svg", "draft")
+"""Suffixes of what is made of a trial file, beside it by its name or in a folder of its name."""
 
 NO_CODE = (":!*.md", ":!*.rst", ":!.github")
 """What no kernel reads: its changes alone leave every speed as it was."""
@@ -98,9 +102,14 @@ class Repository:
         """Number of commits up to HEAD."""
         return int(git(self.root, "rev-list", "--count", "HEAD")) if self.has_history() else 0
 
-    def is_dirty(self) -> bool:
-        """Uncommitted changes to tracked files, or untracked ones that are not ignored; records do not count."""
-        return bool(git(self.root, "status", "--porcelain", "--", ".", *records(self.root), *WORK))
+    def is_dirty(self, out: Path | None = None) -> bool:
+        """Uncommitted changes to tracked files, or untracked ones that are not ignored; records do not count.
+
+        out: nor does the trial file that the command writes, with what lies beside it by its name: a command that goes
+        on where it was interrupted measures the same code as before.
+        """
+        own = _written(self.root, out) if out else ()
+        return bool(git(self.root, "status", "--porcelain", "--", ".", *records(self.root), *WORK, *own))
 
     def default_base(self) -> Commit | None:
         """What HEAD is compared with: the merge base with the main branch, or HEAD's parent on that branch itself."""
@@ -129,9 +138,9 @@ class Repository:
         of_base, of_head = ([self._hash(f"{side.commit.hash}:{path}") for path in paths] for side in (base, head))
         return None not in of_base and of_base == of_head
 
-    def working_tree(self) -> LocalCheckout:
-        """HEAD as it lies in the folder."""
-        return LocalCheckout("head", self.root, self.resolve("HEAD"), self.is_dirty())
+    def working_tree(self, out: Path | None = None) -> LocalCheckout:
+        """HEAD as it lies in the folder.  out: see `is_dirty`."""
+        return LocalCheckout("head", self.root, self.resolve("HEAD"), self.is_dirty(out))
 
     def checkout(self, revision: str, role: str) -> LocalCheckout:
         """The revision in a worktree of its own under .ridgeline/trees, made once and reused."""
@@ -192,6 +201,19 @@ def listed_packages(folder: Path) -> list[str]:
     from kernels import project  # imported here: asv's plug-in does without
 
     return list(project.listed_packages(folder))
+
+
+def _written(root: Path, out: Path) -> Iterator[str]:
+    """Leaves out of git's answers a trial file with its locks, drafts, tables, figures and checks."""
+    place = out.resolve()
+    if not place.is_relative_to(root.resolve()):
+        return
+    stem = place.name.removesuffix(".gz").removesuffix(".jsonl")
+    name, stem = (glob.escape(one.replace("\\", r"\\")) for one in (place.name, stem))
+    made = [f"{one}.{suffix}" for one in (stem, f"{stem}.code", f"{stem}/*") for suffix in BESIDE]
+    folder = place.parent.relative_to(root.resolve()).as_posix()
+    for one in (name, f"{name}.*", f".{name}.*", f".{stem}.*", "checks/*.jsonl", *made):
+        yield f":(exclude,top,glob){one if folder == '.' else f'{glob.escape(folder)}/{one}'}"
 
 
 def records(root: Path) -> tuple[str, ...]:

@@ -6,13 +6,12 @@ import dataclasses
 import datetime
 import enum
 import fnmatch
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ci.isa.compiled import CompiledEntry
-from ci.judging.policy import PolicyError, default_file
+from ci.judging.policy import PolicyError, default_file, document
 
 
 class Rule(enum.StrEnum):
@@ -85,13 +84,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def load_policy(path: Path | None = None) -> IsaPolicy:
     """Section [isa] of a policy file (default: ci/policy.toml); without one the defaults.  Raises PolicyError."""
     path = path or default_file()
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PolicyError(f"{path}: cannot be read: {error.strerror or error}; give an existing file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{path}: not TOML: {error}") from None
-    return parse_policy(data.get("isa", {}), f"{path}: [isa]")
+    return parse_policy(document(path).get("isa", {}), f"{path}: [isa]")
 
 
 def parse_policy(section: Mapping[str, Any], where: str = "[isa]") -> IsaPolicy:

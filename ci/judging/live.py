@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from ci.git.repository import LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan, measure
+from ci.judging import outlook
 from ci.judging.judge import judge
 from ci.judging.policy import Policy
 from ci.judging.types import Judgement
 from ci.stats.sequential import Progress, decide
+from ci.trials.compared import Comparison
 from ci.trials.comparisons import comparisons
 from ci.trials.file import Followed, TrialFile
 from ci.trials.trial import Trial
@@ -36,14 +38,19 @@ def in_session(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path,
 
 
 def started_for_each(measuring: MeasureAlone) -> Measure:
-    """The same of a program that takes no orders: it is started for each, with the operator's cases and trials."""
+    """The same of a program that takes no orders: it is started for each, with the operator's cases and trials.
+
+    A trial of "everything" that leaves out what has one already is of the plan's other kernels, or not needed.
+    """
 
     def in_turn(checkouts: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console, told: Told) -> int:
         worst = MEASURED
         while orders := json.loads(told()):
             for order in orders:
                 names = tuple(f"{order['kernel']}/{case}" for case in order["cases"])
-                kernels = (order["kernel"],) if order["kernel"] else plan.kernels
+                kernels = (order["kernel"],) if order["kernel"] else _without(plan.kernels, order["without"])
+                if order["without"] and not kernels:
+                    continue
                 numbers = {"first_trial": order["first_trial"], "trials": order["trials"]}
                 part = dataclasses.replace(plan, kernels=kernels, cases=names or plan.cases, **numbers)
                 code = measuring(checkouts, part, out, console)
@@ -53,6 +60,10 @@ def started_for_each(measuring: MeasureAlone) -> Measure:
         return worst
 
     return in_turn
+
+
+def _without(names: Sequence[str], left_out: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in left_out)
 
 
 class Interrupted(Exception):
@@ -101,7 +112,7 @@ def compare(
 class TrialOrder:
     """Trials `first_trial` and on of some cases of an operator, in the words of the measuring program.
 
-    kernel "": of every operator but those `without`.
+    kernel "": of every operator but those `without`.  rounds: by case, where it is not the usual number.
     """
 
     kernel: str
@@ -109,6 +120,7 @@ class TrialOrder:
     first_trial: int
     trials: int
     without: tuple[str, ...] = ()
+    rounds: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False)
 
 
 def said(orders: Sequence[TrialOrder]) -> str:
@@ -123,6 +135,7 @@ class Looking:
         self._log, self._policy, self._progress, self._console = log, policy, progress, console
         self._begun = False
         self._last: Outcome | None = None
+        self._compared: Sequence[Comparison] = ()
 
     def next(self) -> list[TrialOrder]:
         """The next orders: one trial of everything, which shows what launches equal code and needs no time; then what
@@ -135,10 +148,16 @@ class Looking:
         self._progress = self._progress.advanced(judgement.cases)
         decision = decide(self._progress, judgement.cases)
         orders = up_to(decision.trials, decision.cases, trials) if decision.action == "more" else []
+        orders = [self._informed(order, trials) for order in orders]
         if orders:
             unsettled = f"{len(decision.cases)} of {len(judgement.cases)} cases are not settled"
             self._console.print(f"{unsettled}; measuring them until they have {decision.trials} trials")
         return orders
+
+    def _informed(self, order: TrialOrder, trials: Sequence[Trial]) -> TrialOrder:
+        """The order with the rounds that tell most in a second."""
+        rounds = outlook.rounds(order.kernel, order.cases, self._compared, trials, self._policy)
+        return dataclasses.replace(order, rounds=rounds)
 
     def outcome(self) -> Outcome:
         """The judgement of everything in the file, at its last look."""
@@ -149,7 +168,8 @@ class Looking:
 
     def _judged(self) -> Judgement:
         file = self._log.read()
-        self._last = Outcome(judge(comparisons(file.trials, remarks(file)), self._policy, self._progress), file)
+        self._compared = comparisons(file.trials, remarks(file))
+        self._last = Outcome(judge(self._compared, self._policy, self._progress), file)
         return self._last.judgement
 
 

@@ -132,14 +132,18 @@ def default_file() -> Path:
 def load(path: Path | None = None) -> Policy:
     """Read a policy file (default: the project's, else the one that we come with).  Raises PolicyError."""
     path = path or default_file()
+    return parse(document(path), str(path))
+
+
+def document(path: Path) -> Table:
+    """What a policy file holds, not checked yet.  Raises PolicyError."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         why = error.strerror or error
         raise PolicyError(f"{path}: cannot be read: {why}; give an existing file with --policy") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: not TOML: {error}") from None
-    return parse(data, str(path))
 
 
 def parse(data: Table, source: str = "policy") -> Policy:

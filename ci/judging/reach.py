@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.reach import tree
@@ -24,7 +24,7 @@ def of_checkouts(base: LocalCheckout, head: LocalCheckout) -> Reach:
 
 def of_commits(root: Path, base: str, head: str) -> Reach:
     """The same of two commits that git has; nothing of them is checked out.  Raises GitError."""
-    return compared(*(of_commit(root, commit) for commit in (base, head)))
+    return compared(*trees_of(root, (base, head)))
 
 
 def narrowed(plan: MeasurePlan, reach: Reach) -> MeasurePlan:
@@ -73,13 +73,28 @@ LAST = "no such object"
 
 def of_commit(root: Path, commit: str) -> SourceTree:
     """The files of a commit; nothing of it is checked out.  Raises GitError, and kernels.project.ProjectError."""
+    return trees_of(root, [commit])[0]
+
+
+def trees_of(root: Path, commits: Sequence[str]) -> list[SourceTree]:
+    """The files of each commit, each file read once however many commits have it.  Raises as `of_commit` does."""
+    blobs = [_blobs(root, commit) for commit in commits]
+    python = dict.fromkeys(digest for one in blobs for path, digest in one.items() if path.endswith(".py"))
+    files = {digest: SourceFile(digest, text) for digest, text in texts(root, list(python))}
+    return [
+        SourceTree(
+            {path: files.get(digest) or SourceFile(digest) for path, digest in sorted(one.items())},
+            tuple(_packages(root, commit, "pyproject.toml" in one)),
+        )
+        for commit, one in zip(commits, blobs, strict=True)
+    ]
+
+
+def _blobs(root: Path, commit: str) -> dict[str, str]:
+    """Digest of every file of a commit by its path."""
     entries = git(root, "ls-tree", "-r", "-z", "--full-tree", commit).split("\0")
     found = [match.groups() for entry in entries if (match := ENTRY.fullmatch(entry))]
-    blobs = {path: digest for digest, path in found if not any(map(tree.is_hidden, path.split("/")))}
-    python = dict.fromkeys(digest for path, digest in blobs.items() if path.endswith(".py"))
-    held = dict(texts(root, list(python)))
-    files = {path: SourceFile(digest, held.get(digest, "")) for path, digest in sorted(blobs.items())}
-    return SourceTree(files, tuple(_packages(root, commit, "pyproject.toml" in blobs)))
+    return {path: digest for digest, path in found if not any(map(tree.is_hidden, path.split("/")))}
 
 
 def _packages(root: Path, commit: str, written: bool) -> list[str]:
@@ -96,10 +111,10 @@ def texts(root: Path, digests: list[str]) -> Iterator[tuple[str, str]]:
     output = git(root, "cat-file", "--batch", stdin=asked).encode()
     place = 0
     for digest in digests:
-        head, _, _ = output[place:].partition(b"\n") if place < len(output) else (b"", b"", b"")
-        words = head.split()
+        end = output.find(b"\n", place)
+        words = output[place : max(end, place)].split()
         if len(words) != 3 or words[0].decode() != digest:
             raise GitError(f"a file of the commit before blob {digest} is not UTF-8; what differs in it cannot be read")
-        begin = place + len(head) + 1
+        begin = end + 1
         place = begin + int(words[2]) + 1
         yield digest, output[begin : place - 1].decode()

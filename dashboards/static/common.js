@@ -69,8 +69,8 @@ var Ridgeline = (() => {
     return formatters[Math.min(9, Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value)))))].format(value);
   }
 
-  /** The label of a tick, without trailing zeros. */
-  const tick = value => Number(value.toPrecision(4)).toLocaleString("en-US", {maximumFractionDigits: 6});
+  /** The label of a tick, without trailing zeros; whole numbers are sizes of a shape, and have all their digits. */
+  const tick = value => (Number.isInteger(value) ? value : Number(value.toPrecision(4))).toLocaleString("en-US", {maximumFractionDigits: 6});
 
   function withUnit(value, rate) {
     if (value === null || value === undefined || !Number.isFinite(value)) return "–";

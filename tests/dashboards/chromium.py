@@ -19,6 +19,9 @@ SETTLED = """document.readyState === 'complete' && !document.querySelector('[dat
   || document.querySelector('[role=alert]:not([hidden]), #absent-here:not([hidden])'))"""
 """The page has drawn its tables, or says why it cannot."""
 
+SHOWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+"""A frame has been shown: until then a chart is drawn once more, when it learns its width, and loses the focus."""
+
 
 def executable() -> str | None:
     """Chromium under one of its names, None if there is none."""
@@ -46,16 +49,17 @@ class Page:
         self.tab.on("console", self._note_console)
 
     def open(self, address: str) -> None:
-        """Load a page from scratch and wait until it has drawn its tables."""
+        """Load a page from scratch and wait until it has drawn its tables and charts."""
         self.tab.goto("about:blank")
         self.tab.goto(address)
         self.wait(SETTLED)
+        self.run(SHOWN)
 
     def run(self, script: str) -> Any:
         """Value of a JavaScript expression."""
         return self.tab.evaluate(script)
 
-    def wait(self, condition: str, seconds: float = 20) -> None:
+    def wait(self, condition: str, seconds: float = 60) -> None:
         """Until a JavaScript condition is true.  By asking again: the pages' policy forbids what `eval` needs.
 
         While the tab goes from one page to the next there is nobody to ask.

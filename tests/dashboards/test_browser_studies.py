@@ -75,6 +75,9 @@ def test_the_box_at_the_cursor_has_the_numbers_of_the_data(page: chromium.Page, 
     page.tab.locator("[data-figure=heatmap] .plot").focus()
     page.key("ArrowRight")
     assert "1.000" in texts(page, "[data-figure=heatmap] .plot-tip")[0]
+    page.tab.locator("[data-figure=bars] .plot").focus()
+    page.key("ArrowRight")
+    assert "TFLOPS" in texts(page, "[data-figure=bars] .plot-tip")[0]
 
 
 def test_a_group_is_hidden_and_the_address_keeps_it(page: chromium.Page, site: str) -> None:

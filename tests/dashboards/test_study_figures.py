@@ -19,7 +19,7 @@ from matplotlib.text import Text
 from dashboards.figures import canvas
 from dashboards.figures.error import FigureError
 from dashboards.figures.studies import __main__ as command
-from dashboards.figures.studies import paper
+from dashboards.figures.studies import columns, paper
 from dashboards.figures.studies.foot import foot
 from dashboards.figures.studies.kinds import KEYS, picture
 from dashboards.figures.studies.picture import Marks, Picture
@@ -132,6 +132,18 @@ def test_of_too_many_groups_the_smaller_are_grey_together() -> None:
     assert sum(name.startswith("variant") for name in names) == 9
 
 
+def test_names_that_differ_in_numbers_stand_together_by_size() -> None:
+    given = ["serial", "8 streams", "b32_m64", "2 streams", "b8_m64", "16 streams", "b8_m128", "9" * 5000]
+    wanted = ["serial", "2 streams", "8 streams", "16 streams", "b8_m64", "b8_m128", "b32_m64", "9" * 5000]
+    assert columns.ordered(pd.DataFrame({"name": given}), "name") == wanted
+    assert columns.ordered(pd.DataFrame({"name": ["64", "8", "16"]}), "name") == ["8", "16", "64"]
+
+
+def test_a_group_that_is_on_or_off_says_what_is() -> None:
+    looks = columns.groups(pd.DataFrame({"non_temporal": [True, False]}), "non_temporal")
+    assert [look.name for look in looks] == ["non_temporal True", "non_temporal False"]
+
+
 def test_several_values_at_one_place_are_dots() -> None:
     assert {marks.kind for panel in made("three").panels for marks in panel.marks} == {"dots"}
     assert [panel.x.scale for panel in made("three").panels] == ["category", "linear", "linear"]
@@ -188,6 +200,9 @@ def test_before_and_after_have_their_ratio_and_their_machine_code() -> None:
     assert [column.title for column in code.texts] == ["VGPRs", "stores", "spills"]
     assert code.texts[0].texts == ("128", "128", "128 → 120", "128 → 120", "128 → 112", "128 → 112")
     assert code.texts[2].texts == ("0",) * 6
+    said, data = MADE["before_after"]
+    unknown = data.assign(**{one[side]: None for one in said["code"] for side in ("before", "after")})
+    assert len(picture(parse(said, KEYS), unknown).panels) == 2, "no columns of dashes"
 
 
 def test_bars_have_the_geometric_mean_of_the_cases_that_all_have() -> None:

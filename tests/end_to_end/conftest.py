@@ -83,7 +83,7 @@ class Site:
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         """The command with these options, to its end."""
         argv = [*self._argv(), *options]
-        return subprocess.run(argv, cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=60)
+        return subprocess.run(argv, cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=180)
 
     def _argv(self) -> list[str]:
         return [sys.executable, "-m", "ci", "runner", "--file", str(self.settings)]
@@ -107,7 +107,7 @@ class Site:
         """End the service; returns its exit code."""
         assert self._service is not None
         self._service.send_signal(number)
-        code = self._service.wait(20)
+        code = self._service.wait(60)
         self._service = None
         return code
 
@@ -119,7 +119,7 @@ class Site:
             self.slurm.command("scancel", row.array_id, check=False)
         until(lambda: not self.slurm.processes(), "the end of all jobs")
 
-    def until(self, condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
         """Wait until something is true; the service must live."""
 
         def lives() -> object:

@@ -83,6 +83,7 @@ class Clone:
             "PATH": path,
             "PYTHONPATH": str(self.folder),
             "HOME": str(root),
+            "PYTHONDONTWRITEBYTECODE": "",  # the first command compiles what all others read
         }
 
     def run(self, lines: list[str]) -> str:

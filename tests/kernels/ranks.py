@@ -13,14 +13,21 @@ import tempfile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from tests.kernels import interpreter
+
 ROOT = Path(__file__).resolve().parents[2]
 PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+HANGS_S = 900.0
+"""The longest call takes 60 s of CPU, and 10 times as long on a machine that does much else (2026-11-23)."""
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["torch", "torch.distributed"])
 
 
-def run_ranks(module: str, function: str, world: int, directory: Path, timeout_s: float = 100, **env: str) -> list[str]:
+def run_ranks(
+    module: str, function: str, world: int, directory: Path, timeout_s: float = HANGS_S, **env: str
+) -> list[str]:
     """stdout of every rank; an AssertionError with the output of all that failed.
 
     The ranks share `directory`, which is empty, as their meeting place.
@@ -29,7 +36,7 @@ def run_ranks(module: str, function: str, world: int, directory: Path, timeout_s
     return _outputs(module, function, ranks, timeout_s, env)
 
 
-def run_alone(module: str, function: str, *arguments: object, timeout_s: float = 200, **env: str) -> str:
+def run_alone(module: str, function: str, *arguments: object, timeout_s: float = HANGS_S, **env: str) -> str:
     """stdout of one fresh process that calls a function of a test module with plain values."""
     return _outputs(module, function, [arguments], timeout_s, env)[0]
 
@@ -71,6 +78,8 @@ def _call(module: str, function: str, arguments: tuple[object, ...], variables: 
     import torch
 
     torch.set_num_threads(int(variables["OMP_NUM_THREADS"]))
+    if variables.get("TRITON_INTERPRET") == "1":
+        interpreter.patch_once()
     getattr(importlib.import_module(module), function)(*arguments)
 
 

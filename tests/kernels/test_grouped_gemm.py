@@ -94,12 +94,16 @@ def operands(counts, n, k):
     return {"a": whole((rows, k), 1), "b": whole((len(counts), n, k), 2), "dy": whole((rows, n), 3), "ends": ends}
 
 
-def check_products(counts, n, k, **knobs):
-    """Run all three products in this process's interpreter and demand the bits of the reference."""
+ROWS = ("forward", "dgrad")
+"""The products of rows: `split` is a knob of theirs, `queue` of the third alone."""
+
+
+def check_products(counts, n, k, products=(*ROWS, "wgrad"), **knobs):
+    """Run the products in this process's interpreter and demand the bits of the reference."""
     x = operands(counts, n, k)
     case = Case("t", dtype="fp16", G=len(counts), M=0, N=n, K=k).at(CPU)
-    for name, kernel in KERNELS.items():
-        other = "split" if name == "wgrad" else "queue"
+    for name in products:
+        kernel, other = KERNELS[name], "split" if name == "wgrad" else "queue"
         chosen = {**config.candidates(case, "cpu", name)[0], **{k: v for k, v in knobs.items() if k != other}}
         call = kernel.backends["triton"].build(case, x, **chosen)
         expected = kernel.function("reference")(case, x).half()
@@ -110,17 +114,20 @@ def check_products(counts, n, k, **knobs):
 
 
 def interpreted_tails():
-    for knobs in ({}, {"queue": True}, {"tma": True}, {"tma": True, "split": 4}):
-        check_products((37, 0, 100, 1, 64), 72, 88, **knobs)
+    counts = (37, 0, 100, 1, 64)
+    for tma in (False, True):
+        check_products(counts, 72, 88, tma=tma)
+    check_products(counts, 72, 88, products=["wgrad"], queue=True)
+    check_products(counts, 72, 88, products=ROWS, tma=True, split=4)
     check_products((50, 30), 80, 40, block_m=32, block_n=32, block_k=64, group_m=1, tma=True)
     check_products((70, 66, 5, 0, 64), 200, 64, tma=True, block_n=128, groups_per_cu=2)
 
 
 def interpreted_sharing():
     """The last round of tiles cut in 2 to 5 pieces, also unequal ones, by programs of which some have none."""
-    for split in (2, 3, 5):
-        check_products((96, 0, 33), 64, 104, block_k=16, tma=True, split=split, groups_per_cu=split * 2 + 1)
-    check_products((200, 56), 64, 96, block_m=32, block_n=32, block_k=16, tma=True, split=4, groups_per_cu=5)
+    for split, products in ((2, ROWS), (3, ROWS), (5, (*ROWS, "wgrad"))):
+        check_products((96, 0, 33), 64, 104, products, block_k=16, tma=True, split=split, groups_per_cu=split * 2 + 1)
+    check_products((200, 56), 64, 96, ROWS, block_m=32, block_n=32, block_k=16, tma=True, split=4, groups_per_cu=5)
 
 
 def interpreted_edges():

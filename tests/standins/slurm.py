@@ -34,7 +34,7 @@ SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = 180.0) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -90,7 +90,7 @@ def no_gpu(pci: Sequence[PciGpu], faults: Mapping[str, Any]) -> Row:
     """The row of a machine whose torch sees no GPU."""
     if faults:
         return failed("count", f"torch sees none of {len(pci)} GPUs on the PCI bus", "see the lines above")
-    return not_here("count", "no GPU: CPU backends are tried only")
+    return not_here("count", "no GPU: only CPU backends are tried")
 
 
 def fault_of(root: Path, gpu: PciGpu, seen: bool, hidden: str) -> tuple[str, str] | None:

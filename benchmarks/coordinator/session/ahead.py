@@ -18,8 +18,9 @@ from typing import Any, Protocol
 from benchmarks.coordinator.session.quiet import Quiet, Stopped
 from benchmarks.plan import PlannedCase
 
-MOST_PROCESSES = 16
-"""Each imports an operator (a second) and compiles one launch after the other (0.3 to 7 s each, H200, 2026-11)."""
+MOST_PROCESSES = 12
+"""Each imports an operator (a second) and compiles one launch after the other (0.3 to 7 s each: 140 s for all of
+`run --tier pr`, H200, 2026-11); more of them keep the trials from starting."""
 
 CORES_OF_A_COMPILER = 2
 """The compiler is busy with one core, the assembler that it starts with another for part of the time; the trials have

@@ -14,6 +14,9 @@ from typing import Any, TextIO
 
 from benchmarks.plan import Json, PlannedCase, UsageError, unknown_kernel
 
+MOST_ROUNDS = 10_000
+"""What an order may ask for; a trial of 40 is usual."""
+
 ASKING = {"asks": "orders"}
 """The line on stderr that asks for the next line on stdin: a JSON list of orders, an empty one to end."""
 
@@ -22,7 +25,7 @@ ASKING = {"asks": "orders"}
 class MeasureOrder:
     """Trials `first_trial` and on of some cases of a kernel; no cases: all of them.
 
-    kernel "": of every planned one but those `without`.
+    kernel "": of every planned one but those `without`.  rounds: by case, where it is not the protocol's number.
     """
 
     kernel: str
@@ -30,17 +33,22 @@ class MeasureOrder:
     first_trial: int
     trials: int
     without: tuple[str, ...] = ()
+    rounds: Mapping[str, int] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, data: Json) -> MeasureOrder:
         """From its JSON; UsageError names what is wrong."""
         try:
             numbers = int(data["first_trial"]), int(data["trials"])
-            found = cls(str(data["kernel"]), tuple(data["cases"]), *numbers, tuple(data.get("without", ())))
+            rounds = {str(case): int(count) for case, count in dict(data.get("rounds", {})).items()}
+            found = cls(str(data["kernel"]), tuple(data["cases"]), *numbers, tuple(data.get("without", ())), rounds)
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"an order has kernel, cases, first_trial and trials, not {data!r} ({error})") from None
         if found.trials < 1 or found.first_trial < 0:
             raise UsageError(f"an order of {found.trials} trials from number {found.first_trial}: 1 from 0 at least")
+        for case, count in found.rounds.items():
+            if not 1 <= count <= MOST_ROUNDS:
+                raise UsageError(f"an order of {count} rounds of {case}: 1 to {MOST_ROUNDS}")
         return found
 
 
@@ -73,10 +81,11 @@ def _of_kernels(order: MeasureOrder, plans: Mapping[str, Any]) -> list[MeasureOr
 
 def _ordered(order: MeasureOrder, planned: Sequence[PlannedCase]) -> tuple[PlannedCase, ...]:
     known = [case.name for case in planned]
-    for name in order.cases:
+    for name in (*order.cases, *order.rounds):
         if name not in known:
             raise UsageError(f"{order.kernel} has no planned case {name!r}; there are: {', '.join(known)}")
-    return tuple(case for case in planned if not order.cases or case.name in order.cases)
+    chosen = (case for case in planned if not order.cases or case.name in order.cases)
+    return tuple(dataclasses.replace(case, rounds=order.rounds.get(case.name, 0)) for case in chosen)
 
 
 def read(source: TextIO | None = None) -> Iterator[list[MeasureOrder]]:

@@ -1,9 +1,10 @@
 """Trials that are prepared side by side, of which one at a time is timed, and then nothing else of ours is at work.
 
 What a trial does around its samples (processes, inputs, references, set-up, checks) takes several times as long as the
-samples, and leaves device and host waiting for each other.  So trials of a session prepare themselves in lanes.  Where
-one of them comes to its samples, the others stop at their next request and go on when the samples are taken: a sample
-sees what it sees when trials follow each other, other processes with an idle context.
+samples, and leaves device and host waiting for each other.  So trials of a session prepare themselves in lanes.  One
+that has come to its samples waits until no other is at work, and then all that have come to theirs take them, one after
+the other, while the rest stays where it is: a sample sees what it sees when trials follow each other, other processes
+with an idle context.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ import contextlib
 import dataclasses
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
+
+PATIENCE_S = 1.0
+"""How long a lane that has come to its samples lets others prepare; then they stop at their next request.  A case is
+prepared in 0.3 s (GEMM and grouped GEMM, H200, 2026-11): mostly all have come to theirs before."""
 
 BY_ITSELF = math.inf
 """Room of a trial that has no other beside it."""
@@ -43,7 +49,7 @@ class Quiet:
         self._queue: list[TrialLane] = []
         self._lanes: list[TrialLane] = []
         self._at_work: set[int] = set()
-        self._wanting = 0
+        self._wanting, self._wanted_since = 0, 0.0
         self._timing = self._stopped = False
 
     @contextlib.contextmanager
@@ -76,8 +82,8 @@ class Quiet:
         """Between two requests of a lane: let those be timed that want to.  Raises Stopped."""
         with self._change:
             self._refuse()
-            wanted = self._wanting
-        if wanted:
+            late = self._wanting and time.monotonic() - self._wanted_since > PATIENCE_S
+        if late or self._timing:
             with self.resting():
                 pass
 
@@ -101,6 +107,7 @@ class Quiet:
             yield
             return
         with self._change:
+            self._wanted_since = self._wanted_since if self._wanting else time.monotonic()
             self._wanting += 1
             self._rests()
             try:
@@ -114,8 +121,9 @@ class Quiet:
         finally:
             with self._change:
                 self._wanting, self._timing = self._wanting - 1, False
-                self._at_work.add(threading.get_ident())
                 self._change.notify_all()
+                self._wait(lambda: not self._wanting)
+                self._at_work.add(threading.get_ident())
 
     def stop(self) -> None:
         """Have every lane left with Stopped, at its next request or while it waits for an answer."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.coordinator.session.orders import PlannedTrial
 from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet
-from benchmarks.plan import UsageError
+from benchmarks.plan import PlannedCase, UsageError
 
 LANES_VARIABLE = "RIDGELINE_SIDE_BY_SIDE"
 """Environment variable: how many trials are prepared side by side; 1: one after the other.  Without it: by cores."""
@@ -79,6 +79,7 @@ class SideBySide:
     ) -> None:
         self._quiet, self._known, self._sound, self._lost = quiet, known, sound, lost
         self._by_itself: set[str] = set()
+        self._begun: frozenset[str] = frozenset()
 
     def lines(
         self, trial: Callable[[PlannedTrial], Line], wanted: Sequence[PlannedTrial], count: int
@@ -99,11 +100,17 @@ class SideBySide:
             return trial(one)
 
     def _needs(self, one: PlannedTrial) -> float:
-        """Bytes of the device; ranks that wait for each other have it for themselves."""
+        """Bytes of the device; what would keep others waiting has it for itself."""
         measured = [case for case in one.cases if not case.skip]
-        if one.kernel in self._by_itself or any(case.world > 1 for case in measured):
+        first, self._begun = one.kernel not in self._begun, self._begun | {one.kernel}
+        if one.kernel in self._by_itself or any(case.world > 1 or (first and _builds(case)) for case in measured):
             return BY_ITSELF
         return max((case.memory_bytes for case in measured), default=0)
+
+
+def _builds(case: PlannedCase) -> bool:
+    """Whether a library that is installed compiles itself for the case, on first use: one step takes up to minutes."""
+    return any(arm.libraries and arm.first_call_s > 0 for arm in case.arms)
 
 
 def run(tasks: Sequence[Callable[[], Line]], count: int, quiet: Quiet) -> Iterator[Line]:

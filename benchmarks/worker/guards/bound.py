@@ -23,6 +23,7 @@ record, query, elapsed_time = Event.record, Event.query, Event.elapsed_time
 event_synchronize = Event.synchronize
 synchronize, current_stream, set_stream = torch.cuda.synchronize, torch.cuda.current_stream, torch.cuda.set_stream
 sleep_cycles: Any = torch.cuda._sleep
+manual_seed = torch.manual_seed  # not watched: torch._dynamo, which torch.compile imports, puts another in its place
 total: Any = torch.sum
 
 _TENSOR = (
@@ -32,7 +33,7 @@ _TENSOR = (
 )
 _TORCH = (
     *("sum", "equal", "allclose", "isclose", "isfinite", "isnan", "empty", "empty_like", "rand", "randn", "randint"),
-    *("where", "stack", "promote_types", "manual_seed", "Generator", "Tensor", "roll", "ones", "zeros", "full"),
+    *("where", "stack", "promote_types", "Generator", "Tensor", "roll", "ones", "zeros", "full"),
 )
 _WATCHED: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (

@@ -119,7 +119,7 @@ def adopt(ctx: click.Context, /, script: Path, base: str | None, head: str | Non
     """
     given = AdoptOptions(**options)
     repository = Repository(_folder(script))
-    checkouts = two_checkouts(repository, base, head)
+    checkouts = two_checkouts(repository, base, head, given.out)
     request = _request(repository, checkouts, script, ctx.meta[ARGUMENTS], given)
     plan = _plan(given)
     file = given.out or scratch("adopt", checkouts[1])

@@ -12,16 +12,17 @@ from ci.git.command import GitError
 from ci.git.repository import Commit, LocalCheckout, Repository, listed_packages
 
 
-def one_checkout(commit: str | None, date_ms: int | None, path: Path | None) -> LocalCheckout:
+def one_checkout(commit: str | None, date_ms: int | None, path: Path | None, out: Path | None = None) -> LocalCheckout:
     """The checkout of `run`: named by the caller on a node without git, else the working tree of the repository.
 
+    out: the trial file that the verb writes; it is no change of the tree.
     Raises GitError; UsageError for a folder that was named and has no kernels, for which ours would be measured.
     """
     folder = path or Path.cwd()
     if path is not None:
         _refuse_without_kernels(path)
     if commit is None:
-        return Repository(folder).working_tree()
+        return Repository(folder).working_tree(out)
     if date_ms is None:
         try:
             date_ms = Repository(folder).resolve(commit).date_ms
@@ -41,8 +42,13 @@ def _refuse_without_kernels(path: Path) -> None:
         )
 
 
-def two_checkouts(repository: Repository, base: str | None, head: str | None) -> tuple[LocalCheckout, LocalCheckout]:
-    """Base and head of a comparison; by default the working tree and where it left the main branch."""
+def two_checkouts(
+    repository: Repository, base: str | None, head: str | None, out: Path | None = None
+) -> tuple[LocalCheckout, LocalCheckout]:
+    """Base and head of a comparison; by default the working tree and where it left the main branch.
+
+    out: the trial file that the verb writes; it is no change of the tree.
+    """
     if base is None:
         found = repository.default_base()
         if found is None:
@@ -51,7 +57,7 @@ def two_checkouts(repository: Repository, base: str | None, head: str | None) ->
             raise GitError(f"{first}; name one: ridgeline ab BASE{hint}")
         base = found.hash
     first_side = repository.checkout(base, "base")
-    return first_side, repository.checkout(head, "head") if head else repository.working_tree()
+    return first_side, repository.checkout(head, "head") if head else repository.working_tree(out)
 
 
 def scratch(verb: str, checkout: LocalCheckout) -> Path:

@@ -14,17 +14,18 @@ from typing import Any
 
 import click
 
-from ci.bisect import commits, expect, replay, show
-from ci.bisect.axes import FEWEST, Axis, KnobAxis, PythonAxis, settings_of
+from ci.bisect import commits, drivers, expect, machine_code, replay, show
+from ci.bisect.axes import FEWEST, Axis, CommitAxis, KnobAxis, PythonAxis, settings_of
 from ci.bisect.classes import Labels
 from ci.bisect.live import LiveTrials, alone
 from ci.bisect.search import replayed, search, state_of
 from ci.bisect.types import RowPlace, SearchRules, SearchState, TrialOutcome
 from ci.commands.common.checkouts import one_checkout
-from ci.commands.common.why import WHY, explained_commit
+from ci.commands.common.why import CACHE, WHY, explained_commit
 from ci.commands.history.of_event import asked_of_event
 from ci.git.repository import Repository
 from ci.harness import MeasurePlan, machine_kind
+from ci.isa.compile import TreeCompiler, Wanted
 from ci.judging import policy
 from ci.options import (
     DRY_RUN,
@@ -58,12 +59,15 @@ cases took 4.3 s on an H200 (2026-11-22); here the program and its fork server a
 LEAST = 1e-4
 """Smallest step that can be asked for: a trial of 40 rounds repeats to 0.1 % at best, so that less takes hundreds."""
 
-AXES = ("commits", "knob", "triton", "env")
+AXES = ("commits", "knob", "triton", "env", "driver")
+
+DRIVER = AXES[-1]
 
 EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
   ridgeline bisect --event 3f2a
   ridgeline bisect --axis knob num_warps=4,8 num_stages=2,3 --case gemm/n4096_k14336_m64_fp16
-  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16"""
+  ridgeline bisect --axis triton env36/bin/python env37/bin/python env38/bin/python --case gemm/n4096_k14336_m64_fp16
+  ridgeline bisect --axis driver --case gemm/n4096_k14336_m64_fp16"""
 
 
 @click.command(epilog=example(EXAMPLES))
@@ -78,6 +82,13 @@ EXAMPLES = """ridgeline bisect v1.2 main --case gemm/n4096_k14336_m64_fp16
     metavar="SHARE",
     help="Least step looked for, such as 0.01 (policy).",
 )
+@click.option(
+    "--arch",
+    "arches",
+    multiple=True,
+    metavar="ARCH",
+    help="Compile every commit for gfx942, gfx950 or sm_90 first (no GPU): equal code is one class.",
+)
 @click.option("--replay", "recording", type=click.Path(path_type=Path), help="Take recorded trials; measure nothing.")
 @POLICY
 @OUT
@@ -91,6 +102,7 @@ def bisect(
     event: str | None,
     most: int,
     smallest: float | None,
+    arches: tuple[str, ...],
     recording: Path | None,
     policy_file: Path | None,
     out: Path | None,
@@ -108,7 +120,8 @@ def bisect(
     be measured are left out, and the answer is then a range.  Several cases count together, by the geometric mean of
     their ratios.  The same command goes on where it was interrupted.
 
-    --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one first.
+    --axis knob: NAME=GOOD,BAD for each knob, changed in this order; triton, env: Pythons in order, the good one first;
+    driver: the drivers in the records of --results (or those that are named, the good one first), nothing is measured.
 
     Exit code 0: answered (found, or there is no step); 2: the trials did not suffice; 3: usage or infrastructure.
     1 is not used: a search that finds a regression did its work.
@@ -123,13 +136,17 @@ def bisect(
         return _told(found.places, [None] * len(found.places), lead(found.kind), found.outcomes, "place", as_json)
     if not (planned.cases or planned.kernels):
         raise click.UsageError("say what became slower: --case KERNEL/CASE, --kernel NAME, or --event ID")
-    row = _axis(axis, ends, planned.kernels)
+    if axis == DRIVER:
+        found = drivers.of_records(results, planned, ends)
+        apart = functools.partial(lead, apart=True)
+        return _told(found.places, [None] * len(found.places), apart(found.kind), found.outcomes, DRIVER, as_json)
+    row = _axis(axis, ends, planned, arches)
     if recording:
         found = replay.of_axis(recording, row)
         return _told(found.places, row.known, lead(found.kind), found.outcomes, row.what, as_json)
     file = out or _file(axis, row, planned)
     if dry_run:
-        return _said(row, lead(machine_kind()), file, ratio, as_json)
+        return _said(row, lead(machine_kind()), file, ratio, arches, as_json)
     last = _measured(row, planned, lead(machine_kind()), file, as_json)
     pair = neighbours(last.answer, row.places) if axis == AXES[0] and why else None
     if pair:
@@ -140,20 +157,31 @@ def bisect(
 # ---- what is asked ------------------------------------------------------------------------------------------------
 
 
-def _axis(kind: str, ends: Sequence[str], kernels: Sequence[str]) -> Axis:
+def _axis(kind: str, ends: Sequence[str], planned: MeasurePlan, arches: Sequence[str]) -> Axis:
     """The row of places that the arguments name."""
+    if arches and kind != AXES[0]:
+        raise click.UsageError(f"--arch compiles commits; leave it out with --axis {kind}")
     if kind == "commits":
         if len(ends) != FEWEST:
             raise click.UsageError(
                 f"{len(ends)} commits given, two are needed: ridgeline bisect GOOD BAD, or --event ID"
             )
-        return commits.commit_axis(Repository(Path.cwd()), ends[0], ends[1], kernels, err_console())
+        repository = Repository(Path.cwd())
+        row = commits.commit_axis(repository, ends[0], ends[1], planned.kernels)
+        return _compiled(row, planned, arches) if arches else row
     here = one_checkout(None, None, None)
     if kind == "knob":
         if not ends:
             raise click.UsageError("--axis knob needs the knobs that differ, such as num_warps=4,8 num_stages=2,3")
         return KnobAxis(here, settings_of(ends))
     return PythonAxis(here, _pythons(ends, kind), sys.executable)
+
+
+def _compiled(row: CommitAxis, planned: MeasurePlan, arches: Sequence[str]) -> CommitAxis:
+    """The commits with the machine code of what is measured, in the cache of `ridgeline isa`."""
+    cases = tuple(case.rpartition("/")[2] for case in planned.cases)
+    wanted = Wanted(arches, "nightly", planned.kernels, cases, planned.backends, lenient=True)
+    return machine_code.labelled(row, wanted, TreeCompiler(row.repository.root / CACHE, err_console()))
 
 
 def _pythons(paths: Sequence[str], kind: str) -> list[str]:
@@ -180,9 +208,12 @@ def _planned(
     return with_rounds(plan(cases=plain, **unique, **how))
 
 
-def _rules(rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str) -> SearchRules:
-    """By the policy for this kind of machine."""
+def _rules(
+    rules: policy.Policy, kernels: Sequence[str], most: int, smallest: float | None, kind: str, *, apart: bool = False
+) -> SearchRules:
+    """By the policy for this kind of machine.  apart: what is compared was recorded apart, not in the same trial."""
     settings = rules.settings(kernels[0] if len(kernels) == 1 else "", kind)
+    settings = settings.recorded_apart() if apart else settings
     return SearchRules(smallest or max(settings.smallest_effect, LEAST), NOISE * settings.trial_noise, most)
 
 
@@ -261,7 +292,7 @@ def _shown(
     as_json: bool,
 ) -> SearchState:
     """Print what the trials come to in their order; the last state."""
-    states = replayed(places, known, rules, outcomes)
+    states = replayed(places, known, rules, outcomes, whole=what == DRIVER)
     if as_json:
         click.echo(json.dumps(show.document(states, places, what), indent=1))
     else:
@@ -269,7 +300,7 @@ def _shown(
     return states[-1]
 
 
-def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, as_json: bool) -> int:
+def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, arches: Sequence[str], as_json: bool) -> int:
     """What would be searched, and how long it takes."""
     state = state_of(axis.places, axis.known, rules, [])
     count = expect.trials(axis.known, rules, ratio)
@@ -280,6 +311,7 @@ def _said(axis: Axis, rules: SearchRules, file: Path, ratio: float | None, as_js
         click.echo(json.dumps({**told, "trials": round(count, 1), "minutes": round(minutes, 1)}, indent=1))
         return PASS
     out_console().print(show.places_table(axis.places, axis.known, axis.what))
-    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ")
+    by = f", by what they compile to for {', '.join(arches)}" if arches else ""
+    click.echo(f"{len(axis.places) - 1} {axis.what}s, {state.classes} with code that may differ{by}")
     click.echo(f"would take about {count:.0f} trials, {minutes:.0f} minutes, into {file}")
     return PASS

@@ -90,7 +90,7 @@ def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: 
     chosen = list(studies().values()) if every else [named(str(name))]
     if given["sources"]:
         return max(_from(one, given["sources"], given["results"], as_json) for one in chosen)
-    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"])
+    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
     asked = _asked(checkout.path, given)
     if dry_run:
         return _dry(chosen, asked, as_json)

@@ -63,7 +63,7 @@ def sweep(operator: str, as_json: bool, dry_run: bool, **given: Any) -> int:
 def planned(operator: str, given: Given) -> tuple[Prepared, SweepPlan]:
     """What would be measured, and how.  SweepError names what is wrong before anything runs."""
     wish = wished(given)
-    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"])
+    checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
     device = (given["arch"], given["compute_units"])
     where = (given["cases"], given["backends"], given["tier"], given["anchor"])
     limits = CodeLimits(given["registers"], given["spills"])
@@ -143,7 +143,7 @@ def _shown_only(plan: SweepPlan) -> Progressed:
     if not found:
         raise SweepError(f"there is nothing to show: {plan.out} and --from have no line of the sweep {plan.id}")
     left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
-    return Progressed(found[0], left, "only what there is was asked for")
+    return Progressed(found[0], left, "only what is recorded was asked for")
 
 
 def _told(ready: Prepared, plan: SweepPlan, ended: Progressed, as_json: bool, figure: bool, shown: bool) -> int:

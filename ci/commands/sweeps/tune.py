@@ -49,7 +49,7 @@ def tune(
     wish = TuneWish(dry_run=dry_run, **given)  # type: ignore[arg-type]
     if wish.arch and not dry_run:
         raise click.UsageError("--arch is for --dry-run; tables are measured on this machine, or read with --from")
-    checkout = one_checkout(commit, commit_date, tree)
+    checkout = one_checkout(commit, commit_date, tree, wish.out)
     for path in wish.files:
         if not path.is_file():
             raise click.BadParameter(f"{str(path)!r} is no file; `ridgeline sweep OPERATOR --out FILE` writes one")

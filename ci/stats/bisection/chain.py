@@ -138,7 +138,17 @@ class Chain:
             state=state,
             level=state.sum(axis=(1, 3)) @ levels,
             noise=float(weight @ self.grid.scale),
+            none_at_worst=self._against_any(state[-1]),
         )
+
+    def _against_any(self, end: FloatArray) -> float:
+        """Probability of no step if all of the prior of one step lay on the size and noise that fit the trials best.
+
+        end: shape (3, levels, noises), the state of the last node.
+        """
+        none, grid = float(end[0].sum()), self.grid
+        best = float((end[1, :-1] / (grid.prior[:, None] * grid.weight)).max())
+        return none / max(none + best, TINY)
 
     def _forward(self) -> tuple[list[Passing], list[FloatArray], FloatArray]:
         """What leads to each node, with its own trials; what each was scaled by; the log-likelihood of all, (S,)."""

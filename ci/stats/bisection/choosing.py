@@ -66,8 +66,8 @@ def next_step(
     """The answer if it is sure enough and fresh trials repeat it, else what to measure; the two ends come first."""
     if belief is None:
         return Ask(0, line.last)
-    if belief.none >= SURE:
-        return FoundSteps((), belief.none)
+    if belief.surely_none >= SURE:
+        return FoundSteps((), belief.surely_none)
     found = culprits(line, belief)
     sure = [one for one in found if one.probability >= SURE]
     if not sure or (belief.two > 1 / 2 and len(sure) < 2):

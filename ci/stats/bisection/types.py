@@ -71,7 +71,9 @@ class Line:
 class Belief:
     """What the trials so far say.
 
-    none, one, two: probability of no step, one, two.  changes: shape (last,), probability that change k is a step.
+    none, one, two: probability of no step, one, two.  none_at_worst: of none, against one step of the size and in the
+    noise that fit the trials best; at most 1 in 100 searches over a true step of any size see it rise above 0.99.
+    changes: shape (last,), probability that change k is a step.
     state: shape (nodes, 3, levels, noises), joint with the number of steps before each of `nodes`.
     noise: expected scale of a trial's noise, a share.  level: shape (nodes,), expected shift of each node.
     """
@@ -84,3 +86,9 @@ class Belief:
     state: FloatArray
     level: FloatArray
     noise: float
+    none_at_worst: float
+
+    @property
+    def surely_none(self) -> float:
+        """Probability of no step, by the prior over sizes and against each size alone: the smaller one."""
+        return min(self.none, self.none_at_worst)

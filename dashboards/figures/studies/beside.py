@@ -28,6 +28,8 @@ WIDE = 20.0
 
 GEOMEAN = "geometric mean"
 
+NOTHING = "–"
+
 THICKNESS = 0.8
 """Part of a line that all its groups take together."""
 
@@ -150,10 +152,9 @@ def _ratio(rows: pd.DataFrame) -> Marks:
 
 
 def _code(spec: FigureSpec, rows: pd.DataFrame) -> tuple[CodeColumn, ...]:
-    found = []
-    for said in spec.keys.get("code") or ():
-        found.append(_code_column(said, rows))
-    return tuple(found)
+    """Columns of the machine code of which something is known."""
+    found = [_code_column(said, rows) for said in spec.keys.get("code") or ()]
+    return tuple(column for column in found if set(column.texts) != {NOTHING})
 
 
 def _code_column(said: Mapping[str, Any], rows: pd.DataFrame) -> CodeColumn:
@@ -168,7 +169,7 @@ def _code_column(said: Mapping[str, Any], rows: pd.DataFrame) -> CodeColumn:
 
 def _change(before: object, after: object) -> str:
     first, second = columns.text(before), columns.text(after)
-    first, second = ("–" if one == "none" else one for one in (first, second))
+    first, second = (NOTHING if one == "none" else one for one in (first, second))
     return first if first == second else f"{first} → {second}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,6 +22,8 @@ MOST_PANELS = 24
 
 MOST_TICKS = 12
 """Values that each have a tick of their own: M = 1 to 1024 by powers of 2 are eleven."""
+
+DIGITS = re.compile(r"[0-9]+")
 
 HUGE_SPAN = 1e4
 """Values that span more than this get a logarithmic axis: on a linear one, all but the greatest lie on the ground."""
@@ -64,9 +67,12 @@ def texts(data: pd.DataFrame, column: str) -> pd.Series:
 
 
 def ordered(data: pd.DataFrame, column: str) -> list[str]:
-    """The names of a column: numbers by size, texts as the data have them."""
+    """The names of a column: numbers by size, texts as the data have them, those that differ in numbers together."""
     names = list(map(str, texts(data, column).unique()))
-    return sorted(names, key=float) if all(map(_is_number, names)) else names
+    if all(map(_is_number, names)):
+        return sorted(names, key=float)
+    first = {words: n for n, words in reversed(list(enumerate(map(_words, names))))}
+    return sorted(names, key=lambda name: (first[_words(name)], *map(_size, DIGITS.findall(name))))
 
 
 def groups(data: pd.DataFrame, column: str, baselines: Sequence[str] = ()) -> list[GroupLook]:
@@ -109,9 +115,19 @@ def more_panels(data: pd.DataFrame, spec: FigureSpec) -> list[str]:
     return [f"{more} more values of {column} are in the table only"] if more > 0 else []
 
 
+def _size(digits: str) -> tuple[int, str]:
+    """Digits of any length in the order of their number."""
+    return len(digits.lstrip("0")), digits.lstrip("0")
+
+
+def _words(name: str) -> str:
+    """A name without its numbers: names that share it differ in these alone."""
+    return DIGITS.sub("0", name)
+
+
 def _told(column: str, value: str) -> str:
-    """A value as a name: numbers say of what they are."""
-    return f"{column} {value}" if _is_number(value) else value
+    """A value as a name: numbers, and what is on or off, say of what they are."""
+    return f"{column} {value}" if _is_number(value) or value in ("True", "False") else value
 
 
 def _is_number(value: str) -> bool:

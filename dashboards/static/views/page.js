@@ -69,13 +69,13 @@
     return h("div", {class: "choices", role: "group", "aria-label": title}, buttons);
   }
 
-  /** Buttons of a legend, each of which hides or shows a name; `off`: a set; changed(off). */
+  /** Buttons of a legend, each of which hides or shows a name; `off`: a set; changed(off).  Entries: {name, color, baseline, dash}. */
   function legend(entries, off, changed) {
-    const item = ({name, color, baseline}) => {
+    const item = ({name, color, baseline, dash = "solid"}) => {
       const sample = R.s(
         "svg",
         {width: 22, height: 10, "aria-hidden": "true"},
-        R.s("line", {x1: 1, x2: 21, y1: 5, y2: 5}),
+        R.s("line", {x1: 1, x2: 21, y1: 5, y2: 5, ...(dash === "solid" ? {} : {"stroke-dasharray": dash.join(" ")})}),
       );
       sample.style.setProperty("--line", color);
       const toggle = () => changed(new Set(off.has(name) ? [...off].filter(one => one !== name) : [...off, name]));

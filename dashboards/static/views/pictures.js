@@ -4,11 +4,16 @@
 (() => {
   const R = Ridgeline,
     {h} = R;
-  const SYMBOLS = ["circle", "rect", "triangle", "diamond", "pin", "arrow"];
   const DASHES = ["solid", [7, 4], [2, 3], [9, 3, 2, 3], [5, 2], [1, 5]];
+  const LETTER = 7; // pixels of a letter
   const LINE = 22; // pixels of a name on a vertical axis
+  const LETTERS = 18; // of a name on a horizontal axis
+  const TURNED = 84; // pixels below a horizontal axis whose names are turned
   const NARROW_CELL = 36; // pixels of a cell that holds no number
   const SMALL_FROM = 250; // points of a panel from which on they are small
+
+  const WIDEST = 1240; // pixels of a page
+  const BAR = 0.8; // part of a name's room that its bars take together
 
   const colourOf = (colours, {look}) => (look === null ? colours.baseline : colours.series[look % 6]);
   const measured = ({kind}) => ["line", "dots", "bars"].includes(kind);
@@ -45,23 +50,30 @@
     return plain.length <= most ? plain : plain.slice(0, Math.ceil(most / 2)) + "…" + plain.slice(plain.length - Math.floor(most / 2) + 1);
   }
 
-  const nameRoom = width => Math.min(width * 0.4, 240);
+  /** Pixels for the names of a vertical axis: all their letters, where half of the width is enough for them. */
+  const nameRoom = (names, width) => Math.min(width * 0.5, 300, 20 + LETTER * Math.max(0, ...names.map(({length}) => length)));
+
+  /** Least width of a panel with such names. */
+  const leastOf = names => 220 + nameRoom(names, Infinity);
+
+  /** Whether names below each other's ends would touch, so that they are turned. */
+  const tight = (names, width) => names.reduce((sum, name) => sum + Math.min(LETTERS, name.length) + 2, 0) * LETTER > width - 90;
 
   /** Names at whole numbers of a linear axis, so that groups can stand side by side between them. */
   function namesAxis({names}, vertical, width) {
-    const letters = vertical ? Math.floor(nameRoom(width) / 7) : 18;
-    const tight = !vertical && names.reduce((sum, name) => sum + Math.min(18, name.length) + 2, 0) * 7 > width - 90;
+    const letters = vertical ? Math.floor((nameRoom(names, width) - 12) / LETTER) : LETTERS,
+      turned = !vertical && tight(names, width);
     return {
       type: "value",
       min: -1, // with whole ends the ticks are at whole numbers
       max: names.length,
       interval: 1,
       inverse: vertical,
-      name: "",
+      ...(vertical ? {name: ""} : {nameGap: turned ? TURNED : 28}),
       splitLine: {show: false},
       axisTick: {show: false},
       axisLabel: {
-        rotate: tight ? 45 : 0,
+        rotate: turned ? 45 : 0,
         formatter: value => middle(names[value] ?? "", letters),
       },
     };
@@ -72,8 +84,9 @@
     const base = axis.scale === "log" ? 10 : 2,
       above = values.filter(value => value > 0);
     const power = (value, round, room) => base ** round(Math.log(value) / Math.log(base) + room);
-    const min = power(Math.min(...above), Math.floor, 1e-9),
-      max = Math.max(min * base, power(Math.max(...above), Math.ceil, -1e-9));
+    let min = power(Math.min(...above), Math.floor, 1e-9),
+      max = power(Math.max(...above), Math.ceil, -1e-9);
+    if (min === max) [min, max] = [min / base, max * base]; // one value stands in the middle
     const interval = Math.max(1, Math.ceil(Math.log(max / min) / Math.log(base) / 11));
     return {type: "log", logBase: base, min, max, interval, axisLabel: {formatter: value => tickOf(axis, value)}};
   }
@@ -90,16 +103,21 @@
     return {xs, ys, xEnds: ends(x, xs), yEnds: ends(y, ys)};
   }
 
+  /** Place of a group's symbol; the second six have others beside their colours. */
+  const symbolOf = ({look}) => (look === null ? 2 : (look + Math.floor(look / 6)) % 6);
+
+  /** Dashes of a line; those of the second six of the groups have dots. */
+  const dashOf = ({look, dashed}) => (dashed || look === null || look < 6 ? dashed % 6 : 2);
+
   function pointsOf(colours, marks, small) {
     const colour = colourOf(colours, marks),
-      place = (marks.look ?? 2) % 6,
       others = marks.look === null && !marks.dashed && !marks.hollow;
     return {
       name: marks.name,
       type: marks.kind === "line" ? "line" : "scatter",
-      symbol: SYMBOLS[place],
+      symbol: R.SYMBOLS[symbolOf(marks)],
       symbolSize: small ? 4 : others ? 5 : 8,
-      lineStyle: {color: colour, width: 1.8, type: DASHES[marks.dashed % 6]},
+      lineStyle: {color: colour, width: 1.8, type: DASHES[dashOf(marks)]},
       itemStyle: {color: marks.hollow ? colours.ground : colour, borderColor: colour, borderWidth: marks.hollow ? 1.6 : 0, opacity: others ? 0.45 : 1},
       data: marks.x.map((x, n) => [x, marks.y[n]]),
     };
@@ -110,7 +128,7 @@
     type: "line",
     symbol: "none",
     silent: true,
-    lineStyle: {color: colour, width, type},
+    lineStyle: {color: colour, width, type, cap: "butt"},
     data,
   });
 
@@ -135,6 +153,21 @@
     return silent(colourOf(colours, marks), 1.2, "solid", data);
   }
 
+  /** Bars as thick segments that begin at the level of the panel, or at 0; their ends, unseen, have the box at the cursor. */
+  function barsOf(colours, marks, {level, marks: all}) {
+    const groups = groupsOf(all),
+      wide = Math.max(3, (BAR * lineOf(groups)) / groups - 1),
+      from = known(level) ? level : 0;
+    const data = marks.x.flatMap((x, n) => (known(x) ? [[from, marks.y[n]], [x, marks.y[n]], [null, null]] : []));
+    const ends = {...pointsOf(colours, marks, false), symbol: "rect", symbolSize: [24, wide + 1], itemStyle: {opacity: 0}};
+    return [{series: silent(colourOf(colours, marks), wide, "solid", data), marks: null}, {series: ends, marks}];
+  }
+
+  /** Pixels of a name beside which so many bars stand. */
+  const lineOf = groups => Math.max(LINE, 7 * groups + 4);
+
+  const groupsOf = marks => marks.filter(({kind}) => kind === "bars").length;
+
   const ring = (colours, marks) => ({
     type: "scatter",
     silent: true,
@@ -151,6 +184,7 @@
       if (marks.kind === "rule") return [{series: rule(colours, marks, reach), marks: null}];
       if (marks.kind === "links") return [{series: segments(colours, marks, false), marks: null}];
       if (marks.kind === "ring") return [{series: ring(colours, marks), marks: null}];
+      if (marks.kind === "bars") return barsOf(colours, marks, panel);
       const ends = marks.low.length ? [{series: segments(colours, marks, panel.upright), marks: null}] : [];
       return [{series: pointsOf(colours, marks, small), marks}, ...ends];
     });
@@ -177,13 +211,14 @@
       laid = seriesOf({series: [], baseline: ""}, panel, shown).map(({marks}) => marks);
     return {
       label: [title, panel.title, `${panel.y.title || "names"} over ${panel.x.title}`].filter(Boolean).join(", "),
-      height: panel.y.names.length ? 90 + LINE * panel.y.names.length : 340,
+      height: panel.y.names.length ? 90 + lineOf(groupsOf(panel.marks)) * (panel.y.names.length + 1) : 340,
+      least: panel.y.names.length ? leastOf(panel.y.names) : 0,
       points: laid.flatMap((marks, series) => (marks ? marks.x.map((_, n) => [series, n]) : [])).filter(([series, n]) => known(laid[series].x[n]) && known(laid[series].y[n])),
       tip: (series, n) => (laid[series] ? tip(panel, laid[series], n) : null),
       option: (colours, width) => {
         const {xs, ys} = reachOf(panel);
         return {
-          grid: {left: panel.y.names.length ? nameRoom(width) : 70, right: 24, top: 34, bottom: 50},
+          grid: {left: panel.y.names.length ? nameRoom(panel.y.names, width) : 70, right: 24, top: 34, bottom: panel.x.names.length && tight(panel.x.names, width) ? TURNED + 22 : 50},
           xAxis: axisOf(colours, panel.x, xs, false, width),
           yAxis: axisOf(colours, panel.y, ys, true, width),
           series: seriesOf(colours, panel, shown).map(({series}) => series),
@@ -197,13 +232,15 @@
   function heatMap(panel, title) {
     const {values, texts, best, ends, title: shade} = panel.cells,
       [columns, rows] = [panel.x.names, panel.y.names];
-    const cells = values.flatMap((row, y) => row.map((value, x) => ({x, y, value}))).filter(({value}) => known(value));
+    const inOrder = values.flatMap((row, y) => row.map((value, x) => ({x, y, value}))).filter(({value}) => known(value));
+    const cells = [...inOrder].sort((a, b) => best[a.y][a.x] - best[b.y][b.x]), // the frame of a best one is drawn over its neighbours
+      place = new Map(cells.map((cell, n) => [cell, n]));
     const [low, high] = [...ends].sort((a, b) => a - b);
     return {
       label: [title, panel.title, `${shade} of ${rows.length} by ${columns.length} cells`].filter(Boolean).join(", "),
       height: 110 + LINE * rows.length,
       least: 160 + 26 * columns.length,
-      points: cells.map((_, n) => [0, n]),
+      points: inOrder.map(cell => [0, place.get(cell)]),
       tip: (_, n) => cellTip(panel, cells[n]),
       option: (colours, width) => {
         const left = Math.min(width * 0.34, 220),
@@ -251,7 +288,11 @@
     const named = new Map(marks.filter(({name}) => name).map(one => [one.name, one]));
     if (named.size < 2) return null;
     const several = name => new Set(marks.filter(one => one.name === name).map(({look}) => look)).size > 1;
-    const entries = [...named.values()].map(({name, look}) => ({name, color: look === null || several(name) ? "var(--baseline)" : `var(--series-${look % 6})`}));
+    const entries = [...named.values()].map(marks => ({
+      name: marks.name,
+      color: marks.look === null || several(marks.name) ? "var(--baseline)" : `var(--series-${marks.look % 6})`,
+      dash: ["line", "rule"].includes(marks.kind) ? DASHES[dashOf(marks)] : "solid",
+    }));
     return R.viewLegend(entries, off, changed);
   }
 
@@ -259,7 +300,8 @@
   function picture(host, {title, panels, columns}, file, off, changed) {
     const all = panels.flatMap(({marks}) => marks),
       charts = panels.filter(({texts}) => !texts.length),
-      grid = h("div", {class: "panels", "data-columns": Math.min(columns, charts.length)});
+      least = Math.max(1, ...charts.filter(({cells}) => !cells).map(({y}) => (y.names.length ? leastOf(y.names) : 1))),
+      grid = h("div", {class: "panels", "data-columns": Math.min(columns, charts.length, Math.max(1, Math.floor(WIDEST / least)))});
     host.append(...[legend(all, off, changed), grid].filter(Boolean));
     for (const panel of panels) {
       if (panel.texts.length) {

@@ -9,6 +9,8 @@
   const R = Ridgeline,
     {h} = R;
   const LONGEST_LABEL = 34; // letters of a name on an axis; the box and the table have all of them
+  /** One for each colour, all around their point: ECharts' own pin and arrow stand above and below theirs. */
+  const SYMBOLS = ["circle", "rect", "triangle", "diamond", "path://M0,0L10,0L5,9Z", "path://M3,0h4v3h3v4h-3v3h-4v-3h-3v-4h3z"];
 
   /* ---- colours ---- */
 
@@ -46,13 +48,12 @@
       [2, 3],
       [9, 3, 2, 3],
     ];
-    const symbols = ["circle", "rect", "triangle", "diamond", "pin", "arrow"];
     let baselines = 0;
     return new Map(
       backends.map(({name, baseline}) => {
         const n = own.indexOf(name);
         if (baseline) return [name, {color: colours.baseline, dash: dashes[baselines++ % 3], symbol: "circle"}];
-        return [name, {color: colours.series[n % 6], dash: n < 6 ? "solid" : [1, 4], symbol: symbols[n % 6]}];
+        return [name, {color: colours.series[n % 6], dash: n < 6 ? "solid" : [1, 4], symbol: SYMBOLS[n % 6]}];
       }),
     );
   }
@@ -200,5 +201,5 @@
     return {draw, chart};
   }
 
-  Object.assign(R, {plot, palette, mix, scale, looks, axis, colourBar, plotLabel: label});
+  Object.assign(R, {plot, palette, mix, scale, looks, axis, colourBar, plotLabel: label, SYMBOLS});
 })();

@@ -153,7 +153,8 @@
   /** Colours in the sheet's own variables, so that a legend follows the scheme. */
   function legendOf(named, off) {
     const own = named.filter(({baseline}) => !baseline).map(({name}) => name);
-    const entries = named.map(({name, baseline}) => ({name, baseline, color: baseline ? "var(--baseline)" : `var(--series-${own.indexOf(name) % 6})`}));
+    const looks = R.looks(R.palette(), named);
+    const entries = named.map(({name, baseline}) => ({name, baseline, color: baseline ? "var(--baseline)" : `var(--series-${own.indexOf(name) % 6})`, dash: looks.get(name).dash}));
     return R.viewLegend(entries, off, changed => choose({off: R.listing(changed)}));
   }
 

@@ -199,7 +199,7 @@
       );
     const colours = R.palette(),
       looks = R.looks(colours, backends);
-    const entries = backends.map(one => ({...one, color: looks.get(one.name).color}));
+    const entries = backends.map(one => ({...one, color: looks.get(one.name).color, dash: looks.get(one.name).dash}));
     host.append(R.viewLegend(entries, off, hidden => choose({off: R.listing(hidden)})));
     R.plot(host).draw(lines(members, x, rate, backends, off, title));
   }

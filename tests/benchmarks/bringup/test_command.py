@@ -147,7 +147,7 @@ def test_an_interrupted_bring_up_keeps_what_is_finished_and_has_a_report(stand_i
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])}
     files = ["--state", str(tmp_path / "state.jsonl"), "--out", str(tmp_path / "report.json")]
     argv = [sys.executable, "-m", "benchmarks.bringup", "--only", "git", "--only", "package/aiter", *files]
-    ended = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 130
     assert "what is finished is kept" in ended.stderr
     assert [one["step"] for one in kept(tmp_path)] == ["git"]

@@ -173,7 +173,7 @@ def test_graphics_of_a_laptop_are_not_a_gpu_to_compute_on(tmp_path):
     (folder / "drm/renderD128").mkdir(parents=True)
     nodes.write(tmp_path / "dev/dri/renderD128", "")
     [row] = devices.devices(context(tmp_path, []))
-    assert (row.status, row.text) == (RowStatus.NOT_HERE, "no GPU: CPU backends are tried only")
+    assert (row.status, row.text) == (RowStatus.NOT_HERE, "no GPU: only CPU backends are tried")
 
 
 def test_h200(tmp_path):

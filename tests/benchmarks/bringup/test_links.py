@@ -33,7 +33,7 @@ def rows_of(folder: Path, fault: str, world: int = 2) -> dict[str, dict]:
         for rank in range(world)
     ]  # fmt: skip
     try:
-        said = [process.communicate(timeout=120) for process in started]
+        said = [process.communicate(timeout=300) for process in started]
     finally:
         for process in started:
             process.kill()

@@ -21,6 +21,15 @@ def own_servers(monkeypatch):
             server.end()
 
 
+@pytest.fixture
+def light(monkeypatch, tmp_path):
+    """Servers that import a torch and a Triton without content, in no time: for what does not ask them anything."""
+    for name in ("torch", "torch/distributed", "triton", "triton/language"):
+        (tmp_path / "light" / name).mkdir(parents=True)
+        (tmp_path / "light" / name / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "light"))
+
+
 def pool(folder: Path, world: int = 1, **variables: str) -> WorkerPool:
     return WorkerPool("head", sys.executable, folder, world, folder, variables)
 
@@ -49,12 +58,13 @@ def test_both_ways_give_the_same_environment(monkeypatch, tmp_path, how):
     assert "TRITON_MARK" not in os.environ
 
 
-def test_all_ranks_of_all_pools_come_from_one_server(tmp_path):
+def test_all_ranks_of_all_pools_come_from_one_server(light, tmp_path):
     first, second = pool(tmp_path, 2), pool(tmp_path)
     try:
         assert len(starting._servers) == 1
         processes = [worker.process for one in (first, second) for worker in one.workers]
         assert len({process.pid for process in processes}) == 3
+        assert way(first) == way(second) == "fork"
         assert all(os.getsid(process.pid) == process.pid for process in processes)
     finally:
         first.kill()
@@ -74,7 +84,7 @@ def test_what_no_import_reads_needs_no_server_of_its_own(monkeypatch, tmp_path):
     assert len(starting._servers) == 1
 
 
-def test_an_idle_server_ends_when_another_environment_needs_one(monkeypatch, tmp_path):
+def test_an_idle_server_ends_when_another_environment_needs_one(light, monkeypatch, tmp_path):
     workers = pool(tmp_path)
     (first,) = starting._servers.values()
     monkeypatch.setenv("TORCH_SOMETHING", "1")

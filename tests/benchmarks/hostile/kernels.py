@@ -184,6 +184,32 @@ KERNELS = (
     HostileKernel("stops_itself", "hang", "no answer within", in_call="os.kill(os.getpid(), signal.SIGSTOP)"),
     HostileKernel("kills_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGKILL)"),
     HostileKernel("stops_parent", "crash", "", in_call="os.kill(os.getppid(), signal.SIGSTOP); os._exit(1)"),
+    HostileKernel(
+        "kills_siblings",
+        "crash",
+        "compar",
+        in_call="""
+        for entry in os.listdir("/proc") if calls == 1 else ():
+            if entry.isdigit() and int(entry) != os.getpid():
+                try:
+                    stat = pathlib.Path("/proc", entry, "stat").read_text().rpartition(") ")[2].split()
+                except OSError:
+                    continue
+                if int(stat[1]) == os.getppid():
+                    os.kill(int(entry), signal.SIGKILL)
+        """,
+    ),
+    HostileKernel(
+        "outlives_parent",
+        "hang",
+        "no answer within",
+        in_call="""
+        ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+        """,
+    ),
+    HostileKernel("hangs_at_exit", "ok", in_call="import atexit; calls > 1 or atexit.register(time.sleep, 3600)"),
     HostileKernel("recurses", "error", "RecursionError", in_call="f = lambda: f()\nf()"),
     HostileKernel(
         "overflows_stack",
@@ -238,6 +264,23 @@ KERNELS = (
         "daemon_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
     ),
     HostileKernel("lasting_threads", "ok", in_call="threading.Thread(target=time.sleep, args=(60,)).start()"),
+    HostileKernel(
+        "spins_on",
+        "ok",
+        in_call="calls > 1 or threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()",
+    ),
+    HostileKernel(
+        "hides_its_name",
+        "ok",
+        in_call="""
+        if calls == 1:
+            libc = ctypes.CDLL(None)
+            libc.prctl(15, b") Z 1 1 1 (", 0, 0, 0)
+            if not os.fork():
+                time.sleep(60)
+                os._exit(0)
+        """,
+    ),
     HostileKernel("empties_folder", "ok", in_call="shutil.rmtree('.', ignore_errors=True)"),
     HostileKernel(
         "empties_parent_folder",
@@ -261,6 +304,39 @@ KERNELS = (
     ),
     HostileKernel(
         "lowers_limits", "error", "Too many open files", in_call="resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
+    ),
+    HostileKernel(
+        "lowers_more_limits",
+        "ok",
+        in_call="""
+        for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_STACK, resource.RLIMIT_NPROC):
+            resource.setrlimit(limit, (1000, resource.getrlimit(limit)[1]))
+        """,
+    ),
+    HostileKernel(
+        "holds_its_parent_down",
+        "ok",
+        in_call="""
+        os.sched_setaffinity(os.getppid(), {min(os.sched_getaffinity(0))})
+        os.sched_setscheduler(os.getppid(), os.SCHED_BATCH, os.sched_param(0))
+        resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        """,
+    ),
+    HostileKernel(
+        "held_down",
+        "ok",
+        in_call="""
+        assert os.sched_getscheduler(0) != os.SCHED_BATCH, "an earlier kernel decides how this one is scheduled"
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 3, "an earlier kernel lowered the limits of this one"
+        """,
+    ),
+    HostileKernel(
+        "closes_the_session",
+        "ok",
+        in_call="""
+        for one in pathlib.Path("..").resolve().rglob("*") if calls == 1 else ():
+            one.chmod(0) if not one.is_symlink() else None
+        """,
     ),
     HostileKernel("no_files", "error", "File too large", in_call="resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
     HostileKernel(
@@ -401,3 +477,25 @@ ORPHAN = HostileKernel(
         """,
 )
 """Ends the process that would end what it leaves: for a whole program, which then does so itself."""
+
+WRITERS = {
+    "toy/steady.py": HostileKernel(
+        "writes_into_the_tree",
+        "ok",
+        in_call="""
+        with open(os.path.join(os.path.dirname(__file__), "steady.py"), "a") as file:
+            file.write("# faster\\n")
+        """,
+    ),
+    "usercustomize.py": HostileKernel(
+        "writes_for_every_python",
+        "ok",
+        in_call="""
+        import site
+        folder = pathlib.Path(site.getusersitepackages())
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "usercustomize.py").write_text("print('here I am')\\n")
+        """,
+    ),
+}
+"""By the file that they write: what is measured after them is not what was asked for, so nothing is."""

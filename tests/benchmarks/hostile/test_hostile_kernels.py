@@ -21,7 +21,7 @@ from benchmarks.coordinator.trial import measure
 from benchmarks.plan import Protocol, Selection
 from benchmarks.tally import Tally
 from tests.benchmarks.conftest import TOY
-from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, HostileKernel
+from tests.benchmarks.hostile.kernels import HEALTHY, KERNELS, ORPHAN, WRITERS, HostileKernel
 
 ROOT = Path(__file__).parents[3]
 MARK = "86400.7"
@@ -135,7 +135,7 @@ def test_the_table_has_what_was_asked_for():
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_command_says_what_happened_and_prints_no_more_than_can_be_read(tmp_path, start):
-    kernels = [ORPHAN, *(one for one in KERNELS if one.name in ("kills_parent", "long_text", "leaves_children"))]
+    kernels = [ORPHAN, *(one for one in KERNELS if one.name in ("long_text", "leaves_children"))]
     names = [one.name for one in kernels]
     tree, out = tree_of(tmp_path / "tree", kernels), tmp_path / "trials.jsonl"
     asked = [word for name in (*names, HEALTHY) for word in ("--kernel", name)]
@@ -167,3 +167,21 @@ def test_a_side_that_kills_the_parent_of_both_costs_the_other_side_nothing(tmp_p
     assert len(arms["base/hostile"]["seconds"]) == QUICK.rounds
     assert arms["head/hostile"]["status"] == "crash"
     assert killer.says in arms["head/hostile"]["why"]
+
+
+@pytest.mark.parametrize("written", WRITERS)
+def test_nothing_is_measured_after_a_kernel_that_changes_what_later_processes_read(tmp_path, written):
+    tree, out = tree_of(tmp_path / "tree", [WRITERS[written]]), tmp_path / "trials.jsonl"
+    asked = [word for name in (HEALTHY, WRITERS[written].name) for word in ("--kernel", name, "--case", "small")]
+    what = ["--tree", f"head={tree}", "--out", str(out), "--rounds", "2", "--trials", "2", "--progress", "none"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "run", *what, *asked, "--case", "one"],
+        cwd=ROOT,
+        env={**os.environ, "HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 3
+    [said] = ended.stderr.splitlines()
+    assert f"{written} changed while {WRITERS[written].name} was measured: by a kernel, or by somebody" in said
+    assert [json.loads(line)["kernel"] for line in out.read_text().splitlines()] == [HEALTHY]

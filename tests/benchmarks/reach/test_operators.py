@@ -77,6 +77,14 @@ def test_a_changed_file_reaches_the_operators_that_use_it(tmp_path, changed, dif
     assert set(found.differing.values()) <= {(changed,)}, "the file is named"
 
 
+def test_the_package_that_an_operator_lies_in_counts_though_nothing_names_it(tmp_path):
+    alone = {"other/__init__.py": "", "other/sort.py": "import theirs\nsort = theirs.Kernel('sort')\n"}
+    for side, more in (("base", ""), ("head", "limit = 2\n")):
+        made(tmp_path / side, {**alone, "other/__init__.py": more})
+    found = operators.compared(*(tree.of_folder(tmp_path / side, ["kernels", "other"]) for side in ("base", "head")))
+    assert found.differing == {"sort": ("other/__init__.py",)}
+
+
 def test_a_file_that_is_new_or_gone_counts(tmp_path):
     base = made(tmp_path / "base", {"kernels/gemm/new.py": ""})
     head = made(tmp_path / "head", {"kernels/gather.py": None, "kernels/scan.py": KERNEL.format("scan")})

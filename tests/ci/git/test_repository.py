@@ -119,6 +119,27 @@ def test_uncommitted_changes_make_a_tree_dirty_but_results_do_not(repo: Path) ->
     assert Repository(repo).is_dirty()
 
 
+@pytest.mark.parametrize("place", ["swept.jsonl", "a[1] *.jsonl.gz", "out/deep/swept.jsonl", "back\\slash.jsonl"])
+def test_what_a_command_writes_beside_its_trial_file_is_no_change_of_the_tree(repo: Path, place: str) -> None:
+    out = repo / place
+    stem = out.name.split(".")[0]
+    (out.parent / stem).mkdir(parents=True)
+    beside = (f".{out.name}.lock", f"{stem}.csv", f".{stem}.csv.17.draft", f"{stem}.code.json", f"{stem}/table.md")
+    for name in (out.name, *beside):
+        (out.parent / name).write_text("x")
+    assert Repository(repo).is_dirty()
+    assert not Repository(repo).is_dirty(out)
+    assert Repository(repo).is_dirty(out.with_name("other.jsonl"))
+    out.with_name(f"{stem}.py").write_text("x")
+    assert Repository(repo).is_dirty(out)
+
+
+def test_a_trial_file_elsewhere_hides_no_change(repo: Path, tmp_path: Path) -> None:
+    assert not Repository(repo).is_dirty(tmp_path / "elsewhere.jsonl")
+    (repo / "kernels" / "a").write_text("edited")
+    assert Repository(repo).is_dirty(tmp_path / "elsewhere.jsonl")
+
+
 def test_kernels_are_the_same_if_only_other_files_changed(repo: Path) -> None:
     (repo / "kernels" / "spec.py").write_text("SPEC_VERSION = 1\n")  # as in a clone of Ridgeline
     first = commit(repo)

@@ -12,6 +12,7 @@ import pytest
 
 from ci.isa.judge import CodeVerdict, compare
 from ci.isa.policy import IsaPolicy
+from kernels.hardware import lds_limit
 from tests.ci.isa.trees import DEQUANTISE, ROOT, alarms, change, compiled, result_file
 
 CHOSEN = {
@@ -192,6 +193,9 @@ PUSHING = {"all_gather", "all_reduce", "all_to_all", "gemm_all_scatter", "reduce
 def test_no_kernel_waits_for_one_peer_before_it_stores_to_the_next(arch, cache):
     """Every push of a pull-request case to seven peers, by default knobs: no drain inside a block, nothing spilled.
 
+    Every store to a peer moves 16 bytes a lane; AMD's matrix units leave 4 neighbouring elements of a tile of 16 rows
+    in a lane, so those of the fused kernel may move 8.
+
     tests/kernels/test_collectives_compiled.py looks at the assembly of the other numbers of ranks in its own way.
     """
     entries = compiled(ROOT, cache, arch, kernels=sorted(PUSHING), cases=["w8_*", "*_w8"]).entries
@@ -201,3 +205,7 @@ def test_no_kernel_waits_for_one_peer_before_it_stores_to_the_next(arch, cache):
     for entry, metrics in found:
         assert metrics.remote_store_drains == 0, (entry.name, entry.cases)
         assert (metrics.vgpr_spills, metrics.sgpr_spills) == (0, 0), (entry.name, entry.cases)
+        assert metrics.lds_bytes <= lds_limit(arch), (entry.name, entry.cases)
+        fused = entry.kernel == "gemm_all_scatter" and entry.backend != "bulk"
+        allowed = {"16", "8"} if fused else {"16"}
+        assert set(metrics.remote_store_widths) <= allowed, (entry.name, entry.cases)

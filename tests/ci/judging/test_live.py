@@ -17,8 +17,8 @@ from rich.console import Console
 from benchmarks import trial_file
 from ci.git.repository import Commit, LocalCheckout
 from ci.harness import INTERRUPTED, MEASURED, NOTHING, USAGE, MeasureError, MeasurePlan
-from ci.judging import policy
-from ci.judging.live import Interrupted, TrialOrder, compare, identical, started_for_each, up_to
+from ci.judging import outlook, policy
+from ci.judging.live import Interrupted, TrialOrder, compare, identical, said, started_for_each, up_to
 from ci.judging.types import Verdict
 from ci.records import store
 from ci.report.seconds import to_decide
@@ -86,9 +86,9 @@ class Player:
             trees={role: trials.tree(commits[role]) for role in roles},
         )
 
-    def times(self, factor: float) -> list[float]:
+    def times(self, factor: float, rounds: int = 40) -> list[float]:
         factor *= np.exp(self.apart * self.random.standard_normal()) if self.apart else 1.0
-        return list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, 40)))
+        return list(1e-3 * factor * np.exp(self.random.normal(0, 0.003, rounds)))
 
 
 def play(player: Player, out: Path, plan: MeasurePlan | None = None) -> Any:
@@ -216,7 +216,7 @@ def test_only_open_cases_are_measured_again_and_the_numbers_go_on() -> None:
 def test_a_comparison_is_one_session_whose_first_order_is_a_trial_of_everything(tmp_path: Path) -> None:
     player = Player(slower=0.004)
     play(player, tmp_path / "t.jsonl")
-    assert player.asked[0] == {"kernel": "", "cases": [], "first_trial": 0, "trials": 1, "without": []}
+    assert player.asked[0] == {"kernel": "", "cases": [], "first_trial": 0, "trials": 1, "without": [], "rounds": {}}
     numbers = [range(one["first_trial"], one["first_trial"] + one["trials"]) for one in player.asked]
     assert [number for some in numbers for number in some] == list(range(player.written)), "no number twice, none left"
 
@@ -256,3 +256,67 @@ def test_a_program_that_takes_no_orders_is_started_for_each(tmp_path: Path) -> N
     assert (plans[0].trials, plans[0].cases) == (1, ())
     assert all(case.startswith("gemm/") for plan in plans[1:] for case in plan.cases)
     assert [plan.first_trial for plan in plans] == [sum(p.trials for p in plans[:i]) for i in range(len(plans))]
+
+
+@pytest.mark.parametrize(("asked", "measured"), [((), []), (("gemm",), []), (("gemm", "rows"), [("rows",)])])
+def test_a_program_that_goes_on_has_no_first_trial_again(
+    tmp_path: Path, asked: tuple[str, ...], measured: list[tuple[str, ...]]
+) -> None:
+    plans: list[MeasurePlan] = []
+
+    def alone(trees: Sequence[LocalCheckout], plan: MeasurePlan, out: Path, console: Console) -> int:
+        plans.append(plan)
+        return MEASURED
+
+    orders = iter([said([TrialOrder("", (), 0, 1, ("gemm",)), TrialOrder("gemm", ("m16",), 1, 2)]), "[]"])
+    quiet = Console(file=io.StringIO())
+    ended = started_for_each(alone)(TREES, MeasurePlan(kernels=asked), tmp_path / "t", quiet, lambda: next(orders))
+    assert ended == MEASURED
+    assert [plan.kernels for plan in plans] == [*measured, ("gemm",)]
+    assert (plans[-1].first_trial, plans[-1].trials, plans[-1].cases) == (1, 2, ("gemm/m16",))
+
+
+class NoisyPlayer(Player):
+    """Case m16 has noisy rounds; of 4 s of a trial, 3.6 are not samples.  It measures as many rounds as it is told."""
+
+    def write(self, trees: Sequence[LocalCheckout], cases: set[str], count: int, out: Path) -> None:
+        rounds = next((order["rounds"] for order in reversed(self.asked) if set(order["cases"]) == cases), {})
+        for _ in range(count):
+            line = self.trial(sorted(cases), [tree.role for tree in trees])
+            for name, case in line["cases"].items():
+                for key, arm in case["arms"].items():
+                    noise = self.random.normal(0, 0.05 if name == "m16" else 0.001, rounds.get(name, 40))
+                    slow = 1.0 + self.slower if key == "head/triton" else 1.0
+                    arm["seconds"] = list(1e-3 * slow * np.exp(noise))
+            line["spent_s"] = {"start": 2.0, "checks": 1.6, "rounds": 0.4}
+            out.open("a").write(json.dumps(line) + "\n")
+            self.written += 1
+
+
+def test_rounds_are_spent_on_the_case_that_needs_them(tmp_path: Path) -> None:
+    player = NoisyPlayer()
+    outcome = play(player, tmp_path / "t.jsonl")
+    later = [order for order in player.asked if order["first_trial"] >= 4]
+    assert later
+    assert all(list(order["rounds"]) == ["m16"] for order in later), "the quiet case was settled with the usual ones"
+    assert all(40 < order["rounds"]["m16"] <= 160 for order in later)
+    assert all(not order["rounds"] for order in player.asked if order["first_trial"] < 2), "nothing is known yet"
+    assert {case.case: case.rounds for case in outcome.judgement.cases}["gemm/triton/m64"] == 40
+
+
+def test_more_rounds_where_a_start_is_dear_settle_a_case_in_fewer_trials(tmp_path: Path, monkeypatch: Any) -> None:
+    informed = {slower: NoisyPlayer(slower) for slower in (0.0, 0.02)}
+    found = {slower: play(player, tmp_path / f"informed{slower}.jsonl") for slower, player in informed.items()}
+    assert [found[slower].judgement.verdict for slower in found] == [Verdict.SAME, Verdict.SLOWER]
+    monkeypatch.setattr(outlook, "rounds", lambda *_: {})
+    usual = {slower: NoisyPlayer(slower) for slower in informed}
+    found = {slower: play(player, tmp_path / f"usual{slower}.jsonl") for slower, player in usual.items()}
+    assert found[0.0].judgement.verdict is Verdict.CANNOT_TELL
+    assert informed[0.02].written < usual[0.02].written
+
+
+def test_trials_that_do_not_say_where_their_seconds_went_have_the_usual_rounds(tmp_path: Path) -> None:
+    player = Player(apart=0.01)
+    play(player, tmp_path / "t.jsonl")
+    assert len(player.asked) > 1
+    assert not any(order["rounds"] for order in player.asked)

@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,54 @@ ROOT = Path(__file__).parents[3]
 MEASURED = ("--kernel", "steady", "--case", "small", "--rounds", "3")
 COMPILED = ("--arch", "gfx942", "--kernel", "sample_all_gather", "--kernel", "sample_wgrad")
 STEPPED = "".join(f"{1.0 + 0.1 * (i > 30) + 0.001 * (i % 7)}\n" for i in range(60))
+TUNABLE = """\
+import time
+import tomllib
+from pathlib import Path
+
+import torch
+
+from kernels.spec import Case, Cost, Kernel, Tolerance, Tuned
+
+FILE = str(Path(__file__).with_name("tuned.toml"))
+tunable = Kernel(
+    "tunable", tolerance=Tolerance(1e-6, 1e-6), cases=[Case("one", tier="pr", n=64, dtype="fp32")]
+)
+tunable.inputs(lambda case, seed: {"x": torch.randn(case.n)})
+tunable.cost(lambda case: Cost(flops=case.n, hbm_bytes=8 * case.n))
+tunable.reference(lambda case, inputs: inputs["x"] * 2)
+
+def key(case):
+    return case.name
+
+def rule(case, arch):
+    return {"nap": 2}
+
+def config(case, arch):
+    entry = tomllib.loads(Path(FILE).read_text()).get(arch, {}).get(case.name, {})
+    return {**rule(case, arch), **{name: value for name, value in entry.items() if name == "nap"}}
+
+def candidates(case, arch):
+    return [{"nap": nap} for nap in (2, 1, 3)]
+
+@tunable.backend("ours", config=config, candidates=candidates, tuned=Tuned(FILE, key, rule))
+def ours(case, inputs, *, nap: int = 2):
+    out = torch.empty_like(inputs["x"])
+    def call():
+        time.sleep(nap / 1000)
+        return torch.mul(inputs["x"], 2, out=out)
+    return call
+"""
+"""An operator whose best knob is not that of its rule: a nap of 1 ms."""
+
+SCRIPT = """\
+import torch
+from triton.testing import do_bench
+
+for size in (64, 96):
+    x = torch.randn(size, size)
+    print(do_bench(lambda: torch.relu(x)))
+"""
 AUTHOR = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.com")
 
 
@@ -48,8 +97,11 @@ def build(folder: Path) -> None:
         shutil.copytree(ROOT / "tests/benchmarks" / tree / package, folder / package, ignore=_NO_CACHES)
     (folder / "pyproject.toml").write_text('[tool.ridgeline]\nkernels = ["toy", "samples"]\n')
     (folder / ".gitignore").write_text(
-        "__pycache__/\n.ridgeline/\nresults*/\nsite/\n*.jsonl\n*.csv\nprinted\n*.md\n*.png\n*.svg\n"
+        "__pycache__/\n.ridgeline/\nresults*/\nsite/\nmade.jsonl\nmore.jsonl\nsteps.csv\nprinted\n"
     )
+    (folder / "toy" / "tunable.py").write_text(TUNABLE)
+    (folder / "toy" / "tuned.toml").write_text("# Winners of a sweep.\n")
+    (folder / "bench.py").write_text(SCRIPT)
     _git(folder, "init", "--quiet", "--initial-branch", "main")
     for change in ("", "\n# a line more\n"):
         for name in ("toy/steady.py", "samples/all_gather.py"):
@@ -99,9 +151,10 @@ def _said(folder: Path, code: int, printed: str) -> object:
 
 
 def _trials(folder: Path, code: int, printed: str) -> object:
-    """Numbers and outcomes of the trials in a file, not their times."""
+    """Numbers and outcomes of the trials in a file, not their times, and whether they can be recorded."""
     found = read(folder / "new.jsonl").trials
-    return code, sorted((one.operator, one.number, _statuses(one)) for one in found)
+    recordable = all(one.checkouts["head"].recordable for one in found)
+    return code, recordable, sorted((one.operator, one.number, _statuses(one)) for one in found)
 
 
 def _statuses(trial: object) -> str:
@@ -136,6 +189,35 @@ def _swept(folder: Path, code: int, printed: str) -> object:
     return code, sum(rung == 0 for rung, _ in counted), max(counted.values())
 
 
+def _checked(folder: Path, code: int, printed: str) -> object:
+    """What is known of every arm after the checks of one case."""
+    lines = map(json.loads, (folder / ".ridgeline/checks.jsonl").read_text().splitlines())
+    return code, {name: arm["status"] for line in lines for name, arm in line["arms"].items()}
+
+
+def _tuned(folder: Path, code: int, printed: str) -> object:
+    """The table, without the moment and the machine that confirmed it."""
+    entry = tomllib.loads((folder / "toy/tuned.toml").read_text())["cpu"]["one"]
+    return code, entry["nap"], "confirmed" in entry
+
+
+def _adopted(folder: Path, code: int, printed: str) -> object:
+    """Cases and numbers of the trials; the times of equal code may differ, so the verdict is any."""
+    found = read(folder / "adopted.jsonl").trials
+    numbers = Counter(one.number for one in found)
+    return code in (0, 1, 2), {case for one in found for case in one.cases}, max(numbers.values())
+
+
+def _searched(folder: Path, code: int, printed: str) -> object:
+    """An answer or none, and no trial of the file twice."""
+    numbers = Counter(one.number for one in read(folder / "searched.jsonl").trials)
+    return code in (0, 2), max(numbers.values()), sorted(numbers)[0]
+
+
+def _began(folder: Path, code: int, printed: str) -> object:
+    return code, files(folder), (folder / ".gitignore").read_text()
+
+
 def _json(folder: Path, code: int, printed: str) -> object:
     return code, json.loads(printed)
 
@@ -156,6 +238,16 @@ SCENES = (
         + ("--batch", "1", "--out", "swept.jsonl"),
         _swept,
     ),
+    Scene("verify", ("verify", "--kernel", "steady", "--case", "small"), _checked),
+    Scene("tune", ("tune", "tunable"), _tuned),
+    Scene("adopt", ("adopt", "bench.py", "HEAD^", "HEAD", "--rounds", "8", "--out", "adopted.jsonl"), _adopted),
+    Scene(
+        "bisect",
+        ("bisect", "HEAD^", "HEAD", "--case", "steady/small", "--rounds", "3", "--trials", "3", "--no-why")
+        + ("--out", "searched.jsonl"),
+        _searched,
+    ),
+    Scene("init", ("init",), _began),
     Scene("events", ("events", "--json"), _json),
     Scene("gate", ("gate", "HEAD^", "HEAD", "--json"), _json),
     Scene("detect", ("detect", "steps.csv", "--json"), _said),

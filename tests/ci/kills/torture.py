@@ -36,6 +36,9 @@ LIMIT_S = 5.0
 JOB_S = 60.0
 """Until then a job that outlives its command has ended."""
 
+DEEP = 0.4
+"""Share of the kills that are to hit a process below the command; many a command has none at first."""
+
 CODES = (0, 1, 2, 3, 130)
 """Exit codes that are documented."""
 
@@ -88,6 +91,16 @@ def below(process: int) -> Iterator[int]:
         yield from found
 
 
+def _any_below(process: subprocess.Popen[bytes], chance: random.Random) -> int | None:
+    """One of its descendants, waited for; None if it ends, or has none for a while."""
+    until = time.monotonic() + LIMIT_S
+    while process.poll() is None and time.monotonic() < until:
+        if found := list(below(process.pid)):
+            return chance.choice(found)
+        time.sleep(0.005)
+    return None
+
+
 def gone(limit_s: float) -> tuple[float, list[int]]:
     """Wait until nothing runs below this process: how long that took, and what is left."""
     began = time.monotonic()
@@ -132,7 +145,7 @@ class Stage:
         """Kill it that often in one repository, then run it to its end."""
         self._new()
         for _ in range(kills):
-            self._kill(chance.random() * 1.05 * self.seconds, chance.random() < 0.25, chance)
+            self._kill(chance.random() * 1.05 * self.seconds, chance.random() < DEEP, chance)
             if self.tally.faults:
                 return
         found = self._to_the_end()
@@ -164,17 +177,18 @@ class Stage:
         """Kill it, or something below it, and look at what is left."""
         process = self._start()
         time.sleep(after_s)
-        children = list(below(process.pid)) if deep and not self.scene.detached else []
-        victim = chance.choice(children) if children else process.pid
+        child = _any_below(process, chance) if deep and not self.scene.detached else None
+        victim = child or process.pid
         what = f"killed after {after_s:.2f} s: {named(victim)}"
+        ended = process.poll() is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
         code = process.wait(HANGS_S)
         late, left = gone(JOB_S if self.scene.detached else LIMIT_S)
-        self.tally.kills += 1
-        self.tally.mains += victim == process.pid
+        self.tally.kills += not ended
+        self.tally.mains += not ended and child is None
         self._note(0.0 if self.scene.detached else late, left, what)
-        if victim != process.pid:
+        if child is not None:
             self._of_a_child(code, what)
         self.tally.faults += [f"{what}: {one}" for one in unsound(self.folder, self.template)]
 

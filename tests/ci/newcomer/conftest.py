@@ -32,7 +32,8 @@ class Installed:
         """A command of this environment; nothing of the tree under test is on its path."""
         kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
         named = {f"GIT_{r}_{k}": v for r in ("AUTHOR", "COMMITTER") for k, v in (("NAME", "A"), ("EMAIL", "a@example"))}
-        env = {**kept, **named, "PATH": f"{self.folder}/bin:{kept['PATH']}", **variables}
+        compiles = {"PYTHONDONTWRITEBYTECODE": ""}  # the first command compiles what all others read
+        env = {**kept, **named, **compiles, "PATH": f"{self.folder}/bin:{kept['PATH']}", **variables}
         return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=1800)
 
 

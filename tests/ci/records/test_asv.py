@@ -53,7 +53,7 @@ class Project:
         self.root, self.home = root / "project", root / "home"
         self.home.mkdir()
         (self.root / "benchmarks").mkdir(parents=True)
-        shutil.copytree(ROOT / "ci", self.root / "ci", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "ci", self.root / "ci")  # with what is compiled
         shutil.copytree(ROOT / "benchmarks/lifetime", self.root / "benchmarks/lifetime")
         shared = (f"benchmarks/{name}.py" for name in ("__init__", "suite", "trial_file", "shapes", "points"))
         for name in ("asv.conf.json", *shared):

@@ -19,7 +19,7 @@ def submitted(cluster: SlurmCluster, folder: Path, text: str, *options: str) -> 
     return cluster.slurm.sbatch(script, token, [out, "--export=NONE", f"--chdir={folder}", *options]), token
 
 
-def ended(cluster: SlurmCluster, job: str, token: str, seconds: float = 30.0) -> list[str]:
+def ended(cluster: SlurmCluster, job: str, token: str, seconds: float = 45.0) -> list[str]:
     """States of a job's tasks when all have ended."""
     until(lambda: (rows := cluster.slurm.find(job, token)) and all(row.ended for row in rows), f"job {job}", seconds)
     return sorted(row.state for row in cluster.slurm.find(job, token))

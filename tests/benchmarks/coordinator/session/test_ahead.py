@@ -152,7 +152,7 @@ def test_the_same_files_are_compiled_once():
 
 def test_cores_that_measure_are_not_taken():
     assert processes("cpu", 64.0) == 0
-    assert [processes("gpu", cores) for cores in (0.0, 2.0, 4.0, 16.0, 200.0)] == [-1, 0, 1, 7, 16]
+    assert [processes("gpu", cores) for cores in (0.0, 2.0, 4.0, 16.0, 200.0)] == [-1, 0, 1, 7, 12]
 
 
 def test_the_process_fills_the_cache_of_launches(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from benchmarks.coordinator.session import quiet as quiet_module
 from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet, Stopped
 
 PATIENCE_S = 30.0
@@ -59,13 +60,20 @@ def test_while_one_is_timed_no_other_does_anything(others):
     assert seen == [0] * 240
 
 
-def test_a_lane_at_work_is_waited_for_and_one_that_pauses_waits(others):
-    quiet, request, timed = Quiet(), threading.Event(), threading.Event()
+def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others, monkeypatch):
+    monkeypatch.setattr(quiet_module, "PATIENCE_S", 0.2)
+    quiet, request, timed, paused = Quiet(), threading.Event(), threading.Event(), []
 
     def prepares() -> None:
         with quiet.lane(0):
+            quiet.pause()
+            paused.append("before anybody wanted to be timed")
+            soon(lambda: quiet._wanting == 1)
+            quiet.pause()
+            paused.append("soon after")
             request.wait(PATIENCE_S)
             quiet.pause()
+            paused.append("when all was done")
 
     def times() -> None:
         with quiet.lane(0), quiet.alone():
@@ -74,12 +82,33 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_waits(others):
     first = others.submit(prepares)
     soon(lambda: len(quiet._lanes) == 1)
     second = others.submit(times)
-    assert resting(second)
+    soon(lambda: len(paused) == 2)
+    time.sleep(0.25)
     request.set()
     assert resting(first), "it stops at its next request"
+    assert len(paused) == 2
     assert not quiet._at_work
+    assert not second.done()
     timed.set()
     assert first.result(PATIENCE_S) is second.result(PATIENCE_S) is None
+    assert paused[-1] == "when all was done"
+
+
+def test_those_that_have_come_to_their_samples_take_them_one_after_the_other(others):
+    quiet, order, ready = Quiet(), [], threading.Barrier(4)
+
+    def trial(name: str) -> None:
+        with quiet.lane(0):
+            ready.wait(PATIENCE_S)
+            time.sleep(0.02)
+            with quiet.alone():
+                order.append(f"{name} timed")
+                time.sleep(0.02)
+            order.append("prepares")
+
+    for done in [others.submit(trial, name) for name in "abcd"]:
+        done.result(PATIENCE_S)
+    assert order[4:] == ["prepares"] * 4
 
 
 def test_outside_of_a_lane_nothing_is_waited_for():

@@ -15,17 +15,18 @@ from benchmarks.coordinator import ranks
 from benchmarks.coordinator.checkouts import Checkout
 from benchmarks.coordinator.referee import REFEREE_VARIABLE
 from benchmarks.coordinator.session import side_by_side
-from benchmarks.coordinator.session.quiet import Quiet
-from benchmarks.coordinator.session.side_by_side import LANES_VARIABLE, lanes
+from benchmarks.coordinator.session.orders import PlannedTrial
+from benchmarks.coordinator.session.quiet import BY_ITSELF, Quiet
+from benchmarks.coordinator.session.side_by_side import LANES_VARIABLE, SideBySide, lanes
 from benchmarks.coordinator.trial import measure
-from benchmarks.plan import Protocol, Selection, UsageError
+from benchmarks.plan import PlannedArm, PlannedCase, Protocol, Selection, UsageError
 from tests.benchmarks.hostile.kernels import KERNELS
 from tests.benchmarks.hostile.test_hostile_kernels import tree_of
 
 QUICK = Protocol(rounds=4, trials=3, deadline_s=30.0)
 SMALL = Selection(cases=("small",))
-TIMED = ("call", "samples", "whole")
-"""Requests during which nothing else may be at work: a first call may choose by times."""
+TIMED = ("samples", "whole")
+"""Requests during which nothing else may be at work."""
 
 
 @pytest.fixture
@@ -143,6 +144,64 @@ def test_what_one_raises_ends_the_others():
     with pytest.raises(OSError, match="no disk"):
         list(side_by_side.run([works, works, fails, works], 3, quiet))
     assert stopped == ["Stopped", "Stopped"]
+
+
+def needing(**arm: Any) -> tuple[PlannedCase, ...]:
+    """A case of 10 bytes whose only arm has these fields."""
+    return (PlannedCase("c", 1, (PlannedArm("head", "a", **arm),), "graph", 1, 1, 0, memory_bytes=10),)
+
+
+def test_what_would_keep_others_waiting_has_no_other_beside_it():
+    """A library that compiles itself at its first use, as long as it has not; ranks; a kernel that failed."""
+    quiet, beside = Quiet(room=100), {}
+
+    def trial(one: PlannedTrial) -> dict[str, Any]:
+        [lane] = [lane for lane in quiet._lanes if lane.needs != 1]
+        beside[one.kernel, one.number] = lane.needs
+        return {"ahead_s": 0.0, "duration_s": 0.0, "kernel": one.kernel}
+
+    wanted = [
+        PlannedTrial("plain", 0, needing(first_call_s=60.0)),  # it is not installed
+        PlannedTrial("builds", 0, needing(first_call_s=60.0, libraries="humming 0.1")),
+        PlannedTrial("builds", 1, needing(first_call_s=60.0, libraries="humming 0.1")),
+        PlannedTrial("ranks", 0, (PlannedCase("w2", 2, (), "graph", 1, 1, 0, memory_bytes=10),)),
+        PlannedTrial("skipped", 0, (PlannedCase("w2", 2, (), "graph", 1, 1, 0, "one GPU", memory_bytes=10),)),
+    ]
+    lanes_of = SideBySide(quiet, {}, lambda line: True, lambda seconds: None)
+    assert len(list(lanes_of.lines(trial, wanted, 1))) == 5
+    assert beside == {
+        ("plain", 0): 10,
+        ("builds", 0): BY_ITSELF,
+        ("builds", 1): 10,
+        ("ranks", 0): BY_ITSELF,
+        ("skipped", 0): 0,
+    }
+
+
+def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_are_told():
+    quiet, lost, alone, hung, both = Quiet(room=100), [], [], [], threading.Barrier(2)
+    known: dict[str, Any] = {"bad": {("c", "head/a"): "hung before"}}
+
+    def trial(one: PlannedTrial) -> dict[str, Any]:
+        again = bool(alone)
+        if not again:
+            both.wait(30.0)
+        if one.kernel == "bad":
+            hung.append(known["bad"])
+            alone.append(len(quiet._lanes) == 1)
+            known["bad"] = {("c", "head/b"): "hung beside others"}
+        if not again:
+            both.wait(30.0)
+        return {"ahead_s": 1.0, "duration_s": 2.0, "kernel": one.kernel, "again": again}
+
+    wanted = [PlannedTrial("bad", 0, needing()), PlannedTrial("good", 0, needing())]
+    lanes_of = SideBySide(quiet, known, lambda line: line["kernel"] != "bad", lost.append)
+    lines = {line["kernel"]: line for line in lanes_of.lines(trial, wanted, 2)}
+    assert lines["bad"]["again"]
+    assert not lines["good"]["again"]
+    assert alone == [False, True]
+    assert hung[1] == hung[0], "what hung beside others is tried by itself"
+    assert lost == [3.0]
 
 
 @pytest.mark.parametrize(

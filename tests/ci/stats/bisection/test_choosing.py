@@ -57,6 +57,32 @@ def test_no_step_is_an_answer() -> None:
     assert flat.culprits == ()
 
 
+def test_two_trials_that_agree_by_chance_are_no_answer() -> None:
+    """A step of 1 % in noise of 0.6 % gave these; the prior over sizes alone is 99 % sure that there is none."""
+    belief = believe(EVEN, [PairShift(0, 16, -0.0007)] * 2)
+    assert belief.none >= 0.99
+    assert belief.none_at_worst < 0.95
+    assert belief.surely_none == belief.none_at_worst
+    assert isinstance(after(EVEN, [PairShift(0, 16, -0.0007)] * 2), Ask)
+
+
+@pytest.mark.parametrize("sizes", [(0.0032, 0.002), (0.005, 0.004), (0.01, 0.006)])
+def test_no_step_is_hardly_ever_said_of_a_step_of_any_size(sizes: tuple[float, float]) -> None:
+    """400 rows of trials of both ends, up to 40 of each: at most 1 in 100 is called flat, by the oracle of the rule."""
+    step, sd = sizes
+    rng, grid_ = np.random.default_rng(5), grid.of(EVEN.smallest, EVEN.noise)
+    rows = np.log1p(step) + sd * rng.standard_normal((400, 40))
+    flat = np.log(grid_.weight) + np.cumsum(grid_.log_density(rows[..., None]), axis=1)
+    flat = np.log(np.exp(flat - flat.max(axis=-1, keepdims=True)).sum(axis=-1)) + flat.max(axis=-1)
+    best = np.full(flat.shape, -np.inf)
+    for level in grid_.levels:
+        best = np.maximum(best, np.cumsum(grid_.log_density(rows[..., None] - level), axis=1).max(axis=-1))
+    odds = flat - best + np.log(grid.NONE / grid.ONE)
+    assert float((odds.max(axis=1) >= np.log(99)).mean()) <= 0.01
+    seen = [PairShift(0, 16, float(one)) for one in rows[0, :6]]
+    assert believe(EVEN, seen).none_at_worst == pytest.approx(1 / (1 + np.exp(-odds[0, 5])), rel=1e-6)
+
+
 def test_two_steps_are_both_named_the_larger_one_first() -> None:
     levels = {1: 0.0, 3: 0.0, 4: 0.01, 8: 0.01, 11: 0.01, 12: 0.04, 16: 0.04}
     seen = [PairShift(0, node, level + n * 2e-4) for n in (-1, 0, 1) for node, level in levels.items()]
