@@ -23,18 +23,13 @@ from benchmarks.adopted import findings
 from benchmarks.adopted.session import ScriptSampling, ScriptSession
 from benchmarks.adopted.survey import Survey
 from benchmarks.adopted.task import ScriptRun
-from benchmarks.coordinator.starting import START_VARIABLE
+from benchmarks.coordinator.starting import START_VARIABLE, WAITING
 from benchmarks.plan import UsageError
 from benchmarks.tally import NOTHING, Tally
 from benchmarks.trial_file import ROLES
 
 PRINTED = "{out}.{role}.txt"
 """Where the end of what a script printed in the last whole trial is kept, beside the trial file."""
-
-
-WAITING = ("OMP_WAIT_POLICY", "passive")
-"""On a CPU the threads of the side that waits must sleep.  Spinning, they took the cores of the other one: a softmax of
-128 x 256 took 32 ms in place of 0.04 ms, on two busy cores (2026-11-22)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,7 +117,7 @@ def _prepare_environment(script: ScriptRun) -> None:
     """What processes, and a fork server, read as they start."""
     if script.needs_fresh_python:
         os.environ[START_VARIABLE] = "spawn"
-    if script.device == "cpu" or not any(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/kfd").exists():
+    if script.device == "cpu":
         os.environ.setdefault(*WAITING)
 
 

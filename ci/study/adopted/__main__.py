@@ -184,7 +184,8 @@ def summary(rows: Sequence[ScriptOutcome]) -> str:
     lines = [
         "# Benchmark scripts of public repositories under `ridgeline adopt`, unchanged",
         "",
-        f"{len(rows)} scripts of {repositories} repositories, on a machine without a GPU (`--device cpu`):",
+        f"{len(rows)} scripts of {repositories} repositories, on a machine without a GPU (`--device cpu`), in an",
+        "environment of its own with what they import from PyPI:",
         f"{reached} came to their timers, {counts['judged']} were judged: {judged} cases, each of one commit against",
         f"itself, with {alarms} false alarms.",
         "",

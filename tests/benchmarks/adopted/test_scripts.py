@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.adopted import session
 from tests.benchmarks.adopted.conftest import Adopt
 
 ALL_TIMERS = """
@@ -246,6 +247,23 @@ for size in range(8):
     assert len(timed) + len(left_out) == 8
     assert 1 <= len(timed) <= 4
     assert {arm["status"] for arm in left_out} == {"skipped"}
+
+
+def test_a_budget_begins_at_the_first_timer(adopt: Adopt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "SURVEY_LEAST_S", 0.5)
+    script = """
+import time, torch, mylib
+from triton.testing import do_bench
+time.sleep(3)
+x = torch.randn(64)
+for n in range(6):
+    do_bench(lambda: mylib.double(x))
+    time.sleep(1)
+"""
+    found = adopt(script, "--budget", "1")
+    assert found.code == 0, found.said
+    assert 1 <= len(found.survey.sides["head"].closures) <= 3
+    assert any("its survey was ended" in one for one in found.lines[0]["warnings"])
 
 
 @pytest.mark.parametrize(

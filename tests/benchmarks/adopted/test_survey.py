@@ -137,3 +137,19 @@ def test_one_library_for_both_sides_is_refused_unless_a_checkout_has_it() -> Non
 def test_pytest_runs_what_nothing_else_starts(tmp_path: Path, name: str, text: str, by_pytest: bool) -> None:
     (tmp_path / name).write_text(text)
     assert ScriptRun(name, tmp_path / name).by_pytest is by_pytest
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("begin = time.perf_counter()", True),
+        ("from triton.testing import do_bench  # and time.perf_counter()", False),
+        ("print(1)", False),
+    ],
+)
+def test_a_script_that_reads_a_clock_and_names_no_timer_times_by_itself(text: str, own: bool) -> None:
+    ends = {"base": ScriptEnd(1, "died", "it was killed")}, {"base": ScriptEnd()}
+    for end, error in zip(ends, (CannotRun, NothingTimed), strict=True):
+        with pytest.raises(error) as told:
+            refuse(survey("", "a", **end), "bench.py", text)
+        assert ("it times by a loop of its own" in str(told.value)) is own

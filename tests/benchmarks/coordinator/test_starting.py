@@ -142,3 +142,14 @@ def test_a_library_with_threads_of_its_own_is_not_forked(monkeypatch, tmp_path):
 def test_no_such_python(tmp_path):
     with pytest.raises(OSError, match="No such file"):
         WorkerPool("head", str(tmp_path / "python"), tmp_path, 1, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "asked", "policy"), [(False, None, "passive"), (False, "active", "active"), (True, None, None)]
+)
+def test_threads_sleep_while_they_wait_where_there_is_no_gpu(monkeypatch, gpu, asked, policy) -> None:
+    monkeypatch.setattr(starting, "_any_gpu", lambda: gpu)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if asked:
+        monkeypatch.setenv("OMP_WAIT_POLICY", asked)
+    assert starting.environment().get("OMP_WAIT_POLICY") == policy

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ci.records.causes import keeping
+from ci.report import json_report
 from tests.ci.why import toy
 from tests.one_operator import ROOT, git
 
@@ -39,6 +41,12 @@ def test_a_knob_is_named_and_the_idle_one_beside_it_is_not(folder: Path) -> None
     assert why["sentence"].startswith("knob ticks 8 → 64: putting it back leaves ")
     assert [one["name"] for one in why["tried"] if one["answer"].startswith("explains")] == ["ticks"]
     assert subprocess.check_output(["git", "status", "--porcelain"], cwd=folder) == b""
+    (kept,), problems = keeping.load(folder / "results")
+    assert (kept.explanation.sentence, problems) == (why["sentence"], [])
+    command = [sys.executable, "-m", "ci", "gate", "main", "slow", "--report", "gated"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
+    assert [one.sentence for one in json_report.read(folder / "gated.json").explanations] == [why["sentence"]]
 
 
 def test_the_file_with_the_copy_and_its_two_parts_are_named(folder: Path) -> None:
