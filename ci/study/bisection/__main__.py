@@ -46,7 +46,7 @@ def page(ours: list[CountedCell], others: list[CountedCell], searches: int) -> s
 
 {searches} searches per line, 256 changes unless said otherwise, at most {MOST} trials; a trial is one paired log-ratio
 with a standard deviation of 0.4 % unless it is drawn from recorded A/A trials of H200s (copy 0.25 %, mm_m16 0.4 %,
-tgemm_m64 0.6 %). No number of the search was fitted to them.
+tgemm_m64 0.6 %), or from those of tgemm_m64 against arms with more work. No number of the search was fitted to them.
 Size, noise and place of the step are unknown to the search; so is whether there is one. Right: exactly the change that
 has the step, the larger of two, or "no step" where there is none. Written by `python -m ci.study.bisection`.
 

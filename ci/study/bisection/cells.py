@@ -52,6 +52,10 @@ def cells(data: Path) -> list[SearchCell]:
         SearchCell("1 % step, t noise with 3 df", tailed),
         *real,
         SearchCell("1 % step, recorded noise of copy", noises.recorded(data, "copy")),
+        SearchCell(
+            "1 % step, recorded noise of tgemm_m64 against more work",
+            noises.recorded(data, "tgemm_m64", noises.MORE_WORK),
+        ),
         SearchCell("0.3 % step, the smallest looked for, normal noise of 0.2 %", noises.of_t(0.002, NORMAL), (0.003,)),
         SearchCell("1 % step, normal noise, 7 code classes", normal, classes=7),
         SearchCell("1 % step, t noise with 3 df, 7 code classes", tailed, classes=7),
