@@ -36,6 +36,10 @@ class ChangedSide:
         """Whether its launch has these knobs, and is else the default."""
         return knobs.items() <= self.config.items() and set(self.knobs) <= set(knobs)
 
+    def leaves_out(self, knobs: Knobs) -> bool:
+        """Whether it is the default, of which nothing says its values of these knobs: a call's own defaults."""
+        return not self.knobs and not set(knobs) & set(self.config)
+
 
 @dataclasses.dataclass(frozen=True)
 class ChangedPair:
@@ -81,7 +85,7 @@ def _of_case(rows: Sequence[ChangedSide], operator: str, case: str, backend: str
     for change in declared():
         if (change.operator, change.backend) == (operator, backend) and _takes_part(change, case):
             off, on = _side(rows, change.off), _side(rows, change.on)
-            if off and on:
+            if off and on and off is not on:
                 yield ChangedPair(change.name, off, on)
 
 
@@ -90,8 +94,12 @@ def _takes_part(change: Change, case: str) -> bool:
 
 
 def _side(rows: Sequence[ChangedSide], knobs: Knobs) -> ChangedSide | None:
-    """The row of a change's knobs; of several that which changes least of the default."""
-    return min((row for row in rows if row.fits(knobs)), key=lambda row: len(row.knobs), default=None)
+    """The row of a change's knobs; of several that which changes least of the default.
+
+    A point that is the default is not measured again, and a default need not be named in a row's configuration.
+    """
+    found = [row for row in rows if row.fits(knobs)] or [row for row in rows if row.leaves_out(knobs)]
+    return min(found, key=lambda row: len(row.knobs), default=None)
 
 
 def change(frame: pd.DataFrame) -> pd.Series:

@@ -110,3 +110,13 @@ def test_the_table_of_code_alone_has_every_architecture():
     assert made.loc[("put", "gfx942"), ["registers_before", "registers_after"]].tolist() == [8, 7]
     assert made.loc[("hint", "gfx942"), "why"] == "failed: no"
     assert len(made) == 3
+
+
+def test_a_default_that_its_launch_does_not_name_is_the_side_that_was_not_measured():
+    unnamed = {"programs": 4}
+    made = frame(
+        row(1.0, config=unnamed), row(3.0, config=unnamed, hint=False), row(0.5, config=unnamed, scatter="put")
+    )
+    assert changes.change(made).tolist() == ["", "hint", "put"]
+    assert changes.ratio(made)[[1, 2]].tolist() == pytest.approx([1 / 3, 0.5])
+    assert changes.change(frame(row(1.0, config=unnamed))).tolist() == [""], "one row is no pair"
