@@ -128,8 +128,8 @@ def published(spec: FigureSpec, axis: Quantity) -> Iterator[Marks]:
 
 
 def published_dash(n: int) -> int:
-    """Dashes of the n-th published line: none is solid, or as a baseline's."""
-    return 2 + n % 4
+    """Dashes of the n-th published line, from the last on: the first ones are those of baselines, and solid."""
+    return 5 - n % 3
 
 
 def reference_name(one: Mapping[str, Any]) -> str:
