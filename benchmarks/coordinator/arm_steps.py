@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.coordinator.ranks import Failure, PoolDied, StepFailed
-from benchmarks.coordinator.referee import truth_of
+from benchmarks.coordinator.referee import RefereeGone, truth_of
 from benchmarks.coordinator.samples import spot_checks
 from benchmarks.coordinator.worker_pools import WorkerPools
 from benchmarks.plan import PlannedArm, PlannedCase, Protocol
@@ -215,15 +215,15 @@ class ArmSteps:
     def _compared(self, arm: PlannedArm, handed: Sequence[Any]) -> list[Any]:
         """What the referee says of what every rank handed over.  Raises StepFailed or PoolDied."""
         assert self.referee
-        keys = [self._key(arm.role, rank) for rank in range(len(handed))]
-        if not self.referee.knows(keys):
+        keyed = [(self._key(arm.role, rank), one) for rank, one in enumerate(handed)]
+        try:
+            return [self.referee.compare(key, one["handed"], one["sets"]) for key, one in keyed]
+        except RefereeGone:
             self._restarts += 1
             if self._restarts <= MOST_RESTARTS:
-                raise Again  # it ended meanwhile, with the references, which may be no fault of this arm
+                raise Again from None  # which may be no fault of this arm
             self._restarts = 0
-            raise StepFailed(Failure(Status.CRASH, ENDS_REFEREE))
-        keyed = [(self._key(arm.role, rank), one) for rank, one in enumerate(handed)]
-        return [self.referee.compare(key, one["handed"], one["sets"]) for key, one in keyed]
+            raise StepFailed(Failure(Status.CRASH, ENDS_REFEREE)) from None
 
     def _truth_role(self, role: str) -> str:
         return truth_of(role) if self.made_apart else role

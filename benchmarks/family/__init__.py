@@ -105,5 +105,6 @@ def _running(is_stray: Callable[[Child], bool]) -> list[Child]:
     strays = list(filter(is_stray, children()))
     for child in strays:
         if child.ended:
-            os.waitpid(child.process, 0)
+            with contextlib.suppress(ChildProcessError):  # another thread of ours was first
+                os.waitpid(child.process, 0)
     return [child for child in strays if not child.ended]

@@ -35,6 +35,10 @@ def apart(gpu: bool) -> bool:
     return os.environ.get(REFEREE_VARIABLE, "own" if gpu else "apart") == "apart"
 
 
+class RefereeGone(Exception):
+    """Its process ended, and with it what it knew."""
+
+
 class RefereePool(Protocol):
     """One process: benchmarks.coordinator.ranks.WorkerPool."""
 
@@ -84,8 +88,13 @@ class Referee:
         self._kept[key] = size
 
     def compare(self, key: str, notes: list[dict[str, Any]], sets: list[int]) -> dict[str, Any]:
-        """{"norm", "peak", "why", "stale"}; sets: of which values each output is.  Raises StepFailed or PoolDied."""
-        found: dict[str, Any] = self._ask("compare", _size(notes), key=key, notes=notes, sets=sets)
+        """{"norm", "peak", "why", "stale"}; sets: of which values each output is.
+
+        Raises StepFailed, PoolDied, or RefereeGone if it does not know what is expected: a new one would not either.
+        """
+        if not self.knows([key]):
+            raise RefereeGone
+        found: dict[str, Any] = self._ask("compare", _size(notes), starts=False, key=key, notes=notes, sets=sets)
         return found
 
     def close(self) -> None:
@@ -98,8 +107,10 @@ class Referee:
         for key in keys:
             del self._kept[key]
 
-    def _ask(self, op: str, size: int, **fields: Any) -> Any:
+    def _ask(self, op: str, size: int, starts: bool = True, **fields: Any) -> Any:
         if self._pool is None or not self._pool.lives():
+            if not starts:
+                raise RefereeGone
             self._pool = self._start()
         return self._pool.ask("comparison by the referee", COMPARE_S + size / SLOWEST, op, **fields)[0]
 

@@ -49,7 +49,7 @@ def test_a_shard_that_will_never_start_is_told(results: list[Result | None]) -> 
     *ended, last = (row("COMPLETED" if one else "PENDING", task) for task, one in enumerate(results))
     patient, stuck = last, dataclasses.replace(last, reason="PartitionTimeLimit")
     found = dict(enumerate(results))
-    assert "PartitionTimeLimit, which no waiting ends" in judged(found, [*ended, stuck], [], False).why
+    assert "PartitionTimeLimit, which no waiting mends" in judged(found, [*ended, stuck], [], False).why
     assert "no waiting" not in judged(found, [*ended, patient], [], False).why
 
 

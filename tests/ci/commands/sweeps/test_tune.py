@@ -35,6 +35,7 @@ def offered(cases, arch: str = "sm_90") -> dict:
 @pytest.fixture
 def tree(tmp_path, monkeypatch) -> Path:
     """A tree with a table; its two cases of m64 share an entry."""
+    (tmp_path / "kernels").mkdir()
     file = tmp_path / "tuned.toml"
     file.write_text(TABLE)
     cases = [case("m64_fp16", FAST, file), case("m64_bf16", FAST, file), case("m256_fp16", SLOW, file)]
