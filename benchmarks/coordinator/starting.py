@@ -138,7 +138,8 @@ class Forked:
 class ForkServer:
     """One running server, and the socket to it.  `alive` is False once it did not answer.
 
-    way: "fork" or "spawn".  served: it has been ready, so that its end is not the end of what it imports.
+    way: "fork" or "spawn".  served: it has been ready, so that its end is not the end of what it imports.  killed: it
+    was, by somebody else: a kernel, or the system when memory ran out.
     """
 
     def __init__(self, python: str, environment: Mapping[str, str], way: str) -> None:
@@ -155,7 +156,7 @@ class ForkServer:
                 env=lifetime.told(environment),
             )
         self._link, self._asking = ours, threading.RLock()
-        self.served = False
+        self.served = self.killed = False
         self._running: set[int] = set()
         self.alive = True
 
@@ -201,7 +202,7 @@ class ForkServer:
         self.alive = False
         self._link.close()
         try:
-            self._process.wait(patience_s)
+            self.killed = self._process.wait(patience_s) == -signal.SIGKILL
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -231,9 +232,10 @@ class ForkServer:
         try:
             message = self._link.recv(LONGEST_ANSWER)
         except OSError:
-            message = b""
-        if not message:
             self._give_up(0.0)
+            return None
+        if not message:  # its socket closes just before it has ended
+            self._give_up(END_S)
             return None
         return json.loads(message)
 
@@ -245,8 +247,9 @@ def _end_orphans() -> list[str]:
     """
     if not family.keeps_orphans():
         return []
-    ours = {server.pid for server in _servers.values()}
-    return family.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
+    with _choosing:  # meanwhile no thread has a new server that is not in `_servers` yet
+        ours = {server.pid for server in _servers.values()}
+        return family.end_strays(lambda one: one.session != os.getsid(0) and one.process not in ours)
 
 
 _servers: dict[tuple[Any, ...], ForkServer] = {}
@@ -265,12 +268,13 @@ def _servers_for(python: str, environment: Mapping[str, str]) -> Iterator[ForkSe
 def _server(python: str, environment: Mapping[str, str], way: str) -> ForkServer:
     """The server of a Python and what importing reads of an environment; started when it is first asked for.
 
-    Another one that has nothing to do ends then: each holds 250 MB.  One that a kernel ended is started again.
+    Another one that has nothing to do ends then: each holds 250 MB.  One that somebody ended is started again; one that
+    ended by what it imports is not.
     """
     read = sorted(item for item in environment.items() if item[0].startswith(READ_BY_IMPORTS))
     key = (os.getpid(), python, way, *read)
     with deferred(), _choosing:
-        if key in _servers and not _servers[key].alive and _servers[key].served:
+        if (old := _servers.get(key)) and not old.alive and (old.served or old.killed):
             _servers.pop(key)
         if key not in _servers:
             for other in [name for name, server in _servers.items() if server.idle]:

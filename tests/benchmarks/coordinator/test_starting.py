@@ -3,6 +3,9 @@
 import os
 import signal
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FuturesTimeout
 from pathlib import Path
 
 import pytest
@@ -118,6 +121,43 @@ def test_with_its_server_everything_it_started_ends_and_the_next_has_a_new_serve
     assert again.workers[0].process._server is not server
     assert again.ask("probe", 60, "probe")
     again.kill()
+
+
+def test_a_server_that_is_killed_while_it_imports_is_started_again(light, tmp_path):
+    pool(tmp_path).kill()
+    for unready in range(2):
+        for server in starting._servers.values():
+            server.served, server.alive = bool(unready), True
+            os.kill(server.pid, signal.SIGKILL)
+            server.waited() if not unready else server.ask("ended", 0)
+        again = pool(tmp_path)
+        assert way(again) == "fork"
+        again.kill()
+
+
+def test_a_new_server_is_not_taken_for_what_another_one_left(light, monkeypatch, tmp_path):
+    """Two lanes whose server is killed: one starts the next while the other ends what the first left running."""
+    started, go_on = threading.Event(), threading.Event()
+
+    class SlowServer(starting.ForkServer):
+        def __init__(self, *told):
+            super().__init__(*told)
+            started.set()
+            go_on.wait(10)
+
+    monkeypatch.setattr(starting, "ForkServer", SlowServer)
+    monkeypatch.setattr(starting.family, "keeps_orphans", lambda: True)
+    with ThreadPoolExecutor(2) as threads:
+        starts = threads.submit(pool, tmp_path)
+        assert started.wait(10)
+        ends = threads.submit(starting._end_orphans)
+        with pytest.raises(FuturesTimeout):
+            ends.result(timeout=1.0)
+        go_on.set()
+        assert ends.result() == []
+        workers = starts.result()
+    assert way(workers) == "fork"
+    workers.kill()
 
 
 def test_a_torch_that_ends_the_server_is_met_by_the_process_itself(monkeypatch, tmp_path):
