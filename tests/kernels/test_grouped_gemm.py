@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -292,11 +293,28 @@ def test_autotune_takes_the_fastest_by_the_median_and_tells_of_new_outputs(tiny,
     right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
     fresh = functional(lambda: right().clone())
     monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("loop", right), ("fresh", fresh)]))
-    times = {id(right): itertools.chain([0.1] * 7, itertools.repeat(2.0)), id(fresh): itertools.repeat(1.0)}
+    times = {id(right): itertools.chain([0.95] * 7, itertools.repeat(2.0)), id(fresh): itertools.repeat(1.0)}
     monkeypatch.setattr(autotune, "_on_host", lambda call: next(times[id(call)]))
     chosen = autotune.best(kernel, case, x)
     assert chosen.choice == "fresh"
     assert chosen.functional
+
+
+def test_autotune_spends_its_rounds_on_calls_that_may_be_the_fastest(tiny, monkeypatch):
+    kernel, case, x = tiny
+    right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
+    calls = {name: (lambda: right()) for name in ("slow", "near", "fast")}
+    times, rounds = {"slow": 1.2, "near": 1.05, "fast": 1.0}, Counter()
+
+    def on_host(call):
+        name = next(name for name, one in calls.items() if one is call)
+        rounds[name] += 1
+        return times[name]
+
+    monkeypatch.setattr(autotune, "_calls", lambda *_: iter(calls.items()))
+    monkeypatch.setattr(autotune, "_on_host", on_host)
+    assert autotune.best(kernel, case, x).choice == "fast"
+    assert rounds == {"slow": autotune.FIRST_ROUNDS, "near": autotune.ROUNDS, "fast": autotune.ROUNDS}
 
 
 def test_costs_count_every_operand_once(tiny):
