@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,6 +29,19 @@ class Comparison:
     norm: float
     peak: float
     why: str = ""
+
+
+Ids = tuple[int, int]
+"""id() of an output and of its reference."""
+
+
+class Errors(NamedTuple):
+    """What two tensors differ by.  norm and peak as in Comparison; finite: every element of both is."""
+
+    norm: float
+    peak: float
+    finite: bool
+    unequal: bool
 
 
 def seed_for(seed: int, *parts: Any) -> int:
@@ -71,13 +84,35 @@ def poison(out: Any) -> Any:
 
 
 def compare(out: Any, expected: Any, tolerance: Tolerance) -> Comparison:
-    """Compare an output (a tensor or a tuple of them) with the reference.
+    """Compare an output (a tensor or a tuple of them) with the reference; see :func:`compare_all`."""
+    return compare_all([(out, expected)], tolerance)[0]
 
-    Works chunk by chunk on the device that holds `out`; only a few scalars come to the host.  Tolerance zero and zero
+
+def compare_all(pairs: Sequence[tuple[Any, Any]], tolerance: Tolerance) -> list[Comparison]:
+    """Compare outputs (tensors or tuples of them), each with its reference.
+
+    Works chunk by chunk on the device that holds an output.  Where all are right a few scalars come to the host, in one
+    transfer: on a device that several processes share, each transfer waits for their turns.  Tolerance zero and zero
     asks for the same bits, element by element.  A NaN or inf on either side never passes.
     """
+    exact = tolerance.norm == 0 and tolerance.peak == 0
+    errors = _errors([tensors for out, expected in pairs for tensors in _comparable(out, expected)], exact)
+    return [_compared(out, expected, tolerance, errors) for out, expected in pairs]
+
+
+def _comparable(out: Any, expected: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The pairs of tensors whose difference can be taken."""
+    if isinstance(out, torch.Tensor) and isinstance(expected, torch.Tensor):
+        if out.shape == expected.shape and out.numel():
+            yield out, expected
+    elif not isinstance(out, torch.Tensor) and not isinstance(expected, torch.Tensor):
+        for pair in zip(out, expected, strict=False):
+            yield from _comparable(*pair)
+
+
+def _compared(out: Any, expected: Any, tolerance: Tolerance, errors: Mapping[Ids, Errors]) -> Comparison:
     if isinstance(out, (tuple, list)) or isinstance(expected, (tuple, list)):
-        return _compare_tuples(out, expected, tolerance)
+        return _compared_tuples(out, expected, tolerance, errors)
     if tuple(out.shape) != tuple(expected.shape):
         return _refused(f"the output has shape {tuple(out.shape)}, expected {tuple(expected.shape)}")
     exact = tolerance.norm == 0 and tolerance.peak == 0
@@ -85,23 +120,25 @@ def compare(out: Any, expected: Any, tolerance: Tolerance) -> Comparison:
         return _refused(f"the output is {_name(out)}, expected {_name(expected)}, and the comparison is exact")
     if out.numel() == 0:
         return Comparison(True, 0.0, 0.0)
-    for label, tensor in (("the output", out), ("the reference", expected)):
+    found = errors[id(out), id(expected)]
+    for label, tensor in (("the output", out), ("the reference", expected)) if not found.finite else ():
         index = _first_not_finite(tensor)
         if index is not None:
             return _refused(f"{label} is {_value(tensor, index)} at {_place(tensor, index)}")
-    norm, peak = _errors(out, expected)
-    if exact:
-        wrong = _first_unequal(out, expected)
-        why = "" if wrong is None else f"{_says(out, expected, wrong)}, and the comparison is exact"
-        return Comparison(wrong is None, norm, peak, why)
-    return _judged(out, expected, norm, peak, tolerance)
+    if not exact:
+        return _judged(out, expected, found.norm, found.peak, tolerance)
+    wrong = _first_unequal(out, expected) if found.unequal else None
+    why = "" if wrong is None else f"{_says(out, expected, wrong)}, and the comparison is exact"
+    return Comparison(wrong is None, found.norm, found.peak, why)
 
 
-def _compare_tuples(out: Any, expected: Any, tolerance: Tolerance) -> Comparison:
+def _compared_tuples(
+    out: Any, expected: Any, tolerance: Tolerance, errors: dict[tuple[int, int], Errors]
+) -> Comparison:
     count = [len(x) if isinstance(x, (tuple, list)) else 1 for x in (out, expected)]
     if count[0] != count[1] or isinstance(out, torch.Tensor) or isinstance(expected, torch.Tensor):
         return _refused(f"the output has {count[0]} tensor(s), expected {count[1]}, as tuples on both sides")
-    parts = [compare(a, b, tolerance) for a, b in zip(out, expected, strict=True)]
+    parts = [_compared(a, b, tolerance, errors) for a, b in zip(out, expected, strict=True)]
     whys = [f"output {i}: {part.why}" for i, part in enumerate(parts) if not part.ok]
     norm, peak = max((p.norm for p in parts), default=0.0), max((p.peak for p in parts), default=0.0)
     return Comparison(not whys, norm, peak, "; ".join(whys))
@@ -139,25 +176,39 @@ def _difference(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.T
     return a.to(kind) - b, b
 
 
-def _errors(out: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
-    """(norm, peak); one transfer to the host.  A reference of zeros makes any difference infinite."""
-    sums = []
+def _errors(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], exact: bool) -> dict[Ids, Errors]:
+    """What differs, by output and reference; one transfer to the host."""
+    sums = [_sums(out, expected, exact) for out, expected in pairs]
+    on_host = torch.cat([one.to(sums[0].device) for one in sums]).cpu() if sums else torch.zeros(0)
+    tables = on_host.split([len(one) for one in sums])
+    return {
+        (id(out), id(expected)): _error(table, out.numel())
+        for (out, expected), table in zip(pairs, tables, strict=True)
+    }
+
+
+def _sums(out: torch.Tensor, expected: torch.Tensor, exact: bool) -> torch.Tensor:
+    """By chunk: the sums of squares of the difference and of the reference, the largest difference, unequal elements.
+
+    fp64, on the device of the output.  Elements are counted if the comparison is exact.
+    """
+    rows = []
     for _, (a, b) in _chunks(out, expected):
         difference, wide = _difference(a, b)
-        sums.append(
-            torch.stack(
-                [
-                    torch.linalg.vector_norm(difference, dtype=torch.float64) ** 2,
-                    torch.linalg.vector_norm(wide, dtype=torch.float64) ** 2,
-                    difference.abs().max().double(),
-                ]
-            )
-        )
-    table = torch.stack(sums).cpu()
+        unequal = _unequal(a, b).sum() if exact and a.dtype == b.dtype else torch.zeros((), device=a.device)
+        squares = [torch.linalg.vector_norm(one, dtype=torch.float64) ** 2 for one in (difference, wide)]
+        rows.append(torch.stack([*squares, difference.abs().max().double(), unequal.double()]))
+    return torch.stack(rows)
+
+
+def _error(table: torch.Tensor, elements: int) -> Errors:
+    """Of all chunks together.  A reference of zeros makes any difference infinite."""
     error, size, highest = float(table[:, 0].sum()), float(table[:, 1].sum()), float(table[:, 2].max())
+    finite, unequal = math.isfinite(error + size + highest), bool(table[:, 3].any())
     if size == 0:
-        return (0.0, 0.0) if error == 0 else (math.inf, math.inf)
-    return math.sqrt(error / size), highest / math.sqrt(size / out.numel())
+        nothing = 0.0 if error == 0 else math.inf
+        return Errors(nothing, nothing, finite, unequal)
+    return Errors(math.sqrt(error / size), highest / math.sqrt(size / elements), finite, unequal)
 
 
 def _first_not_finite(tensor: torch.Tensor) -> int | None:
@@ -170,11 +221,16 @@ def _first_not_finite(tensor: torch.Tensor) -> int | None:
     return None
 
 
+def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Where the bits of flat pieces of one dtype differ."""
+    bits = torch.uint8 if a.dtype is torch.bool else _BITS[a.element_size()]
+    return a.view(bits) != b.view(bits)
+
+
 def _first_unequal(out: torch.Tensor, expected: torch.Tensor) -> int | None:
     """Flat index of the first element whose bits differ."""
-    bits = torch.uint8 if out.dtype is torch.bool else _BITS[out.element_size()]
     for start, (a, b) in _chunks(out, expected):
-        different = a.view(bits) != b.view(bits)
+        different = _unequal(a, b)
         if bool(different.any()):
             return start + int(different.int().argmax())
     return None

@@ -44,6 +44,10 @@ DTYPE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "mxfp4": 0.53125}
 """Bytes per element.  mxfp4 is half a byte plus one e8m0 scale per 32 elements (OCP MX v1.0)."""
 
 
+TUNES = "tune"
+"""Attribute of a backend's callable that chooses by times: () -> None, called once while nothing else is at work."""
+
+
 class Unsupported(Exception):
     """A backend cannot do this case here.  The text says why and what would be needed."""
 
@@ -153,15 +157,8 @@ class Case:
 
     def at(self, place: Place) -> Case:
         """The same case, placed on a device: what the functions of a declaration receive."""
-        return Case(
-            self.name,
-            tier=self.tier,
-            world=self.world,
-            dtype=self.dtype,
-            distribution=self.distribution,
-            place=place,
-            **dict(self.dims),
-        )
+        own = {"tier": self.tier, "world": self.world, "dtype": self.dtype, "distribution": self.distribution}
+        return Case(self.name, place=place, **own, **dict(self.dims))
 
     @property
     def itemsize(self) -> float:
@@ -222,7 +219,7 @@ class Backend:
 
     libraries: the distributions (names of `pip list`) it calls; their versions are recorded, and named when it fails.
     first_call_s: seconds for set-up, and for the first call, of a library that compiles itself.  candidates: to sweep.
-    tries: (case, arch) -> [(backend, knobs)] among which a set-up chooses by times.
+    tries: (case, arch) -> [(backend, knobs)] among which it chooses by times (TUNES).
     """
 
     name: str
@@ -241,9 +238,8 @@ class Backend:
         known = [p.name for p in inspect.signature(self.build).parameters.values()][2:]
         for key, value in (overrides or {}).items():
             if key not in known:
-                raise DeclarationError(
-                    f"backend {self.name!r} has no knob {key!r}; its knobs are: {', '.join(known) or 'none'}"
-                )
+                its = f"its knobs are: {', '.join(known) or 'none'}"
+                raise DeclarationError(f"backend {self.name!r} has no knob {key!r}; {its}")
             chosen[key] = value
         return chosen
 

@@ -120,20 +120,37 @@ class CaseRun(ArmSteps):
         self.expect(steps)
 
     def _set_up(self) -> None:
-        """Build the arms, one per checkout at a time.  Where a set-up chooses by times, nothing else is at work."""
+        """Build the arms, one per checkout at a time, and let them tune."""
         self.workers.compiled(self.case.name)
         by_role = [[arm for arm in self.arms() if arm.role == role] for role in self.roles()]
-        for arms in zip_longest(*by_role):
-            fields = [(arm, {"backend": arm.backend, "overrides": dict(arm.overrides)}) for arm in arms if arm]
-            steps = [
-                RankStep("set-up", arm.key, "build", arm.role, (arm,), {"label": arm.label, **own})
-                for arm, own in fields
-            ]
-            tuning = any(arm.backend in self.workers.tuning.get(arm.role, ()) for arm, _ in fields)
-            with self.quiet.alone() if tuning else contextlib.nullcontext():
-                built = self.together(steps)
-            for step, answers in built:
-                self._facts[step.arms[0].key].knobs = answers[0]
+        tunes = [arm for arms in zip_longest(*by_role) for arm in self._built([arm for arm in arms if arm])]
+        if tunes:
+            with self.quiet.alone():
+                for arm in tunes:
+                    self.step(arm, "tuning", "tune")
+
+    def _built(self, arms: Sequence[PlannedArm]) -> list[PlannedArm]:
+        """Build arms of different checkouts; those that have yet to tune.
+
+        Where a set-up itself chooses by times, nothing else is at work.
+        """
+        steps = [
+            RankStep(
+                "set-up",
+                arm.key,
+                "build",
+                arm.role,
+                (arm,),
+                {"label": arm.label, "backend": arm.backend, "overrides": dict(arm.overrides)},
+            )
+            for arm in arms
+        ]
+        tuning = any(arm.backend in self.workers.tuning.get(arm.role, ()) for arm in arms)
+        with self.quiet.alone() if tuning else contextlib.nullcontext():
+            built = self.together(steps)
+        for step, answers in built:
+            self._facts[step.arms[0].key].knobs = answers[0]["knobs"]
+        return [step.arms[0] for step, answers in built if answers[0]["tunes"]]
 
     def _prove(self, arm: PlannedArm) -> None:
         """First call, then a call into poisoned outputs, compared with the reference.

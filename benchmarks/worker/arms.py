@@ -24,6 +24,9 @@ from .guards.live_inputs import LiveInputs
 from .referee import handing
 from .referee.judging import judged
 
+TUNES = "tune"
+"""kernels.spec.TUNES; a checkout from before 2026-12 has none."""
+
 
 @dataclasses.dataclass
 class BuiltArm:
@@ -65,7 +68,7 @@ class CaseBench:
         self.inputs = [self._drawn(seed) for _ in range(copies)]
         live = getattr(kernel, "live", ())  # a declaration before 2026-12 names none
         self.values = LiveInputs(live if secret else (), self.inputs, self._drawn, secret)
-        self._marks = [_marks(inputs) for inputs in self.inputs]
+        self._marks = _marks(self.inputs)
         self.expected: list[Any] = []
         self.arms: dict[str, BuiltArm] = {}
 
@@ -87,7 +90,7 @@ class CaseBench:
             return self.kernel.function("reference")(self.case, self.inputs[0])
 
     def build(self, label: str, backend: str, overrides: dict[str, Any]) -> dict[str, Any]:
-        """Set an arm up on every copy of the inputs; returns the knobs.  Everything here is untimed.
+        """Set an arm up on every copy of the inputs; its knobs, and whether it has yet to tune.  All of it is untimed.
 
         label: by which all other steps name the arm; in a sweep, a backend has several.
         """
@@ -103,7 +106,15 @@ class CaseBench:
                 raise Refused("error", f"{what}; it must return a zero-argument callable")
         self.clock.synchronize()
         self.arms[label] = BuiltArm(backend, calls, clocks.Timed(calls[0]))
-        return {key: _plain(value) for key, value in knobs.items()}
+        tunes = any(hasattr(call, TUNES) for call in calls)
+        return {"knobs": {key: _plain(value) for key, value in knobs.items()}, "tunes": tunes}
+
+    def tune(self, label: str) -> None:
+        """Let the calls of an arm choose by times."""
+        for call in self.arms[label].calls:
+            with placed(self.case, self.seed):
+                getattr(call, TUNES)()
+        self.clock.synchronize()
 
     def call(self, label: str, again: int = 0) -> dict[str, float]:
         """Call every copy for the first time; seconds of the very first call, and of compiling in it.
@@ -119,14 +130,18 @@ class CaseBench:
         arm.outputs += [call() for call in arm.calls[1:]]
         self.clock.synchronize()
         self._of_their_own(label)
-        shortest = {"again_s": min(self._again(arm) for _ in range(again))} if again else {}
+        shortest = {"again_s": self._shortest(arm, again)} if again else {}
         return {"seconds": seconds, "compile_s": sum(compiled), **shortest}
 
-    def _again(self, arm: BuiltArm) -> float:
-        start = bound.perf_counter()
-        self._launch(arm)
-        self.clock.synchronize()
-        return (bound.perf_counter() - start) / len(arm.calls)
+    def _shortest(self, arm: BuiltArm, times: int) -> float:
+        """Seconds of a call, the shortest of so many times all copies; the host waits once."""
+        stamps = self.clock.stamps()
+        stamps.mark()
+        for _ in range(times):
+            self._launch(arm)
+            stamps.mark()
+        seconds = stamps.seconds()
+        return float(min(end - start for start, end in zip(seconds, seconds[1:], strict=False)) / len(arm.calls))
 
     def poison(self, label: str) -> None:
         """Overwrite the arm's outputs with values that cannot pass."""
@@ -244,8 +259,8 @@ class CaseBench:
 
     def _compared(self, outputs: Sequence[Any]) -> list[Any]:
         """The comparison of each output with the truth about its copy of the inputs."""
-        pairs = zip(outputs, self.values.held, strict=False)
-        return [self.numerics.compare(output, self.expected[held], self.tolerance) for output, held in pairs]
+        pairs = [(output, self.expected[held]) for output, held in zip(outputs, self.values.held, strict=False)]
+        return list(self.numerics.compare_all(pairs, self.tolerance))
 
     def _spot_check(self, label: str, kind: str, secret: int, file: str) -> spot_check.SpotCheck:
         """file: where the outputs are handed over; ranks and copies add to it."""
@@ -281,7 +296,7 @@ class CaseBench:
 
     def _changed(self) -> set[str]:
         """The inputs that hold something else than before."""
-        pairs = [(before, _marks(inputs)) for before, inputs in zip(self._marks, self.inputs, strict=True)]
+        pairs = zip(self._marks, _marks(self.inputs), strict=True)
         return {repr(name) for before, now in pairs for name in before if before[name] != now[name]}
 
     def _launch(self, arm: BuiltArm) -> list[Any]:
@@ -304,17 +319,20 @@ class CaseBench:
                 )
 
 
-def _marks(inputs: Any) -> dict[str, int]:
-    """A sum over the bits of every input tensor."""
-    if not isinstance(inputs, dict):
-        return {}
+def _marks(copies: Sequence[Any]) -> list[dict[str, int]]:
+    """By copy of the inputs, a sum over the bits of every tensor; one transfer to the host."""
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = {
-        name: tensor.contiguous().view(kinds[tensor.element_size()]).sum(dtype=torch.int64)
-        for name, tensor in inputs.items()
+        (copy, name): tensor.contiguous().view(kinds[tensor.element_size()]).sum(dtype=torch.int64)
+        for copy, inputs in enumerate(copies)
+        for name, tensor in (inputs.items() if isinstance(inputs, dict) else ())
         if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.element_size() in kinds
     }
-    return {name: int(total) for name, total in sums.items()}
+    totals = torch.stack([one.to(next(iter(sums.values())).device) for one in sums.values()]).tolist() if sums else []
+    found: list[dict[str, int]] = [{} for _ in copies]
+    for (copy, name), total in zip(sums, totals, strict=True):
+        found[copy][name] = total
+    return found
 
 
 def _plain(value: Any) -> Any:

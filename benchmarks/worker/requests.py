@@ -21,7 +21,7 @@ SPEC_VERSIONS = (1,)
 """Versions of kernels/spec.py whose declarations this harness can measure."""
 
 
-CASE_STEPS = ("build", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
+CASE_STEPS = ("build", "tune", "call", "poison", "trace", "capture", "samples", "burst", "whole", "drop")
 """Requests that go to the arms of the current case."""
 
 GUARDED = (*CASE_STEPS, "case", "check")
@@ -189,7 +189,7 @@ class Service:
         gc.freeze()  # the modules stay: later collections need not look at them
         facts = getattr(self._heap, "facts", {})
         found = {"no_heap": why, "heap": facts, "dispatch": _dispatch(ranks), "threads": torch.get_num_threads()}
-        return {**found, "tuning": _tuning(self._kernel)}
+        return {**found, "tuning": _tuning(self._kernel, spec)}
 
     # ---- one case ------------------------------------------------------------------------------------------------
 
@@ -376,11 +376,13 @@ def _initialise_libraries(device: str) -> None:
     torch.cuda.synchronize(device)
 
 
-def _tuning(kernel: Any) -> list[str]:
-    """The backends whose set-up may choose by times.
+def _tuning(kernel: Any, spec: Any) -> list[str]:
+    """The backends whose set-up may choose by times: those of a checkout that knows no other moment for it.
 
     Before 2026-12 they do not say so: there, all of ours that declare no code of their own.
     """
+    if hasattr(spec, "TUNES"):
+        return []
     told = all(hasattr(backend, "tries") for backend in kernel.backends.values())
     return [
         name

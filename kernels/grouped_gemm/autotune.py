@@ -11,7 +11,7 @@ import torch
 
 from kernels.grouped_gemm import config
 from kernels.numerics import compare, poison
-from kernels.spec import Backend, Case, Kernel, Unsupported, functional
+from kernels.spec import Backend, Case, Kernel, Tolerance, Unsupported
 
 TRITON_POINTS = 5
 """Knob settings of `triton` that are tried: the first of `candidates`; each costs seconds of compilation."""
@@ -21,32 +21,52 @@ ROUNDS, FIRST_ROUNDS = 15, 5
 first rounds only those that may still be the fastest."""
 
 CLOSE = 1.15
-"""A call stays within this ratio to the fastest: of 1,728 medians of 5 samples, the farthest was 13 % from the median of
-all 40, and 99 % were within 8 % (this operator, H200, 2026-11)."""
+"""A call stays within this ratio to the fastest: of 1,728 medians of 5 samples 99 % were within 8 % of the median of all
+40, the farthest was 13 % away (this operator, H200, 2026-11)."""
 
 FLUSH_BYTES = 1 << 28
 """Written before each timed call: more than the caches hold."""
 
 
 def best(kernel: Kernel, case: Case, inputs: dict[str, torch.Tensor]) -> Callable[[], Any]:
-    """The fastest callable whose output is correct; its attribute `choice` names the backend and its knobs.
+    """A callable that is the fastest correct one once it is tuned: told to (kernels.spec.TUNES), or at its first call.
 
-    Runs in set-up, so neither trials nor compilations are ever timed.  Unsupported if no backend is correct.
+    Its attribute `choice` then names the backend and its knobs.  Neither trials nor compilations are ever timed.
+    Unsupported if no backend is correct.
     """
     calls = list(_calls(kernel, case, inputs))
-    expected = kernel.function("reference")(case, inputs)
-    for index in _by_speed([call for _, call in calls], case):
-        name, call = calls[index]
-        poison(call())
-        if compare(call(), expected, kernel.tolerance_for(case)).ok:
+    expected, tolerance = kernel.function("reference")(case, inputs), kernel.tolerance_for(case)
+    right = [(name, call) for name, call in calls if _is_right(call, expected, tolerance)]
+    if not right:
+        tried = ", ".join(name for name, _ in calls) or "none"
+        raise Unsupported(f"no backend computes {case.name} correctly here; tried: {tried}")
+    return Fastest(right, case)
 
-            def chosen(call: Callable[[], Any] = call) -> Any:
-                return call()
 
-            chosen.choice = name  # type: ignore[attr-defined]
-            return functional(chosen) if getattr(call, "functional", False) else chosen
-    tried = ", ".join(name for name, _ in calls) or "none"
-    raise Unsupported(f"no backend computes {case.name} correctly here; tried: {tried}")
+class Fastest:
+    """One of some calls, by name: the fastest, once it is tuned."""
+
+    def __init__(self, calls: Sequence[tuple[str, Callable[[], Any]]], case: Case) -> None:
+        self._calls, self._case = list(calls), case
+        self._chosen: Callable[[], Any] | None = None
+        self.choice = ""
+
+    def tune(self) -> None:
+        """Choose; the others are forgotten."""
+        [first, *_] = _by_speed([call for _, call in self._calls], self._case)
+        self.choice, self._chosen = self._calls[first]
+        self.functional = getattr(self._chosen, "functional", False)
+        self._calls.clear()
+
+    def __call__(self) -> Any:
+        if self._chosen is None:
+            self.tune()
+        return self._chosen()  # type: ignore[misc]
+
+
+def _is_right(call: Callable[[], Any], expected: Any, tolerance: Tolerance) -> bool:
+    poison(call())
+    return compare(call(), expected, tolerance).ok
 
 
 def tried(product: str, case: Case, arch: str) -> list[tuple[str, dict[str, Any]]]:

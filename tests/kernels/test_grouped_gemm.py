@@ -18,7 +18,7 @@ from kernels import grouped_gemm
 from kernels.grouped_gemm import autotune, cases, config, routing, vendors
 from kernels.hardware import UnknownHardware, lds_limit
 from kernels.numerics import compare
-from kernels.spec import Case, Place, Tolerance, Unsupported, functional
+from kernels.spec import TUNES, Case, Place, Tolerance, Unsupported, functional
 from tests.kernels.ranks import run_alone
 
 KERNELS = {
@@ -276,13 +276,28 @@ def test_a_case_too_large_for_a_cpu_is_refused_before_any_work():
             KERNELS["forward"].backends[name].build(case, dict.fromkeys("ab", torch.empty(1, 1, 1)))
 
 
+def tuned(kernel, case, x):
+    call = autotune.best(kernel, case, x)
+    assert call.choice == ""
+    getattr(call, TUNES)()
+    return call
+
+
+def test_autotune_that_nobody_tuned_does_so_at_its_first_call(tiny):
+    kernel, case, x = tiny
+    call = autotune.best(kernel, case, x)
+    assert compare(call(), kernel.function("reference")(case, x), kernel.tolerance_for(case)).ok
+    assert call.choice
+    assert call() is call()
+
+
 def test_autotune_names_its_choice_and_skips_what_is_wrong(tiny, monkeypatch):
     kernel, case, x = tiny
     right = vendors.loop(kernel.name.rsplit("_", 1)[1], case, x)
     wrong = torch.zeros_like(right())
     monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("fast but wrong", lambda: wrong), ("loop", right)]))
     monkeypatch.setattr(autotune, "_on_host", lambda call: 1.0 if call is right else 0.5)
-    assert autotune.best(kernel, case, x).choice == "loop"
+    assert tuned(kernel, case, x).choice == "loop"
     monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("fast but wrong", lambda: wrong)]))
     with pytest.raises(Unsupported, match="correctly here; tried: fast but wrong"):
         autotune.best(kernel, case, x)
@@ -295,7 +310,7 @@ def test_autotune_takes_the_fastest_by_the_median_and_tells_of_new_outputs(tiny,
     monkeypatch.setattr(autotune, "_calls", lambda *_: iter([("loop", right), ("fresh", fresh)]))
     times = {id(right): itertools.chain([0.95] * 7, itertools.repeat(2.0)), id(fresh): itertools.repeat(1.0)}
     monkeypatch.setattr(autotune, "_on_host", lambda call: next(times[id(call)]))
-    chosen = autotune.best(kernel, case, x)
+    chosen = tuned(kernel, case, x)
     assert chosen.choice == "fresh"
     assert chosen.functional
 
@@ -313,7 +328,7 @@ def test_autotune_spends_its_rounds_on_calls_that_may_be_the_fastest(tiny, monke
 
     monkeypatch.setattr(autotune, "_calls", lambda *_: iter(calls.items()))
     monkeypatch.setattr(autotune, "_on_host", on_host)
-    assert autotune.best(kernel, case, x).choice == "fast"
+    assert tuned(kernel, case, x).choice == "fast"
     assert rounds == {"slow": autotune.FIRST_ROUNDS, "near": autotune.ROUNDS, "fast": autotune.ROUNDS}
 
 

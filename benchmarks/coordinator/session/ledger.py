@@ -18,6 +18,7 @@ PHASES = {
     "join": "start",
     "case": "inputs",
     "build": "set-up",
+    "tune": "set-up",
     "call": "first calls",
     "poison": "checks",
     "check": "checks",

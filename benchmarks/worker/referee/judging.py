@@ -39,7 +39,8 @@ def judged(
     numerics: Any, outputs: Sequence[Any], expected: Sequence[Any], tolerance: Any, sets: Sequence[int]
 ) -> dict[str, Any]:
     """What Truths.compare says, of outputs and references in this process.  numerics: kernels/numerics.py."""
-    results = [numerics.compare(out, expected[one], tolerance) for out, one in zip(outputs, sets, strict=True)]
+    truths = [expected[one] for one in sets]
+    results = numerics.compare_all(list(zip(outputs, truths, strict=True)), tolerance)
     wrong = [(index, result.why) for index, result in enumerate(results) if not result.ok]
     copy = f" (copy {wrong[0][0]} of {len(results)})" if wrong and wrong[0][0] else ""
     others = zip(outputs, sets, strict=True) if wrong and len(expected) > 1 else ()
