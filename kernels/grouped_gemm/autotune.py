@@ -21,8 +21,8 @@ ROUNDS, FIRST_ROUNDS = 15, 5
 first rounds only those that may still be the fastest."""
 
 CLOSE = 1.15
-"""A call stays within this ratio to the fastest: of 1,728 medians of 5 samples 99 % were within 8 % of the median of all
-40, the farthest was 13 % away (this operator, H200, 2026-11)."""
+"""A call stays within this ratio to the fastest: of 1,728 medians of 5 samples 99 % were within 8 % of that of 40, and
+the farthest was 13 % away (this operator, H200, 2026-11)."""
 
 FLUSH_BYTES = 1 << 28
 """Written before each timed call: more than the caches hold."""
