@@ -1,9 +1,10 @@
 """How a program of ours is called from a command line: `python -m ci VERB` in a clone, `python -m ridgeline VERB` where
-a wheel brought us (ci.installed).  Standard library only."""
+a wheel brought us (ci.installed); and where its caller has Python look for modules.  Standard library only."""
 
 from __future__ import annotations
 
 import json
+import os
 from importlib import metadata
 from pathlib import Path
 
@@ -17,6 +18,11 @@ VERBS = ("-m", "ridgeline" if INSTALLED else "ci")
 def program(module: str) -> tuple[str, ...]:
     """Options of Python that run a module of ours, such as ci.executors.shard."""
     return ("-m", "ridgeline.program", module) if INSTALLED else ("-m", module)
+
+
+def inherited_paths() -> list[Path]:
+    """The folders of PYTHONPATH, in order, whole; a relative one is below the current folder, as Python reads it."""
+    return [Path(one).resolve() for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
 
 
 def origin() -> str:

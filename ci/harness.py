@@ -31,6 +31,7 @@ from rich.progress import (
 )
 
 from benchmarks import lifetime
+from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout
 
 HARNESS = Path(__file__).resolve().parent.parent
@@ -360,16 +361,15 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _inherited_paths() -> list[str]:
+def _paths_outside() -> list[str]:
     """The folders of PYTHONPATH, but for those in the repository that we stand in: each side imports its checkout."""
     here = Path.cwd().resolve()
     ours = [folder for folder in (here, *here.parents) if (folder / ".git").exists()][:1]
-    given = [Path(one).resolve() for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-    return [str(one) for one in given if not any(one.is_relative_to(folder) for folder in ours)]
+    return [str(one) for one in inherited_paths() if not any(one.is_relative_to(folder) for folder in ours)]
 
 
 def _start(argv: Sequence[str], stdout: int | None, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    env = lifetime.told({**os.environ, "PYTHONPATH": os.pathsep.join([str(HARNESS), *_inherited_paths()])})
+    env = lifetime.told({**os.environ, "PYTHONPATH": os.pathsep.join([str(HARNESS), *_paths_outside()])})
     return subprocess.Popen(
         argv, cwd=HARNESS, env=env, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE,
         encoding="utf-8", errors="backslashreplace", start_new_session=True,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plan import known_hardware
-from benchmarks.preflight.sysfs import HIDING
+from benchmarks.preflight.sysfs import HIDING, gpu_file
 from kernels import hardware
 
 NO_DEVICE = dict.fromkeys(("market_name", "compute_units", "power_cap_w", "chip_id", "partition", "driver"))
@@ -25,7 +25,7 @@ def unseen_gpu(found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any
     found: worker.probe.devices(); environment: worker.probe.environment().  A run that fell back to the CPU without a
     word would be taken for the GPU's.
     """
-    device = next((str(path) for name in ("kfd", "nvidia[0-9]*") for path in sorted((root / "dev").glob(name))), "")
+    device = gpu_file(root)
     if found or not device or any(os.environ.get(name) in ("", "-1") for name in HIDING):
         return ""
     torch = environment.get("torch")

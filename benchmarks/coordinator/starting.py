@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks import family, lifetime
 from benchmarks.coordinator.signals import deferred
+from benchmarks.preflight.sysfs import gpu_file
 
 WORKER = Path(__file__).resolve().parents[2] / "benchmarks" / "worker"
 """Folder of two programs, the measuring process and the fork server.  They are run by path, never imported here."""
@@ -72,12 +73,7 @@ commits that differ in a remark, load 20, 2026-11-23)."""
 def environment() -> dict[str, str]:
     """What a measuring process inherits.  asv's mark is removed: `benchmarks` shows asv only the suite."""
     kept = {name: value for name, value in os.environ.items() if name != "ASV"}
-    return kept if _any_gpu() else dict([WAITING]) | kept
-
-
-def _any_gpu() -> bool:
-    """Whether there is a device file of a GPU."""
-    return any(next(Path("/dev").glob(name), None) for name in ("kfd", "nvidia[0-9]*"))
+    return kept if gpu_file() else dict([WAITING]) | kept
 
 
 def prepare(python: str) -> None:

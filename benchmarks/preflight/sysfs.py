@@ -28,6 +28,9 @@ DISPLAY, ACCELERATOR = "0x03", "0x12"
 DRIVERS = {"amd": "amdgpu", "nvidia": "nvidia"}
 """The driver under which a GPU computes."""
 
+GPU_FILES = ("kfd", "nvidia[0-9]*")
+"""In /dev, of AMD and of NVIDIA."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PciGpu:
@@ -59,6 +62,11 @@ class KfdGpu:
     cu_count: int
     gfx: str
     minor: int
+
+
+def gpu_file(root: Path = Path("/")) -> str:
+    """A device file of a GPU that computes, "" if there is none: the KFD's, else that of the first NVIDIA GPU."""
+    return next((str(path) for name in GPU_FILES for path in sorted((root / "dev").glob(name))), "")
 
 
 def pci_gpus(root: Path = Path("/")) -> list[PciGpu]:

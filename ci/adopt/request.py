@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from ci.adopt.seen import SeenScript
+from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout
 from ci.harness import NOTHING, USAGE, ChildExit, MeasureError, MeasurePlan, follow, of_checkout, options, program
 
@@ -92,8 +92,7 @@ def import_paths(root: Path, named: Sequence[str]) -> tuple[str, ...]:
 
     A folder inside the repository is one of the checkout: else both sides would import the working tree.
     """
-    inherited = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-    return tuple(dict.fromkeys(_below(root, Path(one)) for one in (*named, *inherited)))
+    return tuple(dict.fromkeys(_below(root, one) for one in (*map(Path, named), *inherited_paths())))
 
 
 def _below(root: Path, folder: Path) -> str:

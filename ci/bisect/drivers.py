@@ -53,9 +53,7 @@ def _rows(frame: pd.DataFrame, plan: MeasurePlan) -> pd.DataFrame:
     rows = frame[good]
     named = (f"{kernel}/{case}" for kernel, case in zip(rows["kernel"], rows["case"], strict=True))
     fits = [any(fnmatch.fnmatchcase(name, glob) for glob in plan.cases or ("*",)) for name in named]
-    texts = rows.loc[np.array(fits, dtype=bool)].astype(
-        dict.fromkeys({*SERIES[:-1], *RECORD, "code", "library"} - {"date"}, str)
-    )
+    texts = rows.loc[np.array(fits, dtype=bool)].astype(dict.fromkeys(TEXTS, str))
     own = texts["code"].where(texts["code"] != "", texts["commit"])
     return texts.assign(ran=own.where(~texts["baseline"].astype(bool), texts["library"]))
 

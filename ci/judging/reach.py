@@ -62,7 +62,7 @@ def _few(names: tuple[str, ...], what: str) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{len(names)} {what}"
 
 
-# ---- a commit --------------------------------------------------------------------------------------------------------
+# ---- commits ---------------------------------------------------------------------------------------------------------
 
 ENTRY = re.compile(r"\d+ blob ([0-9a-f]+)\t(.*)", re.DOTALL)
 """One entry of `git ls-tree -r -z`: mode, kind, digest, path."""
@@ -71,13 +71,11 @@ ENTRY = re.compile(r"\d+ blob ([0-9a-f]+)\t(.*)", re.DOTALL)
 LAST = "no such object"
 
 
-def of_commit(root: Path, commit: str) -> SourceTree:
-    """The files of a commit; nothing of it is checked out.  Raises GitError, and kernels.project.ProjectError."""
-    return trees_of(root, [commit])[0]
-
-
 def trees_of(root: Path, commits: Sequence[str]) -> list[SourceTree]:
-    """The files of each commit, each file read once however many commits have it.  Raises as `of_commit` does."""
+    """The files of each commit, each file read once however many commits have it; nothing is checked out.
+
+    Raises GitError, and kernels.project.ProjectError.
+    """
     blobs = [_blobs(root, commit) for commit in commits]
     python = dict.fromkeys(digest for one in blobs for path, digest in one.items() if path.endswith(".py"))
     files = {digest: SourceFile(digest, text) for digest, text in texts(root, list(python))}

@@ -115,7 +115,7 @@ def seconds_of(trials: Sequence[Trial], whole_s: float | None = None) -> RunSeco
 
     None where the trials do not say so: those before 2026-11-22.
     """
-    told = [trial.spent for trial in trials if trial.spent]
+    told = [trial.spent for trial in trials if trial.spent is not None]
     if not told or len(told) < len(trials):
         return None
     found: dict[str, float] = defaultdict(float)

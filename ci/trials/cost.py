@@ -35,5 +35,8 @@ class Spent:
     def of(
         cls, phases: Mapping[str, float] | None, ahead_s: float | None, side_by_side: int | None = None
     ) -> Spent | None:
-        """From the fields of a trial line; None if it is from before 2026-11-22, when they were not written."""
-        return cls(phases, float(ahead_s or 0.0), side_by_side or 1) if phases else None
+        """From the fields of a trial line; None if it is from before 2026-11-22, when they were not written.
+
+        No phases: the machine could measure none of its cases.
+        """
+        return None if phases is None else cls(phases, float(ahead_s or 0.0), side_by_side or 1)

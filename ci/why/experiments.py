@@ -70,7 +70,7 @@ class Experiments:
     say: Callable[[str], None] = lambda said: None
     trials: int = 0
     experiments: int = 0
-    log: Path | None = None
+    log: Followed | None = None
 
     def slowdown(self, question: Question, floor: float, put: Sequence[Suspect]) -> Slowdown | None:
         """How much slower than base head is with these put back; None when the time is over."""
@@ -94,9 +94,9 @@ class Experiments:
         """Append a line to the log, unless it says nothing new."""
         if self.log is None:
             return
-        known = {one.key: one for one in Followed(self.log).read().experiments}.get(line.key)
+        known = {one.key: one for one in self.log.read().experiments}.get(line.key)
         if known is None or len(known.trials) < len(line.trials) or known.code != line.code:
-            trial_file.append(self.log, line.as_json())
+            trial_file.append(self.log.path, line.as_json())
 
     def _looked(self, question: Question, tree: LocalCheckout, plan: MeasurePlan, out: Path, target: int) -> Slowdown:
         """What is left after so many trials; those that the file has already count."""

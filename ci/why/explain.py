@@ -22,6 +22,7 @@ from ci.judging.policy import Policy
 from ci.judging.types import CaseVerdict, Judgement, Verdict
 from ci.records.causes.explanation import Explanation
 from ci.trials.experiments import ExperimentLine
+from ci.trials.file import Followed
 from ci.trials.trial import Trial
 from ci.why import search as searching
 from ci.why import suspects, words
@@ -77,7 +78,8 @@ def explain(
     """
     base, head = checkouts
     groups = slower(judgement, trials)
-    bench = Experiments(Sides(base, head, folder), policy, folder, time.monotonic() + seconds, measuring, say, log=log)
+    until, followed = time.monotonic() + seconds, Followed(log) if log else None
+    bench = Experiments(Sides(base, head, folder), policy, folder, until, measuring, say, log=followed)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         made = [explained(group, bench, plan, code) for group in groups[:MOST_GROUPS]]

@@ -48,7 +48,8 @@ class CommitSides:
     @functools.cached_property
     def sources(self) -> tuple[SourceTree, SourceTree]:
         """See BothSides."""
-        return reach.of_commit(self.root, self.base), reach.of_commit(self.root, self.head)
+        base, head = reach.trees_of(self.root, (self.base, self.head))
+        return base, head
 
     @functools.cached_property
     def changed(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Whether an arm runs the same machine code in every trial of a session.
 
 It comes out of a compiler's cache, which every process of a user can write: a kernel, a compiler that was killed, or a
-disk that was full could change what the next trial loads.  Or an arm chooses by chance, as an autotuner does on times;
-then its trials are not of one thing.
+disk that was full could change what the next trial loads.  Or the arm picks its code anew in every process, as an
+autotuner does by timing; then its trials time different code.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 CHANGED = (
-    "runs other machine code than in an earlier trial of this session: it chooses by chance, as an autotuner does, or "
-    "its compiler's cache was written to meanwhile"
+    "its machine code differs from that of an earlier trial of this session: either it picks its code anew in every "
+    "process, as an autotuner does by timing, or something wrote to the compiler's cache in between"
 )
 
 
@@ -24,7 +24,7 @@ class CodesSeen:
         self._first: dict[tuple[str, str, str, str], str] = {}
 
     def look(self, kernel: str, entries: Mapping[str, Any]) -> None:
-        """Add a warning for each arm whose code is another now.  entries: by case, of one trial."""
+        """Add a warning for each arm whose code differs from its first trial.  entries: by case, of one trial."""
         for case, entry in entries.items():
             for key, arm in entry["arms"].items():
                 launch = (kernel, case, key, json.dumps(arm.get("knobs"), sort_keys=True, default=str))

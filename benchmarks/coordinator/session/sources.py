@@ -1,8 +1,8 @@
-"""Whether later processes read what this session read: the kernels, and what a Python runs as it starts.
+"""Whether the files that a session measures are unchanged: the kernels, and what a Python runs as it starts.
 
 A kernel can write into the tree of either side, or leave a file that every Python runs from then on; and people edit
-the tree that they measure.  What is measured after that is not what was asked for, and its record would name a commit
-that it is not.
+the tree that they measure.  What is measured after that is not what was asked for, and its record would name the
+wrong commit.
 
 Not looked at: what compilers keep (Triton's cache, `__pycache__`), and the rest of the installed packages.
 """
@@ -27,7 +27,7 @@ Stamp = tuple[int, int, int] | None
 
 
 class Sources:
-    """What they were when the session began.  kernels: lists the files of the kernels; pythons: that run them."""
+    """Their contents when the session began.  kernels: lists the files of the kernels; pythons: that run them."""
 
     def __init__(self, kernels: Callable[[], Iterable[Path]], pythons: Iterable[str]) -> None:
         self._kernels = kernels

@@ -188,7 +188,7 @@ def test_no_such_python(tmp_path):
     ("gpu", "asked", "policy"), [(False, None, "passive"), (False, "active", "active"), (True, None, None)]
 )
 def test_threads_sleep_while_they_wait_where_there_is_no_gpu(monkeypatch, gpu, asked, policy) -> None:
-    monkeypatch.setattr(starting, "_any_gpu", lambda: gpu)
+    monkeypatch.setattr(starting, "gpu_file", lambda: "/dev/kfd" if gpu else "")
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     if asked:
         monkeypatch.setenv("OMP_WAIT_POLICY", asked)

@@ -142,8 +142,10 @@ def test_a_dry_run_does_nothing(inside: Path) -> None:
 
 
 def test_paths_inside_the_repository_are_those_of_each_checkout(inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{inside}/mylib:/elsewhere")
-    assert import_paths(inside.resolve(), ("bench", "/far")) == ("bench", "/far", "mylib", "/elsewhere")
+    monkeypatch.setenv("PYTHONPATH", f"{inside}/mylib::/elsewhere:../mylib:lib")
+    monkeypatch.chdir(inside / "bench")
+    found = import_paths(inside.resolve(), ("bench", "/far"))
+    assert found == ("bench", "/far", "mylib", "/elsewhere", "bench/lib"), "PYTHONPATH is read from the current folder"
 
 
 def test_the_scripts_words_come_last_and_only_its_cases_are_asked_for(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def committed(folder: Path) -> str:
 def test_commits_are_read_from_git_as_from_their_folders(tmp_path: Path) -> None:
     made(tmp_path, {})
     base = committed(tmp_path)
-    before = reach.of_commit(tmp_path, base)
+    [before] = reach.trees_of(tmp_path, [base])
     assert before == dataclasses.replace(made(tmp_path, {}), files=before.files)
     assert before.files == dict(made(tmp_path, {}).files)
     changed = {"kernels/gemm/launch.py": SOURCES["kernels/gemm/launch.py"] + "# é\n", "kernels/gemm/data.bin": "\x00"}

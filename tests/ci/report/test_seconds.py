@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.coordinator.session import ledger
 from ci.report.seconds import EXPLAINED, ORDER, minutes, seconds_of
+from ci.trials import file as files
 from ci.trials.trial import Trial
 from tests.ci import made_trials
 
@@ -36,6 +38,29 @@ def test_the_seconds_of_all_trials_add_up_to_those_of_the_command() -> None:
 def test_trials_that_do_not_say_it_have_no_table() -> None:
     assert seconds_of([]) is None
     assert seconds_of([trial(), trial(spent_s=SPENT)]) is None
+
+
+def test_an_operator_that_this_machine_cannot_measure_takes_no_phase_from_the_others(tmp_path: Path) -> None:
+    nothing = {"m16": {"head/triton": made_trials.failed("skipped"), "head/blas": made_trials.failed("unsupported")}}
+    lines = (
+        {**made_trials.trial(number=0), "spent_s": SPENT, "ahead_s": 1.0},
+        {**made_trials.trial(nothing, number=1, kernel="reduce_scatter"), "spent_s": {}, "ahead_s": 2.0},
+        {**made_trials.trial(nothing, number=2, kernel="all_to_all"), "spent_s": {}, "ahead_s": 0.0},
+    )
+    file = files.read(made_trials.write(tmp_path / "trials.jsonl", *lines))
+    assert (len(file.trials), file.rejected) == (3, ())
+    found = seconds_of(file.trials, whole_s=8.0)
+    assert found
+    assert found.phases == {**SPENT, "before the trials": 3.0, "outside of measuring": 1.5}
+    assert found.whole_s == 8.0
+    assert found.sentence().startswith("measuring: 2.0 of 8.0 s (25 %)")
+
+
+def test_a_run_that_could_measure_nothing_says_where_its_seconds_went() -> None:
+    found = seconds_of([trial(spent_s={}, ahead_s=1.0)], whole_s=3.0)
+    assert found
+    most = "outside of measuring 2.0 s, before the trials 1.0 s"
+    assert found.sentence() == f"measuring: 0.0 of 3.0 s (0 %); most of the rest: {most}"
 
 
 def test_a_phase_of_a_later_version_is_shown_last() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -106,6 +107,23 @@ def test_what_was_measured_once_is_kept_once(scene, tmp_path: Path) -> None:
     before = log.read_bytes()
     explain(*asked, measuring=measured, log=log)
     assert log.read_bytes() == before
+
+
+def test_no_line_of_the_log_is_parsed_twice(scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, sides, measured = scene
+    log, parse, parsed = tmp_path / "trials.jsonl", trial_files.parse_line, Counter[bytes]()
+    made.write(log, measured.trial(sides, True))
+    trials = trial_files.read(log).trials
+
+    def counted(line: bytes, number: int = 0) -> object:
+        parsed.update([line])
+        return parse(line, number)
+
+    monkeypatch.setattr(trial_files, "parse_line", counted)
+    explain(sides, judged(), trials, MeasurePlan(), policy.load(), tmp_path / "why", measuring=measured, log=log)
+    lines = log.read_bytes().splitlines()
+    assert len(lines) > 2, "a trial, and two experiments"
+    assert {parsed[line] for line in lines[:-1]} == {1}
 
 
 def test_experiments_are_no_trials_of_head(scene, tmp_path: Path) -> None:
