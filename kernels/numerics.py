@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -179,8 +180,8 @@ def _difference(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.T
 def _errors(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], exact: bool) -> dict[Ids, Errors]:
     """What differs, by output and reference; one transfer to the host."""
     sums = [_sums(out, expected, exact) for out, expected in pairs]
-    on_host = torch.cat([one.to(sums[0].device) for one in sums]).cpu() if sums else torch.zeros(0)
-    tables = on_host.split([len(one) for one in sums])
+    rows = iter(torch.cat([one.to(sums[0].device) for one in sums]).tolist() if sums else [])
+    tables = [list(itertools.islice(rows, len(one))) for one in sums]
     return {
         (id(out), id(expected)): _error(table, out.numel())
         for (out, expected), table in zip(pairs, tables, strict=True)
@@ -201,14 +202,15 @@ def _sums(out: torch.Tensor, expected: torch.Tensor, exact: bool) -> torch.Tenso
     return torch.stack(rows)
 
 
-def _error(table: torch.Tensor, elements: int) -> Errors:
+def _error(rows: Sequence[Sequence[float]], elements: int) -> Errors:
     """Of all chunks together.  A reference of zeros makes any difference infinite."""
-    error, size, highest = float(table[:, 0].sum()), float(table[:, 1].sum()), float(table[:, 2].max())
-    finite, unequal = math.isfinite(error + size + highest), bool(table[:, 3].any())
+    errors, sizes, differences, unequal = zip(*rows, strict=True)
+    error, size, highest = sum(errors), sum(sizes), max(differences)
+    finite = all(math.isfinite(value) for row in rows for value in row)
     if size == 0:
         nothing = 0.0 if error == 0 else math.inf
-        return Errors(nothing, nothing, finite, unequal)
-    return Errors(math.sqrt(error / size), highest / math.sqrt(size / elements), finite, unequal)
+        return Errors(nothing, nothing, finite, any(unequal))
+    return Errors(math.sqrt(error / size), highest / math.sqrt(size / elements), finite, any(unequal))
 
 
 def _first_not_finite(tensor: torch.Tensor) -> int | None:

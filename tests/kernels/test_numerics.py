@@ -152,3 +152,25 @@ def test_normal_repeats_and_differs_between_operands():
     assert torch.equal(a, normal((8, 8), torch.float16, seed_for(0, "gemm", "A")))
     assert not torch.equal(a, normal((8, 8), "fp16", seed_for(0, "gemm", "B")))
     assert float(normal((4096,), "fp32", 1, scale=3.0).std()) == pytest.approx(3.0, rel=0.1)
+
+
+def test_what_is_right_comes_to_the_host_in_one_transfer(monkeypatch):
+    """Each of these waits for the device, as they would on one."""
+    transfers = []
+    for name in ("cpu", "item", "tolist", "__bool__", "__int__", "__float__"):
+        original = getattr(torch.Tensor, name)
+        counted = lambda self, original=original: transfers.append(self.shape) or original(self)  # noqa: E731
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    pairs = [(values(seed=seed), values(seed=seed)) for seed in range(3)]
+    pairs.append(((values(), values(seed=9)), (values(), values(seed=9))))
+    for tolerance in (LOOSE, EXACT):
+        transfers.clear()
+        assert [found.ok for found in numerics.compare_all(pairs, tolerance)] == [True] * 4
+        assert len(transfers) == 1
+
+
+def test_each_output_is_held_against_its_own_reference():
+    x, y = values(), values(seed=9)
+    found = numerics.compare_all([(x, x), (y, x), (x, y), (y, y)], LOOSE)
+    assert [one.ok for one in found] == [True, False, False, True]
+    assert numerics.compare_all([], LOOSE) == []

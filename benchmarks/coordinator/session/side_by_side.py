@@ -18,9 +18,9 @@ from benchmarks.plan import PlannedCase, UsageError
 LANES_VARIABLE = "RIDGELINE_SIDE_BY_SIDE"
 """Environment variable: how many trials are prepared side by side; 1: one after the other.  Without it: by cores."""
 
-MOST_LANES = 4
-"""One trial is timed, and while it is the others rest: more lanes than trials have untimed for timed seconds only wait
-(on an H100, run --tier pr spent 10 of 174 s with samples, 2026-11)."""
+MOST_LANES = 8
+"""More lanes have more ready when it is time for samples, and take longer to prepare, as they share the device:
+`run --tier pr` took 69, 63 and 66 s with 4, 8 and 12 (H200, 32 cores, 2026-11)."""
 
 CORES_OF_A_PROCESS = 2
 """A process that prepares is busy with one core, its compiler or library now and then with another."""

@@ -25,7 +25,7 @@ from tests.benchmarks.hostile.test_hostile_kernels import tree_of
 
 QUICK = Protocol(rounds=4, trials=3, deadline_s=30.0)
 SMALL = Selection(cases=("small",))
-TIMED = ("samples", "whole")
+TIMED = ("samples", "whole", "tune")
 """Requests during which nothing else may be at work."""
 
 
@@ -77,6 +77,33 @@ def test_nothing_is_at_work_beside_samples_and_much_beside_the_rest(toy_tree, th
         assert all(len(arm["seconds"]) == 4 for arm in arms.values() if "seconds" in arm)
     assert requests.beside(TIMED) == []
     assert {other for _, other in requests.beside(("join", "case", "build", "check"))} & {"join", "case", "build"}
+
+
+TUNING = """
+@steady.backend("ours", config=lambda case, arch: {"tile": 16}, tries=lambda case, arch: [("library", {})])
+def ours(case, inputs, *, tile=8, order="rows"):
+    out, call = doubled(inputs)
+
+    class Chosen:
+        def tune(self):
+            log("tune", case.name)
+
+        def __call__(self):
+            return call()
+
+    return Chosen()
+
+def another("""
+
+
+def test_what_chooses_by_times_does_so_with_nothing_else_at_work(toy_tree, toy_log, three_lanes, monkeypatch):
+    requests = Requests(monkeypatch)
+    declared = '@steady.backend("ours", config=lambda case, arch: {"tile": 16})\ndef ours('
+    tree = toy_tree("tree", replace={declared: TUNING})
+    lines = list(measure(["steady"], [Checkout("head", tree)], QUICK, None, SMALL))
+    assert {line["cases"]["small"]["arms"]["head/ours"]["status"] for line in lines} == {"ok"}
+    assert toy_log.read_text().count("tune") == sum(op == "tune" for _, op, _, _ in requests.seen) == len(lines)
+    assert requests.beside(TIMED) == []
 
 
 def test_the_seconds_of_the_lines_are_those_of_the_clock(toy_tree, three_lanes):
@@ -222,7 +249,8 @@ def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_ar
 @pytest.mark.parametrize(
     ("kind", "cores", "processes", "load", "wanted"),
     [
-        ("gpu", 16, 1, 0.0, 4),
+        ("gpu", 16, 1, 0.0, 8),
+        ("gpu", 64, 1, 0.0, 8),
         ("gpu", 16, 2, 0.0, 4),
         ("gpu", 16, 2, 4.0, 3),
         ("gpu", 16, 2, 15.0, 1),
@@ -243,7 +271,7 @@ def test_a_quota_of_the_container_counts(monkeypatch, tmp_path):
     monkeypatch.delenv(LANES_VARIABLE, raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(side_by_side, "QUOTA", tmp_path / "cpu.max")
-    for written, wanted in (("200000 100000\n", 1), ("400000 100000\n", 2), ("max 100000\n", 4)):
+    for written, wanted in (("200000 100000\n", 1), ("400000 100000\n", 2), ("max 100000\n", 8)):
         side_by_side.QUOTA.write_text(written)
         assert lanes("gpu", 64, 1) == wanted
 
