@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -27,6 +27,10 @@ from ci.trials.trial import Trial
 
 MARK = "RIDGELINE_SWEEP"
 """Variable that every process of a sweep has: what a killed call left behind is found by it."""
+
+
+Follow = Callable[..., harness.ChildExit]
+"""`ci.harness.follow`, or the method of a program that runs many commands."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,29 +55,34 @@ def run(plan: SweepPlan, console: Console) -> Measured:
 
 def measure(plan: SweepPlan, console: Console) -> Progressed:
     """As :func:`run`, with what is left.  KeyboardInterrupt on Ctrl-C; what is finished stays in the file."""
+    with alone(plan.out):
+        return go_on(plan, console, harness.follow)
+
+
+def go_on(plan: SweepPlan, console: Console, follow: Follow) -> Progressed:
+    """As :func:`measure`, where we are :func:`alone` already.  follow: runs the measuring program."""
     began = time.monotonic()
-    with _alone(plan.out):
-        while True:
-            trials = trials_of(plan)
-            measured = _one_origin(trials, plan)
-            left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
-            if left is None:
-                return Progressed(measured, None)
-            spent_min = (time.monotonic() - began) / 60 * plan.world
-            if plan.budget_min is not None and spent_min >= plan.budget_min:
-                return Progressed(measured, left, f"the budget of {plan.budget_min:g} GPU minutes is spent")
-            if not _rung(plan, left, spent_min, console) and not _gained(plan, left):
-                return Progressed(measured, left, "the measuring program wrote no line for the points that are left")
+    while True:
+        trials = trials_of(plan)
+        measured = _one_origin(trials, plan)
+        left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
+        if left is None:
+            return Progressed(measured, None)
+        spent_min = (time.monotonic() - began) / 60 * plan.world
+        if plan.budget_min is not None and spent_min >= plan.budget_min:
+            return Progressed(measured, left, f"the budget of {plan.budget_min:g} GPU minutes is spent")
+        if not _rung(plan, left, spent_min, console, follow) and not _gained(plan, left):
+            return Progressed(measured, left, "the measuring program wrote no line for the points that are left")
 
 
-def _rung(plan: SweepPlan, left: DueRung, spent_min: float, console: Console) -> bool:
-    """One start of the measuring program, for the points that a rung lacks; whether the budget ended it."""
+def _rung(plan: SweepPlan, left: DueRung, spent_min: float, console: Console, follow: Follow) -> bool:
+    """One command of the measuring program, for the points that a rung lacks; whether the budget ended it."""
     asked = plan.out.with_name(f".{plan.out.name}.points.json")
     asked.write_text(json.dumps(plan.points_file(left).as_json()))
     limit_s = None if plan.budget_min is None else (plan.budget_min - spent_min) * 60 / plan.world
     title = f"rung {left.rung + 1} of {len(plan.rungs_here)}, {left.count} of {left.entered} points"
     try:
-        ended = harness.follow(command(plan, asked), console, title, limit_s=limit_s)
+        ended = follow(command(plan, asked), console, title, limit_s=limit_s)
     finally:
         asked.unlink(missing_ok=True)
     if not ended.late and (ended.code < 0 or ended.code == harness.USAGE):
@@ -134,7 +143,7 @@ def _one_origin(trials: list[Trial], plan: SweepPlan) -> Measured | None:
 
 
 @contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def alone(out: Path) -> Iterator[None]:
     """Nobody else measures into this file meanwhile, and nothing that a killed call left behind does."""
     out.parent.mkdir(parents=True, exist_ok=True)
     lock = out.with_name(f".{out.name}.lock")

@@ -18,6 +18,7 @@ from benchmarks.studies.types import REGIMES, Study, StudyError
 from ci.commands.common.checkouts import one_checkout
 from ci.commands.sweeps.sweep_options import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE
 from ci.git.repository import LocalCheckout
+from ci.harness import OneProgram
 from ci.options import (
     CASE,
     DRY_RUN,
@@ -32,6 +33,8 @@ from ci.options import (
     out_console,
     together,
 )
+from ci.sweeps.catalogue import Catalogues
+from ci.sweeps.run import alone
 from ci.sweeps.studies import folder, report, source
 from ci.sweeps.studies.across import code
 from ci.sweeps.studies.ready import StudyAsked, code_of, ready
@@ -117,7 +120,9 @@ def _list(as_json: bool) -> int:
 def _dry(chosen: Sequence[Study], asked: StudyAsked, as_json: bool) -> int:
     """Points, points that need no GPU time by reason, GPU minutes expected."""
     console = err_console()
-    made = {one.name: ready(one, asked, console) for one in chosen}
+    with OneProgram() as program:
+        known = Catalogues(asked.tree, (name for one in chosen for name in one.operators), program, console)
+        made = {one.name: ready(one, asked, known, console) for one in chosen}
     if as_json:
         click.echo(json.dumps({name: report.planned(parts) for name, parts in made.items()}, indent=1))
     else:
@@ -131,10 +136,12 @@ def _measure(
 ) -> int:
     console = err_console()
     file = out or WORKING / f"{one.name}.jsonl"
-    parts = ready(one, asked, console)
-    left = measured(one, parts, checkout, asked, file, console)
-    if one.code:
-        replace(code.beside(file), code.text_of(code_of(one, parts, asked, console)))
+    with alone(file), OneProgram() as program:
+        known = Catalogues(asked.tree, one.operators, program, console)
+        parts = ready(one, asked, known, console)
+        left = measured(one, parts, checkout, asked, file, program, console)
+        if one.code:
+            replace(code.beside(file), code.text_of(code_of(one, parts, asked, known, console)))
     if not file.exists():
         raise StudyError(f"the study {one.name} measured nothing: {report.why_nothing(parts, left)}")
     for found in source.of_files(one, [file]):
