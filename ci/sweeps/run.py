@@ -6,28 +6,21 @@ killed is resumed by the same command, and a finished point is not measured agai
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import json
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
 from ci import harness
-from ci.executors import job
+from ci.sweeps.alone import alone
 from ci.sweeps.measured import Measured, SweepError, gathered
 from ci.sweeps.plan import SweepPlan
 from ci.sweeps.rungs import DueRung, due, seen_in
 from ci.trials.file import read
 from ci.trials.trial import Trial
-
-MARK = "RIDGELINE_SWEEP"
-"""Variable that every process of a sweep has: what a killed call left behind is found by it."""
-
 
 Follow = Callable[..., harness.ChildExit]
 """`ci.harness.follow`, or the method of a program that runs many commands."""
@@ -137,34 +130,3 @@ def _one_origin(trials: list[Trial], plan: SweepPlan) -> Measured | None:
             f"{plan.out} has lines of {len(found)} origins ({origins}): ratios of two machines are not mixed"
         )
     return found[0] if found else None
-
-
-# ---- one at a time ------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Nobody else measures into this file meanwhile, and nothing that a killed call left behind does."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    lock = out.with_name(f".{out.name}.lock")
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SweepError(f"{out} is being measured by another call; wait for it, or give another --out") from None
-        token = str(out.resolve())
-        job.kill_marked(token, MARK)
-        with _variable(MARK, token):
-            yield
-
-
-@contextlib.contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    """A variable that every process started meanwhile has."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(name)
-        os.environ.update({name: before} if before is not None else {})
