@@ -84,8 +84,7 @@ def _planned(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, as_
         program.begin()
         from ci.commands.sweeps import study_steps
 
-        made = study_steps.planned(chosen, study_steps.asked_of(checkout.path, given), program)
-    return study_steps.show_plans(made, as_json)
+        return study_steps.plan(chosen, study_steps.asked_of(checkout.path, given), program, as_json)
 
 
 def _measured(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, as_json: bool) -> int:

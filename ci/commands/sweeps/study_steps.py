@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -17,7 +17,7 @@ from ci.options import NO_VERDICT, PASS, err_console, out_console
 from ci.sweeps.catalogue import Catalogues
 from ci.sweeps.studies import folder, report, source
 from ci.sweeps.studies.across import code
-from ci.sweeps.studies.ready import ReadyPart, StudyAsked, code_of, ready
+from ci.sweeps.studies.ready import StudyAsked, code_of, ready
 from ci.sweeps.studies.run import Left, measured
 from ci.whole_files import replace
 
@@ -29,20 +29,16 @@ def asked_of(tree: Path, given: Given) -> StudyAsked:
     return StudyAsked(tree, **how, **said)
 
 
-def planned(chosen: Sequence[Study], asked: StudyAsked, program: OneProgram) -> dict[str, list[ReadyPart]]:
-    """The parts of each study: points, and those that need no GPU time."""
+def plan(chosen: Sequence[Study], asked: StudyAsked, program: OneProgram, as_json: bool) -> int:
+    """Points, points that need no GPU time by reason, GPU minutes expected."""
     console = err_console()
     known = Catalogues(asked.tree, (name for one in chosen for name in one.operators), program, console)
-    return {one.name: ready(one, asked, known, console) for one in chosen}
-
-
-def show_plans(made: Mapping[str, Sequence[ReadyPart]], as_json: bool) -> int:
-    """Points, points that need no GPU time by reason, GPU minutes expected."""
+    made = {one.name: ready(one, asked, known, console) for one in chosen}
     if as_json:
         click.echo(json.dumps({name: report.planned(parts) for name, parts in made.items()}, indent=1))
-    else:
-        for name, parts in made.items():
-            out_console().print(report.plan_table(name, parts))
+        return PASS
+    for table in [report.plan_table(name, parts) for name, parts in made.items()]:
+        out_console().print(table)
     return PASS
 
 

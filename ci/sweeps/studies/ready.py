@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -42,13 +43,18 @@ class StudyAsked:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReadyPart:
-    """A part of a study.  asked: its points by case; pruned: what is left of them to be measured."""
+    """A part of a study.  asked: its points by case; prune: finds out what is left of them to be measured."""
 
     part: StudyPart
     catalogue: Catalogue
     asked: Mapping[str, Sequence[Point]]
-    pruned: Pruned
+    prune: Callable[[], Pruned]
     rungs: Rungs
+
+    @functools.cached_property
+    def pruned(self) -> Pruned:
+        """What is left to be measured.  Compiling ahead takes seconds: it waits until it is the part's turn."""
+        return self.prune()
 
     @property
     def anchors(self) -> dict[str, str]:
@@ -84,8 +90,8 @@ def _parts(study: Study, asked: StudyAsked, known: Catalogues, console: Console)
         catalogue = known.of(part.operator, asked.arch, asked.compute_units)
         found = points(part, catalogue, asked.cases)
         if found:
-            pruned = _pruned(part, catalogue, found, asked, known.program, console)
-            yield ReadyPart(part, catalogue, found, pruned, rungs(study, asked))
+            prune = functools.partial(_pruned, part, catalogue, found, asked, known.program, console)
+            yield ReadyPart(part, catalogue, found, prune, rungs(study, asked))
 
 
 def _pruned(

@@ -47,10 +47,10 @@ def measured(
     left, spent_min = list[Left](), 0.0
     for number, part in enumerate(parts, 1):
         console.print(f"{study.name}, part {number} of {len(parts)}: {part.part.operator}, {len(part.asked)} cases")
-        began = time.monotonic()
+        count, began = part.pruned.count, time.monotonic()
         if part.part.check:
             _check(part, checkout, out.parent / CHECKS / f"{study.name}.jsonl", program, console)
-        elif part.pruned.count:
+        elif count:
             left += _sweep(_plan(study, part, checkout, asked, out, spent_min), program, console)
         spent_min += (time.monotonic() - began) / 60 * part.world
     return left
