@@ -26,11 +26,13 @@ from typing import Any
 
 from benchmarks import arguments as of
 from benchmarks import doctor, preflight, program, trial_file, verify
+from benchmarks.coordinator import starting
 from benchmarks.coordinator.checkouts import Checkout, kernel_files
 from benchmarks.coordinator.declared_names import refuse_unknown
 from benchmarks.coordinator.session import orders
 from benchmarks.coordinator.session.sources import Sources
 from benchmarks.coordinator.trial import Session, measure
+from benchmarks.isa.__main__ import main as compiling
 from benchmarks.plan import HEAP_VARIABLE, HEAPS, Protocol, Selection, UsageError, planned_worlds, some_gpus
 from benchmarks.points import PointsFile
 from benchmarks.protocol import BURST_ROUNDS
@@ -74,11 +76,14 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("--kernel", **many, metavar="NAME", help="with --plan: only this kernel; repeatable")
     listing.add_argument("--case", **many, metavar="GLOB", help="with --plan: cases, by name or pattern; repeatable")
     trying = _verb(verbs, "candidates", _candidates, "what a sweep could try of a kernel", candidates.__doc__)
-    trying.add_argument("--kernel", required=True, metavar="NAME", help="whose knobs")
+    trying.add_argument("--kernel", action="append", required=True, metavar="NAME", help="whose knobs; repeatable")
     trying.add_argument("--case", **many, metavar="GLOB", help="only these cases; repeatable")
     trying.add_argument("--backend", **many, metavar="NAME", help="only this backend; repeatable")
     trying.add_argument("--arch", metavar="ARCH", help="architecture (default: the first device here)")
     trying.add_argument("--compute-units", type=of.positive, metavar="N", help="CUs or SMs (default: the device's)")
+    trying.add_argument("--out", type=Path, metavar="FILE", help="write it there, as JSON, in place of printing it")
+    turns = "run commands of this package, of which each line on stdin is one as a JSON list, until there is none"
+    _verb(verbs, "commands", _commands, turns, program.in_turn.__doc__)
     checking = _verb(verbs, "doctor", _doctor, "what this machine is and what can be measured on it")
     for verb in (listing, checking, trying):
         verb.add_argument("--tree", default=".", metavar="PATH", help="checkout (default: here)")
@@ -269,8 +274,19 @@ def _candidates(arguments: argparse.Namespace) -> int:
     named = (arguments.kernel, arguments.case, arguments.backend)
     wanted = candidates.CandidateRequest(*named, arguments.arch, arguments.compute_units)
     found = candidates.ask(Checkout("head", Path(arguments.tree).resolve()), wanted)
-    print(json.dumps(found, allow_nan=False) if arguments.json else candidates.in_words(found))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(found, allow_nan=False))
+    else:
+        print(json.dumps(found, allow_nan=False) if arguments.json else candidates.in_words(found))
     return MEASURED
+
+
+def _commands(arguments: argparse.Namespace) -> int:
+    """Commands of this program and of `benchmarks.isa`, by the name of the module."""
+    modules = {"benchmarks": main, "benchmarks.isa": compiling}
+    commands = program.given()
+    starting.prepare(sys.executable)
+    return program.in_turn(lambda argv: modules[argv[0]](list(argv[1:])), commands)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ point is a ratio to the anchor.  A rung is a process start of its own, hence a t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ class Point:
     backend: str
     knobs: Knobs = dataclasses.field(default_factory=dict, hash=False)
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """The first digits of a digest of all three; "" without knobs."""
         if not self.knobs:

@@ -21,9 +21,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ci.bars import printable
 from ci.git.command import GitError
 from ci.git.repository import Repository
-from ci.harness import MeasureError, printable, query
+from ci.harness import MeasureError, query
 
 Level = Literal["ok", "note", "warning", "error"]
 STYLE: dict[Level, str] = {"error": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}

@@ -20,17 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from benchmarks import lifetime
+from ci.bars import ProgressBars, event_in, json_object, printable
 from ci.calling import inherited_paths
 from ci.git.repository import LocalCheckout
 
@@ -48,8 +40,6 @@ MEASURED, FAULTS, NOTHING, USAGE, INTERRUPTED = 0, 1, 2, 3, 130
 
 GRACE_S = 30.0
 """Seconds between SIGINT and SIGKILL: a child ends its workers and writes its last line in this time."""
-LONGEST_LINE = 2000
-"""Characters of one line of a child that are shown: what a kernel prints is not ours."""
 
 
 class MeasureError(Exception):
@@ -113,15 +103,18 @@ def measure(
     verb: str = "run",
     *flags: str,
     told: Callable[[], str] | None = None,
+    by: OneProgram | None = None,
 ) -> int:
     """Run the measuring program with a progress bar; returns its exit code (see the constants above).
 
     A crash of the program is printed and returned as USAGE.  Ctrl-C is passed on and returned as INTERRUPTED; finished
-    trials (checks) stay in `out` in either case.  told: the answer whenever the program asks (see `follow`).
+    trials (checks) stay in `out` in either case.  told: the answer whenever the program asks (see `follow`); nothing of
+    a command `by` another program.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        ended = follow([*command(checkouts, plan, out, verb), *flags], console, told=told)
+        argv = [*command(checkouts, plan, out, verb), *flags]
+        ended = by.follow(argv, console) if by else follow(argv, console, told=told)
     except KeyboardInterrupt:
         return INTERRUPTED
     if ended.code in (MEASURED, FAULTS, NOTHING, USAGE):
@@ -130,9 +123,12 @@ def measure(
     return USAGE
 
 
-def produce(argv: Sequence[str], out: Path, console: Console, title: str) -> None:
-    """Run a program that must write the file `out`; its lines are shown only if it fails, as a MeasureError."""
-    ended = follow(argv, console, title, echo=False)
+def produce(argv: Sequence[str], out: Path, console: Console, title: str, by: OneProgram | None = None) -> None:
+    """Run a program that must write the file `out`; its lines are shown only if it fails, as a MeasureError.
+
+    by: what runs it as one of its commands; None: a process of its own.
+    """
+    ended = (by.follow if by else follow)(argv, console, title, echo=False)
     if ended.code < 0:
         raise MeasureError(f"{_shown(argv)} was {ended.how}; last it said: {ended.last}")
     if ended.code == USAGE or not out.exists():
@@ -156,7 +152,7 @@ def query(*arguments: str, limit_s: float | None = None) -> dict[str, Any]:
     except BaseException:
         _interrupt(child)
         raise
-    answer = _object(printed[max(0, printed.find("{")) :])  # a library may have printed something first
+    answer = json_object(printed[max(0, printed.find("{")) :])  # a library may have printed something first
     if answer is None:
         ended = ChildExit(child.returncode, tuple(map(printable, said.strip().splitlines())))
         raise MeasureError(f"{shown} gave no answer ({ended.how}): {ended.last}")
@@ -236,20 +232,82 @@ def follow(
     has ended, and where somebody else interrupted it: it has no result.
     """
     child = _start(argv, None if stdout else subprocess.DEVNULL, subprocess.PIPE if told else subprocess.DEVNULL)
+    return _followed(child, console, title, echo, limit_s, told)
+
+
+class OneProgram:
+    """One program that runs commands of ours in turn, so that what the first of them imports is there for all.
+
+    A context manager.  The program starts with the first command, and again after one that was interrupted or crashed.
+    """
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> OneProgram:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        child, self._child = self._child, None
+        if child and child.poll() is None:
+            try:
+                child.communicate(timeout=GRACE_S)
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                _interrupt(child)
+
+    def begin(self) -> None:
+        """Start it, unless it runs: it imports torch while we do something else."""
+        if self._child is None or self._child.poll() is not None:
+            self._child = _start(program("benchmarks", "commands"), None, subprocess.PIPE)
+
+    def follow(
+        self,
+        argv: Sequence[str],
+        console: Console,
+        title: str = "starting",
+        *,
+        echo: bool = True,
+        limit_s: float | None = None,
+    ) -> ChildExit:
+        """As the function `follow`, of one command; argv: as `program` makes it."""
+        self.begin()
+        assert self._child
+        _tell(self._child, json.dumps(argv[len(program("")) - 1 :]))
+        try:
+            return _followed(self._child, console, title, echo, limit_s, None, many=True)
+        finally:
+            self._child = None if self._child.returncode is not None else self._child
+
+
+def _followed(
+    child: subprocess.Popen[str],
+    console: Console,
+    title: str,
+    echo: bool,
+    limit_s: float | None,
+    told: Callable[[], str] | None,
+    many: bool = False,
+) -> ChildExit:
+    """See `follow`.  many: the child runs commands in turn, and one of them is followed to its end."""
     said: list[str] = []
+    code: int | None = None
     try:
-        with _Bars(console, title) as bars, _limited(child, limit_s) as late:
+        with ProgressBars(console, title) as bars, _limited(child, limit_s) as late:
             for line in _lines(child):
-                event = _event(line)
+                event = event_in(line)
                 if event:
                     bars.update(event)
                 elif told and _asks(line):
                     _tell(child, told())
+                elif many and (code := _ended(line)) is not None:
+                    break
                 elif line.strip():
                     said.append(printable(line))
                     if echo:
                         console.print(said[-1], markup=False, highlight=False, soft_wrap=True)
-        ended = ChildExit(child.wait(), tuple(said), late.is_set())
+            if code is None or late.is_set():  # one that is interrupted as it ends takes the program with it
+                code = child.wait()
+        ended = ChildExit(code, tuple(said), late.is_set())
     except BaseException:
         _interrupt(child)
         raise
@@ -279,70 +337,15 @@ def _limited(child: subprocess.Popen[str], limit_s: float | None) -> Iterator[th
             timer.cancel()
 
 
-def printable(line: str) -> str:
-    """One line of foreign text for a terminal: control and other unprintable characters escaped, its length limited."""
-    text = line.rstrip().replace("\t", "    ")
-    more = len(text) - LONGEST_LINE
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:LONGEST_LINE])
-    return f"{shown} ... ({more} more characters)" if more > 0 else shown
-
-
-@dataclasses.dataclass(frozen=True)
-class _Event:
-    """A line of progress.  task: which bar it moves ("": the only one); what: its description, "" to keep it."""
-
-    task: str
-    what: str
-    done: float
-    total: float | None
-
-
-class _Bars:
-    """Progress bars by task, gone when the program ends; nothing at all where there is no terminal."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._title = title
-        self._tasks: dict[str, TaskID] = {}
-
-    def __enter__(self) -> _Bars:
-        self._progress.start()
-        self._first = self._progress.add_task(self._title, total=None)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.stop()
-
-    def update(self, event: _Event) -> None:
-        """Move the bar of a task."""
-        what = event.what or f"{self._title} {event.task}"
-        if event.task not in self._tasks:
-            self._tasks[event.task] = self._progress.add_task(what) if self._tasks else self._first
-        bar = self._tasks[event.task]
-        self._progress.update(bar, completed=event.done, total=event.total, description=printable(what))
-
-
-def _event(line: str) -> _Event | None:
-    """The progress in a line, None if it is something else: {"done", "total", "what"} or {"done", "total", "arch"}."""
-    found = _object(line) if line.startswith("{") else None
-    if found is None or not ({"done", "total"} <= found.keys() and {"what", "arch"} & found.keys()):
-        return None
-    done, total = found["done"], found["total"]
-    if not isinstance(done, int | float) or not isinstance(total, int | float | None):
-        return None
-    return _Event(str(found.get("arch", "")), str(found.get("what", "")), done, total)
-
-
 def _asks(line: str) -> bool:
     """Whether a line asks for an answer."""
-    return line.startswith("{") and "asks" in (_object(line) or {})
+    return line.startswith("{") and "asks" in (json_object(line) or {})
+
+
+def _ended(line: str) -> int | None:
+    """The exit code of a command that has ended (benchmarks.program.in_turn), None if a line says something else."""
+    code = (json_object(line) or {}).get("ended") if line.startswith("{") else None
+    return code if isinstance(code, int) else None
 
 
 def _tell(child: subprocess.Popen[str], answer: str) -> None:
@@ -351,14 +354,6 @@ def _tell(child: subprocess.Popen[str], answer: str) -> None:
     with contextlib.suppress(BrokenPipeError):
         child.stdin.write(f"{answer}\n")
         child.stdin.flush()
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _paths_outside() -> list[str]:

@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return USAGE
     if asked.verb == "metrics":
-        text = json.dumps(result, indent=1) + "\n"
+        text = json.dumps(result, indent=None if asked.points else 1) + "\n"  # indenting 2000 points takes 0.5 s
     elif asked.json:
         text = json.dumps(explain(result), indent=1) + "\n"
     else:

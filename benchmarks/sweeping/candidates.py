@@ -1,4 +1,4 @@
-"""What a sweep could try of a kernel, asked of a checkout in a process of its own; needs no GPU where --arch is given.
+"""What a sweep could try of kernels, asked of a checkout in a process of its own; needs no GPU where --arch is given.
 
 python -m benchmarks candidates --kernel gemm --case 'n4096_k4096_*' --arch gfx942 --json
 """
@@ -21,9 +21,9 @@ from kernels import hardware
 
 @dataclasses.dataclass(frozen=True)
 class CandidateRequest:
-    """Which cases (shell patterns) and backends of a kernel; empty means all.  arch: None for the first device here."""
+    """Which cases (shell patterns) and backends of kernels; empty means all.  arch: None for the first device here."""
 
-    kernel: str
+    kernels: Sequence[str]
     cases: Sequence[str] = ()
     backends: Sequence[str] = ()
     arch: str | None = None
@@ -31,14 +31,14 @@ class CandidateRequest:
 
 
 def ask(checkout: Checkout, wanted: CandidateRequest) -> dict[str, Any]:
-    """{"kernel", "arch", "compute_units", "entries"}, see benchmarks.worker.candidates.
+    """{"kernels", "arch", "compute_units", "entries"}, see benchmarks.worker.candidates.
 
     UsageError for a kernel, case, backend or architecture that does not exist.
     """
     known = ("cpu", *dict.fromkeys(device.arch for device in hardware.DEVICES))
     if wanted.arch and wanted.arch not in known:
         raise UsageError(f"architecture {wanted.arch!r} is not known; known: {', '.join(known)}")
-    refuse_unknown([wanted.kernel], [checkout])
+    refuse_unknown(wanted.kernels, [checkout])
     directory, pool = make_directories(), None
     try:
         starting.prepare(checkout.python)
@@ -61,15 +61,20 @@ def _answer(pool: WorkerPool, wanted: CandidateRequest) -> dict[str, Any]:
         [seen] = pool.ask("looking for devices", START_S, "probe")
         device = (seen["devices"] or [{"arch": "cpu", "compute_units": None}])[0]
         place = {"arch": device["arch"], "compute_units": wanted.compute_units or device["compute_units"]}
-    which = {"kernel": wanted.kernel, "cases": list(wanted.cases), "backends": list(wanted.backends)}
-    [entries] = pool.ask("listing candidates", START_S, "candidates", **which, place=place)
-    return {"kernel": wanted.kernel, **place, "entries": entries}
+    which = {"cases": list(wanted.cases), "backends": list(wanted.backends), "place": place}
+    entries = list[dict[str, Any]]()
+    for kernel in wanted.kernels:
+        entries += pool.ask("listing candidates", START_S, "candidates", kernel=kernel, **which)[0]
+    return {"kernels": list(wanted.kernels), **place, "entries": entries}
 
 
 def in_words(found: dict[str, Any]) -> str:
     """One line for each case and backend."""
-    lines = [f"{found['kernel']} on {found['arch']}:"]
+    lines, kernel = list[str](), ""
     for entry in found["entries"]:
+        if entry["kernel"] != kernel:
+            kernel = entry["kernel"]
+            lines.append(f"{kernel} on {found['arch']}:")
         count = entry["why"] or f"{len(entry['candidates'])} candidates, knobs {', '.join(entry['knobs']) or 'none'}"
         lines.append(f"  {entry['case']} {entry['backend']}: {count}")
     return "\n".join(lines)

@@ -28,8 +28,15 @@ def listed(checkout: Path, kernel: str, cases: Sequence[str], backends: Sequence
     declared = found[kernel]
     _known("case", cases, [case.name for case in declared.cases])
     _known("backend", backends, list(declared.backends))
+    parameters = {name: _parameters(backend) for name, backend in declared.backends.items()}
     return [
-        _entry(declared, case, case.at(spec.Place(world=case.world, device="meta", **place)), backend)
+        _entry(
+            declared,
+            case,
+            case.at(spec.Place(world=case.world, device="meta", **place)),
+            backend,
+            parameters[backend.name],
+        )
         for case in declared.cases
         if not cases or any(fnmatch.fnmatchcase(case.name, pattern) for pattern in cases)
         for backend in declared.backends.values()
@@ -43,13 +50,14 @@ def _known(what: str, asked: Sequence[str], names: Sequence[str]) -> None:
             raise Refused("error", f"no {what} fits {pattern!r}; known: {', '.join(names)}")
 
 
-def _entry(kernel: Any, case: Any, placed: Any, backend: Any) -> Json:
+def _entry(kernel: Any, case: Any, placed: Any, backend: Any, parameters: Sequence[inspect.Parameter]) -> Json:
     about = {"kernel": kernel.name, "case": case.name, "backend": backend.name, "baseline": backend.baseline}
     about |= {"world": case.world, "tier": case.tier, "dtype": case.dtype, "dims": dict(case.dims)}
     about |= {"cost": _cost(kernel, placed)}
-    knobs = {parameter.name: _knob(parameter) for parameter in _parameters(backend)}
+    knobs = {parameter.name: _knob(parameter) for parameter in parameters}
+    defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
     try:
-        return about | {"knobs": knobs, "why": "", **_choices(backend, placed, _defaults(backend))}
+        return about | {"knobs": knobs, "why": "", **_choices(backend, placed, defaults)}
     except Exception as error:  # Unsupported here, or a rule that fails: either way nothing can be tried
         nothing = {"config": None, "rule": None, "tuned": None, "table": None, "candidates": [], "overrides": []}
         kind = "" if type(error).__name__ == "Unsupported" else f"{type(error).__name__}: "
@@ -97,10 +105,6 @@ def _table(backend: Any, placed: Any, arch: str) -> Json | None:
 
 def _parameters(backend: Any) -> list[inspect.Parameter]:
     return list(inspect.signature(backend.build).parameters.values())[2:]
-
-
-def _defaults(backend: Any) -> Json:
-    return {p.name: p.default for p in _parameters(backend) if p.default is not p.empty}
 
 
 def _knob(parameter: inspect.Parameter) -> Json:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import fnmatch
+import json
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from benchmarks.points import Knobs
-from ci.harness import options, query
+from ci.harness import OneProgram, options, produce, program, query
 from ci.sweeps.measured import SweepError
 from ci.trials.cost import Cost
 from ci.trials.trial import Json
@@ -137,9 +141,34 @@ def ask(
     return parsed(query("candidates", *wanted), operator)
 
 
+class Catalogues:
+    """What operators of a tree offer: one question for all of them, each asked once."""
+
+    def __init__(self, tree: Path, operators: Iterable[str], program: OneProgram, console: Console) -> None:
+        self._tree, self._operators = tree, list(dict.fromkeys(operators))
+        self.program, self._console = program, console
+        self._known: dict[tuple[str | None, int | None], dict[str, Catalogue]] = {}
+
+    def of(self, operator: str, arch: str | None = None, compute_units: int | None = None) -> Catalogue:
+        """As `ask`, of one of the operators."""
+        if (arch, compute_units) not in self._known:
+            found = self._asked(arch, compute_units)
+            made = {name: parsed(found, name) for name in self._operators}
+            self._known[arch, compute_units] = self._known[made[operator].arch, made[operator].compute_units] = made
+        return self._known[arch, compute_units][operator]
+
+    def _asked(self, arch: str | None, compute_units: int | None) -> Json:
+        with tempfile.TemporaryDirectory(prefix="ridgeline-candidates-") as folder:
+            out = Path(folder) / "candidates.json"
+            argv = program("benchmarks", "candidates", *options(kernel=self._operators, tree=self._tree, out=out))
+            argv += options(arch=arch, compute_units=compute_units)
+            produce(argv, out, self._console, "what can be tried", self.program)
+            return dict(json.loads(out.read_text()))
+
+
 def parsed(found: Json, operator: str) -> Catalogue:
-    """The catalogue in what `python -m benchmarks candidates` printed."""
-    offers = tuple(map(_offer, found["entries"]))
+    """The catalogue of an operator in what `python -m benchmarks candidates` printed."""
+    offers = tuple(_offer(one) for one in found["entries"] if one.get("kernel", operator) == operator)
     return Catalogue(operator, found.get("arch") or "cpu", found.get("compute_units"), offers)
 
 

@@ -21,6 +21,7 @@ from ci.judging import policy
 from ci.stats.measured import Scale, effects, samples
 from ci.stats.sweeps.estimate import TrialShift, estimates, trial_shifts
 from ci.stats.types import FloatArray, PairedRounds
+from ci.sweeps.alone import SweepError as SweepError
 from ci.trials.file import read as read_file
 from ci.trials.trial import Arm, Declaration, Environment, Json, Machine, Trial
 
@@ -36,10 +37,6 @@ that was timed in its place, "" for none.  Times are NaN unless status is "ok"."
 
 TIMES = ("log_ratio", "sd", "ratio", "low", "high")
 """Columns of what `PointRatio` says."""
-
-
-class SweepError(Exception):
-    """A sweep cannot be read, planned or measured; the text says why and what to do."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -141,7 +141,8 @@ def _joined(
 class PointCompiler:
     """Compiles points of a tree ahead of time, for an architecture; the cache keeps what is compiled.
 
-    launched: they will be launched on this machine, so the binaries go where launches look for them.
+    launched: they will be launched on this machine, so the binaries go where launches look for them.  program: what
+    runs the compiling program as one of its commands, None for a process of its own.
     """
 
     tree: Path
@@ -151,6 +152,7 @@ class PointCompiler:
     console: Console
     limits: CodeLimits = CodeLimits()
     launched: bool = False
+    program: harness.OneProgram | None = None
 
     def pruned(self, operator: str, before: Pruned, anchors: Mapping[str, str]) -> Pruned:
         """What is left after compiling; SweepError if the compiling program gave no result."""
@@ -181,7 +183,7 @@ class PointCompiler:
             argv += harness.options(points=asked, tree=self.tree.resolve(), arch=self.arch, cache=self.cache.resolve())
             argv += harness.options(compute_units=self.compute_units, out=out, progress="json")
             argv += ["--launch-cache"] * self.launched
-            harness.produce(argv, out, self.console, "compiling ahead")
+            harness.produce(argv, out, self.console, "compiling ahead", self.program)
             return read_compiled(json.loads(out.read_text()), self.limits)
 
 

@@ -6,27 +6,24 @@ killed is resumed by the same command, and a finished point is not measured agai
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import json
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
 from ci import harness
-from ci.executors import job
+from ci.sweeps.alone import alone
 from ci.sweeps.measured import Measured, SweepError, gathered
 from ci.sweeps.plan import SweepPlan
 from ci.sweeps.rungs import DueRung, due, seen_in
 from ci.trials.file import read
 from ci.trials.trial import Trial
 
-MARK = "RIDGELINE_SWEEP"
-"""Variable that every process of a sweep has: what a killed call left behind is found by it."""
+Follow = Callable[..., harness.ChildExit]
+"""`ci.harness.follow`, or the method of a program that runs many commands."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,29 +48,34 @@ def run(plan: SweepPlan, console: Console) -> Measured:
 
 def measure(plan: SweepPlan, console: Console) -> Progressed:
     """As :func:`run`, with what is left.  KeyboardInterrupt on Ctrl-C; what is finished stays in the file."""
+    with alone(plan.out):
+        return go_on(plan, console, harness.follow)
+
+
+def go_on(plan: SweepPlan, console: Console, follow: Follow) -> Progressed:
+    """As :func:`measure`, where we are :func:`alone` already.  follow: runs the measuring program."""
     began = time.monotonic()
-    with _alone(plan.out):
-        while True:
-            trials = trials_of(plan)
-            measured = _one_origin(trials, plan)
-            left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
-            if left is None:
-                return Progressed(measured, None)
-            spent_min = (time.monotonic() - began) / 60 * plan.world
-            if plan.budget_min is not None and spent_min >= plan.budget_min:
-                return Progressed(measured, left, f"the budget of {plan.budget_min:g} GPU minutes is spent")
-            if not _rung(plan, left, spent_min, console) and not _gained(plan, left):
-                return Progressed(measured, left, "the measuring program wrote no line for the points that are left")
+    while True:
+        trials = trials_of(plan)
+        measured = _one_origin(trials, plan)
+        left = due(plan.dealt, plan.rungs_here, seen_in(trials, plan.operator, plan.regime), plan.anchors)
+        if left is None:
+            return Progressed(measured, None)
+        spent_min = (time.monotonic() - began) / 60 * plan.world
+        if plan.budget_min is not None and spent_min >= plan.budget_min:
+            return Progressed(measured, left, f"the budget of {plan.budget_min:g} GPU minutes is spent")
+        if not _rung(plan, left, spent_min, console, follow) and not _gained(plan, left):
+            return Progressed(measured, left, "the measuring program wrote no line for the points that are left")
 
 
-def _rung(plan: SweepPlan, left: DueRung, spent_min: float, console: Console) -> bool:
-    """One start of the measuring program, for the points that a rung lacks; whether the budget ended it."""
+def _rung(plan: SweepPlan, left: DueRung, spent_min: float, console: Console, follow: Follow) -> bool:
+    """One command of the measuring program, for the points that a rung lacks; whether the budget ended it."""
     asked = plan.out.with_name(f".{plan.out.name}.points.json")
     asked.write_text(json.dumps(plan.points_file(left).as_json()))
     limit_s = None if plan.budget_min is None else (plan.budget_min - spent_min) * 60 / plan.world
     title = f"rung {left.rung + 1} of {len(plan.rungs_here)}, {left.count} of {left.entered} points"
     try:
-        ended = harness.follow(command(plan, asked), console, title, limit_s=limit_s)
+        ended = follow(command(plan, asked), console, title, limit_s=limit_s)
     finally:
         asked.unlink(missing_ok=True)
     if not ended.late and (ended.code < 0 or ended.code == harness.USAGE):
@@ -128,34 +130,3 @@ def _one_origin(trials: list[Trial], plan: SweepPlan) -> Measured | None:
             f"{plan.out} has lines of {len(found)} origins ({origins}): ratios of two machines are not mixed"
         )
     return found[0] if found else None
-
-
-# ---- one at a time ------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Nobody else measures into this file meanwhile, and nothing that a killed call left behind does."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    lock = out.with_name(f".{out.name}.lock")
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SweepError(f"{out} is being measured by another call; wait for it, or give another --out") from None
-        token = str(out.resolve())
-        job.kill_marked(token, MARK)
-        with _variable(MARK, token):
-            yield
-
-
-@contextlib.contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    """A variable that every process started meanwhile has."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        os.environ.pop(name)
-        os.environ.update({name: before} if before is not None else {})

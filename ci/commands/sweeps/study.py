@@ -9,35 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.studies import studies
 from benchmarks.studies import study as named
-from benchmarks.studies.types import REGIMES, Study, StudyError
+from benchmarks.studies.types import REGIMES, Study
 from ci.commands.common.checkouts import one_checkout
-from ci.commands.sweeps.sweep_options import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE
+from ci.commands.sweeps.device_options import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE, Given
 from ci.git.repository import LocalCheckout
-from ci.options import (
-    CASE,
-    DRY_RUN,
-    JSON,
-    NO_VERDICT,
-    PASS,
-    RESULTS,
-    SOURCE,
-    NewFile,
-    err_console,
-    example,
-    out_console,
-    together,
-)
-from ci.sweeps.studies import folder, report, source
-from ci.sweeps.studies.across import code
-from ci.sweeps.studies.ready import StudyAsked, code_of, ready
-from ci.sweeps.studies.run import Left, measured
-from ci.trials.trial import Json
-from ci.whole_files import replace
+from ci.harness import OneProgram
+from ci.options import CASE, DRY_RUN, JSON, PASS, RESULTS, SOURCE, NewFile, example, out_console, together
+from ci.sweeps.alone import alone
 
 EXAMPLES = """ridgeline study --list
   ridgeline study m_sweep --case 'n4096_k4096_*' --dry-run --arch gfx942
@@ -89,18 +71,39 @@ def study(name: str | None, every: bool, listing: bool, as_json: bool, dry_run: 
         raise click.UsageError("--arch and --compute-units are for --dry-run; a study is measured on this machine")
     chosen = list(studies().values()) if every else [named(str(name))]
     if given["sources"]:
-        return max(_from(one, given["sources"], given["results"], as_json) for one in chosen)
+        return _from_files(chosen, given, as_json)
     checkout = one_checkout(given["commit"], given["commit_date"], given["tree"], given["out"])
-    asked = _asked(checkout.path, given)
-    if dry_run:
-        return _dry(chosen, asked, as_json)
-    return max(_measure(one, checkout, asked, given["out"], given["results"], as_json) for one in chosen)
+    return (_planned if dry_run else _measured)(chosen, checkout, given, as_json)
 
 
-def _asked(tree: Path, given: Json) -> StudyAsked:
-    said = {key: given[key] for key in ("cases", "arch", "compute_units", "trials", "rounds")}
-    how = {"regime": given["regime"] or "", "compile_ahead": not given["no_compile"], "budget_min": given["budget"]}
-    return StudyAsked(tree, **how, **said)
+# The program imports torch while the steps are imported: pandas takes half as long.
+
+
+def _planned(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, as_json: bool) -> int:
+    with OneProgram() as program:
+        program.begin()
+        from ci.commands.sweeps import study_steps
+
+        return study_steps.plan(chosen, study_steps.asked_of(checkout.path, given), program, as_json)
+
+
+def _measured(chosen: Sequence[Study], checkout: LocalCheckout, given: Given, as_json: bool) -> int:
+    code = PASS
+    for one in chosen:
+        file = given["out"] or WORKING / f"{one.name}.jsonl"
+        with alone(file), OneProgram() as program:
+            program.begin()
+            from ci.commands.sweeps import study_steps
+
+            left = study_steps.measure(one, checkout, study_steps.asked_of(checkout.path, given), file, program)
+        code = max(code, study_steps.record(one, file, given["out"], given["results"], left, as_json))
+    return code
+
+
+def _from_files(chosen: Sequence[Study], given: Given, as_json: bool) -> int:
+    from ci.commands.sweeps import study_steps
+
+    return max(study_steps.of_files(one, given["sources"], given["results"], as_json) for one in chosen)
 
 
 def _list(as_json: bool) -> int:
@@ -112,64 +115,3 @@ def _list(as_json: bool) -> int:
         table.add_row(one.name, one.question, ", ".join(one.operators), ", ".join(map(str, one.ranks)))
     out_console().print(table)
     return PASS
-
-
-def _dry(chosen: Sequence[Study], asked: StudyAsked, as_json: bool) -> int:
-    """Points, points that need no GPU time by reason, GPU minutes expected."""
-    console = err_console()
-    made = {one.name: ready(one, asked, console) for one in chosen}
-    if as_json:
-        click.echo(json.dumps({name: report.planned(parts) for name, parts in made.items()}, indent=1))
-    else:
-        for name, parts in made.items():
-            out_console().print(report.plan_table(name, parts))
-    return PASS
-
-
-def _measure(
-    one: Study, checkout: LocalCheckout, asked: StudyAsked, out: Path | None, results: Path, as_json: bool
-) -> int:
-    console = err_console()
-    file = out or WORKING / f"{one.name}.jsonl"
-    parts = ready(one, asked, console)
-    left = measured(one, parts, checkout, asked, file, console)
-    if one.code:
-        replace(code.beside(file), code.text_of(code_of(one, parts, asked, console)))
-    if not file.exists():
-        raise StudyError(f"the study {one.name} measured nothing: {report.why_nothing(parts, left)}")
-    for found in source.of_files(one, [file]):
-        place = file.parent / file.stem if out else folder.folder_of(results, one.name, found.machine, found.regime)
-        folder.keep_code(place, [file])
-        _rendered(one, found, place, [file.parent], console, as_json, left, keep=out is None)
-    return NO_VERDICT if left else PASS
-
-
-def _from(one: Study, sources: Sequence[Path], results: Path, as_json: bool) -> int:
-    console = err_console()
-    beside = [path if path.is_dir() else path.parent for path in sources]
-    for found in source.read(one, sources):
-        place = folder.folder_of(results, one.name, found.machine, found.regime)
-        folder.keep_code(place, sources)
-        _rendered(one, found, place, beside, console, as_json, (), keep=bool(found.lines))
-    return PASS
-
-
-def _rendered(
-    one: Study,
-    found: source.StudyRows,
-    place: Path,
-    beside: Sequence[Path],
-    console: Console,
-    as_json: bool,
-    left: Sequence[Left],
-    keep: bool,
-) -> None:
-    """Keep the lines, write table and figures, and print them."""
-    place.mkdir(parents=True, exist_ok=True)
-    if keep:
-        [found] = source.of_files(one, [folder.keep(place, found.lines)])
-        folder.keep_checks(place, one.name, beside)
-    facts = source.bits(one, dict.fromkeys([*beside, place]), found.machine)
-    remarks = [f"{each.operator}: {each.points} points are not measured yet: {each.why}" for each in left]
-    made = folder.render(one, found.frame, folder.foot_of(found.frame, found.found), place, console, remarks, facts)
-    report.show(one, made, as_json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import click
 
 from ci import harness
 from ci.commands.common.checkouts import one_checkout
+from ci.commands.sweeps.device_options import Given
 from ci.commands.sweeps.sweep_options import POINTS, RULES, WHERE
 from ci.judging import policy
 from ci.options import DRY_RUN, JSON, NO_VERDICT, PASS, SOURCE, err_console, example, out_console
@@ -28,9 +28,6 @@ from ci.whole_files import replace
 EXAMPLES = """ridgeline sweep gemm --case '*_m16_*' --knob num_warps=4,8 --knob num_stages=2,3,4
   ridgeline sweep gemm --grid tiles.toml --candidates --arch gfx942 --dry-run
   ridgeline sweep gemm --backend torch --knob threads=1,2 --case n4096_k4096_m1_fp16 --out threads.jsonl"""
-
-Given = Mapping[str, Any]
-"""The options of the command line, by name."""
 
 
 @click.command(epilog=example(EXAMPLES))

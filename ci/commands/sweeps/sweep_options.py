@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ci import harness
+from ci.commands.sweeps.device_options import ARCH, BUDGET, COMPUTE_UNITS, NO_COMPILE
 from ci.options import CASE, Seconds, together
 from ci.sweeps import grid
 from ci.sweeps.plan import BATCH
@@ -51,16 +52,6 @@ class RoundsOption(click.ParamType[tuple[int, ...]]):
 def _said(rounds: tuple[int, ...]) -> str:
     return ",".join(map(str, rounds))
 
-
-MINUTES = click.FloatRange(0, min_open=True)
-BUDGET = click.option("--budget", type=MINUTES, metavar="MIN", help="GPU minutes that this call may take.")
-ARCH = click.option(
-    "--arch", metavar="NAME", help="With --dry-run: for gfx942, gfx950 or sm_90 instead of this machine."
-)
-COMPUTE_UNITS = click.option(
-    "--compute-units", type=click.IntRange(1), metavar="N", help="With --arch: of a device with this many CUs."
-)
-NO_COMPILE = click.option("--no-compile", is_flag=True, help="Do not compile ahead: no point is pruned by its code.")
 
 POINTS = together(
     click.option(

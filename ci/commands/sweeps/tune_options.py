@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ci.commands.sweeps.sweep_options import ARCH, MINUTES
+from ci.commands.sweeps.device_options import ARCH, MINUTES
 from ci.options import BACKEND, CASE, NewFile, together
 
 EXAMPLES = """ridgeline tune gemm --case 'n4096_k4096_*' --budget 10

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.points import Point
 from benchmarks.studies.types import Study, StudyPart
-from ci.harness import machine_kind
+from ci.harness import OneProgram, machine_kind
 from ci.judging import policy
-from ci.sweeps import catalogue as catalogues
-from ci.sweeps.catalogue import Catalogue
+from ci.sweeps.catalogue import Catalogue, Catalogues
 from ci.sweeps.effort import ExpectedEffort, expected
 from ci.sweeps.measured import SweepError
 from ci.sweeps.prepare import CACHE
@@ -43,13 +43,18 @@ class StudyAsked:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReadyPart:
-    """A part of a study.  asked: its points by case; pruned: what is left of them to be measured."""
+    """A part of a study.  asked: its points by case; prune: finds out what is left of them to be measured."""
 
     part: StudyPart
     catalogue: Catalogue
     asked: Mapping[str, Sequence[Point]]
-    pruned: Pruned
+    prune: Callable[[], Pruned]
     rungs: Rungs
+
+    @functools.cached_property
+    def pruned(self) -> Pruned:
+        """What is left to be measured.  Compiling ahead takes seconds: it waits until it is the part's turn."""
+        return self.prune()
 
     @property
     def anchors(self) -> dict[str, str]:
@@ -72,47 +77,51 @@ class ReadyPart:
         return max((one.world for one in self.catalogue.offers if one.case in self.asked), default=1)
 
 
-def ready(study: Study, asked: StudyAsked, console: Console) -> list[ReadyPart]:
+def ready(study: Study, asked: StudyAsked, known: Catalogues, console: Console) -> list[ReadyPart]:
     """Every part of a study that has a case among those asked for.  StudyError, SweepError or MeasureError if not."""
-    made = list(_parts(study, asked, console))
+    made = list(_parts(study, asked, known, console))
     if not made:
         raise SweepError(f"no case of the study {study.name} fits {', '.join(asked.cases)}")
     return made
 
 
-def _parts(study: Study, asked: StudyAsked, console: Console) -> Iterator[ReadyPart]:
-    known: dict[str, Catalogue] = {}
+def _parts(study: Study, asked: StudyAsked, known: Catalogues, console: Console) -> Iterator[ReadyPart]:
     for part in study.parts:
-        if part.operator not in known:
-            known[part.operator] = catalogues.ask(part.operator, asked.tree, (), asked.arch, asked.compute_units)
-        catalogue = known[part.operator]
+        catalogue = known.of(part.operator, asked.arch, asked.compute_units)
         found = points(part, catalogue, asked.cases)
         if found:
-            yield ReadyPart(
-                part, catalogue, found, _pruned(part, catalogue, found, asked, console), rungs(study, asked)
-            )
+            prune = functools.partial(_pruned, part, catalogue, found, asked, known.program, console)
+            yield ReadyPart(part, catalogue, found, prune, rungs(study, asked))
 
 
 def _pruned(
-    part: StudyPart, catalogue: Catalogue, found: Mapping[str, Sequence[Point]], asked: StudyAsked, console: Console
+    part: StudyPart,
+    catalogue: Catalogue,
+    found: Mapping[str, Sequence[Point]],
+    asked: StudyAsked,
+    program: OneProgram,
+    console: Console,
 ) -> Pruned:
     anchors = dict.fromkeys(found, part.anchor)
     pruned = by_config(catalogue, found, anchors)
     if part.check or not asked.compile_ahead or catalogue.arch == "cpu" or not pruned.count:
         return pruned
     units, here = catalogue.compute_units, asked.arch is None
-    compiler = PointCompiler(asked.tree, catalogue.arch, units, CACHE, console, launched=here)
+    compiler = PointCompiler(asked.tree, catalogue.arch, units, CACHE, console, launched=here, program=program)
     return compiler.pruned(part.operator, pruned, anchors)
 
 
-def code_of(study: Study, parts: Sequence[ReadyPart], asked: StudyAsked, console: Console) -> list[code.PointCode]:
+def code_of(
+    study: Study, parts: Sequence[ReadyPart], asked: StudyAsked, known: Catalogues, console: Console
+) -> list[code.PointCode]:
     """The machine code of all points, for the device that measures and AMD's."""
 
     def points_of(part: StudyPart, arch: str, units: int | None) -> Mapping[str, Sequence[Point]]:
-        return points(part, catalogues.ask(part.operator, asked.tree, (), arch, units), asked.cases)
+        return points(part, known.of(part.operator, arch, units), asked.cases)
 
     device = parts[0].catalogue
-    return code.compiled(study, points_of, asked.tree, device.arch, device.compute_units, console)
+    where = (asked.tree, device.arch, device.compute_units)
+    return code.compiled(study, points_of, *where, console, known.program)
 
 
 def rungs(study: Study, asked: StudyAsked) -> Rungs:

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from benchmarks.studies.types import Study
 from ci.git.repository import LocalCheckout
-from ci.harness import FAULTS, MEASURED, NOTHING, MeasureError, MeasurePlan, measure
+from ci.harness import FAULTS, MEASURED, NOTHING, MeasureError, MeasurePlan, OneProgram, measure
 from ci.sweeps.plan import SweepPlan, sweep_id
-from ci.sweeps.run import measure as measure_sweep
+from ci.sweeps.run import go_on
 from ci.sweeps.studies.folder import CHECKS
 from ci.sweeps.studies.ready import ReadyPart, StudyAsked
 
@@ -32,17 +32,26 @@ class Left:
 
 
 def measured(
-    study: Study, parts: Sequence[ReadyPart], checkout: LocalCheckout, asked: StudyAsked, out: Path, console: Console
+    study: Study,
+    parts: Sequence[ReadyPart],
+    checkout: LocalCheckout,
+    asked: StudyAsked,
+    out: Path,
+    program: OneProgram,
+    console: Console,
 ) -> list[Left]:
-    """Measure what the file lacks, part by part; what is left then.  KeyboardInterrupt on Ctrl-C."""
+    """Measure what the file lacks, part by part; what is left then.  KeyboardInterrupt on Ctrl-C.
+
+    Nobody else may measure into the file meanwhile (ci.sweeps.run.alone).
+    """
     left, spent_min = list[Left](), 0.0
     for number, part in enumerate(parts, 1):
         console.print(f"{study.name}, part {number} of {len(parts)}: {part.part.operator}, {len(part.asked)} cases")
-        began = time.monotonic()
+        count, began = part.pruned.count, time.monotonic()
         if part.part.check:
-            _check(part, checkout, out.parent / CHECKS / f"{study.name}.jsonl", console)
-        elif part.pruned.count:
-            left += _sweep(_plan(study, part, checkout, asked, out, spent_min), console)
+            _check(part, checkout, out.parent / CHECKS / f"{study.name}.jsonl", program, console)
+        elif count:
+            left += _sweep(_plan(study, part, checkout, asked, out, spent_min), program, console)
         spent_min += (time.monotonic() - began) / 60 * part.world
     return left
 
@@ -58,15 +67,15 @@ def _plan(
     return dataclasses.replace(made, budget_min=budget, world=part.world, shared=True, whole_calls=whole)
 
 
-def _sweep(plan: SweepPlan, console: Console) -> Iterator[Left]:
-    ended = measure_sweep(plan, console)
+def _sweep(plan: SweepPlan, program: OneProgram, console: Console) -> Iterator[Left]:
+    ended = go_on(plan, console, program.follow)
     if ended.left is not None:
         yield Left(plan.operator, ended.left.count, ended.why)
 
 
-def _check(part: ReadyPart, checkout: LocalCheckout, out: Path, console: Console) -> None:
+def _check(part: ReadyPart, checkout: LocalCheckout, out: Path, program: OneProgram, console: Console) -> None:
     """Compare every arm with the reference; MeasureError if that could not be done."""
     backends = list(dict.fromkeys(point.backend for own in part.asked.values() for point in own))
     plan = MeasurePlan("sweep", [part.part.operator], list(part.asked), backends)
-    if measure([checkout], plan, out, console, "verify") not in (MEASURED, FAULTS, NOTHING):
+    if measure([checkout], plan, out, console, "verify", by=program) not in (MEASURED, FAULTS, NOTHING):
         raise MeasureError(f"the checks of {part.part.operator} broke off; what is finished is in {out}")

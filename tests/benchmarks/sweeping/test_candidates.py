@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -58,9 +61,47 @@ def test_the_command_prints_json_and_refuses_an_unknown_architecture(toy_tree):
     done = subprocess.run([*command, "--backend", "ours", "--case", "o*"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["kernel"], told["arch"]) == ("swept", "cpu")
+    assert (told["kernels"], told["arch"]) == (["swept"], "cpu")
     [entry] = told["entries"]
     assert (entry["config"], entry["candidates"]) == ({"tile": 16, "fault": ""}, [])
     wrong = subprocess.run([*command, "--arch", "gfx1"], cwd=ROOT, capture_output=True, text=True)
     assert wrong.returncode == 3
     assert "architecture 'gfx1' is not known; known: cpu, gfx942" in wrong.stderr
+
+
+def _commands(*lines: list[str]) -> list[str]:
+    """What one program says that runs these commands, on stderr."""
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    command = [sys.executable, "-m", "benchmarks", "commands"]
+    done = subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True, check=False)
+    return done.stderr.splitlines()
+
+
+def test_one_program_answers_for_several_kernels_and_goes_on_after_a_refusal(tmp_path):
+    asked = ["benchmarks", "candidates", "--arch", "gfx942", "--case", "w2_fp16_2MB"]
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    said = _commands(
+        [*asked, "--kernel", "all_gather", "--out", str(files[0])],
+        [*asked, "--kernel", "no_such", "--out", str(tmp_path / "none.json")],
+        [*asked, "--kernel", "all_gather", "--kernel", "reduce_scatter", "--out", str(files[1])],
+    )
+    assert [line for line in said if "ended" in line] == ['{"ended": 0}', '{"ended": 3}', '{"ended": 0}']
+    one, two = (json.loads(file.read_text()) for file in files)
+    assert two["kernels"] == ["all_gather", "reduce_scatter"]
+    assert {entry["kernel"] for entry in two["entries"]} == {"all_gather", "reduce_scatter"}
+    assert [entry for entry in two["entries"] if entry["kernel"] == "all_gather"] == one["entries"]
+
+
+def test_an_interrupted_command_is_the_last_one():
+    program = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks", "commands"], cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert program.stdin
+    program.stdin.write(b'["benchmarks", "candidates", "--kernel", "gem", "--arch", "gfx942"]\n')
+    program.stdin.flush()
+    assert program.stderr
+    assert [program.stderr.readline() for _ in range(2)][1] == b'{"ended": 3}\n'
+    time.sleep(0.2)
+    os.kill(program.pid, signal.SIGINT)
+    assert program.wait(30) == 130
+    program.communicate()

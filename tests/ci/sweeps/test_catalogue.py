@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from ci.harness import OneProgram
 from ci.sweeps import catalogue
 from ci.sweeps.catalogue import KnobFact
 from ci.sweeps.measured import SweepError
@@ -38,6 +41,23 @@ def test_cases_are_chosen_by_pattern_or_tier(gemm: catalogue.Catalogue) -> None:
     assert gemm.chosen([], [], ("sweep",)).offers == ()
     with pytest.raises(SweepError, match="no case of gemm fits 'm17'; it has n4096"):
         gemm.chosen(["m17"], [], ())
+
+
+def test_operators_of_a_study_are_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def produce(argv: list[str], out: Path, *_: object) -> None:
+        asked.append([word for flag, word in zip(argv, argv[1:], strict=False) if flag in ("--kernel", "--arch")])
+        entries = [{"kernel": name, "case": "m16", "backend": name, "knobs": {}} for name in ("gemm", "norm")]
+        arch = asked[-1][2] if len(asked[-1]) > 2 else "gfx942"
+        out.write_text(json.dumps({"entries": entries, "arch": arch, "compute_units": 304}))
+
+    monkeypatch.setattr(catalogue, "produce", produce)
+    known = catalogue.Catalogues(ROOT, ["gemm", "norm", "gemm"], OneProgram(), Console(quiet=True))
+    assert [known.of(name).backends for name in ("gemm", "norm")] == [["gemm"], ["norm"]]
+    assert known.of("norm", "gfx942", 304) is known.of("norm"), "this machine's, by its name"
+    assert known.of("norm", "gfx950").arch == "gfx950"
+    assert asked == [["gemm", "norm"], ["gemm", "norm", "gfx950"]]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ci.sweeps import ranking, run
+from benchmarks import lifetime
+from ci.sweeps import alone, ranking, run
 from ci.sweeps.measured import SweepError, read
 from ci.sweeps.plan import SweepPlan
 from ci.sweeps.rungs import Rungs
@@ -71,20 +72,20 @@ def test_killed_three_times_no_finished_point_is_measured_twice(tmp_path: Path) 
     assert best.winner.knobs == "num_warps=5"
     starts = [int(pid) for pid in (tmp_path / "starts").read_text().split()]
     assert len(starts) >= 4
-    assert not [pid for pid in starts if os.path.exists(f"/proc/{pid}")], "nothing that was left behind still measures"
+    assert not [pid for pid in starts if lifetime.lives(pid)], "nothing that was left behind still measures"
 
 
 def test_what_a_killed_call_left_behind_is_ended_first(tmp_path: Path) -> None:
     plan = driver.plan(tmp_path / "sweep.jsonl")
-    marked = {**os.environ, run.MARK: str(plan.out.resolve())}
+    marked = {**os.environ, alone.MARK: str(plan.out.resolve())}
     left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=marked)
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
-        _wait(lambda: run.job.marked(str(plan.out.resolve()), run.MARK), "the process has its environment")
+        _wait(lambda: alone.job.marked(str(plan.out.resolve()), alone.MARK), "the process has its environment")
         run.measure(plan, Console(quiet=True))
         assert left.wait(LIMIT_S) == -signal.SIGKILL
         assert other.poll() is None
-        assert run.MARK not in os.environ
+        assert alone.MARK not in os.environ
     finally:
         left.kill()
         other.kill()

@@ -60,7 +60,13 @@ PointsOf = Callable[[StudyPart, str, int | None], Mapping[str, Sequence[Point]]]
 
 
 def compiled(
-    study: Study, points: PointsOf, tree: Path, arch: str, units: int | None, console: Console
+    study: Study,
+    points: PointsOf,
+    tree: Path,
+    arch: str,
+    units: int | None,
+    console: Console,
+    program: harness.OneProgram | None = None,
 ) -> list[PointCode]:
     """Every point and plain arm of a study that is ours, for the architecture that measures and those of COMPILED."""
     devices = {**dict.fromkeys(COMPILED), **({arch: units} if arch != "cpu" else {})}
@@ -69,11 +75,13 @@ def compiled(
         asked = points(part, each, count)
         batches = tuple(Batch(case, part.anchor, tuple(own)) for case, own in asked.items() if own)
         file = PointsFile("ahead", part.operator, 0, 1, batches)
-        found += _read(_compile(file, tree, each, count, console), part.operator, each) if batches else ()
+        found += _read(_compile(file, tree, each, count, console, program), part.operator, each) if batches else ()
     return found
 
 
-def _compile(file: PointsFile, tree: Path, arch: str, units: int | None, console: Console) -> list[Knobs]:
+def _compile(
+    file: PointsFile, tree: Path, arch: str, units: int | None, console: Console, program: harness.OneProgram | None
+) -> list[Knobs]:
     """The points as the compiling program tells them, JSON."""
     with tempfile.TemporaryDirectory(prefix="ridgeline-code-") as folder:
         asked, out = Path(folder) / "points.json", Path(folder) / "compiled.json"
@@ -81,7 +89,7 @@ def _compile(file: PointsFile, tree: Path, arch: str, units: int | None, console
         argv = harness.program("benchmarks.isa", "metrics")
         argv += harness.options(points=asked, tree=tree.resolve(), arch=arch, cache=CACHE.resolve())
         argv += harness.options(compute_units=units, out=out, progress="json")
-        harness.produce(argv, out, console, f"compiling {file.operator} for {arch}")
+        harness.produce(argv, out, console, f"compiling {file.operator} for {arch}", program)
         found: list[Knobs] = json.loads(out.read_text())["points"]
         return found
 

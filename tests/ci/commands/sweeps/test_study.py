@@ -29,7 +29,7 @@ STUDY = Study(
     parts=(
         StudyPart("gemm", ("n4096_k4096_m1_fp16",), "torch", ("blas",), (Tried("torch", {"threads": (1,)}),)),
     ),
-    trials=1,
+    trials=2,
     rounds=4,
     whole_call=True,
     table=Listed(("M", "backend", "setting"), ("kernel_us", "total_us", "gbs", "ratio", "low", "high")),
@@ -101,9 +101,24 @@ def checkout(tmp_path) -> Path:
     return tmp_path
 
 
+SEEN = """
+import os, sys
+
+class Seen:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            open(os.path.join(os.path.dirname(__file__), f"torch.{os.getpid()}"), "w").close()
+
+sys.meta_path.insert(0, Seen())
+"""
+"""Every process that imports torch leaves a file."""
+
+
 def test_a_study_is_measured_and_recorded(checkout):
+    (checkout / "seen").mkdir()
+    (checkout / "seen" / "sitecustomize.py").write_text(SEEN)
     command = [sys.executable, "-m", "ci", "study", "small", "--commit", "a" * 40, "--commit-date", "1790000000000"]
-    env = {**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "200"}
+    env = {**os.environ, "PYTHONPATH": f"{checkout}:{checkout / 'seen'}", "COLUMNS": "200"}
 
     done = subprocess.run([*command, "--json"], cwd=checkout, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -118,4 +133,6 @@ def test_a_study_is_measured_and_recorded(checkout):
     assert told["figures"] == ["times"]
     assert (folder / "times.png").read_bytes()[:4] == b"\x89PNG"
     lines = gzip.decompress((folder / "trials.jsonl.gz").read_bytes()).decode().splitlines()
-    assert [json.loads(one)["kernel"] for one in lines] == ["gemm"]
+    assert [json.loads(one)["kernel"] for one in lines] == ["gemm", "gemm"]
+    assert len({json.loads(one)["session"] for one in lines}) == 2
+    assert len(list((checkout / "seen").glob("torch.*"))) == 1, "of declarations and all trials together"

@@ -31,7 +31,7 @@ def answer(file, arch):
 def compiled(monkeypatch):
     asked = []
 
-    def compile_(file, tree, arch, units, console):
+    def compile_(file, tree, arch, units, *_):
         asked.append((arch, units, [one.label for one in file.batches[0].points]))
         return answer(file, arch)
 
@@ -61,7 +61,7 @@ def test_it_is_kept_beside_the_trial_file_and_taken_over(compiled, tmp_path):
 
 
 def test_nothing_is_compiled_for_a_cpu(monkeypatch):
-    monkeypatch.setattr(code, "_compile", lambda file, tree, arch, units, console: [])
+    monkeypatch.setattr(code, "_compile", lambda *_: [])
     asked = []
     code.compiled(STUDY, lambda part, arch, units: asked.append(arch) or {}, Path(), "cpu", None, Console())
     assert asked == ["gfx942", "gfx950"]
