@@ -56,6 +56,8 @@ def main() -> None:
     for name in (*PRELOADED, *ours) if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    if forks:
+        _know_triton()
     if forks and (not _can_fork() or "kernels" in sys.modules):
         return  # whoever asks starts processes the long way
     family.keep_orphans()
@@ -70,6 +72,12 @@ def main() -> None:
             server.end()
             os._exit(0)
         link.send(json.dumps(server.answer(json.loads(message), descriptors)).encode())
+
+
+def _know_triton() -> None:
+    """Have Triton digest its own files, which every process does before its first launch: 0.4 s (3.6, 2026-11)."""
+    with contextlib.suppress(Exception):
+        importlib.import_module("triton.runtime.cache").triton_key()
 
 
 def _worker() -> Any:

@@ -66,12 +66,18 @@ def byte_values(dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
     return torch.stack((table[codes & 0xF], table[codes >> 4]), dim=-1)
 
 
+@functools.cache
+def _fp32_values(device: torch.device) -> torch.Tensor:
+    """Kept, as a copy from the host waits for the device."""
+    return byte_values(torch.float32, device)
+
+
 def dequantise(packed: torch.Tensor, scales: torch.Tensor, table: torch.Tensor | None = None) -> torch.Tensor:
     """Values [..., K] of packed [..., K / 2] and scales [..., K / 32], by one look-up per byte.
 
-    table: byte_values of the wanted type, fp32 if None; with one, nothing is copied from the host.
+    table: byte_values of the wanted type, fp32 if None.
     """
-    table = byte_values(torch.float32, packed.device) if table is None else table
+    table = _fp32_values(packed.device) if table is None else table
     values = table.index_select(0, packed.flatten().to(torch.int32))
     factors = torch.exp2(scales.to(torch.promote_types(torch.float32, table.dtype)) - 127).to(table.dtype)
     blocks = values.view(*packed.shape[:-1], -1, BLOCK) * factors.unsqueeze(-1)
