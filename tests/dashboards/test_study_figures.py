@@ -137,6 +137,10 @@ def test_names_that_differ_in_numbers_stand_together_by_size() -> None:
     wanted = ["serial", "2 streams", "8 streams", "16 streams", "b8_m64", "b8_m128", "b32_m64", "9" * 5000]
     assert columns.ordered(pd.DataFrame({"name": given}), "name") == wanted
     assert columns.ordered(pd.DataFrame({"name": ["64", "8", "16"]}), "name") == ["8", "16", "64"]
+    sizes = ["w2_fp16_16MB", "w2_fp16_1GB", "w2_fp16_512KB", "w2_bf16_64KB", f"{'9' * 5000}KB"]
+    assert columns.ordered(pd.DataFrame({"name": sizes}), "name") == [
+        "w2_fp16_512KB", "w2_fp16_16MB", "w2_fp16_1GB", "w2_bf16_64KB", sizes[-1]
+    ]  # fmt: skip
 
 
 def test_a_group_that_is_on_or_off_says_what_is() -> None:

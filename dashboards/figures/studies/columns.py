@@ -23,7 +23,13 @@ MOST_PANELS = 24
 MOST_TICKS = 12
 """Values that each have a tick of their own: M = 1 to 1024 by powers of 2 are eleven."""
 
-DIGITS = re.compile(r"[0-9]+")
+DIGITS = re.compile(r"([0-9]+)([KMG]B)?")
+"""A number, of bytes where it says so: 512KB comes before 16MB."""
+
+MOST_DIGITS = 20
+"""Of a number of bytes."""
+
+BYTES = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 HUGE_SPAN = 1e4
 """Values that span more than this get a logarithmic axis: on a linear one, all but the greatest lie on the ground."""
@@ -115,9 +121,11 @@ def more_panels(data: pd.DataFrame, spec: FigureSpec) -> list[str]:
     return [f"{more} more values of {column} are in the table only"] if more > 0 else []
 
 
-def _size(digits: str) -> tuple[int, str]:
-    """Digits of any length in the order of their number."""
-    return len(digits.lstrip("0")), digits.lstrip("0")
+def _size(found: tuple[str, str]) -> tuple[int, str]:
+    """What DIGITS finds, in the order of the number: digits may be more than an integer is read of."""
+    digits, unit = found
+    number = str(int(digits) * BYTES[unit]) if unit and len(digits) < MOST_DIGITS else digits.lstrip("0")
+    return len(number), number
 
 
 def _words(name: str) -> str:
