@@ -11,8 +11,8 @@ import gc
 import inspect
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -64,39 +64,57 @@ Patches of Event.elapsed_time, synchronize, perf_counter and the tests of equali
 OURS = ("ridgeline.house.benchmarks.worker.", "ridgeline.house.kernels.numerics")
 """Modules of the harness in a measuring process; all that they define is watched, from when they are loaded."""
 
-_ABSENT = object()
+
+class HeldObject(NamedTuple):
+    """What was found under an attribute.  place: the live names among which it was; nearer: those that come first."""
+
+    place: Mapping[str, Any]
+    nearer: tuple[Mapping[str, Any], ...]
+    attribute: str
+    value: Any
+    code: Any
 
 
 class Originals:
     """Remembers objects by name, and says which are others now."""
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[Any, str, Any, Any]] = {}
+        self._held: dict[str, HeldObject] = {}
+        self._orders: dict[type, tuple[str, tuple[type, ...]]] = {}
         for owner, prefix, names in _WATCHED:
             for name in names:
-                self._hold(owner, f"{prefix}.{name}", name)
+                self._hold(owner, prefix, name)
 
     def ours(self) -> None:
         """From now on, watch the modules of the harness that are loaded, too; call before foreign code is imported."""
         for module_name, module in list(sys.modules.items()):
             if module_name.startswith(OURS):
                 for name, value in _defined(module):
-                    self._hold(module, f"{module_name}.{name}", name)
+                    self._hold(module, module_name, name)
                     for own in _methods(value):
-                        self._hold(value, f"{module_name}.{name}.{own}", own)
+                        self._hold(value, f"{module_name}.{name}", own)
 
     def replaced(self) -> list[str]:
-        """Names of what is another object, or has another body, than when it was held."""
-        return [
+        """Names of what is another object, or has another body, than when it was held.  Asked after every request."""
+        found = [
             name
-            for name, (owner, attribute, value, code) in self._held.items()
-            if (now := _static(owner, attribute)) is not value or _code(now) is not code
+            for name, (place, nearer, attribute, value, code) in self._held.items()
+            if place.get(attribute) is not value
+            or (code is not None and value.__code__ is not code)
+            or any(attribute in one for one in nearer)
         ]
+        return found + [f"the bases of {name}" for one, (name, order) in self._orders.items() if one.__mro__ != order]
 
-    def _hold(self, owner: Any, name: str, attribute: str) -> None:
-        value = _static(owner, attribute)
-        if value is not _ABSENT:
-            self._held.setdefault(name, (owner, attribute, value, _code(value)))
+    def _hold(self, owner: Any, prefix: str, attribute: str) -> None:
+        name, homes = f"{prefix}.{attribute}", [vars(home) for home in _homes(owner)]
+        place = next((n for n, home in enumerate(homes) if attribute in home), None)
+        if place is None or name in self._held:
+            return
+        value = homes[place][attribute]
+        code = getattr(value, "__code__", None)
+        self._held[name] = HeldObject(homes[place], tuple(homes[:place]), attribute, value, code)
+        if isinstance(owner, type):
+            self._orders.setdefault(owner, (prefix, owner.__mro__))
 
 
 def _defined(module: Any) -> Iterator[tuple[str, Any]]:
@@ -110,14 +128,9 @@ def _methods(value: Any) -> list[str]:
     return [name for name, own in vars(value).items() if inspect.isroutine(own)] if isinstance(value, type) else []
 
 
-def _static(owner: Any, name: str) -> Any:
-    """What a module or a class has under a name, without asking a descriptor."""
-    homes = owner.__mro__ if isinstance(owner, type) else (owner,)
-    return next((vars(home)[name] for home in homes if name in vars(home)), _ABSENT)
-
-
-def _code(value: Any) -> Any:
-    return getattr(value, "__code__", None)
+def _homes(owner: Any) -> tuple[Any, ...]:
+    """Where a module or a class has its names, nearest first."""
+    return owner.__mro__ if isinstance(owner, type) else (owner,)
 
 
 WATCH = Originals()
