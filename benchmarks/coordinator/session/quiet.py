@@ -20,6 +20,10 @@ PATIENCE_S = 0.3
 """How long a lane that has come to its samples lets others prepare; then they stop at their next request.  Played back
 with the requests of `run --tier pr` on an H200, 4 lanes take 75 s with 1 s, 66 s with 0.05 to 0.3 s (2026-11)."""
 
+LONG_S, MOST_PATIENCE_S = 0.1, 2.0
+"""A lane goes on beside a request that has been at work for longer than LONG_S, such as inputs of 700 MB: nobody can be
+timed before it ends.  After MOST_PATIENCE_S it stops all the same."""
+
 BY_ITSELF = math.inf
 """What a trial needs that nothing else may run beside."""
 
@@ -48,7 +52,7 @@ class Quiet:
         self._change = threading.Condition()
         self._queue: list[TrialLane] = []
         self._lanes: list[TrialLane] = []
-        self._at_work: set[int] = set()
+        self._at_work: dict[int, float] = {}
         self._wanting, self._wanted_since = 0, 0.0
         self._timing = self._stopped = False
 
@@ -66,7 +70,7 @@ class Quiet:
             self._lanes.append(mine)
             for lane in self._lanes:
                 lane.beside |= len(self._lanes) > 1
-            self._at_work.add(threading.get_ident())
+            self._works()
         try:
             yield mine
         finally:
@@ -82,8 +86,10 @@ class Quiet:
         """Between two requests of a lane: let those be timed that want to.  Raises Stopped."""
         with self._change:
             self._refuse()
-            late = self._wanting and time.monotonic() - self._wanted_since > PATIENCE_S
-        if late or self._timing:
+            goes_on = not self._timing and not self._late()
+            if goes_on and self.in_lane():
+                self._works()
+        if not goes_on:
             with self.resting():
                 pass
 
@@ -98,7 +104,7 @@ class Quiet:
         yield
         with self._change:
             self._wait(lambda: not self._wanting)
-            self._at_work.add(threading.get_ident())
+            self._works()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -123,7 +129,7 @@ class Quiet:
                 self._wanting, self._timing = self._wanting - 1, False
                 self._change.notify_all()
                 self._wait(lambda: not self._wanting)
-                self._at_work.add(threading.get_ident())
+                self._works()
 
     def stop(self) -> None:
         """Have every lane left with Stopped, at its next request or while it waits for an answer."""
@@ -140,11 +146,24 @@ class Quiet:
         if self._stopped:
             raise Stopped("the session ends")
 
+    def _late(self) -> bool:
+        """Whether who wants to be timed has waited for long enough."""
+        now, me = time.monotonic(), threading.get_ident()
+        waited_s = now - self._wanted_since
+        if not self._wanting or waited_s <= PATIENCE_S:
+            return False
+        long = any(now - begun > LONG_S for thread, begun in self._at_work.items() if thread != me)
+        return not long or waited_s > MOST_PATIENCE_S
+
+    def _works(self) -> None:
+        """A request of the calling thread begins."""
+        self._at_work[threading.get_ident()] = time.monotonic()
+
     def _fits(self, needs: float) -> bool:
         return not self._lanes or sum(lane.needs for lane in self._lanes) + needs <= self.room
 
     def _rests(self) -> None:
-        self._at_work.discard(threading.get_ident())
+        self._at_work.pop(threading.get_ident(), None)
         self._change.notify_all()
 
     def _wait(self, until: Callable[[], bool]) -> None:

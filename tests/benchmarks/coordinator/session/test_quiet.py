@@ -94,6 +94,41 @@ def test_a_lane_at_work_is_waited_for_and_one_that_pauses_too_late_waits(others,
     assert paused[-1] == "when all was done"
 
 
+@pytest.mark.parametrize(("most_s", "goes_on"), [(PATIENCE_S, True), (0.0, False)])
+def test_beside_a_long_request_others_go_on_for_a_while(others, monkeypatch, most_s, goes_on):
+    monkeypatch.setattr(quiet_module, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(quiet_module, "MOST_PATIENCE_S", most_s)
+    quiet, long, timed = Quiet(), threading.Event(), threading.Event()
+
+    def has_a_long_request() -> None:
+        with quiet.lane(0):
+            quiet.pause()
+            long.wait(PATIENCE_S)
+
+    def times() -> None:
+        with quiet.lane(0), quiet.alone():
+            timed.wait(PATIENCE_S)
+
+    def prepares() -> None:
+        with quiet.lane(0):
+            soon(lambda: quiet._wanting == 1)
+            time.sleep(quiet_module.LONG_S + 0.05)
+            quiet.pause()
+
+    first, third = others.submit(has_a_long_request), others.submit(prepares)
+    soon(lambda: len(quiet._lanes) == 2)
+    second = others.submit(times)
+    soon(lambda: quiet._wanting == 1)
+    time.sleep(quiet_module.LONG_S + 0.05)
+    assert resting(third) is not goes_on
+    assert not second.done()
+    long.set()
+    soon(lambda: quiet._timing)
+    timed.set()
+    for one in (first, second, third):
+        one.result(PATIENCE_S)
+
+
 def test_those_that_have_come_to_their_samples_take_them_one_after_the_other(others):
     quiet, order, ready = Quiet(), [], threading.Barrier(4)
 
