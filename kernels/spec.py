@@ -18,7 +18,8 @@ isa(n)         (case, arch)                                   list of :class:`Co
 
 Everything that a backend does before it returns the callable is untimed: allocation, compilation, tuning.  The callable
 must write the same output buffer at every call and return it (a tensor or a tuple of them): the harness poisons that
-buffer, calls, and compares.  A library call that cannot be given an output is marked with :func:`functional`.
+buffer, calls, and compares.  A library call that cannot be given an output is marked with :func:`functional`, and one
+that chooses by times does so when told to, where nothing else is at work (TUNES).
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from benchmarks.plan import PlannedCase, UsageError
 LANES_VARIABLE = "RIDGELINE_SIDE_BY_SIDE"
 """Environment variable: how many trials are prepared side by side; 1: one after the other.  Without it: by cores."""
 
-MOST_LANES = 8
+MOST_LANES = 16
 """More lanes have more ready when it is time for samples, and take longer to prepare, as they share the device:
-`run --tier pr` took 69, 63 and 66 s with 4, 8 and 12 (H200, 32 cores, 2026-11)."""
+`run --tier pr`, 15 trials with something to measure, takes 57.0 s with 8 of them, 54.1 s with 16 (H200, 2026-11)."""
 
 CORES_OF_A_PROCESS = 2
 """A process that prepares is busy with one core, its compiler or library now and then with another."""

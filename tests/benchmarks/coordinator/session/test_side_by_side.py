@@ -250,7 +250,7 @@ def test_a_line_that_is_not_sound_is_measured_again_by_itself_and_its_seconds_ar
     ("kind", "cores", "processes", "load", "wanted"),
     [
         ("gpu", 16, 1, 0.0, 8),
-        ("gpu", 64, 1, 0.0, 8),
+        ("gpu", 64, 1, 0.0, 16),
         ("gpu", 16, 2, 0.0, 4),
         ("gpu", 16, 2, 4.0, 3),
         ("gpu", 16, 2, 15.0, 1),
@@ -271,7 +271,7 @@ def test_a_quota_of_the_container_counts(monkeypatch, tmp_path):
     monkeypatch.delenv(LANES_VARIABLE, raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(side_by_side, "QUOTA", tmp_path / "cpu.max")
-    for written, wanted in (("200000 100000\n", 1), ("400000 100000\n", 2), ("max 100000\n", 8)):
+    for written, wanted in (("200000 100000\n", 1), ("400000 100000\n", 2), ("max 100000\n", 16)):
         side_by_side.QUOTA.write_text(written)
         assert lanes("gpu", 64, 1) == wanted
 
