@@ -106,7 +106,7 @@ def _comparable(out: Any, expected: Any) -> Iterator[tuple[torch.Tensor, torch.T
     if isinstance(out, torch.Tensor) and isinstance(expected, torch.Tensor):
         if out.shape == expected.shape and out.numel():
             yield out, expected
-    elif not isinstance(out, torch.Tensor) and not isinstance(expected, torch.Tensor):
+    elif isinstance(out, (tuple, list)) and isinstance(expected, (tuple, list)):
         for pair in zip(out, expected, strict=False):
             yield from _comparable(*pair)
 
@@ -133,9 +133,7 @@ def _compared(out: Any, expected: Any, tolerance: Tolerance, errors: Mapping[Ids
     return Comparison(wrong is None, found.norm, found.peak, why)
 
 
-def _compared_tuples(
-    out: Any, expected: Any, tolerance: Tolerance, errors: dict[tuple[int, int], Errors]
-) -> Comparison:
+def _compared_tuples(out: Any, expected: Any, tolerance: Tolerance, errors: Mapping[Ids, Errors]) -> Comparison:
     count = [len(x) if isinstance(x, (tuple, list)) else 1 for x in (out, expected)]
     if count[0] != count[1] or isinstance(out, torch.Tensor) or isinstance(expected, torch.Tensor):
         return _refused(f"the output has {count[0]} tensor(s), expected {count[1]}, as tuples on both sides")

@@ -79,12 +79,12 @@ class ArmSteps:
         """The checkouts of these."""
         return list(dict.fromkeys(arm.role for arm in self.arms()))
 
-    def step(self, arm: PlannedArm, step: str, op: str, **fields: Any) -> list[Any] | None:
-        """One step of one arm on all ranks; None if the arm failed and the others can go on."""
+    def step(self, arm: PlannedArm, step: str, op: str, more_s: float = 0.0, **fields: Any) -> list[Any] | None:
+        """One step of one arm on all ranks; None if the arm failed and the others can go on.  more_s: than usual."""
         if op != "samples":
             fields["label"] = arm.label
         try:
-            return self.ask(arm.role, f"{step} of {arm.key}", self._allow(op, arm), op, **fields)
+            return self.ask(arm.role, f"{step} of {arm.key}", self._allow(op, arm) + more_s, op, **fields)
         except PoolDied as error:
             self.give_up(arm, error.failure, ended=True)
             raise Again from error

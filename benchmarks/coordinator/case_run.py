@@ -228,7 +228,8 @@ class CaseRun(ArmSteps):
         for arm in self._timed():
             sample_s = self._facts[arm.key].expected_s * self._calls(arm)
             count = min(how.most, max(how.fewest, math.ceil(how.seconds / max(sample_s, 1e-6))))
-            self.step(arm, "warm-up", "samples", order=[arm.label] * count, warm_up=True)
+            order, flushes_s = [arm.label] * count, 10 * count * self.workers.flush_s
+            self.step(arm, "warm-up", "samples", more_s=flushes_s, order=order, warm_up=True)
         self._rounds(how.rounds, warm_up=True)
 
     def _rounds(self, rounds: int, warm_up: bool) -> None:
@@ -304,14 +305,18 @@ class CaseRun(ArmSteps):
                 yield message
                 message, expected_s = [], 0.0
             message.append(one)
-            expected_s += self._facts[arm.key].expected_s
+            expected_s += self._expected_s(arm)
         if message:
             yield message
+
+    def _expected_s(self, arm: PlannedArm) -> float:
+        """Of a sample: its call, and before it the flush of the caches, 0.1 s on a CPU with 480 MB of them."""
+        return self._facts[arm.key].expected_s + self.workers.flush_s
 
     def _samples(self, message: Sequence[PlannedSample], warm_up: bool) -> list[Any]:
         arms, last = [one.arm for one in message], message[-1]
         names = sorted({arm.key for arm in arms})
-        limit_s = self.deadline_s(arms) + 10 * sum(self._facts[arm.key].expected_s for arm in arms)
+        limit_s = self.deadline_s(arms) + 10 * sum(map(self._expected_s, arms))
         fields = {"order": [arm.label for arm in arms], "warm_up": warm_up, "spot": self._request(last)}
         try:
             answers = self.ask(last.arm.role, f"timing of {', '.join(names)}", limit_s, "samples", **fields)

@@ -98,6 +98,7 @@ class WorkerPools:
     Every pool has its heap in the same home: where that has to be found out, the first pool does so alone, on quiet
     links.  heaps: what is known of it, by role.  dispatch: which XCD runs how many programs, on chips that have some.
     made_apart: processes of their own make the references.  tuning: by role, backends whose set-up chooses by times.
+    flush_s: seconds of a flush of the caches, the longest of all ranks.
     """
 
     def __init__(self, checkouts: Iterable[Checkout], setting: WorkerSetting) -> None:
@@ -110,6 +111,7 @@ class WorkerPools:
         self.heaps: dict[str, dict[str, Any]] = {}
         self.dispatch: dict[str, Any] | None = None
         self.tuning: dict[str, list[str]] = {}
+        self.flush_s = 0.0
         self._heap = setting.heap
         self.referee, self.made_apart = setting.referee, bool(setting.referee) and not setting.gpu
         self._failed_starts = dict.fromkeys(self.checkouts, 0)
@@ -184,6 +186,7 @@ class WorkerPools:
             return
         self._failed_starts[role] = 0
         self.heaps[role], self.tuning[role] = answers[0].get("heap") or {}, answers[0].get("tuning", [])
+        self.flush_s = max(self.flush_s, *(answer["flush_s"] for answer in answers))
         self.dispatch = answers[0].get("dispatch") or self.dispatch
         self._heap = self.heaps[role].get("home", self._heap) if self._undecided() else self._heap
         for rank, answer in enumerate(answers):

@@ -115,7 +115,7 @@ class DeviceStamps:
 
 
 class HostClock:
-    """Seconds of a call on the CPU, by the host's clock."""
+    """Seconds of a call on the CPU, by the host's clock.  flush_s: of a flush of the caches, which each sample has."""
 
     method = "clock"
     stamps = HostStamps
@@ -123,6 +123,7 @@ class HostClock:
     def __init__(self, flush_bytes: int, barrier: Callable[[], None] | None) -> None:
         self._flush = torch.ones(flush_bytes // 4) if flush_bytes else None
         self._place = _place(self._flush)
+        self.flush_s = self._flushed() if flush_bytes else 0.0
         self.barrier = barrier
 
     def disturbed(self) -> str:
@@ -150,6 +151,12 @@ class HostClock:
             busy += (flushed - begin) + (end - start)
         return Samples(seconds, [0.0] * len(seconds), [False] * len(seconds), busy)
 
+    def _flushed(self) -> float:
+        """Seconds of a flush of the caches."""
+        begin = bound.perf_counter()
+        bound.total(self._flush)
+        return float(bound.perf_counter() - begin)
+
     def adapt(self, timed: Timed, enqueue_s: float, starved: bool) -> None:
         """There is no queue to keep filled."""
 
@@ -162,7 +169,7 @@ class HostClock:
 
 
 class DeviceClock:
-    """Seconds of a call on a GPU, by its own events."""
+    """Seconds of a call on a GPU, by its own events.  flush_s: of a flush of the caches, which each sample has."""
 
     method = "events"
     stamps = DeviceStamps
@@ -174,7 +181,7 @@ class DeviceClock:
         self.barrier = barrier
         self._place = _place(self._flush)
         self._cycles_per_s = 1_000_000 / self._measured(lambda: bound.sleep_cycles(1_000_000))
-        self._flush_s = self._measured(self._read) if flush_bytes else 0.0
+        self.flush_s = self._measured(self._read) if flush_bytes else 0.0
         self._spans: list[spans.Span] = []
         self._flushes_s: list[float] = []
 
@@ -208,7 +215,7 @@ class DeviceClock:
     def disturbed(self) -> str:
         """What is said if the clocks of device and host disagree so far, or the caches were not flushed."""
         changed = "" if _place(self._flush) == self._place else FLUSH_CHANGED
-        found = changed or spans.disagreement(self._spans) or spans.unflushed(self._flushes_s, self._flush_s)
+        found = changed or spans.disagreement(self._spans) or spans.unflushed(self._flushes_s, self.flush_s)
         self._spans = [] if found else self._spans[-spans.KEPT :]
         self._flushes_s = [] if found else self._flushes_s[-spans.KEPT :]
         return found
@@ -226,7 +233,7 @@ class DeviceClock:
 
     def adapt(self, timed: Timed, enqueue_s: float, starved: bool) -> None:
         """Keep the device busy longer than the host needs for the next sample of this call."""
-        wanted = LEAD_MARGIN * enqueue_s - self._flush_s
+        wanted = LEAD_MARGIN * enqueue_s - self.flush_s
         if starved:
             wanted = max(wanted, 2 * timed.lead_s, 50e-6)
         timed.lead_s = min(LONGEST_LEAD_S, max(timed.lead_s, wanted))
@@ -279,7 +286,7 @@ class DeviceClock:
             if seconds > 0:
                 bound.sleep_cycles(int(seconds * self._cycles_per_s))
             return
-        for _ in range(math.ceil(seconds / self._flush_s)):
+        for _ in range(math.ceil(seconds / self.flush_s)):
             self._read()
 
     def _read(self) -> None:

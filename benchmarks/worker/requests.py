@@ -189,7 +189,7 @@ class Service:
         gc.freeze()  # the modules stay: later collections need not look at them
         facts = getattr(self._heap, "facts", {})
         found = {"no_heap": why, "heap": facts, "dispatch": _dispatch(ranks), "threads": torch.get_num_threads()}
-        return {**found, "tuning": _tuning(self._kernel, spec)}
+        return {**found, "tuning": _tuning(self._kernel, spec), "flush_s": self._clock.flush_s}
 
     # ---- one case ------------------------------------------------------------------------------------------------
 

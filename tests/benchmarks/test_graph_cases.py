@@ -146,6 +146,7 @@ class LocalPool:
 class LocalPools(SimpleNamespace):
     referee, made_apart, quiet = None, False, Quiet()
     tuning: ClassVar[dict[str, list[str]]] = {}
+    flush_s = 0.0
 
     def compiled(self, case: str) -> None:
         pass
@@ -180,6 +181,24 @@ def test_a_graph_sample_is_one_replay_divided_by_its_calls(run_case):
     assert len(entry["arms"]["head/good"]["seconds"]) == 5
     arm = workers.pools["head"]._service._bench.arms["good"]
     assert len({output.data_ptr() for output in arm.outputs}) == 4, "every copy has buffers of its own"
+
+
+def test_flushes_of_large_caches_are_time_that_samples_may_take(run_case, monkeypatch):
+    """With 480 MB a flush takes 0.1 s on an idle CPU: a warm-up of 20 is no hang, and messages stay short."""
+    allowed, ask = [], LocalPool.ask
+
+    def asks(self, step, limit_s, op, **fields):
+        if op == "samples":
+            allowed.append((limit_s, len(fields["order"])))
+        return ask(self, step, limit_s, op, **fields)
+
+    monkeypatch.setattr(LocalPool, "ask", asks)
+    monkeypatch.setattr(LocalPools, "flush_s", 2.0)
+    run_case("good", "library")
+    assert len(allowed) > 4
+    for limit_s, count in allowed:
+        assert limit_s >= Protocol().deadline_s + 10 * 2.0 * count
+    assert max(count for _, count in allowed[2:]) <= 3
 
 
 def test_a_slow_call_needs_fewer_in_a_graph(run_case):
