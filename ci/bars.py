@@ -40,7 +40,7 @@ class ProgressEvent:
 
 
 class ProgressBars:
-    """Progress bars by task, gone when the program ends; nothing at all where there is no terminal."""
+    """One progress bar for each task, removed when the program ends; without a terminal nothing is shown."""
 
     def __init__(self, console: Console, title: str) -> None:
         columns = (
@@ -83,6 +83,7 @@ def event_in(line: str) -> ProgressEvent | None:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
+    """The JSON object that a text is; None if it is anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

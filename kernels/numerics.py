@@ -96,9 +96,13 @@ def compare_all(pairs: Sequence[tuple[Any, Any]], tolerance: Tolerance) -> list[
     transfer: on a device that several processes share, each transfer waits for their turns.  Tolerance zero and zero
     asks for the same bits, element by element.  A NaN or inf on either side never passes.
     """
-    exact = tolerance.norm == 0 and tolerance.peak == 0
+    exact = _is_exact(tolerance)
     errors = _errors([tensors for out, expected in pairs for tensors in _comparable(out, expected)], exact)
     return [_compared(out, expected, tolerance, errors) for out, expected in pairs]
+
+
+def _is_exact(tolerance: Tolerance) -> bool:
+    return tolerance.norm == 0 and tolerance.peak == 0
 
 
 def _comparable(out: Any, expected: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -116,7 +120,7 @@ def _compared(out: Any, expected: Any, tolerance: Tolerance, errors: Mapping[Ids
         return _compared_tuples(out, expected, tolerance, errors)
     if tuple(out.shape) != tuple(expected.shape):
         return _refused(f"the output has shape {tuple(out.shape)}, expected {tuple(expected.shape)}")
-    exact = tolerance.norm == 0 and tolerance.peak == 0
+    exact = _is_exact(tolerance)
     if exact and out.dtype != expected.dtype:
         return _refused(f"the output is {_name(out)}, expected {_name(expected)}, and the comparison is exact")
     if out.numel() == 0:

@@ -33,6 +33,9 @@ from benchmarks.trial_file import Status
 SAMPLE_S, LEAST_CALLS = 2e-3, 4
 """A graph of an arm need not last longer than SAMPLE_S, as long as it has LEAST_CALLS calls."""
 
+OVERDUE = 10
+"""Beyond its deadline a request for samples may take this many times as long as they are expected to."""
+
 MESSAGE_S, MESSAGE_SAMPLES = 5.0, 2000
 """A request for samples should be done in that time and ask for no more than that many."""
 
@@ -135,15 +138,9 @@ class CaseRun(ArmSteps):
         Where a set-up itself chooses by times, nothing else is at work.
         """
         steps = [
-            RankStep(
-                "set-up",
-                arm.key,
-                "build",
-                arm.role,
-                (arm,),
-                {"label": arm.label, "backend": arm.backend, "overrides": dict(arm.overrides)},
-            )
+            RankStep("set-up", arm.key, "build", arm.role, (arm,), {"label": arm.label, **own})
             for arm in arms
+            for own in [{"backend": arm.backend, "overrides": dict(arm.overrides)}]
         ]
         tuning = any(arm.backend in self.workers.tuning.get(arm.role, ()) for arm in arms)
         with self.quiet.alone() if tuning else contextlib.nullcontext():
@@ -228,7 +225,7 @@ class CaseRun(ArmSteps):
         for arm in self._timed():
             sample_s = self._facts[arm.key].expected_s * self._calls(arm)
             count = min(how.most, max(how.fewest, math.ceil(how.seconds / max(sample_s, 1e-6))))
-            order, flushes_s = [arm.label] * count, 10 * count * self.workers.flush_s
+            order, flushes_s = [arm.label] * count, OVERDUE * count * self.workers.flush_s
             self.step(arm, "warm-up", "samples", more_s=flushes_s, order=order, warm_up=True)
         self._rounds(how.rounds, warm_up=True)
 
@@ -280,7 +277,7 @@ class CaseRun(ArmSteps):
     def _burst(self, arm: PlannedArm, launches: int, spot: dict[str, Any] | None = None) -> list[Any]:
         """One burst of an arm on all ranks; spot: a spot check is in it."""
         launch_s = self._facts[arm.key].expected_s * self._calls(arm)
-        limit_s = self.deadline_s([arm]) + 10 * max(self.protocol.burst_s, 2 * launch_s)
+        limit_s = self.deadline_s([arm]) + OVERDUE * max(self.protocol.burst_s, 2 * launch_s)
         fields = {"label": arm.label, "launches": launches, "spot": spot}
         try:
             answers = self.ask(arm.role, f"timing of {arm.key}", limit_s, "burst", **fields)
@@ -316,7 +313,7 @@ class CaseRun(ArmSteps):
     def _samples(self, message: Sequence[PlannedSample], warm_up: bool) -> list[Any]:
         arms, last = [one.arm for one in message], message[-1]
         names = sorted({arm.key for arm in arms})
-        limit_s = self.deadline_s(arms) + 10 * sum(map(self._expected_s, arms))
+        limit_s = self.deadline_s(arms) + OVERDUE * sum(map(self._expected_s, arms))
         fields = {"order": [arm.label for arm in arms], "warm_up": warm_up, "spot": self._request(last)}
         try:
             answers = self.ask(last.arm.role, f"timing of {', '.join(names)}", limit_s, "samples", **fields)

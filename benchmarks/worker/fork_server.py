@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import gc
 import importlib
 import json
@@ -56,8 +57,6 @@ def main() -> None:
     for name in (*PRELOADED, *ours) if forks else ():
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    if forks:
-        _know_triton()
     if forks and (not _can_fork() or "kernels" in sys.modules):
         return  # whoever asks starts processes the long way
     family.keep_orphans()
@@ -72,8 +71,11 @@ def main() -> None:
             server.end()
             os._exit(0)
         link.send(json.dumps(server.answer(json.loads(message), descriptors)).encode())
+        if forks:
+            _know_triton()  # after an answer, so that nobody waits for it who needs no Triton
 
 
+@functools.cache
 def _know_triton() -> None:
     """Have Triton digest its own files, which every process does before its first launch: 0.4 s (3.6, 2026-11)."""
     with contextlib.suppress(Exception):

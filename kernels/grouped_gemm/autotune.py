@@ -53,8 +53,7 @@ class Fastest:
 
     def tune(self) -> None:
         """Choose; the others are forgotten."""
-        [first, *_] = _by_speed([call for _, call in self._calls], self._case)
-        self.choice, self._chosen = self._calls[first]
+        self.choice, self._chosen = self._calls[_fastest([call for _, call in self._calls], self._case)]
         self.functional = getattr(self._chosen, "functional", False)
         self._calls.clear()
 
@@ -98,8 +97,8 @@ def _differences(knobs: dict[str, Any], default: dict[str, Any]) -> str:
     return "".join(f" {key}={value}" for key, value in knobs.items() if value != default[key])
 
 
-def _by_speed(calls: Sequence[Callable[[], Any]], case: Case) -> list[int]:
-    """Indices of the calls, the fastest first, by the median of their rounds; first those that stayed to the end."""
+def _fastest(calls: Sequence[Callable[[], Any]], case: Case) -> int:
+    """Index of the call with the least median of its rounds, among those that stayed to the end."""
     seconds = _on_host if case.place.device == "cpu" else _on_gpu(case.place.device)
     times: list[list[float]] = [[] for _ in calls]
 
@@ -114,7 +113,7 @@ def _by_speed(calls: Sequence[Callable[[], Any]], case: Case) -> list[int]:
 
     first = timed(range(len(calls)), FIRST_ROUNDS)
     close = [index for index in first if median(index) <= CLOSE * median(first[0])]
-    return timed(close, ROUNDS - FIRST_ROUNDS) + first[len(close) :]
+    return timed(close, ROUNDS - FIRST_ROUNDS)[0]
 
 
 def _on_host(call: Callable[[], Any]) -> float:

@@ -184,7 +184,7 @@ def test_a_graph_sample_is_one_replay_divided_by_its_calls(run_case):
 
 
 def test_flushes_of_large_caches_are_time_that_samples_may_take(run_case, monkeypatch):
-    """With 480 MB a flush takes 0.1 s on an idle CPU: a warm-up of 20 is no hang, and messages stay short."""
+    """Flushing 480 MB of cache takes 0.1 s on an idle CPU: 20 warm-up samples are no hang, and requests stay short."""
     allowed, ask = [], LocalPool.ask
 
     def asks(self, step, limit_s, op, **fields):

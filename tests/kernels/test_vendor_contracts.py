@@ -120,9 +120,7 @@ def test_autotune_takes_a_functional_library_for_what_it_is(tmp_path, monkeypatc
     kernel = PRODUCTS["forward"]
     monkeypatch.setattr(kernel, "backends", {name: kernel.backends[name] for name in ("ck", "aiter_gmm", "autotune")})
     for wanted, expected in (("ck", True), ("aiter_gmm", False)):
-        monkeypatch.setattr(
-            autotune, "_by_speed", lambda calls, case, wanted=wanted: [["ck", "aiter_gmm"].index(wanted)]
-        )
+        monkeypatch.setattr(autotune, "_fastest", lambda calls, case, wanted=wanted: ["ck", "aiter_gmm"].index(wanted))
         with installed(tmp_path, RECORDED):
             call = kernel.backends["autotune"].build(case, x)
             call.tune()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 CHANGED = (
-    "its machine code differs from that of an earlier trial of this session: either it picks its code anew in every "
+    "its machine code differs from that of an earlier trial of this run: either it picks its code anew in every "
     "process, as an autotuner does by timing, or something wrote to the compiler's cache in between"
 )
 

@@ -43,7 +43,7 @@ class TrialLane:
 class Quiet:
     """Who may work.  A thread that is in no lane never waits here.
 
-    room: bytes of the device's memory that lanes may take together; one that needs more runs while there is no other.
+    room: bytes of device memory that the lanes may use together; a trial that needs more runs alone.
     lanes: how many there are at most.
     """
 

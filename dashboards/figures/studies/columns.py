@@ -29,7 +29,7 @@ DIGITS = re.compile(r"([0-9]+)([KMG]B)?")
 MOST_DIGITS = 20
 """Of a number of bytes."""
 
-BYTES = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+BYTES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 HUGE_SPAN = 1e4
 """Values that span more than this get a logarithmic axis: on a linear one, all but the greatest lie on the ground."""
